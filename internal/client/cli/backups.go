@@ -123,28 +123,3 @@ func (r restoreBackup) Run(ctx context.Context, e *Env) error {
 	}
 	return r.ended(ctx, e, c, answer, "Restored "+printable(s.Name)+". slipway backups list shows the state before")
 }
-
-type dbCommand struct {
-	List listDatabases `cmd:"" help:"List a site's databases."`
-}
-
-type listDatabases struct{ ofSite }
-
-// Run lists databases.
-func (l listDatabases) Run(ctx context.Context, e *Env) error {
-	c, s, err := l.find(ctx, e)
-	if err != nil {
-		return failure(err)
-	}
-	var page struct{ Data []json.RawMessage }
-	if err := c.Get(ctx, "/sites/"+s.ID+"/databases", &page); err != nil {
-		return failure(err)
-	}
-	type database struct {
-		ID, Name, Engine, Status string
-		SizeBytes                *int64
-	}
-	return show(e, l.JSON, page.Data, []string{"database", "name", "engine", "status", "size"}, func(d database) []string {
-		return []string{d.ID, d.Name, d.Engine, d.Status, sizeOf(d.SizeBytes)}
-	})
-}

@@ -38,7 +38,7 @@ type Commands struct {
 	Env         envCommand         `cmd:"" group:"Your sites" help:"List and change environment variables."`
 	Domains     domainsCommand     `cmd:"" group:"Your sites" help:"List, add, verify and remove domains."`
 	Sites       sitesCommand       `cmd:"" group:"Your sites" help:"List, show, start, stop and delete sites."`
-	DB          dbCommand          `cmd:"" name:"db" group:"Your sites" help:"List databases."`
+	DB          dbCommand          `cmd:"" name:"db" group:"Your sites" help:"List and dump databases."`
 	Backups     backupsCommand     `cmd:"" group:"Your sites" help:"List, create and restore backups."`
 	WP          wpCommand          `cmd:"" name:"wp" group:"Your sites" help:"Show a WordPress site, log in to it, and purge its cache."`
 	Exec        execCommand        `cmd:"" group:"Your sites" help:"Run a command in the site's application."`

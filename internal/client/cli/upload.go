@@ -145,10 +145,17 @@ type progress struct {
 	e *Env
 }
 
-// show draws the line until it is stopped: on a terminal ten times a second at most, elsewhere every 10 seconds.
+// show draws the line until it is stopped.
 func (p *progress) show() (stop func()) {
+	return p.e.progress(func() string {
+		return fmt.Sprintf("Uploading %d of %d files, %s of %s", p.Files(), p.All.Files, size(min(p.Bytes(), p.All.Bytes)), size(p.All.Bytes))
+	})
+}
+
+// progress draws a line until it is stopped: on a terminal ten times a second at most, elsewhere every 10 seconds.
+func (e *Env) progress(line func() string) (stop func()) {
 	every := 10 * time.Second
-	if p.e.Ask {
+	if e.Ask {
 		every = 100 * time.Millisecond
 	}
 	done, gone := make(chan struct{}), make(chan struct{})
@@ -159,16 +166,15 @@ func (p *progress) show() (stop func()) {
 		for {
 			select {
 			case <-done:
-				if p.e.Ask {
-					fmt.Fprint(p.e.Err, "\r\x1b[K")
+				if e.Ask {
+					fmt.Fprint(e.Err, "\r\x1b[K")
 				}
 				return
 			case <-tick.C:
-				line := fmt.Sprintf("Uploading %d of %d files, %s of %s", p.Files(), p.All.Files, size(min(p.Bytes(), p.All.Bytes)), size(p.All.Bytes))
-				if p.e.Ask {
-					fmt.Fprint(p.e.Err, "\r\x1b[K"+line)
+				if e.Ask {
+					fmt.Fprint(e.Err, "\r\x1b[K"+line())
 				} else {
-					p.e.say("%s", line)
+					e.say("%s", line())
 				}
 			}
 		}

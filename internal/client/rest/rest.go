@@ -371,3 +371,22 @@ func (c *Client) stream(ctx context.Context, path string, last *string, each fun
 	}
 	return false, nil
 }
+
+// Download writes what a path below /api/v1 answers to w, and returns the first error of either side: then what was written is not all.
+func (c *Client) Download(ctx context.Context, path, accept string, w io.Writer) error {
+	resp, err := c.request(ctx, http.MethodGet, path, "", accept, nil)
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxLine))
+		return refused(resp, answer)
+	}
+	from := &source{ReadCloser: resp.Body}
+	_, err = io.Copy(w, from)
+	if from.err != nil {
+		return cmp.Or(context.Cause(ctx), fmt.Errorf("%w: the download broke off", ErrUnreachable))
+	}
+	return err
+}

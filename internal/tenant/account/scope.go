@@ -57,7 +57,7 @@ var descriptions = map[Scope]string{
 	WebhooksWrite:    "Create, change and delete webhooks",
 	EnvRead:          "Read environment variables",
 	EnvWrite:         "Read, set and delete environment variables",
-	BackupsRead:      "View and download backups",
+	BackupsRead:      "View backups, and download backups and databases",
 	BackupsWrite:     "Create and restore backups",
 	KeysWrite:        "Create and revoke API keys",
 	AccountRead:      "View your email address, limits and usage",

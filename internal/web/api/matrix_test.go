@@ -84,6 +84,7 @@ var matrix = map[string]row{
 	"getDatabase":            {path: "/databases/{database}", status: 200},
 	"deleteDatabase":         {path: "/databases/{database}", status: 200, did: "database.deleted"},
 	"rotateDatabasePassword": {path: "/databases/{database}/rotate-password", status: 200, did: "database.rotated"},
+	"dumpDatabase":           {path: "/databases/{database}/dump", status: 409},
 
 	"createListener": {
 		path:   "/webhook-listeners",

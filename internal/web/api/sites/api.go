@@ -7,6 +7,7 @@ import (
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/edge/certs"
+	"slipway/internal/platform/fair"
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/connection"
@@ -36,11 +37,12 @@ type Config struct {
 type API struct {
 	*contract.API
 	Config
+	dumps *fair.Pool // databases that are downloaded
 }
 
 // Register lists the operations of the sites.
 func Register(core *contract.API, c Config) {
-	a := &API{core, c}
+	a := &API{core, c, newDumps()}
 	a.siteRoutes()
 	a.databaseRoutes()
 	a.ruleRoutes()

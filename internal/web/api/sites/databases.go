@@ -64,6 +64,13 @@ func (a *API) databaseRoutes() {
 		),
 		a.rotateDatabasePassword,
 	)
+	a.dumpRoute(r(
+		"/databases/{id}/dump", "dumpDatabase", "Download a database as SQL",
+		"The database at the moment of the request, as SQL that any MariaDB client loads: tables and rows, sequences, routines, triggers and "+
+			"views. Nothing is locked. The last line of a complete dump is `-- slipway:end`; a download that breaks off ends without it. "+
+			"An account downloads one dump at a time, for up to an hour.",
+		account.BackupsRead,
+	))
 }
 
 func showDatabase(x database.Database) databaseBody {

@@ -82,7 +82,7 @@ var scopeChoices = []scopeChoice{
 	{"Domains", "view, add, verify and remove domains", account.DomainsRead, account.DomainsWrite},
 	{"Environment", "view, set and delete environment variables", account.EnvRead, account.EnvWrite},
 	{"Webhooks", "view webhooks and deliveries; create, update, redeliver", account.WebhooksRead, account.WebhooksWrite},
-	{"Backups", "view and download backups; create and restore", account.BackupsRead, account.BackupsWrite},
+	{"Backups", "view and download backups, download databases; create and restore", account.BackupsRead, account.BackupsWrite},
 	{"API keys", "create and revoke keys with the same scopes or fewer", "", account.KeysWrite},
 	{"Account", "view the account of the key", account.AccountRead, ""},
 	{"OAuth apps", "register, change and delete apps", "", account.AppsWrite},

@@ -37,6 +37,7 @@ var auditLabels = map[string]string{
 	"database.created":            "Database created",
 	"database.deleted":            "Database deleted",
 	"database.rotated":            "Database password rotated",
+	"database.downloaded":         "Database downloaded",
 	"subscription.created":        "Plan chosen",
 	"subscription.changed":        "Plan changed",
 	"subscription.canceled":       "Subscription canceled",
