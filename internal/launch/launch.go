@@ -54,19 +54,21 @@ type Config struct {
 	// Apps and Engine run what a backup holds. Required by Trial.
 	Apps   *app.Apps
 	Engine *runtime.Processes
+	Node   string       // this node's id. Optional: needed where storage is shared.
 	Log    *slog.Logger // Optional.
 }
 
 // Launch says what programs are started with.
 type Launch struct {
 	c      Config
+	trial  site.ID       // under which backups are tried here
 	trying chan struct{} // holds one while a backup is tried //share: total 1 trial; owner see backup's queue; edge the next waits
 }
 
 // New returns Launch.
 func New(c Config) *Launch {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Launch{c: c, trying: make(chan struct{}, 1)}
+	return &Launch{c: c, trial: trialSite(c.Node, c.Engine != nil && c.Engine.StorageShared()), trying: make(chan struct{}, 1)}
 }
 
 // Wanted returns the program of a deployment, with its site's settings.

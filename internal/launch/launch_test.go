@@ -215,3 +215,14 @@ func TestOwnAddress(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that have their storage in one directory try backups in different places of it.
+func TestTrialSite(t *testing.T) {
+	t.Parallel()
+	if a, b := trialSite("node_a", true), trialSite("node_b", true); a == b || a == TrialSite {
+		t.Errorf("two nodes try backups in %s and %s", a, b)
+	}
+	if a := trialSite("node_a", false); a != TrialSite {
+		t.Errorf("a node with storage of its own tries backups in %s", a)
+	}
+}

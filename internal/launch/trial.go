@@ -16,7 +16,7 @@ func (l *Launch) Trial(ctx context.Context) (backup.Trial, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := l.c.Engine.ForgetStorage(TrialSite); err != nil { // what a crash left there
+	if err := l.c.Engine.ForgetStorage(l.trial); err != nil { // what a crash left there
 		<-l.trying
 		return nil, err
 	}
@@ -27,13 +27,13 @@ func (l *Launch) Trial(ctx context.Context) (backup.Trial, error) {
 type trial struct{ l *Launch }
 
 func (t trial) Folder(ctx context.Context, name string) (snapshot.Folder, error) {
-	dir, err := t.l.c.Engine.MakeStorage(ctx, TrialSite, name)
+	dir, err := t.l.c.Engine.MakeStorage(ctx, t.l.trial, name)
 	return snapshot.Folder{Name: name, Dir: dir}, err
 }
 
 func (t trial) Close() {
-	t.l.c.Databases.CloseSocket(TrialSite)
-	if err := t.l.c.Engine.ForgetStorage(TrialSite); err != nil {
+	t.l.c.Databases.CloseSocket(t.l.trial)
+	if err := t.l.c.Engine.ForgetStorage(t.l.trial); err != nil {
 		t.l.c.Log.Warn("storage of a backup's trial not removed", "err", err)
 	}
 	<-t.l.trying

@@ -22,10 +22,19 @@ import (
 // socket of databases like a site, and no site is called so.
 const TrialSite = "backup-trial"
 
+// trialSite is TrialSite, or where all nodes have their storage in one directory a name of the node's own: two that try backups at
+// the same time would write over each other.
+func trialSite(node string, shared bool) site.ID {
+	if shared && node != "" {
+		return site.ID(TrialSite + "-" + node)
+	}
+	return TrialSite
+}
+
 // Tried is like Wanted, of a site that may be gone. It has neither a network nor mail:
 // who runs twice must not write to what is outside twice.
 func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) {
-	s := site.Site{ID: TrialSite, Name: t.Config.Name, Slug: TrialSite, Type: t.Config.Type, Run: t.Config.Run}
+	s := site.Site{ID: l.trial, Name: t.Config.Name, Slug: TrialSite, Type: t.Config.Type, Run: t.Config.Run}
 	address := l.c.Sites.URL(s.Slug)
 	var live site.Site
 	live, err := l.c.Sites.ByID(ctx, l.c.DB, t.Site)
@@ -40,9 +49,9 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 		return app.Wanted{}, err
 	}
 	p.Env["SLIPWAY_SITE_ID"] = string(t.Site)
-	w := app.Wanted{Site: TrialSite, Host: hostPort(address), Health: defaultHealth}
+	w := app.Wanted{Site: l.trial, Host: hostPort(address), Health: defaultHealth}
 	w.Spec = runtime.Spec{
-		Site:     TrialSite,
+		Site:     l.trial,
 		Owner:    t.Owner,
 		Bundle:   p.Bundle,
 		Dir:      p.Start.Command.Dir,

@@ -349,6 +349,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		DB:          h.db,
 		Apps:        h.apps,
 		Engine:      h.engine,
+		Node:        h.self.ID(),
 		Log:         s.Log,
 		Sites:       h.sites,
 		Deployments: h.deployments,
