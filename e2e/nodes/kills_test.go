@@ -24,7 +24,7 @@ import (
 // a later one has begun says so in data/violations.
 var ledger = map[string]string{
 	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
-	"slipway.toml": "[run]\nstorage = [\"data\"]\nsleepAfterSeconds = 600\n",
+	"slipway.toml": "[run]\nstorage = [\"data\"]\nsleep_after_seconds = 600\n",
 	"data/.keep":   "",
 	"server.js": `
 const http = require('http'), fs = require('fs'), me = require('crypto').randomUUID();

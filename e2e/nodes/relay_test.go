@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +24,7 @@ import (
 // talker is a program that streams, changes protocols, takes large bodies and says which process it is.
 var talker = map[string]string{
 	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
-	"slipway.toml": "[run]\nsleepAfterSeconds = 600\n",
+	"slipway.toml": "[run]\nsleep_after_seconds = 600\n",
 	"server.js": `
 const http = require('http'), crypto = require('crypto');
 const me = crypto.randomUUID();
@@ -34,6 +36,12 @@ const s = http.createServer((q, r) => {
     return;
   }
   if (q.url === '/late') { setTimeout(() => r.end('late'), 200); return; }
+  if (q.url === '/ticks') {
+    r.writeHead(200, {'content-type': 'text/event-stream'});
+    const t = setInterval(() => r.write('data: tick\n\n'), 50);
+    r.on('close', () => clearInterval(t));
+    return;
+  }
   const sum = crypto.createHash('sha256');
   q.on('data', b => sum.update(b)).on('end', () => r.end('instance ' + process.env.SLIPWAY_SITE_ID + ' ' + me + ' ' + q.headers['x-forwarded-proto'] + ' ' + sum.digest('hex')));
 });
@@ -107,6 +115,7 @@ func TestAnyNodeAnswers(t *testing.T) {
 		return status == 200 && now != here
 	})
 	end("during a restart")
+	i.streamsEnd(home, other)
 	// Who has no certificate of the installation's is not let in.
 	address := i.nodes[0].Flags[len(i.nodes[0].Flags)-1]
 	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // that is what is tried
@@ -122,23 +131,8 @@ func TestAnyNodeAnswers(t *testing.T) {
 // echoes changes the protocol through a node, and wants back what it says.
 func (i *installation) echoes(w *world.World, host string) {
 	i.t.Helper()
-	roots, err := w.Trust()
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	c, err := tls.Dial("tcp", w.HTTPS, &tls.Config{RootCAs: roots, ServerName: host})
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	c, r := i.upgraded(w, host)
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	_, port, _ := net.SplitHostPort(w.HTTPS)
-	fmt.Fprintf(c, "GET /socket HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", host, port)
-	r := bufio.NewReader(c)
-	resp, err := http.ReadResponse(r, nil)
-	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-		i.t.Fatalf("a change of protocol: %v %v", resp, err)
-	}
 	for n := range 3 {
 		line := fmt.Sprintf("message %d\n", n)
 		if _, err := io.WriteString(c, line); err != nil {
@@ -148,6 +142,28 @@ func (i *installation) echoes(w *world.World, host string) {
 			i.t.Fatalf("got %q, %v", got, err)
 		}
 	}
+}
+
+// upgraded is a connection to a program whose protocol has been changed.
+func (i *installation) upgraded(w *world.World, host string) (net.Conn, *bufio.Reader) {
+	i.t.Helper()
+	roots, err := w.Trust()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", w.HTTPS, &tls.Config{RootCAs: roots, ServerName: host})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_, port, _ := net.SplitHostPort(w.HTTPS)
+	fmt.Fprintf(c, "GET /socket HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n", host, port)
+	r := bufio.NewReader(c)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		i.t.Fatalf("a change of protocol: %v %v", resp, err)
+	}
+	return c, r
 }
 
 // visitors ask nodes for a site's page, two at each, until the function that it returns is called; none of them may fail.
@@ -189,6 +205,53 @@ func (i *installation) visitors(site, path string, nodes ...*world.World) (end f
 			i.t.Errorf("%d of %d requests failed %s", failed.Load(), asked.Load(), when)
 		}
 		i.t.Logf("%d requests %s", asked.Load(), when)
+	}
+}
+
+// streamsEnd restarts the program's node under an event stream and an upgraded connection at the other one. Both end, and neither as
+// if it were whole.
+func (i *installation) streamsEnd(home, other *world.World) {
+	i.t.Helper()
+	browser, err := other.Browser()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer browser.CloseIdleConnections()
+	events, err := browser.Get("https://talk.localhost/ticks")
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer events.Body.Close()
+	ticks := bufio.NewReader(events.Body)
+	if line, err := ticks.ReadString('\n'); err != nil || events.StatusCode != http.StatusOK || line != "data: tick\n" {
+		i.t.Fatalf("an event stream: %d %q %v", events.StatusCode, line, err)
+	}
+	socket, said := i.upgraded(other, "talk.localhost")
+	defer socket.Close()
+	if _, err := io.WriteString(socket, "before\n"); err != nil {
+		i.t.Fatal(err)
+	}
+	if line, err := said.ReadString('\n'); err != nil || line != "before\n" {
+		i.t.Fatalf("an upgraded connection: %q %v", line, err)
+	}
+	if err := home.Stop(i.t.Context()); err != nil {
+		i.t.Fatal(err)
+	}
+	for err = nil; err == nil; {
+		_, err = ticks.ReadString('\n')
+	}
+	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		i.t.Error("a stream that was cut looks whole")
+	}
+	_ = socket.SetDeadline(time.Now().Add(time.Minute))
+	if line, err := said.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		i.t.Errorf("the upgraded connection goes on: %q %v", line, err)
+	}
+	i.start(home)
+	for _, w := range i.nodes {
+		if status, body := i.visit(w, "talk", "/"); status != http.StatusOK {
+			i.t.Errorf("after the restart: %d %s", status, body)
+		}
 	}
 }
 
@@ -240,7 +303,8 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	}
 }
 
-// A node is drained under load at both nodes: the other one takes over, no request fails, and either says that the program runs.
+// A node is drained under load at both nodes: the other one takes over, no request fails, and either says that the program runs. So
+// nodes are replaced one after the other without a failed request.
 func TestDrain(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -279,6 +343,29 @@ func TestDrain(t *testing.T) {
 	if err != nil || !strings.Contains(out, " draining ") {
 		t.Errorf("%v: %s", err, out)
 	}
+
+	// One node after the other is replaced, as in an upgrade, while visitors come to the one that stays.
+	for _, w := range []*world.World{home, other} {
+		stays := home
+		if w == home {
+			stays = other
+		}
+		if out, err := w.CLI("", "node", "drain", "--node", i.id(w)); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		i.until("the node that stays has it", func() bool {
+			return i.count(`SELECT count(*) FROM placements WHERE site_id = $1 AND node = $2`, site, i.id(stays)) == 1
+		})
+		end := i.visitors("talk", "/", stays)
+		if err := w.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		i.start(w)
+		end("while a node was replaced")
+		if status, body := i.visit(w, "talk", "/"); status != http.StatusOK {
+			t.Errorf("at the new one: %d %s", status, body)
+		}
+	}
 }
 
 // A node that only serves visitors has the programs of others answer, also where none has run yet.
@@ -316,7 +403,7 @@ func TestAnyNodeAnswersForPHP(t *testing.T) {
 		"composer.json":    `{"name": "acme/php", "require": {"php": "^8.1"}, "repositories": [{"packagist": false}]}`,
 		"slipway.toml":     "[run]\nstorage = [\"public/uploads\"]\n",
 		"public/index.php": `<?php printf("%s %s %s %d", $_SERVER["REQUEST_URI"], $_SERVER["HTTPS"], $_SERVER["HTTP_HOST"], strlen(file_get_contents("php://input")));`,
-		"public/store.php": `<?php echo file_put_contents("uploads/a.txt", "stored");`,
+		"public/store.php": `<?php echo file_put_contents("uploads/" . ($_GET["n"] ?? "a") . ".txt", "stored");`,
 		"public/style.css": "body{}",
 	})
 	site := i.site(a, "php")
@@ -324,6 +411,22 @@ func TestAnyNodeAnswersForPHP(t *testing.T) {
 		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
 	})
 	home, other := i.stays(site)
+	for n, w := range []*world.World{other, home, other, home} { // what is stored through one node the other has at once
+		reads := home
+		if w == home {
+			reads = other
+		}
+		file := fmt.Sprintf("/uploads/%d.txt", n)
+		if status, text := i.visit(reads, "php", file); status != http.StatusOK || text == "stored" { // index.php answers
+			t.Fatalf("before it is stored: %d %.100q", status, text)
+		}
+		if status, text := i.visit(w, "php", fmt.Sprintf("/store.php?n=%d", n)); status != http.StatusOK || text != "6" {
+			t.Fatalf("it is not stored: %d %.100q", status, text)
+		}
+		if status, text := i.visit(reads, "php", file); status != http.StatusOK || text != "stored" {
+			t.Errorf("what was stored through one node is %d %.100q at the other", status, text)
+		}
+	}
 	for _, w := range []*world.World{other, home} {
 		browser, err := w.Browser()
 		if err != nil {

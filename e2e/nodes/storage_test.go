@@ -69,6 +69,16 @@ func TestStorageOfAllNodes(t *testing.T) {
 		t.Errorf("a backup that was asked of the node without the program has %d bytes: %+v", n, backup)
 	}
 
+	// It is restored where nothing of it runs; its program is held meanwhile, and goes on with what the backup has.
+	i.posts(other, "/later")
+	if status, _, failure := i.operation(home, "POST", "/backups/"+backup.ID+"/restore", map[string]any{"includes": []string{"files"}}); status != "success" {
+		t.Errorf("the restore: %s %q", status, failure)
+	}
+	i.until("the program has what the backup has", func() bool {
+		status, body := i.visit(home, "shop", "/")
+		return status == 200 && strings.Contains(body, "/second") && !strings.Contains(body, "/later")
+	})
+
 	// Its node gives it away; requests wait for that.
 	if out, err := home.CLI("", "node", "drain", "--node", i.id(other)); err != nil {
 		t.Fatalf("%v: %s", err, out)

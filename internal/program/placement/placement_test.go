@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -196,5 +197,49 @@ func TestSharedStorageHasOneWriter(t *testing.T) {
 	}
 	if _, err := a.Adopt(t.Context(), nil); err != nil || a.Pinned(t.Context(), "private") {
 		t.Error(err)
+	}
+}
+
+// Leases are told by the database's clock: between nodes whose own clocks are 50 seconds ahead of it or behind, a site stays where it is
+// while its node renews, and moves once it has not, no matter what the nodes think the time is.
+func TestClocksDiffer(t *testing.T) {
+	t.Parallel()
+	for _, differs := range []string{"50 seconds", "-50 seconds"} {
+		address := dbtest.URL(t)
+		if !strings.HasPrefix(address, "postgres") {
+			t.Skip("SQLite has one node")
+		}
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		straight := dbtest.Open(t, address)
+		for _, q := range []string{`CREATE SCHEMA late`, `CREATE FUNCTION late.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+			$$ SELECT pg_catalog.clock_timestamp() + interval '` + differs + `' $$`} {
+			if err := straight.Admin(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q := u.Query()
+		q.Set("search_path", "late,public,pg_catalog") // the server's clock is another one than that of the nodes
+		u.RawQuery = q.Encode()
+		a, self := joined(t, u.String())
+		b, _ := joined(t, u.String())
+		if ahead, err := a.db.Sync(t.Context()); err != nil || ahead.Abs() < 40*time.Second {
+			t.Fatalf("the clocks differ by %s, %v", ahead, err)
+		}
+		if err := a.Take(t.Context(), "site", Nothing); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Take(t.Context(), "site", Nothing); err == nil {
+			t.Errorf("%s: another node took a site whose lease has not ended", differs)
+		}
+		if !self.Holds() {
+			t.Errorf("%s: a node that has just joined holds no lease", differs)
+		}
+		exec(t, a, `UPDATE nodes SET lease_until = $2 WHERE id = $1`, self.ID(), a.db.Now()-1)
+		if err := b.Take(t.Context(), "site", Nothing); err != nil {
+			t.Errorf("%s: the lease has ended: %v", differs, err)
+		}
 	}
 }

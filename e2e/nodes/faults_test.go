@@ -1,0 +1,218 @@
+package nodes
+
+import (
+	"cmp"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// gate is between nodes and their database.
+type gate struct {
+	listener    net.Listener
+	network, to string
+
+	mu   sync.Mutex // guards what follows
+	shut bool
+	open map[net.Conn]bool
+}
+
+// newGate opens a gate to the database at an address, and returns the address by way of it.
+func newGate(t *testing.T, address string) (*gate, string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What makes the database for tests has it on a socket, whose path may not be long.
+	g, q := &gate{network: "tcp", to: u.Host, open: map[net.Conn]bool{}}, u.Query()
+	at := "127.0.0.1:0"
+	if dir := q.Get("host"); dir != "" {
+		short, err := os.MkdirTemp("", "gate")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(short) })
+		name := ".s.PGSQL." + cmp.Or(q.Get("port"), u.Port(), "5432")
+		g.network, g.to, at = "unix", filepath.Join(dir, name), filepath.Join(short, name)
+		q.Set("host", short)
+		u.RawQuery = q.Encode()
+	}
+	if g.listener, err = net.Listen(g.network, at); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.listener.Close(); g.set(true) })
+	go g.serve()
+	if g.network == "tcp" {
+		u.Host = g.listener.Addr().String()
+	}
+	return g, u.String()
+}
+
+// set shuts or opens the gate: shut, it lets nobody through and ends what there is.
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = shut
+	for c := range g.open {
+		if shut {
+			c.Close()
+		}
+	}
+}
+
+func (g *gate) serve() {
+	for {
+		c, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		go g.carry(c)
+	}
+}
+
+func (g *gate) carry(c net.Conn) {
+	defer c.Close()
+	up, err := net.Dial(g.network, g.to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	g.mu.Lock()
+	shut := g.shut
+	g.open[c], g.open[up] = true, true
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.open, c)
+		delete(g.open, up)
+	}()
+	if shut {
+		return
+	}
+	go func() { _, _ = io.Copy(up, c); up.Close() }()
+	_, _ = io.Copy(c, up)
+}
+
+// A switch reaches nodes that hear no notification, and until then both releases answer. While PostgreSQL is away for longer than a
+// lease, static sites and the programs that are awake answer at either node, and what would have to be woken is 503 at once.
+func TestNotificationsAndDatabaseAway(t *testing.T) {
+	i := related(t)
+	at := slices.Index(i.nodes[0].Flags, "--database") + 1
+	g, address := newGate(t, i.nodes[0].Flags[at])
+	for _, w := range i.nodes {
+		w.Flags[slices.Index(w.Flags, "--database")+1] = address
+	}
+	i.start(i.nodes...)
+	i.commit("plain", map[string]string{"index.html": "release one"})
+	i.commit("talk", talker)
+	i.commit("nap", map[string]string{
+		"package.json": talker["package.json"], "server.js": talker["server.js"], "slipway.toml": "[run]\nsleep_after_seconds = 1\n",
+	})
+	plain := i.site(i.nodes[0], "plain")
+	i.site(i.nodes[0], "talk")
+	nap := i.site(i.nodes[1], "nap")
+	i.until("they are deployed", func() bool {
+		return i.count(`SELECT count(DISTINCT site_id) FROM deployments WHERE status = 'success'`) == 3
+	})
+	for _, w := range i.nodes {
+		i.serves(w, "plain", "/", "release one")
+		i.serves(w, "talk", "/", "instance")
+	}
+
+	stop := make(chan struct{})
+	var deaf, ended sync.WaitGroup
+	deaf.Add(1)
+	ended.Go(func() { // nobody hears of the switch
+		first := sync.OnceFunc(deaf.Done)
+		defer first()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var n int
+			err := i.db.QueryRow(t.Context(), `
+				SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN slipway'`).Scan(&n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n > 0 {
+				first()
+			}
+		}
+	})
+	deaf.Wait()
+	i.commit("plain", map[string]string{"index.html": "release two"})
+	if err := i.nodes[0].Call(t.Context(), i.key, "POST", "/sites/"+plain+"/deploy", nil, nil); err != nil {
+		t.Error(err)
+	}
+	var switched time.Time
+	i.until("either node has the second release", func() bool {
+		if switched.IsZero() && i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, plain) == 2 {
+			switched = time.Now()
+		}
+		second := 0
+		for _, w := range i.nodes {
+			status, body := i.visit(w, "plain", "/")
+			if status != http.StatusOK || body != "release one" && body != "release two" {
+				t.Errorf("during the switch: %d %.100q", status, body)
+			}
+			if body == "release two" {
+				second++
+			}
+		}
+		return second == len(i.nodes)
+	})
+	if took := time.Since(switched); !switched.IsZero() && took > world.Patience(5*time.Second) {
+		t.Errorf("the switch took %s", took)
+	}
+	close(stop)
+	ended.Wait()
+
+	var process struct{ Process struct{ State string } }
+	i.until("the program that naps is asleep", func() bool {
+		err := i.nodes[0].Call(t.Context(), i.key, "GET", "/sites/"+nap, nil, &process)
+		return err == nil && process.Process.State == "sleeping"
+	})
+	home := map[*world.World]string{}
+	for _, w := range i.nodes {
+		_, home[w] = i.visit(w, "talk", "/")
+	}
+	g.set(true)
+	away := time.Now()
+	i.until("a lease has passed", func() bool {
+		for _, w := range i.nodes {
+			if status, body := i.visit(w, "plain", "/"); status != http.StatusOK || body != "release two" {
+				t.Errorf("without the database a static site is %d %.100q", status, body)
+			}
+			if status, body := i.visit(w, "talk", "/"); status != http.StatusOK || body != home[w] {
+				t.Errorf("without the database a program that is awake is %d %.100q", status, body)
+			}
+			if status, body := i.visit(w, "nap", "/"); status != http.StatusServiceUnavailable {
+				t.Errorf("without the database a program that is asleep is %d %.100q", status, body)
+			}
+		}
+		return t.Failed() || time.Since(away) > 20*time.Second
+	})
+	g.set(false)
+	for _, w := range i.nodes {
+		i.until("it is woken again", func() bool {
+			status, body := i.visit(w, "nap", "/")
+			return status == http.StatusOK && strings.HasPrefix(body, "instance")
+		})
+	}
+}
