@@ -342,7 +342,6 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.domains = domain.New(h.domainConfig(out, authorities, quotas))
 	h.openWordPress(out, bundles)
 	h.gc.Register("WordPress", h.wordpress.Roots)
-	h.connectTransfers(builds)
 	h.connections.Connect(h.deployments)
 	h.deployments.Connect(h.wordpress)
 	h.launch = launch.New(launch.Config{
@@ -386,6 +385,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Hooks: h.webhooks, Registration: s.OAuthRegistration,
 	})
 	h.oauth.Connect(oauth.Removers{Webhooks: h.webhooks, DeployHooks: h.sites, Channels: h.notify})
+	h.connectTransfers(builds)
 	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
 	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
 	h.jobs = job.New(job.Config{

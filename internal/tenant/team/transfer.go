@@ -40,8 +40,12 @@ type Hooks interface {
 	RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook, workflows bool, err error)
 }
 
-// Connect says what a transfer moves and cuts. It is called while the program is put together.
+// Connect says what a transfer moves and cuts. It is called while the program is put together, and panics where a service is missing:
+// what it would end, such as what apps may do for a member who was removed, would go on.
 func (s *Teams) Connect(git Hooks, ties Ties, parts ...NamedPart) {
+	if ties.Accounts == nil || ties.Connections == nil || ties.Webhooks == nil || ties.Notify == nil || ties.OAuth == nil {
+		panic("team: Connect needs every service of Ties but SSO")
+	}
 	s.git, s.ties, s.parts = git, ties, parts
 }
 

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/notify"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
 )
@@ -28,6 +29,7 @@ func TestNoTransferAfterTheRemoval(t *testing.T) {
 	w := newWorld(t, limits.Settings{})
 	w.teams.Connect(nothing{}, team.Ties{
 		Accounts: w.users, Webhooks: w.hooks, Connections: connection.New(connection.Config{DB: w.db}), Notify: notify.New(notify.Config{DB: w.db}),
+		OAuth: oauth.New(oauth.Config{DB: w.db, Accounts: w.users, Limits: limits.New(limits.Settings{})}),
 	}, team.NamedPart{Name: "sites", Part: w.sites})
 	ada, ben := w.user("ada@example.test"), w.user("ben@example.test")
 	of := w.team(ada)
