@@ -53,7 +53,7 @@ func main() {
 	only := flag.String(
 		"only",
 		"",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, growth, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, wordpress, wordpress-sites, backups",
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, growth, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, relay, wordpress, wordpress-sites, backups",
 	)
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
@@ -135,6 +135,7 @@ func (b *bench) run(only, write string) (err error) {
 		{"programs", "Applications", b.programs},
 		{"programs-load", "Applications", b.programsLoad},
 		{"programs-many", "Applications", b.programsMany},
+		{"relay", "Applications", b.relay},
 		{"backups", "Backups", b.backups},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {

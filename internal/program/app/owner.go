@@ -40,7 +40,7 @@ func (a *Apps) enter(ctx context.Context, owner account.OwnerID) (left func(), e
 }
 
 // admit counts one more of what an owner runs, up to the owner's limit: where that is reached,
-// one that is idle, and is not p, makes room.
+// one that is idle here, and is not p, makes room. What other nodes run counts as they said within the last two seconds.
 func (a *Apps) admit(ctx context.Context, owner account.OwnerID, p *program) (left func(), err error) {
 	for {
 		most := int64(a.c.Most)
@@ -49,14 +49,15 @@ func (a *Apps) admit(ctx context.Context, owner account.OwnerID, p *program) (le
 				return nil, err
 			}
 		}
-		up, ok := a.owners.enter(owner, most)
+		others := a.runningElsewhere(owner)
+		up, ok := a.owners.enter(owner, most-others)
 		if ok {
 			return func() { a.owners.leave(owner) }, nil
 		}
 		idle := a.spare(p, func(w Wanted) bool { return w.Owner == owner })
 		if idle == nil {
 			return nil, &fault.Error{
-				Kind: fault.Unavailable, Message: fmt.Sprintf("%d programs of this account are running already", up),
+				Kind: fault.Unavailable, Message: fmt.Sprintf("%d programs of this account are running already", up+others),
 				Details: "stop sites or let them sleep, or ask the operator for more", Code: codeFull, RetryAfter: 30 * time.Second,
 			}
 		}

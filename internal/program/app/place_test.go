@@ -2,13 +2,16 @@ package app
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/node"
 	"slipway/internal/program/placement"
+	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
 )
 
@@ -72,6 +75,36 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	})
 	if !f.engines[1].last().running() {
 		t.Error("the second node has ended it too")
+	}
+}
+
+// What an owner runs on one node counts on the other: the limit is the owner's, however many nodes there are.
+func TestLimitCountsAllNodes(t *testing.T) {
+	t.Parallel()
+	f, _ := twoNodes(t, func(c *Config) { c.Most, c.Relay = 1, &relay.Dialer{} })
+	a, b := f.nodes[0], f.nodes[1]
+	hears := func() { // as if b had asked a over the network
+		b.states.mu.Lock()
+		defer b.states.mu.Unlock()
+		b.states.by, b.states.at = map[string]stated{}, time.Now().Add(time.Hour)
+		f.ok(addStates(b.states.by, a.States()))
+	}
+	hears()
+	left, err := b.admit(t.Context(), "owner", nil)
+	f.ok(err)
+	left()
+	e, err := a.Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	hears()
+	if n := b.runningElsewhere("owner"); n != 1 {
+		t.Errorf("the second node counts %d programs, want 1", n)
+	}
+	if _, err := b.admit(t.Context(), "owner", nil); fault.As(err) == nil || fault.As(err).Code != codeFull || !strings.Contains(err.Error(), "1 programs") {
+		t.Errorf("the second node starts another one: %v", err)
+	}
+	if n := b.runningElsewhere("somebody else"); n != 0 {
+		t.Errorf("another owner has %d", n)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/node"
+	"slipway/internal/tenant/account"
 )
 
 // How long what other nodes say of their programs is believed, and how long is waited for it.
@@ -20,7 +21,13 @@ type states struct {
 	mu sync.Mutex // guards what follows; held while the nodes are asked, once for all who wait
 	at time.Time
 	// share: total what all nodes run; owner what it runs; edge replaced by what they say next
-	by map[string]Process
+	by map[string]stated
+}
+
+// stated is what a node says of a program or a worker, or of an owner: how many programs and commands it runs.
+type stated struct {
+	Process
+	Running int64 `json:",omitempty"`
 }
 
 // maxStated bounds what one node tells: its programs and workers are fewer.
@@ -29,19 +36,27 @@ const maxStated = 5000
 // workerKey is that of a worker in states, beside those of deployments.
 func workerKey(key string) string { return "worker/" + key }
 
+// ownerKey is that of an owner.
+func ownerKey(owner account.OwnerID) string { return "owner/" + string(owner) }
+
 // States says how the programs and workers of this node are, for other nodes.
 func (a *Apps) States() []byte {
-	all := map[string]Process{}
+	all := map[string]stated{}
+	for owner, n := range a.owners.all() {
+		if len(all) < maxStated {
+			all[ownerKey(owner)] = stated{Running: n}
+		}
+	}
 	for _, p := range a.all() {
 		if s := p.status(); len(all) < maxStated && s.State != Sleeping {
-			all[string(p.deployment)] = s
+			all[string(p.deployment)] = stated{Process: s}
 		}
 	}
 	a.workers.mu.Lock()
 	for key, w := range a.workers.running {
 		w.mu.Lock()
 		if len(all) < maxStated {
-			all[workerKey(key)] = Process{State: w.state, Message: w.message, Restarts: w.restarts}
+			all[workerKey(key)] = stated{Process: Process{State: w.state, Message: w.message, Restarts: w.restarts}}
 		}
 		w.mu.Unlock()
 	}
@@ -55,8 +70,19 @@ func (a *Apps) States() []byte {
 
 // elsewhere returns how a deployment's program, or a worker, is on another node.
 func (a *Apps) elsewhere(key string) (p Process, ok bool) {
+	x, ok := a.statedElsewhere(key)
+	return x.Process, ok
+}
+
+// runningElsewhere returns how many programs and commands of an owner other nodes run.
+func (a *Apps) runningElsewhere(owner account.OwnerID) int64 {
+	x, _ := a.statedElsewhere(ownerKey(owner))
+	return x.Running
+}
+
+func (a *Apps) statedElsewhere(key string) (x stated, ok bool) {
 	if a.c.Places == nil || a.c.Relay == nil {
-		return p, false
+		return x, false
 	}
 	s := &a.states
 	s.mu.Lock()
@@ -64,19 +90,19 @@ func (a *Apps) elsewhere(key string) (p Process, ok bool) {
 	if time.Since(s.at) > statesEvery {
 		s.by, s.at = a.askStates(), time.Now()
 	}
-	p, ok = s.by[key]
-	return p, ok
+	x, ok = s.by[key]
+	return x, ok
 }
 
 // askStates asks all other nodes at once.
-func (a *Apps) askStates() map[string]Process {
+func (a *Apps) askStates() map[string]stated {
 	ctx, done := context.WithTimeout(context.Background(), statesTime)
 	defer done()
 	nodes, err := node.List(ctx, a.c.DB)
 	if err != nil {
 		return nil
 	}
-	all := map[string]Process{}
+	all := map[string]stated{}
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	for _, n := range nodes {
@@ -88,18 +114,26 @@ func (a *Apps) askStates() map[string]Process {
 			if err != nil {
 				return
 			}
-			var theirs map[string]Process
-			if err := json.Unmarshal(text, &theirs); err != nil {
-				a.c.Log.Warn("states of another node not understood", "node", n.Name, "err", err)
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			for key, p := range theirs {
-				all[key] = p
+			if err := addStates(all, text); err != nil {
+				a.c.Log.Warn("states of another node not understood", "node", n.Name, "err", err)
 			}
 		})
 	}
 	work.Wait()
 	return all
+}
+
+// addStates adds what a node says.
+func addStates(all map[string]stated, text []byte) error {
+	var theirs map[string]stated
+	if err := json.Unmarshal(text, &theirs); err != nil {
+		return err
+	}
+	for key, x := range theirs {
+		x.Running += all[key].Running
+		all[key] = x
+	}
+	return nil
 }

@@ -33,7 +33,7 @@ const (
 	Env          Name = "env"             // of all sites; one has at most 1,000
 	Hooks        Name = "hooks"           // of all sites; one has at most 100
 	Databases    Name = "databases"       // of all sites; one has at most 20
-	Programs     Name = "sites.running"   // on each node, commands and background processes included
+	Programs     Name = "sites.running"   // on all nodes that reach each other, commands and background processes included
 	Previews     Name = "previews"        // preview addresses of all sites; one has at most 100
 	Storage      Name = "storage.bytes"   // files of stored releases, and what programs store
 	BuildMinutes Name = "build.minutes"   // in a calendar month, UTC

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"slipway/e2e/world"
+)
+
+// relay measures what a node adds whose visitors ask for a program of another one.
+func (b *bench) relay(w *world.World) error {
+	if b.postgres == "" {
+		fmt.Fprintln(os.Stderr, "  left out: several nodes need PostgreSQL (go run ./scripts/withpostgres go run ./bench -only relay)")
+		return nil
+	}
+	other, err := world.New(b.binary, filepath.Join(b.dir, "relay-other"))
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	ports, err := world.FreePorts(2)
+	if err != nil {
+		return err
+	}
+	err = b.stopped(w, func() error {
+		common := []string{"--blobs", filepath.Join(b.dir, "relay-blobs")}
+		at := slices.Index(w.Flags, "--database")
+		other.Flags = append(append(other.Flags, common...), w.Flags[at], w.Flags[at+1], "--node-listen", ports[1], "--roles", "edge")
+		w.Flags = append(append(w.Flags, common...), "--node-listen", ports[0])
+		key, err := os.ReadFile(filepath.Join(w.Data, "secrets.key"))
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.MkdirAll(other.Data, 0o700), os.WriteFile(filepath.Join(other.Data, "secrets.key"), key, 0o600))
+	})
+	if err != nil {
+		return err
+	}
+	if err := other.Start(b.ctx); err != nil {
+		return err
+	}
+	dir := filepath.Join(w.Dir, "app")
+	if err := world.WriteFiles(dir, benchProgram); err != nil {
+		return err
+	}
+	if _, err := w.Git.Commit("bench/app", "main", dir, "app"); err != nil {
+		return err
+	}
+	here, err := b.program(w, "app", "app")
+	if err != nil {
+		return err
+	}
+	there := here
+	if there.client, err = other.Browser(); err != nil {
+		return err
+	}
+	var local, relayed []time.Duration
+	for range 30 { // in turns
+		for _, x := range []struct {
+			program
+			took *[]time.Duration
+		}{{here, &local}, {there, &relayed}} {
+			for range 100 {
+				begun := time.Now()
+				if err := x.get(); err != nil {
+					return err
+				}
+				*x.took = append(*x.took, time.Since(begun))
+			}
+		}
+	}
+	b.add(row{
+		what:      "latency added by another node, p50",
+		value:     ms(median(relayed) - median(local)),
+		yardstick: fmt.Sprintf("%s, at the program's node %s", ms(median(relayed)), ms(median(local))),
+		goal:      "0.5 ms",
+	})
+	var ours, theirs, ratios []float64
+	host := here.url[len("https://"):]
+	for range 5 {
+		a, _, err := b.perSecond([]string{"--h1", "-c32"}, other.HTTPS, host)
+		if err != nil {
+			return err
+		}
+		n, _, err := b.perSecond([]string{"--h1", "-c32"}, w.HTTPS, host)
+		if err != nil {
+			return err
+		}
+		ours, theirs, ratios = append(ours, a), append(theirs, n), append(ratios, a/n)
+	}
+	for _, l := range [][]float64{ours, theirs, ratios} {
+		slices.Sort(l)
+	}
+	b.add(row{
+		what:      "requests per second through another node",
+		value:     fmt.Sprintf("%.0f", ours[2]),
+		yardstick: fmt.Sprintf("at the program's node %.0f", theirs[2]),
+		ratio:     fmt.Sprintf("%.2f×", ratios[2]),
+		goal:      "≥ 0.6×",
+	})
+	return nil
+}
