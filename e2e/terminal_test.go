@@ -5,12 +5,17 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/miekg/dns"
 
 	"slipway/e2e/world"
 	"slipway/internal/tenant/domain/dnstest"
@@ -19,7 +24,7 @@ import (
 var updateDocs = flag.Bool("update-docs", false, "write what the terminal shows into the guides, where it shows something else than they do")
 
 // guides share an installation: their sites have different names.
-func guides(t *testing.T, w *world.World) []world.Guide {
+func guides(t *testing.T, w *world.World, zone *dnstest.Zone) []world.Guide {
 	page := map[string]string{"index.html": "<h1>Harbor</h1>\n"}
 	return []world.Guide{
 		{Name: "cli-sign-in", Email: "ada@example.com", Files: map[string]string{"key.txt": "$KEY\n"}},
@@ -63,6 +68,7 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 				"until slipway db list | grep -q 'active[[:space:]]*[0-9]'; do sleep 0.2; done",
 			},
 		},
+		changingOver(t, w, zone),
 		listening(t, w),
 		imported(t, "netlify", "gus@example.com", map[string]string{
 			"/sites?filter=all&page=1&per_page=100": `[{"id": "n1", "name": "harbor", "account_id": "a1", "custom_domain": "harbor.example", "domain_aliases": ["www.harbor.example"],
@@ -89,6 +95,82 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 		}),
 		{Name: "from-kinsta", Email: "jon@example.com", Files: map[string]string{"kinsta-backup.zip": kinsta(t)}, Setup: []string{world.SignIn}},
 	}
+}
+
+// changingOver is a domain whose ownership is proven and whose visitors still go to an old site, which has a page more.
+func changingOver(t *testing.T, w *world.World, zone *dnstest.Zone) world.Guide {
+	old := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		page := map[string]string{
+			"/": "<title>Harbor</title>", "/about": "<title>About us</title>",
+			"/sitemap.xml": "<urlset><url><loc>http://HOST/</loc></url><url><loc>http://HOST/about</loc></url></urlset>",
+		}[r.URL.Path]
+		fmt.Fprint(rw, strings.ReplaceAll(page, "HOST", r.Host))
+	}))
+	t.Cleanup(old.Close)
+	zone.Authoritative(true)
+	zone.Set("harbor.example", "A 192.0.2.1")
+	zone.Tamper(func(q dns.Question, m *dns.Msg) {
+		for _, rr := range m.Answer {
+			if rr.Header().Name == "harbor.example." {
+				rr.Header().Ttl = 3600
+			}
+		}
+	})
+	value := regexp.MustCompile(`slipway-[a-z0-9]{32}`)
+	const plan = "slipway domains plan harbor.example -s lighthouse"
+	return world.Guide{
+		Name: "moving", Email: "max@example.com", Files: map[string]string{"index.html": "<title>Harbor</title>\n"},
+		Setup: []string{
+			world.SignIn, "export SSL_CERT_FILE=" + root(t, w) + " HTTPS_PROXY=" + toSites(t, w).URL, "slipway init --name Lighthouse", "slipway deploy", "slipway domains add harbor.example",
+			"slipway domains verify harbor.example",
+		},
+		Replace: []string{plan, plan + " --from " + old.URL, "https://harbor.example", old.URL, "203.0.113.5", "127.0.0.1"},
+		React: func(shown string) string {
+			if v := value.FindString(shown); v != "" {
+				zone.Set("_slipway.harbor.example", `TXT "`+v+`"`)
+			}
+			return ""
+		},
+	}
+}
+
+// root is a file with the authority that sites' certificates come from.
+func root(t *testing.T, w *world.World) string {
+	t.Helper()
+	out, err := w.CLI("", "ca", "export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "root.pem")
+	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// toSites is a proxy whose every connection leads to the sites, whose names under localhost not every system knows.
+func toSites(t *testing.T, w *world.World) *httptest.Server {
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		site, err := net.Dial("tcp", w.HTTPS)
+		if err != nil {
+			rw.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		defer site.Close()
+		rw.WriteHeader(http.StatusOK)
+		client, _, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		go func() {
+			_, _ = io.Copy(site, client)
+			site.Close()
+		}()
+		_, _ = io.Copy(client, site)
+	}))
+	t.Cleanup(s.Close)
+	return s
 }
 
 // listening has events come while the terminal listens for them, and ends it when they were shown.
@@ -169,14 +251,15 @@ func TestDocumentedTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen, "--dns-resolver", dnstest.New(t).Addr)
+	zone := dnstest.New(t)
+	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen, "--dns-resolver", zone.Addr)
 	ctx, cancel := deadline()
 	defer cancel()
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]bool{"cli-wordpress": true} // e2e/wordpress runs it
-	for _, g := range guides(t, w) {
+	for _, g := range guides(t, w, zone) {
 		known[g.Name] = true
 		t.Run(g.Name, func(t *testing.T) {
 			if err := w.RunGuide(t.Context(), g, t.TempDir(), *updateDocs); err != nil {

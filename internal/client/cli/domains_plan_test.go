@@ -41,7 +41,7 @@ func TestDomainsPlan(t *testing.T) {
 		case "GET /api/v1/domains/dom_1":
 			fmt.Fprintf(w, `{"id": "dom_1", "name": "harbor.example", "status": %q, "sslStatus": %q,
 				"verification": [{"type": "TXT", "name": "_slipway.harbor.example", "value": "slipway-verify=x", "status": %q}],
-				"dns": [{"type": "A", "name": "harbor.example", "value": "203.0.113.5", "current": ["192.0.2.1"], "status": "invalid"}],
+				"dns": [{"type": "A", "name": "harbor.example", "value": "203.0.113.5", "current": ["192.0.2.1"], "ttl": 3600, "status": "invalid"}],
 				"problems": [{"code": "wrong_target", "message": "It points elsewhere"}%s]}`, status, status, verified, problems)
 		default:
 			t.Errorf("asked for %s %s", r.Method, r.URL)
@@ -65,7 +65,7 @@ func TestDomainsPlan(t *testing.T) {
 	}
 	for _, want := range []string{
 		"pages: 2 compared (of the sitemap), 1 different", `/about: old 200 "About \u001b[2J"; new 404 ""`,
-		"A harbor.example: 203.0.113.5, now 192.0.2.1", "the certificate is issued once the records point here", "To go back, set the records",
+		"A harbor.example: 203.0.113.5, now 192.0.2.1, TTL 3600", "from 3600 to 60 seconds, and wait 60 minutes", "the certificate is issued once the records point here", "To go back, set the records",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the plan lacks %q:\n%s", want, out)

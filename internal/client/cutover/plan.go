@@ -12,6 +12,7 @@ type Domain struct {
 	Verification, DNS       []struct {
 		Type, Name, Value, Status string
 		Current                   []string
+		TTL                       int64 // seconds; 0: not known
 	}
 	Problems []struct{ Code, Message string }
 }
@@ -77,12 +78,55 @@ func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string
 	}
 	line("records to change:")
 	for _, r := range d.DNS {
-		line("  %s %s: %s, now %s", r.Type, printable(r.Name), printable(r.Value), now(r.Current, printable))
+		text := now(r.Current, printable)
+		if r.TTL > 0 {
+			text += fmt.Sprintf(", TTL %d", r.TTL)
+		}
+		line("  %s %s: %s, now %s", r.Type, printable(r.Name), printable(r.Value), text)
 	}
-	line("1. Lower the TTL of these records to 300 seconds, and wait as long as the old TTL was.")
+	line("1. %s", d.lower())
 	line("2. Change the records. Leave MX and TXT records as they are.")
 	line("3. Follow it: slipway domains plan %s -s %s --watch 30m", d.Name, s.Slug)
 	line("4. Keep the old site for 48 hours. To go back, set the records to what they are now.")
+}
+
+// lowTTL is how long visitors may go on to the old site after the change, in seconds.
+const lowTTL = 60
+
+// lower says what to do about the TTL of the records, and for how long resolvers keep what they have.
+func (d Domain) lower() string {
+	longest, known, found := int64(0), true, false
+	for _, r := range d.DNS {
+		if len(r.Current) > 0 {
+			longest, known, found = max(longest, r.TTL), known && r.TTL > 0, true
+		}
+	}
+	switch {
+	case !found:
+		return "There is no TTL to lower: the records are new."
+	case !known:
+		return fmt.Sprintf("Lower the TTL of these records to %d seconds, and wait as long as the old TTL was.", lowTTL)
+	case longest <= lowTTL:
+		return fmt.Sprintf("The TTL is low: visitors follow within %s. If you have just lowered it, wait as long as the old TTL was.",
+			lasting(longest))
+	}
+	return fmt.Sprintf("Lower the TTL of these records from %d to %d seconds, and wait %s: that long others keep the old one.",
+		longest, lowTTL, lasting(longest))
+}
+
+// lasting is a time in words, rounded up.
+func lasting(seconds int64) string {
+	n, unit := seconds, "second"
+	switch {
+	case seconds >= 2*3600:
+		n, unit = (seconds+3599)/3600, "hour"
+	case seconds >= 2*60:
+		n, unit = (seconds+59)/60, "minute"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
 }
 
 // answered is a page in words.

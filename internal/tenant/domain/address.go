@@ -21,19 +21,19 @@ func (d *Domains) addresses(
 	ctx context.Context,
 	servers []netip.AddrPort,
 	name string,
-) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
-	cname, chain, addrs, mute, err = d.follow(ctx, servers, name)
+) (cname string, chain []string, addrs []netip.Addr, ttl uint32, mute string, err error) {
+	cname, chain, addrs, ttl, mute, err = d.follow(ctx, servers, name)
 	if base, wild := strings.CutPrefix(name, "*."); wild && err == nil && cname == "" && len(addrs) == 0 {
 		return d.follow(ctx, servers, "slipway-check."+base)
 	}
-	return cname, chain, addrs, mute, err
+	return cname, chain, addrs, ttl, mute, err
 }
 
 func (d *Domains) follow(
 	ctx context.Context,
 	servers []netip.AddrPort,
 	name string,
-) (cname string, chain []string, addrs []netip.Addr, mute string, err error) {
+) (cname string, chain []string, addrs []netip.Addr, ttl uint32, mute string, err error) {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		m, fresh, failure := d.ask(ctx, servers, name, qtype)
 		if failure != nil {
@@ -41,6 +41,9 @@ func (d *Domains) follow(
 			continue
 		}
 		found, aliases := gather(m, name)
+		if m.Authoritative { // elsewhere it is what is left of it
+			ttl = max(ttl, longest(m, name))
+		}
 		// The zone's servers know where the alias leads, not always what is there.
 		if fresh && len(found) == 0 && len(aliases) > 0 {
 			m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, aliases[len(aliases)-1], qtype)
@@ -60,9 +63,19 @@ func (d *Domains) follow(
 		}
 	}
 	if len(chain) == 0 && len(addrs) == 0 && err != nil {
-		return "", nil, nil, "", err
+		return "", nil, nil, 0, "", err
 	}
-	return cname, chain, addrs[:min(len(addrs), 32)], mute, nil
+	return cname, chain, addrs[:min(len(addrs), 32)], ttl, mute, nil
+}
+
+// longest returns the longest TTL of the records that an answer has of the name itself, in seconds.
+func longest(m *dns.Msg, name string) (ttl uint32) {
+	for _, rr := range m.Answer {
+		if strings.EqualFold(rr.Header().Name, dns.Fqdn(name)) {
+			ttl = max(ttl, rr.Header().Ttl)
+		}
+	}
+	return ttl
 }
 
 // aliases follows name from alias to alias, whatever is at the end.

@@ -118,7 +118,7 @@ func (j *diagnosis) verification(c claim, s observed) {
 func (j *diagnosis) pointing(c claim, s observed) {
 	alias := Record{Type: "CNAME", Name: c.name, Required: c.target, Status: RecordPending}
 	if s.cname != "" {
-		alias.Current = []string{text.Clip(s.cname, 300)}
+		alias.Current, alias.TTL = []string{text.Clip(s.cname, 300)}, s.ttl
 	}
 	apex := c.name == zoneOf(c.name)
 	if s.addrErr != nil {
@@ -250,6 +250,9 @@ func addressRecords(c claim, s observed, reason string) []Record {
 			continue // an AAAA record is welcome, not required
 		}
 		r := Record{Type: family.kind, Name: c.name, Current: clips(have), Status: RecordPending}
+		if len(have) > 0 {
+			r.TTL = s.ttl
+		}
 		if len(want) > 0 { // any of them will do, and a record holds one
 			r.Required = want[0]
 		}

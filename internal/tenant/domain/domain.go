@@ -95,7 +95,8 @@ type Record struct {
 	Required string       `json:"value"`   // what it should hold
 	Current  []string     `json:"current"` // what was found, at most 8 values of 255 bytes
 	Status   RecordStatus `json:"status"`
-	Reason   string       `json:"reason"` // in words, where the status is not valid
+	Reason   string       `json:"reason"`        // in words, where the status is not valid
+	TTL      uint32       `json:"ttl,omitempty"` // of what was found, in seconds, as the zone's own name servers say; 0: not known
 }
 
 // RecordStatus is how a record compares with what is required.

@@ -29,6 +29,7 @@ type observed struct {
 	cname   string   // what the name itself is an alias of
 	chain   []string // all aliases on the way to the addresses
 	addrs   []netip.Addr
+	ttl     uint32 // for how many seconds resolvers keep the name's own records; 0: not known
 	mute    string // A or AAAA: nobody answers about that kind
 	addrErr error
 	hidden  string // a wildcard of the zone that would answer for the name if nothing stood below it
@@ -79,7 +80,7 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 		}
 	})
 	wg.Go(func() {
-		s.cname, s.chain, s.addrs, s.mute, s.addrErr = d.addresses(ctx, servers, name)
+		s.cname, s.chain, s.addrs, s.ttl, s.mute, s.addrErr = d.addresses(ctx, servers, name)
 		if s.addrErr == nil && s.cname == "" && len(s.addrs) == 0 {
 			s.hidden = d.hidden(ctx, servers, name)
 		}
@@ -213,7 +214,7 @@ func (d *Domains) hidden(ctx context.Context, servers []netip.AddrPort, name str
 		return ""
 	}
 	wildcard := "*." + above
-	cname, _, addrs, _, err := d.follow(ctx, servers, wildcard)
+	cname, _, addrs, _, _, err := d.follow(ctx, servers, wildcard)
 	if err != nil || cname == "" && len(addrs) == 0 {
 		return ""
 	}

@@ -44,6 +44,7 @@ type recordBody struct {
 	Current []string `json:"current" doc:"The current value."`
 	Status  string   `json:"status" enum:"pending,valid,invalid"`
 	Reason  *string  `json:"reason"`
+	TTL     *uint32  `json:"ttl,omitempty" doc:"TTL of the current value in seconds, as the domain's name servers have it. Absent if unknown, and for records that don't send traffic."`
 }
 
 type certificateBody struct {
@@ -247,7 +248,11 @@ func (a *API) checkDomain(ctx context.Context, _ account.Caller, in *checkDomain
 
 func showDomain(d domain.Domain) domainBody {
 	record := func(r domain.Record) recordBody {
-		return recordBody{r.Type, r.Name, r.Required, append([]string{}, r.Current...), string(r.Status), contract.Some(r.Reason)}
+		out := recordBody{r.Type, r.Name, r.Required, append([]string{}, r.Current...), string(r.Status), contract.Some(r.Reason), nil}
+		if r.TTL > 0 {
+			out.TTL = &r.TTL
+		}
+		return out
 	}
 	c := d.Certificate
 	return domainBody{
