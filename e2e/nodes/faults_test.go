@@ -194,7 +194,7 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 	}
 	g.set(true)
 	away := time.Now()
-	i.until("a lease has passed", func() bool {
+	answers := func() (bool, error) {
 		for _, w := range i.nodes {
 			if status, body := i.visit(w, "plain", "/"); status != http.StatusOK || body != "release two" {
 				t.Errorf("without the database a static site is %d %.100q", status, body)
@@ -206,8 +206,11 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 				t.Errorf("without the database a program that is asleep is %d %.100q", status, body)
 			}
 		}
-		return t.Failed() || time.Since(away) > 20*time.Second
-	})
+		return t.Failed() || time.Since(away) > 20*time.Second, nil // a lease has passed
+	}
+	if err := world.Until(t.Context(), 500*time.Millisecond, answers); err != nil {
+		t.Fatal(err)
+	}
 	g.set(false)
 	for _, w := range i.nodes {
 		i.until("it is woken again", func() bool {
