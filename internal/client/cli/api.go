@@ -13,8 +13,8 @@ import (
 
 type apiCommand struct {
 	target
-	Method string   `arg:"" env:"-" help:"GET, POST, PUT, PATCH or DELETE." enum:"GET,POST,PUT,PATCH,DELETE"`
-	Path   string   `arg:"" env:"-" help:"Path below /api/v1, such as /sites."`
+	Method string   `arg:"" help:"GET, POST, PUT, PATCH or DELETE." enum:"GET,POST,PUT,PATCH,DELETE"`
+	Path   string   `arg:"" help:"Path below /api/v1, such as /sites."`
 	Field  []string `env:"-" short:"f" sep:"none" help:"A field of the body, NAME=VALUE: true, false, null, numbers and JSON are taken as such." placeholder:"NAME=VALUE"`
 	Input  string   `env:"-" help:"File with the body as JSON; - is standard input." placeholder:"FILE"`
 }

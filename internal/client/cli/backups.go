@@ -96,7 +96,7 @@ func (n createBackup) Run(ctx context.Context, e *Env) error {
 
 type restoreBackup struct {
 	target
-	Backup string `arg:"" env:"-" help:"Id of the backup, bkp_…"`
+	Backup string `arg:"" help:"Id of the backup, bkp_…"`
 	Yes    string `env:"-" help:"Confirm by the site's slug instead of typing it." placeholder:"SLUG"`
 }
 

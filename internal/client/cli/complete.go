@@ -16,7 +16,7 @@ import (
 
 // completionCommand prints what makes a shell complete slipway's words.
 type completionCommand struct {
-	Shell string `arg:"" env:"-" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
+	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
 // Run prints the shell's text.
@@ -27,7 +27,7 @@ func (c completionCommand) Run(e *Env) error {
 
 // completeCommand prints the words that can come next, each with a tab and what it is, for shells.
 type completeCommand struct {
-	Words []string `arg:"" optional:"" env:"-" passthrough:"all" help:"The words so far; the last one may be a part of one, or empty."`
+	Words []string `arg:"" optional:"" passthrough:"all" help:"The words so far; the last one may be a part of one, or empty."`
 }
 
 // Run prints them. What it can't find out is not said: a shell has nowhere to show it.

@@ -71,7 +71,7 @@ func (o ofSite) database(ctx context.Context, e *Env, name string) (*rest.Client
 
 type dumpDatabase struct {
 	ofSite
-	Database string `arg:"" optional:"" env:"-" help:"Database, by its name or id. Default: the site's first."`
+	Database string `arg:"" optional:"" help:"Database, by its name or id. Default: the site's first."`
 	Output   string `env:"-" short:"o" help:"File to write, compressed if it ends with .gz. Default: standard output." type:"path" placeholder:"FILE"`
 }
 

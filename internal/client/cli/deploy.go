@@ -37,7 +37,7 @@ type triggered struct{ DeploymentID string }
 
 type deployCommand struct {
 	ofSite
-	Dir        string   `arg:"" optional:"" env:"-" type:"existingdir" help:"Folder to upload, for sites without a repository. Default: the linked folder."`
+	Dir        string   `arg:"" optional:"" type:"existingdir" help:"Folder to upload, for sites without a repository. Default: the linked folder."`
 	Prebuilt   bool     `env:"-" help:"The folder is ready to be published: don't build it, and don't read .gitignore."`
 	Archive    string   `env:"-" type:"existingfile" help:"Upload a .zip, .tar, .tar.gz or .tar.zst instead of a folder." placeholder:"FILE"`
 	Include    []string `env:"-" sep:"none" help:"Upload what would be left out as a secret or dependency: a pattern as in .gitignore. Can be repeated." placeholder:"PATTERN"`
@@ -206,7 +206,7 @@ func short(hash string) string { return hash[:min(7, len(hash))] }
 // byID are the flags of commands about one deployment.
 type byID struct {
 	target
-	ID string `arg:"" env:"-" help:"Id of the deployment, dep_…"`
+	ID string `arg:"" help:"Id of the deployment, dep_…"`
 }
 
 func (b byID) call(ctx context.Context, e *Env, method, suffix string) (*rest.Client, json.RawMessage, error) {
@@ -301,7 +301,7 @@ func (p promoteDeployment) Run(ctx context.Context, e *Env) error { return p.run
 
 type rollbackSite struct {
 	ofSite
-	ID     string `arg:"" optional:"" env:"-" help:"Deployment to go back to. Default: the one before the live one."`
+	ID     string `arg:"" optional:"" help:"Deployment to go back to. Default: the one before the live one."`
 	NoWait bool   `name:"no-wait" env:"-" help:"Don't wait until it has ended."`
 }
 

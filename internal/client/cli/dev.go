@@ -12,7 +12,7 @@ import (
 
 type devCommand struct {
 	ofSite
-	Command []string `arg:"" optional:"" env:"-" passthrough:"" help:"Command to run instead of the project's dev script."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"Command to run instead of the project's dev script."`
 }
 
 // Run runs the development server of a project.

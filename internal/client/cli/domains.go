@@ -51,7 +51,7 @@ func (l listDomains) Run(ctx context.Context, e *Env) error {
 
 type addDomain struct {
 	ofSite
-	Name string `arg:"" env:"-" help:"The domain, such as www.example.com."`
+	Name string `arg:"" help:"The domain, such as www.example.com."`
 }
 
 // Run adds a domain.
@@ -92,7 +92,7 @@ func showDomain(e *Env, answer json.RawMessage, asJSON bool) error {
 // named are the flags of commands about one domain of a site.
 type named struct {
 	ofSite
-	Name string `arg:"" env:"-" help:"The domain, or its id."`
+	Name string `arg:"" help:"The domain, or its id."`
 }
 
 func (n named) domain(ctx context.Context, e *Env) (*rest.Client, domain, error) {

@@ -51,7 +51,7 @@ func (l listEnv) Run(ctx context.Context, e *Env) error {
 
 type getEnv struct {
 	ofSite
-	Key string `arg:"" env:"-" help:"Name of the variable."`
+	Key string `arg:"" help:"Name of the variable."`
 }
 
 // Run prints a value.
@@ -85,7 +85,7 @@ func (g getEnv) Run(ctx context.Context, e *Env) error {
 
 type setEnv struct {
 	ofSite
-	Pair   string   `arg:"" env:"-" help:"KEY=VALUE, or KEY." name:"key[=value]"`
+	Pair   string   `arg:"" help:"KEY=VALUE, or KEY." name:"key[=value]"`
 	Secret bool     `env:"-" help:"Never show the value again."`
 	Target []string `env:"-" help:"Where it is available: build, runtime, production, preview, separated by commas. Default: build and runtime." placeholder:"TARGET"`
 	Branch string   `env:"-" help:"Only for previews of this branch, or of those that match." placeholder:"NAME"`
@@ -124,7 +124,7 @@ func (s setEnv) Run(ctx context.Context, e *Env) error {
 
 type unsetEnv struct {
 	ofSite
-	Keys []string `arg:"" env:"-" help:"Names of variables." name:"key"`
+	Keys []string `arg:"" help:"Names of variables." name:"key"`
 }
 
 // Run deletes variables.

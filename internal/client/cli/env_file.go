@@ -63,7 +63,7 @@ func variables(ctx context.Context, c *rest.Client, s site) (vars []dotenv.Var, 
 
 type pullEnv struct {
 	ofSite
-	File  string `arg:"" optional:"" env:"-" default:".env" help:"File to write. Default: .env."`
+	File  string `arg:"" optional:"" default:".env" help:"File to write. Default: .env."`
 	Force bool   `env:"-" help:"Overwrite a file that slipway env pull did not write."`
 }
 
@@ -137,7 +137,7 @@ func ignored(ctx context.Context, name string) error {
 
 type pushEnv struct {
 	ofSite
-	File   string   `arg:"" optional:"" env:"-" default:".env" help:"File to read. Default: .env."`
+	File   string   `arg:"" optional:"" default:".env" help:"File to read. Default: .env."`
 	Secret bool     `env:"-" help:"Make all of them secret. Otherwise those whose names look like it are."`
 	Target []string `env:"-" help:"Where they are available: build, runtime, production, preview, separated by commas. Default: build and runtime." placeholder:"TARGET"`
 }
@@ -195,7 +195,7 @@ func (p pushEnv) Run(ctx context.Context, e *Env) error {
 
 type runEnv struct {
 	ofSite
-	Command []string `arg:"" env:"-" passthrough:"" help:"Command and its arguments."`
+	Command []string `arg:"" passthrough:"" help:"Command and its arguments."`
 }
 
 // Run runs a command with the site's variables.

@@ -63,7 +63,7 @@ func (t target) ended(ctx context.Context, e *Env, c *rest.Client, answer json.R
 type execCommand struct {
 	ofSite
 	Timeout time.Duration `env:"-" default:"10m" help:"How long it may run, up to an hour."`
-	Command []string      `arg:"" env:"-" passthrough:"" help:"Command and its arguments."`
+	Command []string      `arg:"" passthrough:"" help:"Command and its arguments."`
 }
 
 // Run runs a command in the files of the live deployment, prints its output and ends with its status.

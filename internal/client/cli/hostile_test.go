@@ -47,7 +47,11 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 		for i := range x.NumField() {
 			f := x.Field(i)
 			_, command := f.Tag.Lookup("cmd")
+			_, argument := f.Tag.Lookup("arg")
 			switch env, ok := f.Tag.Lookup("env"); {
+			case argument && env == "-": // which means something of flags alone
+				t.Errorf("%s: help shows $- beside the argument %s", at, f.Name)
+			case argument && !ok:
 			case f.Anonymous || command:
 				look(at+" "+strings.ToLower(f.Name), f.Type)
 			case !f.IsExported():

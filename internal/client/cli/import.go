@@ -20,8 +20,8 @@ import (
 
 type importCommand struct {
 	target
-	From       string            `arg:"" env:"-" enum:"netlify,vercel,render,heroku,cloudflare,wordpress" help:"Where your sites are: netlify, vercel, render, heroku or cloudflare; or wordpress for a WordPress: its archive, or by SSH."`
-	Only       []string          `arg:"" optional:"" env:"-" help:"Names or ids of sites there, default: all. With wordpress: the archive's file, the files of an UpdraftPlus backup, or ssh://user@host/folder." name:"what"`
+	From       string            `arg:"" enum:"netlify,vercel,render,heroku,cloudflare,wordpress" help:"Where your sites are: netlify, vercel, render, heroku or cloudflare; or wordpress for a WordPress: its archive, or by SSH."`
+	Only       []string          `arg:"" optional:"" help:"Names or ids of sites there, default: all. With wordpress: the archive's file, the files of an UpdraftPlus backup, or ssh://user@host/folder." name:"what"`
 	Site       string            `env:"-" help:"With wordpress: the site whose content is replaced, by its slug or id." short:"s" placeholder:"SITE"`
 	Path       string            `env:"-" help:"With wordpress: folder of one WordPress in a cPanel backup, such as public_html/blog." placeholder:"FOLDER"`
 	Account    string            `env:"-" help:"Only of this team, owner or account there, by its id." placeholder:"ID"`

@@ -110,7 +110,7 @@ func siteNamed(ctx context.Context, c *rest.Client, name string) (s site, err er
 
 type linkCommand struct {
 	target
-	Site string `arg:"" optional:"" env:"-" help:"Site, by its slug or id."`
+	Site string `arg:"" optional:"" help:"Site, by its slug or id."`
 }
 
 // Run links the working directory.

@@ -39,7 +39,7 @@ func (l logLine) text(e *Env) string {
 
 type logsCommand struct {
 	ofSite
-	Deployment string `arg:"" optional:"" env:"-" help:"Deployment whose log is shown, dep_… Default: the application's log."`
+	Deployment string `arg:"" optional:"" help:"Deployment whose log is shown, dep_… Default: the application's log."`
 	Follow     bool   `env:"-" short:"f" help:"Go on with new lines until interrupted."`
 	Since      string `env:"-" help:"Only lines of the application since then: 10m, 2h, or a time as in RFC 3339." placeholder:"TIME"`
 	Search     string `env:"-" help:"Only lines of the application with this text." placeholder:"TEXT"`
