@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"slipway/internal/operator/admin"
 )
@@ -18,7 +17,7 @@ type appCommand struct {
 type appList struct{ common }
 
 // Run lists the apps, also while the server runs.
-func (a appList) Run(ctx context.Context) error { return admin.ListApps(ctx, a.store(), os.Stdout) }
+func (a appList) Run(ctx context.Context) error { return admin.ListApps(ctx, a.store(), stdout) }
 
 type appDisable struct {
 	common
@@ -27,7 +26,7 @@ type appDisable struct {
 
 // Run disables the app, also while the server runs.
 func (a appDisable) Run(ctx context.Context) error {
-	return admin.SetAppDisabled(ctx, a.store(), a.App, true, os.Stdout)
+	return admin.SetAppDisabled(ctx, a.store(), a.App, true, stdout)
 }
 
 type appEnable struct {
@@ -37,5 +36,5 @@ type appEnable struct {
 
 // Run enables the app, also while the server runs.
 func (a appEnable) Run(ctx context.Context) error {
-	return admin.SetAppDisabled(ctx, a.store(), a.App, false, os.Stdout)
+	return admin.SetAppDisabled(ctx, a.store(), a.App, false, stdout)
 }

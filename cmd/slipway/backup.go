@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"slipway/internal/platform/id"
 
@@ -25,7 +24,7 @@ type backupCreate struct {
 
 // Run has the running service take the backup, and waits for it.
 func (b backupCreate) Run(ctx context.Context) error {
-	return recovery.Create(ctx, b.store(), b.To, os.Stdout)
+	return recovery.Create(ctx, b.store(), b.To, stdout)
 }
 
 // place holds where backups are and what opens them.
@@ -46,7 +45,7 @@ type backupList struct {
 
 // Run prints the backups.
 func (b backupList) Run(ctx context.Context) error {
-	return recovery.List(ctx, b.store(), b.place.place(), os.Stdout)
+	return recovery.List(ctx, b.store(), b.place.place(), stdout)
 }
 
 type backupVerify struct {
@@ -57,7 +56,7 @@ type backupVerify struct {
 
 // Run verifies a backup.
 func (b backupVerify) Run(ctx context.Context) error {
-	return recovery.Verify(ctx, b.store(), b.place.place(), id.Backup(b.ID), "", os.Stdout)
+	return recovery.Verify(ctx, b.store(), b.place.place(), id.Backup(b.ID), "", stdout)
 }
 
 type backupRestore struct {
@@ -69,5 +68,5 @@ type backupRestore struct {
 
 // Run restores a backup.
 func (b backupRestore) Run(ctx context.Context) error {
-	return recovery.Restore(ctx, b.store(), b.place.place(), id.Backup(b.ID), b.MariaDB, os.Stdout)
+	return recovery.Restore(ctx, b.store(), b.place.place(), id.Backup(b.ID), b.MariaDB, stdout)
 }

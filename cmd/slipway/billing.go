@@ -32,7 +32,7 @@ type billingCommand struct {
 	Stripe      billingStripe      `cmd:"" help:"Accept cards through Stripe."`
 }
 
-func (c common) billing() admin.Billing { return admin.Billing{Store: c.store(), Out: os.Stdout} }
+func (c common) billing() admin.Billing { return admin.Billing{Store: c.store(), Out: stdout} }
 
 // withFile opens a file, or standard input for -.
 func withFile(name string, fn func(r io.Reader) error) error {

@@ -45,8 +45,8 @@ type versionCommand struct {
 // Run prints the version.
 func (v versionCommand) Run() error {
 	if !v.JSON {
-		fmt.Println(versionText())
-		return nil
+		_, err := fmt.Fprintln(stdout, versionText())
+		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]string{"version": version})
 }

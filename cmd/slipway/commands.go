@@ -69,8 +69,8 @@ type versionCommand struct {
 // Run prints the version.
 func (v versionCommand) Run() error {
 	if !v.JSON {
-		fmt.Println(versionText())
-		return nil
+		_, err := fmt.Fprintln(stdout, versionText())
+		return err
 	}
 	schema, err := db.Newest()
 	if err != nil {

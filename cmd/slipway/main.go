@@ -57,10 +57,27 @@ func run(args []string) int {
 	if err == nil && c.env != nil {
 		err = c.env.Written()
 	}
+	if err == nil {
+		err = stdout.err
+	}
 	if err != nil {
 		return complain(err)
 	}
 	return 0
+}
+
+// stdout is the standard output of the operator's commands.
+var stdout = new(output)
+
+// output writes to standard output and remembers the first error: a command whose output is lost has failed.
+type output struct{ err error }
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := os.Stdout.Write(b)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // environment returns what a developer's command runs in.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"slipway/internal/operator/admin"
 )
@@ -21,7 +20,7 @@ type nodeCommand struct {
 type nodeList struct{ common }
 
 // Run lists the nodes.
-func (n nodeList) Run(ctx context.Context) error { return admin.ListNodes(ctx, n.store(), os.Stdout) }
+func (n nodeList) Run(ctx context.Context) error { return admin.ListNodes(ctx, n.store(), stdout) }
 
 type nodeDrain struct {
 	common
@@ -30,7 +29,7 @@ type nodeDrain struct {
 
 // Run drains the node.
 func (n nodeDrain) Run(ctx context.Context) error {
-	return admin.DrainNode(ctx, n.store(), n.Node, false, os.Stdout)
+	return admin.DrainNode(ctx, n.store(), n.Node, false, stdout)
 }
 
 type nodeResume struct {
@@ -40,7 +39,7 @@ type nodeResume struct {
 
 // Run ends the draining.
 func (n nodeResume) Run(ctx context.Context) error {
-	return admin.DrainNode(ctx, n.store(), n.Node, true, os.Stdout)
+	return admin.DrainNode(ctx, n.store(), n.Node, true, stdout)
 }
 
 type nodeAcceptStorage struct {
@@ -50,7 +49,7 @@ type nodeAcceptStorage struct {
 
 // Run accepts the directory; the nodes are restarted after it.
 func (n nodeAcceptStorage) Run(ctx context.Context) error {
-	return admin.AcceptStorage(ctx, n.store(), n.Storage, os.Stdout)
+	return admin.AcceptStorage(ctx, n.store(), n.Storage, stdout)
 }
 
 type nodeForget struct {
@@ -61,12 +60,12 @@ type nodeForget struct {
 
 // Run forgets the node.
 func (n nodeForget) Run(ctx context.Context) error {
-	return admin.ForgetNode(ctx, n.store(), n.Node, n.Yes, os.Stdout)
+	return admin.ForgetNode(ctx, n.store(), n.Node, n.Yes, stdout)
 }
 
 type nodeAcceptKey struct{ common }
 
 // Run accepts the key; the service is restarted after it.
 func (n nodeAcceptKey) Run(ctx context.Context) error {
-	return admin.AcceptKey(ctx, n.store(), os.Stdout)
+	return admin.AcceptKey(ctx, n.store(), stdout)
 }

@@ -26,7 +26,7 @@ type userCommand struct {
 type userList struct{ common }
 
 // Run lists everybody.
-func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.store(), os.Stdout) }
+func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.store(), stdout) }
 
 type userSuspend struct {
 	common
@@ -36,7 +36,7 @@ type userSuspend struct {
 
 // Run suspends the user, also while the server runs.
 func (u userSuspend) Run(ctx context.Context) error {
-	return admin.SuspendUser(ctx, u.store(), u.Email, u.Reason, os.Stdout)
+	return admin.SuspendUser(ctx, u.store(), u.Email, u.Reason, stdout)
 }
 
 type userResume struct {
@@ -46,7 +46,7 @@ type userResume struct {
 
 // Run lets the user in again, also while the server runs.
 func (u userResume) Run(ctx context.Context) error {
-	return admin.ResumeUser(ctx, u.store(), u.Email, os.Stdout)
+	return admin.ResumeUser(ctx, u.store(), u.Email, stdout)
 }
 
 type userCreate struct {
@@ -67,7 +67,7 @@ func (u userCreate) Run(ctx context.Context) error {
 		Password: password,
 		Admin:    u.Admin,
 		BaseURL:  u.BaseURL,
-	}, os.Stdout)
+	}, stdout)
 }
 
 // readLine reads one line of standard input, such as a password. Nothing there, or a terminal where only Enter is
@@ -109,7 +109,7 @@ func (k keyCreate) Run(ctx context.Context) error {
 		Scopes:  k.Scope,
 		Expires: k.Expires,
 		Limits:  k.Limits,
-	}, os.Stdout)
+	}, stdout)
 }
 
 type caCommand struct {
@@ -119,7 +119,7 @@ type caCommand struct {
 type caExport struct{ common }
 
 // Run prints the root certificate.
-func (c caExport) Run(ctx context.Context) error { return admin.ExportCA(ctx, c.store(), os.Stdout) }
+func (c caExport) Run(ctx context.Context) error { return admin.ExportCA(ctx, c.store(), stdout) }
 
 type doctorCommand struct {
 	common
@@ -142,5 +142,5 @@ func (c doctorCommand) Run(ctx context.Context) error {
 		SiteDomain: c.SiteDomain,
 		Public:     len(c.ACMECA) > 0,
 		DNS:        c.ACMEDNS != "",
-	}, os.Stdout)
+	}, stdout)
 }

@@ -78,6 +78,15 @@ func TestOutputIsLost(t *testing.T) {
 	if status, _ := ended(t, cmd.Run()); status != 1 || !strings.Contains(said.String(), "no space left") {
 		t.Errorf("on a full disk it ends with %d and says %q", status, said.String())
 	}
+	data := t.TempDir()
+	for _, args := range [][]string{{"version"}, {"user", "create", "--data-dir", data, "--email", "ada@example.test"}} {
+		said.Reset()
+		cmd := program(t, args...)
+		cmd.Stdout, cmd.Stderr = full, &said
+		if status, _ := ended(t, cmd.Run()); status != 1 || !strings.Contains(said.String(), "no space left") {
+			t.Errorf("%q ends on a full disk with %d and says %q", args, status, said.String())
+		}
+	}
 
 	r, w, err := os.Pipe()
 	if err != nil {

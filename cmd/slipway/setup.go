@@ -29,7 +29,7 @@ func (c setupCommand) Run(ctx context.Context) error {
 	info, err := os.Stdin.Stat()
 	asking := err == nil && info.Mode()&os.ModeCharDevice != 0 && !c.Yes
 	s := setup.Setup{
-		File: c.File, New: packaging.Settings, Asking: asking, In: os.Stdin, Out: os.Stdout,
+		File: c.File, New: packaging.Settings, Asking: asking, In: os.Stdin, Out: stdout,
 		Given: setup.Answers{SiteDomain: c.SiteDomain, BaseURL: c.BaseURL, Email: c.Email, SMTP: c.SMTP, BackupTo: c.BackupTo},
 	}
 	answers, text, err := s.Ask()
@@ -46,7 +46,7 @@ func (c setupCommand) Run(ctx context.Context) error {
 	fmt.Println()
 	sound := doctor.Print(ctx, settings.Store, settings.SMTP, doctor.Certificates{
 		SiteDomain: settings.SiteDomain, Public: len(settings.ACMECA) > 0, DNS: settings.ACMEDNS != "",
-	}, os.Stdout)
+	}, stdout)
 	fmt.Println("\nNext:")
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		fmt.Println("  systemctl enable --now slipway.socket slipway.service")

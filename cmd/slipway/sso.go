@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 
 	"slipway/internal/operator/admin"
@@ -54,7 +53,7 @@ func (a ssoAdd) Run(ctx context.Context) error {
 	return admin.AddSSO(ctx, a.store(), a.way(), sso.NewProvider{
 		ID: sso.ProviderID(a.ID), Kind: sso.Kind(strings.ToLower(a.Kind)), Name: a.Name, Issuer: a.Issuer, Tenant: strings.ToLower(a.Tenant),
 		ClientID: a.ClientID, Secret: sso.Secret(secret), Domains: a.Domains,
-	}, os.Stdout)
+	}, stdout)
 }
 
 type ssoList struct {
@@ -64,7 +63,7 @@ type ssoList struct {
 
 // Run lists the providers, also while the server runs.
 func (l ssoList) Run(ctx context.Context) error {
-	return admin.ListSSO(ctx, l.store(), l.way(), os.Stdout)
+	return admin.ListSSO(ctx, l.store(), l.way(), stdout)
 }
 
 type ssoRemove struct {
@@ -75,7 +74,7 @@ type ssoRemove struct {
 
 // Run removes the provider, also while the server runs.
 func (r ssoRemove) Run(ctx context.Context) error {
-	return admin.RemoveSSO(ctx, r.store(), r.way(), sso.ProviderID(r.ID), os.Stdout)
+	return admin.RemoveSSO(ctx, r.store(), r.way(), sso.ProviderID(r.ID), stdout)
 }
 
 type ssoTest struct {
@@ -86,5 +85,5 @@ type ssoTest struct {
 
 // Run asks the issuer.
 func (t ssoTest) Run(ctx context.Context) error {
-	return admin.TestSSO(ctx, t.store(), t.way(), sso.ProviderID(t.ID), os.Stdout)
+	return admin.TestSSO(ctx, t.store(), t.way(), sso.ProviderID(t.ID), stdout)
 }

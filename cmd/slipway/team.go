@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"slipway/internal/operator/admin"
 )
@@ -22,7 +21,7 @@ type teamSetOwner struct {
 
 // Run appoints the owner, also while the server runs.
 func (t teamSetOwner) Run(ctx context.Context) error {
-	return admin.SetTeamOwner(ctx, t.store(), t.Team, t.Email, os.Stdout)
+	return admin.SetTeamOwner(ctx, t.store(), t.Team, t.Email, stdout)
 }
 
 type teamOptionalSSO struct {
@@ -32,5 +31,5 @@ type teamOptionalSSO struct {
 
 // Run makes single sign-on optional, also while the server runs.
 func (t teamOptionalSSO) Run(ctx context.Context) error {
-	return admin.FreeTeam(ctx, t.store(), t.Team, os.Stdout)
+	return admin.FreeTeam(ctx, t.store(), t.Team, stdout)
 }
