@@ -2,7 +2,10 @@ package account
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 
 	"slipway/internal/platform/db"
 )
@@ -28,7 +31,24 @@ func (a *Accounts) TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, su
 	if err != nil {
 		return fmt.Errorf("find people of owner: %w", err)
 	}
-	return a.tell(ctx, tx, people, subject, text, path)
+	var team string
+	err = tx.QueryRow(ctx, `SELECT name FROM owner_standing WHERE owner_id = $1 AND kind = 'team'`, owner).Scan(&team)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("find team of owner: %w", err)
+	}
+	return a.tell(ctx, tx, people, subject, text, PageOf(team, path))
+}
+
+// PageOf returns the path of a dashboard's page as it shows what is a team's: without the team in it, pages show what is the reader's
+// own. Pages of a site and of the team itself need nothing. team is a slug; empty: a personal account.
+func PageOf(team, path string) string {
+	if team == "" || strings.HasPrefix(path, "/sites/") || strings.HasPrefix(path, "/teams/") {
+		return path
+	}
+	if strings.Contains(path, "?") {
+		return path + "&team=" + team
+	}
+	return path + "?team=" + team
 }
 
 // TellOperatorsTx is TellOwnerTx for the operators of the installation.

@@ -406,6 +406,23 @@ func TestInvitationByMail(t *testing.T) {
 	}
 }
 
+// A page that shows a team's is named with the team, once.
+func TestPageOf(t *testing.T) {
+	t.Parallel()
+	for want, in := range map[string][2]string{
+		"/account/plan":                {"", "/account/plan"},
+		"/account/plan?team=acme":      {"acme", "/account/plan"},
+		"/account/plan?at=x&team=acme": {"acme", "/account/plan?at=x"},
+		"/sites/site_1":                {"acme", "/sites/site_1"},
+		"/teams/acme/members":          {"acme", "/teams/acme/members"},
+		"/webhooks/wh_1?team=acme":     {"acme", "/webhooks/wh_1"},
+	} {
+		if got := account.PageOf(in[0], in[1]); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
 // What happens to what is an owner's is told its people by mail, with the page that shows it; those who are
 // suspended, and other owners, hear nothing.
 func TestTellOwner(t *testing.T) {

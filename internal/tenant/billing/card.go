@@ -142,7 +142,7 @@ func (b *Billing) BeginSetup(
 		return "", err
 	}
 	session, url, err := b.provider.Setup(ctx,
-		SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: back + "?setup=" + s.ID, CreatedAt: s.created})
+		SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: withParam(back, "setup", s.ID), CreatedAt: s.created})
 	if err != nil {
 		return "", b.away(ctx, "begin to store a card", err)
 	}

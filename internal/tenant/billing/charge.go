@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -448,7 +449,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 	if err != nil {
 		return "", err
 	}
-	session, url, err := b.provider.Page(ctx, p.order(i.Number), back+"?payment="+string(p.ID))
+	session, url, err := b.provider.Page(ctx, p.order(i.Number), withParam(back, "payment", string(p.ID)))
 	if err != nil {
 		return "", b.away(ctx, "open a payment page", err)
 	}
@@ -513,4 +514,12 @@ func (b *Billing) Captured(ctx context.Context, r db.Reader, from db.Time) (map[
 		out[x.reference] = x.amount
 	}
 	return out, nil
+}
+
+// withParam adds a parameter to a URL, which may have others.
+func withParam(url, name, value string) string {
+	if strings.Contains(url, "?") {
+		return url + "&" + name + "=" + value
+	}
+	return url + "?" + name + "=" + value
 }

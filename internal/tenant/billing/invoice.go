@@ -71,14 +71,16 @@ func (i Invoice) Remaining() int64 {
 // Overdue reports whether it should have been paid.
 func (i Invoice) Overdue(now db.Time) bool { return i.Status == Open && i.DueAt <= now }
 
-// Lines returns what a final invoice charges.
-func (i Invoice) Lines() []document.Line {
-	var d document.Document
+// Document returns what a final invoice says. A draft says nothing yet.
+func (i Invoice) Document() (d document.Document) {
 	if i.document == "" || json.Unmarshal([]byte(i.document), &d) != nil {
-		return nil
+		return document.Document{}
 	}
-	return d.Lines
+	return d
 }
+
+// Lines returns what a final invoice charges.
+func (i Invoice) Lines() []document.Line { return i.Document().Lines }
 
 // JSON returns the document of a final invoice: its very bytes.
 func (i Invoice) JSON() []byte { return []byte(i.document) }

@@ -634,16 +634,16 @@ func TestConfirmation(t *testing.T) {
 				w.sound()
 				return
 			}
-			url, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/account/invoices/x")
+			url, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/account/invoices/x?team=acme")
 			ok(t, err)
-			again, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/account/invoices/x")
+			again, err := w.bill.PayNow(t.Context(), ada, inv.ID, "https://app.test/account/invoices/x?team=acme")
 			ok(t, err)
 			if url != again || !strings.Contains(url, "/3ds/pi_") {
 				t.Errorf("%s, then %s", url, again)
 			}
 			back, err := w.away.Confirm(w.away.All("pi")[0]["id"].(string), do == "confirm")
 			ok(t, err)
-			if back != "https://app.test/account/invoices/x?payment="+string(p[0].ID) {
+			if back != "https://app.test/account/invoices/x?team=acme&payment="+string(p[0].ID) {
 				t.Error(back)
 			}
 			got, err := w.bill.LookAtPayment(t.Context(), ada, p[0].ID)

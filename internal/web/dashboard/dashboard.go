@@ -149,7 +149,7 @@ func New(c Config) *Dashboard {
 		SignUp: c.SignUp, Plans: c.Billing != nil, Confirmations: confirmation.New(c.DB),
 	})
 	run := operator.New(d.shell, operator.Config{
-		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth,
+		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth, SignUp: c.SignUp,
 	})
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
 	d.routes = slices.Concat(

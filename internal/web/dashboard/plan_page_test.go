@@ -27,6 +27,7 @@ func TestPlanPages(t *testing.T) {
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		s := party.DefaultSettings()
 		s.Seller, s.Taxes = party.Party{Name: "Acme <Hosting>", Country: "DE"}, map[string]int64{"DE": 1900}
+		s.Payment = "IBAN DE02"
 		if err := w.dash.Billing.SaveSettingsTx(t.Context(), tx, "", s); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func TestPlanPages(t *testing.T) {
 	list := ada.get("/account/invoices").want(t, 200, "22.61 EUR", "Open")
 	at := strings.Index(list.body, "/account/invoices/inv_")
 	link := list.body[at : at+len("/account/invoices/inv_")+26]
-	ada.get(link).want(t, 200, "22.61 EUR", "19.00 EUR", "3.61 EUR", "Download PDF")
+	ada.get(link).want(t, 200, "22.61 EUR", "19.00 EUR", "3.61 EUR", "Download PDF", "IBAN DE02", "22.61 EUR due on")
 	if pdf := ada.get(link + "/pdf"); pdf.status != 200 || !strings.HasPrefix(pdf.body, "%PDF-") {
 		t.Errorf("%d %.20s", pdf.status, pdf.body)
 	}
@@ -62,11 +63,14 @@ func TestPlanPages(t *testing.T) {
 	op := w.as("op@example.test")
 	op.get("/operator/receivables").want(t, 200, "ada@example.test", "22.61 EUR", "-000001")
 	number := regexp.MustCompile(`20\d\d-000001`).FindString(list.body)
+	op.get("/operator/receivables?invoice="+number).want(t, 200, `value="`+number+`"`, `value="22.61"`)
 	op.post("/operator/receivables", "invoice", number, "amount", "22,61", "reference", "a").want(t, 422, "is not an amount in EUR")
 	op.post("/operator/receivables", "invoice", number, "amount", "22.61", "reference", "a").to(t, "/operator/receivables")
 	op.post("/operator/receivables", "invoice", number, "amount", "22.61", "reference", "a").want(t, 409, "recorded already")
 	op.get("/operator/receivables").want(t, 200, "Nothing is open")
-	ada.get(link).want(t, 200, "Paid", "Received")
+	if p := ada.get(link).want(t, 200, "Paid", "Received"); strings.Contains(p.body, "IBAN") {
+		t.Error("a paid invoice asks for a transfer")
+	}
 	eve.get("/operator/receivables").want(t, 404)
 	ada.post("/account/plan/profile", "name", "Ada <Lovelace>", "address", "12 St James's Square\r\nLondon", "country", "gb", "vatId", "GB 123").to(t, "/account/plan")
 	ada.post("/account/plan/profile", "name", "Ada", "country", "Germany").want(t, 422, "two capital letters")
@@ -94,6 +98,12 @@ func TestPlanPages(t *testing.T) {
 	p = op.get(page).want(t, 200, "&lt;max&gt;", "41.69 EUR", "a favor", "58.31 EUR", "No end")
 	grant := regexp.MustCompile(`/grants/(grn_[a-z2-7]{26})/delete`).FindStringSubmatch(p.body)
 	op.post(page+"/grants/"+grant[1]+"/delete").to(t, page)
+	printed := regexp.MustCompile(regexp.QuoteMeta(page) + `/invoices/inv_[a-z2-7]{26}/pdf`).FindString(p.body)
+	if pdf := op.get(printed); pdf.status != 200 || !strings.HasPrefix(pdf.body, "%PDF-") {
+		t.Errorf("%s: %d %.20s", printed, pdf.status, pdf.body)
+	}
+	op.get(page+strings.TrimPrefix(link, "/account")+"/pdf").want(t, 404) // another customer's
+	eve.get(printed).want(t, 404)
 	op.get("/operator/margins").want(t, 200, "&lt;max&gt;", "49.00 EUR per month")
 	op.post(page+"/cancel").to(t, page)
 	eve.get("/operator/customers").want(t, 404)

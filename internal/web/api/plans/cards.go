@@ -119,7 +119,7 @@ func (a *API) setCard(ctx context.Context, c account.Caller, in *setupIn) (PageB
 		x := f.action(billing.Subscribe)
 		x.Coupon, digest, do = f.Coupon, f.Digest, &x
 	}
-	url, err := a.Billing.BeginSetup(ctx, c.Owner, cur, do, digest, a.BaseURL+"/account/plan")
+	url, err := a.Billing.BeginSetup(ctx, c.Owner, cur, do, digest, a.BaseURL+account.PageOf(c.Slug, "/account/plan"))
 	return PageBody{url}, err
 }
 
@@ -135,7 +135,7 @@ func (a *API) deleteCard(
 }
 
 func (a *API) payInvoice(ctx context.Context, c account.Caller, in *payIn) (PageBody, error) {
-	url, err := a.Billing.PayNow(ctx, c.Owner, billing.InvoiceID(in.ID), a.BaseURL+"/account/invoices/"+in.ID)
+	url, err := a.Billing.PayNow(ctx, c.Owner, billing.InvoiceID(in.ID), a.BaseURL+account.PageOf(c.Slug, "/account/invoices/"+in.ID))
 	return PageBody{url}, err
 }
 

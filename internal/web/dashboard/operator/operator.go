@@ -119,6 +119,7 @@ type usersData struct {
 	Users []userRow
 	Pages shell.Pages
 	Total int
+	Open  bool // anybody can sign up
 }
 
 const usersPerPage = 100
@@ -130,7 +131,7 @@ func (d *Pages) usersPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	p := shell.PageOf(q)
 	data := usersData{
-		Total: len(all),
+		Total: len(all), Open: d.SignUp,
 		Pages: shell.Turn(p, len(all), usersPerPage, func(p int) string { return shell.Link("/operator/users", "page", strconv.Itoa(p)) }),
 	}
 	owned, err := d.Sites.Owned(ctx)

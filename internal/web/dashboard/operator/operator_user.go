@@ -20,6 +20,8 @@ type userData struct {
 	Invited  bool   // the link is an invitation
 	Mailed   bool   // and goes to them by mail as well
 
+	Customer string // path of the page with the user's plan; empty where there are no plans
+
 	LastOwnerOf []string // slugs of teams that have no other active owner
 }
 
@@ -39,6 +41,9 @@ func (d *Pages) userPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 
 func (d *Pages) userData(ctx context.Context, u account.User) (data userData, err error) {
 	data.Who = u
+	if d.Billing {
+		data.Customer = "/operator/customers/" + string(u.Owner)
+	}
 	if _, data.Sites, err = d.Sites.List(ctx, u.Owner, shell.OneSite); err != nil {
 		return data, err
 	}

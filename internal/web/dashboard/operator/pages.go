@@ -19,6 +19,7 @@ type Config struct {
 	Webhooks     *webhook.Webhooks
 	OAuth        *oauth.Server // Optional: without it there are no apps.
 	Installation Installation  // Optional: without it the pages leave it out.
+	SignUp       bool          // whether people may create accounts
 }
 
 // Pages serves the operator's pages.

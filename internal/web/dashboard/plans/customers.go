@@ -118,6 +118,19 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("operator_customer", c.Name, data), err
 }
 
+// customersPDF is the PDF of an invoice of the customer's.
+func (d *Pages) customersPDF(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	c, err := d.customer(ctx, d.DB, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	i, err := d.billing.Invoice(ctx, d.DB, c.Owner, shell.PathID[billing.InvoiceID](q, "invoice"))
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return d.pdf(ctx, i)
+}
+
 // actFor changes something of a customer's and writes it into the audit log.
 func (d *Pages) actFor(
 	ctx context.Context, q *shell.Request, said string, fn func(tx *db.Tx, c billing.Customer) (audit.Event, error),

@@ -61,6 +61,7 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Post("/operator/customers/{customer}/credit", shell.Operator, d.giveCredit, d.customerPage),
 		shell.Post("/operator/customers/{customer}/grants", shell.Operator, d.grant, d.customerPage),
 		shell.Post("/operator/customers/{customer}/grants/{grant}/delete", shell.Operator, d.revoke, d.customerPage),
+		shell.Get("/operator/customers/{customer}/invoices/{invoice}/pdf", shell.Operator, d.customersPDF),
 		shell.Get("/operator/margins", shell.Operator, d.marginsPage),
 		shell.Get("/operator/receivables", shell.Operator, d.receivablesPage),
 		shell.Post("/operator/receivables", shell.Operator, d.record, d.receivablesPage),
@@ -231,15 +232,20 @@ func (d *Pages) toConfirm(ctx context.Context, q *shell.Request) (string, error)
 	list, err := d.billing.Payments(ctx, d.DB, q.Caller.Owner, "", 10)
 	for _, p := range list {
 		if p.Status == billing.PaymentRequiresAction {
-			return d.billing.PayNow(ctx, q.Caller.Owner, p.Invoice, d.BaseURL+"/account/invoices/"+string(p.Invoice))
+			return d.billing.PayNow(ctx, q.Caller.Owner, p.Invoice, d.back(q, "/account/invoices/"+string(p.Invoice)))
 		}
 	}
 	return "", err
 }
 
+// back is where a page of the payment provider leads to afterwards.
+func (d *Pages) back(q *shell.Request, path string) string {
+	return d.BaseURL + account.PageOf(q.Caller.Slug, path)
+}
+
 // addCard leads to the page that stores a card.
 func (d *Pages) addCard(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, d.currency(ctx, q), nil, "", d.BaseURL+"/account/plan")
+	to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, d.currency(ctx, q), nil, "", d.back(q, "/account/plan"))
 	return shell.Onward(shell.OnwardData{To: to}), err
 }
 
@@ -253,7 +259,7 @@ func (d *Pages) deleteCard(ctx context.Context, q *shell.Request) (shell.Answer,
 // pay leads to the page on which an invoice is paid.
 func (d *Pages) pay(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := q.PathValue("invoice")
-	to, err := d.billing.PayNow(ctx, q.Caller.Owner, billing.InvoiceID(id), d.BaseURL+"/account/invoices/"+id)
+	to, err := d.billing.PayNow(ctx, q.Caller.Owner, billing.InvoiceID(id), d.back(q, "/account/invoices/"+id))
 	return shell.Onward(shell.OnwardData{To: to}), err
 }
 
@@ -330,7 +336,7 @@ func (d *Pages) choose(ctx context.Context, q *shell.Request) (shell.Answer, err
 		if need, err := d.billing.NeedsCard(ctx, d.DB, q.Caller.Owner, do, v); err != nil {
 			return shell.Answer{}, err
 		} else if need { // the subscription begins once a card is stored
-			to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, v.Currency, &do, q.Value("digest"), d.BaseURL+"/account/plan")
+			to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, v.Currency, &do, q.Value("digest"), d.back(q, "/account/plan"))
 			return shell.Onward(shell.OnwardData{To: to}), err
 		}
 	}
@@ -461,6 +467,7 @@ type invoiceData struct {
 	Lines    []lineRow
 	Net, Tax string
 	Payments []paymentRow
+	Transfer string // how it is paid by bank transfer, as the seller wrote it; empty: nothing is open
 }
 
 type (
@@ -489,6 +496,9 @@ func (d *Pages) invoicePage(ctx context.Context, q *shell.Request) (shell.Answer
 	data := invoiceData{invoiceRow: rowOf(i), Net: i.Currency.Format(i.Net), Tax: i.Currency.Format(i.Tax)}
 	for _, l := range i.Lines() {
 		data.Lines = append(data.Lines, lineRow{l.Text, i.Currency.Format(l.Amount)})
+	}
+	if i.Remaining() > 0 {
+		data.Transfer = i.Document().Payment
 	}
 	payments, err := d.billing.Payments(ctx, d.DB, q.Caller.Owner, i.ID, 100)
 	for _, p := range payments {
@@ -553,6 +563,10 @@ func (d *Pages) invoicePDF(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
+	return d.pdf(ctx, i)
+}
+
+func (d *Pages) pdf(ctx context.Context, i billing.Invoice) (shell.Answer, error) {
 	text, err := d.billing.PDF(ctx, i)
 	if err != nil {
 		return shell.Answer{}, err

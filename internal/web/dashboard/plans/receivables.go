@@ -17,28 +17,35 @@ const mostReceivables = 200
 
 type receivable struct {
 	invoiceRow
-	Customer string
-	Held     bool
+	Customer, Page string // name and page of the account
+	Held           bool
 }
 
-func (d *Pages) receivablesPage(ctx context.Context, _ *shell.Request) (shell.Answer, error) {
+// receivablesPage lists what is open. With an invoice's number the form is filled in with what is left of it to pay.
+func (d *Pages) receivablesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	list, err := d.billing.Receivables(ctx, d.DB, mostReceivables)
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	var rows []receivable
+	var data struct {
+		Invoices        []receivable
+		Invoice, Amount string // that a transfer is recorded for
+	}
 	for _, i := range list {
 		r := receivable{invoiceRow: rowOf(i), Customer: string(i.Owner), Held: i.Held}
+		if number := q.URL.Query().Get("invoice"); number != "" && number == i.Number && i.Remaining() > 0 {
+			data.Invoice, data.Amount = number, i.Currency.Decimal(i.Remaining())
+		}
 		var name string
 		err := d.DB.QueryRow(ctx, `SELECT name FROM owner_standing WHERE owner_id = $1`, i.Owner).Scan(&name)
 		if err == nil {
-			r.Customer = name
+			r.Customer, r.Page = name, "/operator/customers/"+string(i.Owner)
 		} else if !errors.Is(err, sql.ErrNoRows) {
 			return shell.Answer{}, err
 		}
-		rows = append(rows, r)
+		data.Invoices = append(data.Invoices, r)
 	}
-	return shell.Page("operator_receivables", "Receivables", struct{ Invoices []receivable }{rows}), nil
+	return shell.Page("operator_receivables", "Receivables", data), nil
 }
 
 // record keeps a transfer that arrived. The amount is in the invoice's currency.
