@@ -42,6 +42,7 @@ import (
 	"slipway/internal/edge/proxy"
 	"slipway/internal/edge/ready"
 	"slipway/internal/edge/response"
+	"slipway/internal/edge/throttle"
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/cache"
@@ -125,10 +126,11 @@ type Edge struct {
 	metrics    metrics
 	visits     *visits.Counter
 	loaded     atomic.Bool
-	paused     map[id.Site]bool              // sites; of follow alone
-	capped     map[id.Owner]*allowance.Lease // owners; of follow alone
-	allowances *allowance.Allowances         // nil without a lender
-	backends   map[string]backend            // by kind
+	paused     map[id.Site]bool    // sites; of follow alone
+	capped     map[id.Owner]capped // of follow alone
+	throttles  *throttle.Throttles
+	allowances *allowance.Allowances // nil without a lender
+	backends   map[string]backend    // by kind
 	guard      *access.Guard
 	proxy      *proxy.Proxy
 	held       *fair.Pool    // by fields of answers
@@ -182,6 +184,7 @@ func New(c Config) *Edge {
 		Countries: c.Countries,
 		Log:       c.Log,
 	})
+	e.throttles = throttle.New()
 	e.previews.init()
 	e.backends = map[string]backend{backendFiles: e.files}
 	if len(c.Programs) > 0 {

@@ -150,7 +150,7 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		if t.state == stateLive && e.paused[t.site] {
 			t.state = statePaused
 		}
-		t.lease = e.capped[t.owner]
+		t.capped = e.capped[t.owner]
 		return &t, err
 	})
 	if err != nil {

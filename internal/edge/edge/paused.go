@@ -4,19 +4,29 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"time"
 
-	"slipway/internal/platform/id"
-
+	"slipway/internal/edge/allowance"
+	"slipway/internal/edge/response"
+	"slipway/internal/edge/throttle"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 )
 
 // pausedEvery is how often the view paused_sites is read; who changes it also says so.
 const pausedEvery = 10 * time.Second
 
+// capped is how an owner's sites are held to what is left of their bandwidth.
+type capped struct {
+	lease   *allowance.Lease   // nil: there is plenty
+	slow    *throttle.Throttle // how fast they are once nothing is left; nil: they are paused
+	reached bool               // nothing is left
+}
+
 // readPaused reads which sites are paused, this month because their owner's bandwidth is
-// used up or until further notice, and which owners have so little of it left that their responses take an
-// allowance. It reports whether that has changed.
+// used up or until further notice, which owners have so little of it left that their responses take an
+// allowance, and whose sites are slow at the limit. It reports whether that has changed.
 func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -32,16 +42,46 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 	}
 	changed = !maps.Equal(paused, e.paused)
 	e.paused = paused
-	if e.allowances == nil {
-		return changed, nil
+	owners := map[id.Owner]capped{}
+	if e.allowances != nil {
+		rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE month = $1`, month)
+		few, err := db.Collect(rows, err, func(s db.Scanner) (id id.Owner, err error) { return id, s.Scan(&id) })
+		if err != nil {
+			return changed, fmt.Errorf("read capped owners: %w", err)
+		}
+		for o, lease := range e.allowances.Set(few) {
+			owners[o] = capped{lease: lease}
+		}
 	}
-	rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE month = $1`, month)
-	owners, err := db.Collect(rows, err, func(s db.Scanner) (id id.Owner, err error) { return id, s.Scan(&id) })
-	if err != nil {
-		return changed, fmt.Errorf("read capped owners: %w", err)
+	rates, reached := map[id.Owner]int64{}, map[id.Owner]bool{}
+	rows, err = e.DB.Query(ctx, `SELECT owner_id, rate, reached FROM throttled_owners WHERE month = $1`, month)
+	if _, err = db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) {
+		var rate int64
+		var spent bool
+		err = s.Scan(&o, &rate, &spent)
+		rates[o], reached[o] = rate, spent
+		return o, err
+	}); err != nil {
+		return changed, fmt.Errorf("read throttled owners: %w", err)
 	}
-	capped := e.allowances.Set(owners)
-	changed = changed || !maps.Equal(capped, e.capped)
-	e.capped = capped
+	for o, slow := range e.throttles.Set(rates) {
+		owners[o] = capped{owners[o].lease, slow, reached[o]}
+	}
+	changed = changed || !maps.Equal(owners, e.capped)
+	e.capped = owners
 	return changed, nil
+}
+
+// slowed lets a site answer slowly, whose owner has no bandwidth left. Where too many of the owner's responses are slow already, that is
+// said instead.
+func (e *Edge) slowed(w *recorder, r *http.Request, t *target) bool {
+	slow, ok := t.slow.Take(r.Context(), w.Who(r))
+	if ok {
+		w.slow, w.Pace = slow, slow
+		return true
+	}
+	e.bound(w, r)
+	w.paused = true
+	response.Page(w, r, response.PageThrottled)
+	return false
 }

@@ -132,6 +132,7 @@ func (e *Edge) previewTarget(p preview, of *target) *target {
 		preview:    true,
 		settings:   of.settings,
 		serving:    of.serving,
+		capped:     capped{slow: of.slow, reached: of.reached}, // what it sends isn't counted
 	}
 	if of.state == stateStopped || of.state == statePaused {
 		t.state = of.state

@@ -92,7 +92,7 @@ func (w way) program() *target {
 	}
 	t := w.to.target.Load()
 	if t == nil || w.site != "" && t.site != w.site || t.state != stateLive || t.backend != backendProgram || t.programs == nil ||
-		t.protected() || t.lease != nil {
+		t.protected() || t.lease != nil || t.spent() {
 		return nil
 	}
 	return t
@@ -139,7 +139,13 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 func (e *Edge) admit(at *fastpath.Place, size int64) bool {
 	to := e.wayOf(at)
 	t := to.plain()
-	if t == nil || t.lease == nil || t.visits == nil {
+	if t == nil {
+		return true
+	}
+	if t.spent() {
+		return false // it is slow
+	}
+	if t.lease == nil || t.visits == nil {
 		return true
 	}
 	if !t.lease.Take(size) {

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/response"
+	"slipway/internal/edge/throttle"
 	"slipway/internal/edge/visits"
 )
 
@@ -54,16 +55,25 @@ func (e *Edge) answered(rec *recorder, r *http.Request) {
 	if rec.allowed != nil {
 		rec.allowed.End()
 	}
+	if rec.slow != nil {
+		rec.slow.End()
+	}
 }
 
-// spends reports whether there is bandwidth left for an answer. Where there is not, that has been said.
+// spends reports whether a target may answer: there is bandwidth left, or it answers slowly. Where it may not, that has been said.
 func (e *Edge) spends(w *recorder, r *http.Request, t *target) bool {
+	if t.spent() {
+		return e.slowed(w, r, t)
+	}
 	if t.lease == nil || t.visits == nil {
 		return true
 	}
 	if w.allowed = t.lease.Admit(r.Context()); w.allowed != nil {
 		w.Spent = w.allowed
 		return true
+	}
+	if t.slow != nil { // it isn't written yet that nothing is left
+		return e.slowed(w, r, t)
 	}
 	e.bound(w, r)
 	e.pausedPage(w, r)
@@ -200,6 +210,7 @@ type recorder struct {
 
 	paused  bool                // it has no bandwidth left, and the answer is ours
 	allowed *allowance.Response // nil where nothing limits it
+	slow    *throttle.Response  // nil where it is as fast as can be
 }
 
 // record returns a recorder of what is answered through w.

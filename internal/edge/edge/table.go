@@ -7,7 +7,6 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/build/release"
-	"slipway/internal/edge/allowance"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/ready"
 	"slipway/internal/edge/visits"
@@ -39,7 +38,7 @@ type target struct {
 	preview    bool         // the address of a deployment or a branch, not of the site
 	visits     *visits.Site // nil where nobody counts
 
-	lease *allowance.Lease // of its owner's bandwidth; nil: there is plenty
+	capped // its owner's bandwidth
 
 	earlier *earlier // releases of a program that open pages may still ask for; nil for none
 
@@ -59,6 +58,9 @@ func (t *target) same(n *target) bool {
 		t.earlier, t.programs, t.pages, t.passes
 	return *t == row
 }
+
+// spent reports whether the target answers slowly: its owner's bandwidth is used up.
+func (t *target) spent() bool { return t.reached && t.slow != nil }
 
 // site is a host's place in the table: requests load the pointer once, Run stores it.
 type site struct{ target atomic.Pointer[target] }

@@ -107,6 +107,10 @@ var (
 		Status: 503, title: "This site is paused", again: true, Retry: 3600,
 		text: "It has used up its bandwidth for this month. Its owner can see more in the dashboard.",
 	})
+	PageThrottled = made(Notice{
+		Status: 503, title: "This site is busy", again: true, Retry: 10,
+		text: "It has used up its bandwidth for this month and answers slowly. Try again in a few seconds.",
+	})
 	PageEmpty = made(Notice{
 		Status: 503, title: "This site is being deployed", again: true, Retry: 5,
 		text: "Its first deployment is in progress. Try again in a few seconds.",

@@ -20,6 +20,12 @@ var (
 // Spender counts bytes of a body as they are sent.
 type Spender interface{ Sent(n int64) }
 
+// Pacer slows a body down.
+type Pacer interface {
+	// Wait waits until the next n bytes may be sent, paceStep at most. It returns an error when the visitor has left.
+	Wait(n int) error
+}
+
 // Recorder remembers what an answer was.
 type Recorder struct {
 	http.ResponseWriter
@@ -35,6 +41,7 @@ type Recorder struct {
 	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
 
 	Spent Spender // hears of the bytes of the body. Optional.
+	Pace  Pacer   // slows the body down. Optional.
 
 	Held    *fair.Pool // of NewHeld; End gives back what the answer takes. Optional: nil counts nothing.
 	Remote  string     // the client's address, for Held
@@ -91,12 +98,41 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	if r.givenUp {
 		return 0, errHeld
 	}
-	n, err := r.ResponseWriter.Write(b)
+	n, err := r.write(b)
 	r.Bytes += int64(n)
 	if r.Spent != nil {
 		r.Spent.Sent(int64(n))
 	}
 	return n, err
+}
+
+// paceStep is how many bytes of a body that is slowed down are sent at a time; paceTime how long a visitor may take to read them.
+const (
+	paceStep = 4 << 10
+	paceTime = time.Minute
+)
+
+// write writes a part of the body.
+func (r *Recorder) write(b []byte) (n int, err error) {
+	if r.Pace == nil {
+		return r.ResponseWriter.Write(b)
+	}
+	conn := http.NewResponseController(r.ResponseWriter)
+	for len(b) > 0 {
+		part := b[:min(len(b), paceStep)]
+		if err := r.Pace.Wait(len(part)); err != nil {
+			return n, err
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(paceTime)) // one for all of it, by its length, would end it
+		m, err := r.ResponseWriter.Write(part)
+		if n += m; err != nil {
+			return n, err
+		}
+		if b = b[m:]; len(b) > 0 {
+			_ = conn.Flush() // what is here is read while the rest waits
+		}
+	}
+	return n, nil
 }
 
 // RequestID returns the id by which a request is found in the site's logs, the same each time.

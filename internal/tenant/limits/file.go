@@ -103,6 +103,9 @@ func readLimits(where string, table map[string]any) (map[Name]int64, error) {
 				}
 				return fmt.Errorf("%s: %s = %v: a limit is a whole number of at least 0%s, or \"unlimited\"", where, name, v, size)
 			}
+			if err := name.Check(n); err != nil {
+				return fmt.Errorf("%s: %w", where, err)
+			}
 			out[name] = n
 		}
 		return nil

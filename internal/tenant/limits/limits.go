@@ -30,20 +30,21 @@ const (
 	Deployments  Name = "deployments.pending"
 	Webhooks     Name = "webhooks"
 	Keys         Name = "keys"
-	Env          Name = "env"             // of all sites; one has at most 1,000
-	Hooks        Name = "hooks"           // of all sites; one has at most 100
-	Databases    Name = "databases"       // of all sites; one has at most 20
-	Programs     Name = "sites.running"   // on all nodes that reach each other, commands and background processes included
-	Previews     Name = "previews"        // preview addresses of all sites; one has at most 100
-	Storage      Name = "storage.bytes"   // files of stored releases, and what programs store
-	BuildMinutes Name = "build.minutes"   // in a calendar month, UTC
-	Bandwidth    Name = "bandwidth.bytes" // in a calendar month, UTC
-	Caches       Name = "caches.bytes"    // of builds; what exceeds it is dropped, the oldest first
-	Backups      Name = "backups.bytes"   // that backups added to where they are stored
-	Teams        Name = "teams"           // that a person made and owns
-	Members      Name = "members"         // of a team, invitations and guests included
-	OAuthApps    Name = "oauth.apps"      // that the account registered
-	OAuthGrants  Name = "oauth.grants"    // that its people gave to apps, one for each device
+	Env          Name = "env"                // of all sites; one has at most 1,000
+	Hooks        Name = "hooks"              // of all sites; one has at most 100
+	Databases    Name = "databases"          // of all sites; one has at most 20
+	Programs     Name = "sites.running"      // on all nodes that reach each other, commands and background processes included
+	Previews     Name = "previews"           // preview addresses of all sites; one has at most 100
+	Storage      Name = "storage.bytes"      // files of stored releases, and what programs store
+	BuildMinutes Name = "build.minutes"      // in a calendar month, UTC
+	Bandwidth    Name = "bandwidth.bytes"    // in a calendar month, UTC
+	Throttle     Name = "bandwidth.throttle" // bytes per second of all sites on a node, once the bandwidth is used up; 0: they are paused
+	Caches       Name = "caches.bytes"       // of builds; what exceeds it is dropped, the oldest first
+	Backups      Name = "backups.bytes"      // that backups added to where they are stored
+	Teams        Name = "teams"              // that a person made and owns
+	Members      Name = "members"            // of a team, invitations and guests included
+	OAuthApps    Name = "oauth.apps"         // that the account registered
+	OAuthGrants  Name = "oauth.grants"       // that its people gave to apps, one for each device
 )
 
 // Unlimited is the limit of those who have none.
@@ -75,6 +76,7 @@ var kinds = map[Name]kind{
 	Storage:      {byDefault: 1 << 40, name: "stored files", verb: "store", advice: "delete sites that are not used"},
 	BuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use", advice: nextMonth},
 	Bandwidth:    {byDefault: 10 << 40, name: "bandwidth", verb: "use", advice: nextMonth},
+	Throttle:     {name: "speed at the bandwidth limit"},
 	Caches:       {byDefault: 100 << 30, name: "build caches", verb: "store"},
 	Backups:      {byDefault: 100 << 30, name: "backups", verb: "store"},
 	Teams:        {byDefault: 20, name: "teams"},
@@ -84,7 +86,24 @@ var kinds = map[Name]kind{
 }
 
 // Bytes reports whether the limit counts bytes.
-func (n Name) Bytes() bool { return strings.HasSuffix(string(n), ".bytes") }
+func (n Name) Bytes() bool { return strings.HasSuffix(string(n), ".bytes") || n == Throttle }
+
+// The rates to which sites may be slowed down: less is no website, more is no limit.
+const (
+	LeastThrottle = 8 << 10
+	MostThrottle  = 16 << 20
+)
+
+// Check returns an error in words where a limit can't be n.
+func (n Name) Check(v int64) error {
+	if v < 0 {
+		return fmt.Errorf("%s must be at least 0", n)
+	}
+	if n == Throttle && v != 0 && (v < LeastThrottle || v > MostThrottle) {
+		return fmt.Errorf("%s must be 0, which pauses sites, or %d to %d bytes per second", n, LeastThrottle, MostThrottle)
+	}
+	return nil
+}
 
 // Title is the limit's name for people.
 func (n Name) Title() string {
@@ -290,6 +309,8 @@ type Use struct {
 	Limit int64 // or Unlimited
 	Used  int64
 
+	Throttle int64 // of bandwidth, as Use lists it: bytes per second of all sites once it is used up; 0: they are paused
+
 	offered       bool   // plans are sold
 	plan, upgrade string // the owner's, and one with more
 }
@@ -331,6 +352,11 @@ func (l *Limits) Use(ctx context.Context, r db.Reader, owner id.Owner) (list []U
 		if u.Used == 0 && (name == Teams || name == Members) {
 			continue // who has no team sees none
 		}
+		if name == Bandwidth && u.Limit != Unlimited {
+			if u.Throttle, err = l.of(ctx, r, owner, Throttle); err != nil {
+				return nil, err
+			}
+		}
 		list = append(list, u)
 	}
 	return list, nil
@@ -358,6 +384,9 @@ func (n Name) figure(v int64) string {
 	}
 	return text
 }
+
+// Speed writes a rate in bytes per second, for people.
+func Speed(rate int64) string { return Throttle.amount(rate) + "/s" }
 
 // Month names the calendar month of a moment, UTC: 202611 is November 2026.
 func Month(t db.Time) int64 {

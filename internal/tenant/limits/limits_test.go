@@ -27,15 +27,15 @@ func TestParseLimits(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got, err = limits.Parse(
-		"[defaults]\nstorage.bytes = \"50 GiB\"\nbandwidth.bytes = \"1TiB\"\ncaches.bytes = 1000\nbuild.minutes = 60",
+		"[defaults]\nstorage.bytes = \"50 GiB\"\nbandwidth.bytes = \"1TiB\"\nbandwidth.throttle = \"32 KiB\"\ncaches.bytes = 1000\nbuild.minutes = 60",
 	)
-	if d := got.Defaults; err != nil || d[limits.Storage] != 50<<30 || d[limits.Bandwidth] != 1<<40 ||
+	if d := got.Defaults; err != nil || d[limits.Storage] != 50<<30 || d[limits.Bandwidth] != 1<<40 || d[limits.Throttle] != 32<<10 ||
 		d[limits.Caches] != 1000 ||
 		d[limits.BuildMinutes] != 60 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"[defaults]\nsitez = 1":                         `unknown limit "sitez"; limits are backups.bytes, bandwidth.bytes, build.minutes, caches.bytes, databases, deployments.pending`,
+		"[defaults]\nsitez = 1":                         `unknown limit "sitez"; limits are backups.bytes, bandwidth.bytes, bandwidth.throttle, build.minutes, caches.bytes, databases, deployments.pending`,
 		"[defaults]\nsites = -1":                        "whole number",
 		"[defaults]\nsites = 1.5":                       "whole number",
 		"[defaults]\nsites = \"many\"":                  "whole number",
@@ -45,6 +45,8 @@ func TestParseLimits(t *testing.T) {
 		"[defaults]\nsites.x = 1":                       `unknown limit "sites.x"`,
 		"[defaults":                                     "toml",
 		"[defaults]\nsites = \"5 GiB\"":                 "whole number of at least 0, or",
+		"[defaults]\nbandwidth.throttle = 100":          "must be 0, which pauses sites, or 8192 to 16777216 bytes per second",
+		"[teams.a]\nbandwidth.throttle = \"unlimited\"": "teams.a: bandwidth.throttle must be 0",
 		"[defaults]\nstorage.bytes = \"5 GB\"":          "a size such as",
 		"[defaults]\nstorage.bytes = \"-1 GiB\"":        "a size such as",
 		"[defaults]\nstorage.bytes = \"999999999 TiB\"": "a size such as",

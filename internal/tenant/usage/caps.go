@@ -37,6 +37,8 @@ type Warning struct {
 	Used    int64 // in the limit's unit
 	Limit   int64
 	Month   int64 // year and month (UTC), such as 202611
+
+	Throttle int64 // bytes per second that sites get at the limit of bandwidth; 0: they are paused
 }
 
 // Connect says who tells owners. It is called while the program is put together.
@@ -56,6 +58,7 @@ var caps = []struct {
 type standing struct {
 	owner          id.Owner
 	most, warned   int64
+	throttle       int64
 	armed, reached bool
 }
 
@@ -92,7 +95,11 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 		}
 		was, used := stored[o], used[o]/each
 		is := standing{owner: o, most: most, warned: was.warned, reached: used >= most}
-		is.armed = m == Bandwidth && most-used < u.armedBelow(most)
+		if is.armed = m == Bandwidth && most-used < u.armedBelow(most); is.armed {
+			if is.throttle, err = u.c.Limits.LimitOf(ctx, tx, o, limits.Throttle); err != nil {
+				return err
+			}
+		}
 		level := levelOf(used, most)
 		if was.most != most { // what was told of another limit says nothing of this one
 			is.warned = min(is.warned, level)
@@ -103,18 +110,18 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 			continue
 		}
 		if _, err := tx.Exec(ctx, `
-			INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached) VALUES ($1, $2, $3, $4, $5, $6, $7)
+			INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 			ON CONFLICT (owner_id, meter, month) DO UPDATE
-			SET most = excluded.most, warned = excluded.warned, armed = excluded.armed, reached = excluded.reached`,
-			o, m, month, most, is.warned, is.armed, is.reached); err != nil {
+			SET most = excluded.most, warned = excluded.warned, armed = excluded.armed, reached = excluded.reached, throttle = excluded.throttle`,
+			o, m, month, most, is.warned, is.armed, is.reached, is.throttle); err != nil {
 			return fmt.Errorf("write cap of owner: %w", err)
 		}
-		if is.reached != was.reached || is.armed != was.armed {
+		if is.reached != was.reached || is.armed != was.armed || is.throttle != was.throttle {
 			tx.Notify(pausedTopic)
 			tx.Notify(o.Topic())
 		}
 		if tell && u.teller != nil {
-			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most, month}); err != nil {
+			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most, month, is.throttle}); err != nil {
 				return err
 			}
 		}
@@ -152,10 +159,10 @@ func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, month int64
 	args := db.Args{m, month}
 	list := db.AddList(&args, owners)
 	rows, err := r.Query(ctx, `
-		SELECT owner_id, most, warned, armed, reached FROM usage_caps WHERE meter = $1 AND month = $2 AND owner_id IN (`+list+`)`, args...)
+		SELECT owner_id, most, warned, armed, reached, throttle FROM usage_caps WHERE meter = $1 AND month = $2 AND owner_id IN (`+list+`)`, args...)
 	out := map[id.Owner]standing{}
 	_, err = db.Collect(rows, err, func(s db.Scanner) (x standing, err error) {
-		if err := s.Scan(&x.owner, &x.most, &x.warned, &x.armed, &x.reached); err != nil {
+		if err := s.Scan(&x.owner, &x.most, &x.warned, &x.armed, &x.reached, &x.throttle); err != nil {
 			return x, err
 		}
 		out[x.owner] = x
@@ -259,14 +266,18 @@ func (u *Usage) armSmall(ctx context.Context, month int64) error {
 
 // armOwners has nodes borrow from now on for those of some owners whose limit is small.
 func (u *Usage) armOwners(ctx context.Context, month int64, owners []id.Owner) error {
-	most := map[id.Owner]int64{}
+	most, throttle := map[id.Owner]int64{}, map[id.Owner]int64{}
 	for _, o := range owners {
 		n, err := u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Bandwidth)
 		if err != nil {
 			return err
 		}
-		if n < u.armedBelow(n) {
-			most[o] = n
+		if n >= u.armedBelow(n) {
+			continue
+		}
+		most[o] = n
+		if throttle[o], err = u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Throttle); err != nil {
+			return err
 		}
 	}
 	if len(most) == 0 {
@@ -276,8 +287,8 @@ func (u *Usage) armOwners(ctx context.Context, month int64, owners []id.Owner) e
 		tx.Notify(pausedTopic)
 		for _, o := range slices.Sorted(maps.Keys(most)) {
 			if _, err := tx.Exec(ctx, `
-				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached) VALUES ($1, $2, $3, $4, 0, TRUE, $5)
-				ON CONFLICT (owner_id, meter, month) DO NOTHING`, o, Bandwidth, month, most[o], most[o] <= 0); err != nil {
+				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle) VALUES ($1, $2, $3, $4, 0, TRUE, $5, $6)
+				ON CONFLICT (owner_id, meter, month) DO NOTHING`, o, Bandwidth, month, most[o], most[o] <= 0, throttle[o]); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,9 @@
 package usage
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -111,6 +114,60 @@ func TestBandwidthPauses(t *testing.T) {
 	if rows != 0 {
 		t.Errorf("%d rows are left", rows)
 	}
+}
+
+type heard struct{ all []Warning }
+
+func (x *heard) TellUsageTx(_ context.Context, _ *db.Tx, _ id.Owner, w Warning) error {
+	x.all = append(x.all, w)
+	return nil
+}
+
+// At the limit sites are slowed down where the owner's limits say so, and paused where they don't; both follow what the limits say next.
+func TestBandwidthThrottles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.sites(ada, "site_a")
+	edge := NewSource("edge/1")
+	told := &heard{}
+	serve := func(rate int64) {
+		t.Helper()
+		l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: 1000, limits.Throttle: rate}})
+		w.Usage = at(New(Config{DB: w.c.DB, Limits: l}), func() db.Time { return w.clock })
+		w.Connect(told)
+		ok(t, w.resume(t.Context()))
+	}
+	is := func(when string, paused int, rate int64, reached bool) {
+		t.Helper()
+		var got int64
+		var spent bool
+		err := w.c.DB.QueryRow(t.Context(), `SELECT rate, reached FROM throttled_owners WHERE owner_id = $1 AND month = $2`, ada, limits.Month(w.clock)).Scan(&got, &spent)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			t.Fatal(err)
+		}
+		if n := w.paused(); n != paused || got != rate || spent != reached {
+			t.Errorf("%s: %d sites are paused, the rate is %d, reached: %t; want %d, %d, %t", when, n, got, spent, paused, rate, reached)
+		}
+	}
+	serve(limits.LeastThrottle)
+	edge.Add(w.clock, ada, Bandwidth, "site_a", 999)
+	ok(t, w.Write(t.Context(), edge))
+	is("near the limit", 0, limits.LeastThrottle, false)
+	edge.Add(w.clock, ada, Bandwidth, "site_a", 1)
+	ok(t, w.Write(t.Context(), edge))
+	is("at the limit", 0, limits.LeastThrottle, true)
+	if n := len(told.all); n == 0 || told.all[n-1].Percent != 100 || told.all[n-1].Throttle != limits.LeastThrottle {
+		t.Errorf("the owner was told %+v", told.all)
+	}
+	edge.Add(w.clock, ada, Bandwidth, "site_a", 500)
+	ok(t, w.Write(t.Context(), edge))
+	if n, err := w.Month(t.Context(), w.c.DB, ada, Bandwidth); err != nil || n != 1500 {
+		t.Errorf("%d bytes are counted, those sent slowly among them: %v", n, err)
+	}
+	serve(limits.MostThrottle)
+	is("with a higher rate", 0, limits.MostThrottle, true)
+	serve(0)
+	is("without a rate", 1, 0, false)
 }
 
 // Of owners whose limit is so small that nodes need loans from the first byte, those with an exception are found by their name,

@@ -36,7 +36,11 @@ func (u Notices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w W
 		m.Title = w.Name.Title() + ": this month's limit is reached"
 		switch w.Name {
 		case limits.Bandwidth:
-			m.Text = "All sites of the account are paused until the next month (UTC), or until the operator raises the limit. " + m.Text
+			what := "paused"
+			if w.Throttle > 0 {
+				what = "slowed down to " + limits.Speed(w.Throttle)
+			}
+			m.Text = "All sites of the account are " + what + " until the next month (UTC), or until the operator raises the limit. " + m.Text
 		case limits.BuildMinutes:
 			m.Text = "Builds are refused until the next month (UTC), or until the operator raises the limit; live sites are not affected. " + m.Text
 		}

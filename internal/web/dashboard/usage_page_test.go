@@ -24,7 +24,7 @@ func TestUsagePage(t *testing.T) {
 	}
 	b := w.as("ada@example.test")
 	p := b.get("/account/usage")
-	p.want(t, 200, "4.0 MiB", "Harbor &lt;Journal&gt;", "3.0 MiB", "site_gone (no longer in this account)", "1.5 min", "dep_abc", "0% of 200 min per month", "Show as table")
+	p.want(t, 200, "4.0 MiB", "Harbor &lt;Journal&gt;", "3.0 MiB", "site_gone (no longer in this account)", "1.5 min", "dep_abc", "0% of 200 min per month", "Show as table", "At the limit, all sites are paused.")
 	if p.has("usage-cpu.ms") || p.has("usage-cpu") || !strings.Contains(b.get("/account").body, `href="/account/usage"`) {
 		t.Error("meters without use are shown, or the page isn't linked")
 	}

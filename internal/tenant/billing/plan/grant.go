@@ -32,6 +32,8 @@ func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant)
 		return g, fault.InvalidField("name", fmt.Sprintf("%q is not a limit", g.Name), string(g.Name))
 	case g.Value < 0:
 		return g, fault.InvalidField("value", "value must be at least 0", g.Value)
+	case g.Name.Check(g.Value) != nil:
+		return g, fault.InvalidField("value", g.Name.Check(g.Value).Error(), g.Value)
 	case g.Reason == "" || !text.Fits(g.Reason, 1, 200):
 		return g, fault.InvalidField("reason", "reason must have 1 to 200 characters on one line", g.Reason)
 	case g.Until != 0 && g.Until <= max(g.From, p.clock.Now()):

@@ -84,8 +84,8 @@ func (t Terms) check() error {
 		if !limits.Known(name) {
 			return fault.InvalidField("limits", fmt.Sprintf("%q is not a limit", name), string(name))
 		}
-		if n < 0 {
-			return fault.InvalidField("limits", string(name)+" must be at least 0", n)
+		if err := name.Check(n); err != nil {
+			return fault.InvalidField("limits", err.Error(), n)
 		}
 	}
 	for m, r := range t.Rates {

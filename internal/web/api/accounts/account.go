@@ -28,6 +28,8 @@ type accountBody struct {
 type limitBody struct {
 	Limit *int64 `json:"limit" doc:"Null if unlimited."`
 	Used  int64  `json:"used"`
+
+	Throttle int64 `json:"throttle,omitempty" doc:"Of bandwidth.bytes: bytes per second that all sites together get once the limit is reached. Absent: sites are paused then."`
 }
 
 type accountKey struct {
@@ -107,7 +109,7 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 	for _, l := range use {
 		bodies[string(l.Name)] = limitBody{Used: l.Used}
 		if l.Limit != limits.Unlimited {
-			bodies[string(l.Name)] = limitBody{&l.Limit, l.Used}
+			bodies[string(l.Name)] = limitBody{&l.Limit, l.Used, l.Throttle}
 		}
 	}
 	body := accountBody{

@@ -32,6 +32,7 @@ type usageMeter struct {
 	ID, Title, Doc string
 	Used           string
 	Limit          string // empty where there is none
+	AtLimit        string // what happens there, in words; empty: nothing to say
 	Percent        int    // of the limit
 	Forecast       string // empty for a month that is over
 	Reached        string // when the limit is reached at this rate; empty: not in this month
@@ -114,7 +115,7 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	most := map[limits.Name]int64{}
+	most, throttle := map[limits.Name]int64{}, int64(0)
 	if query.To > now { // limits are those of the present
 		used, err := d.Accounts.LimitUse(ctx, q.Caller.Owner)
 		if err != nil {
@@ -122,6 +123,7 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		}
 		for _, u := range used {
 			most[u.Name] = u.Limit
+			throttle = max(throttle, u.Throttle)
 		}
 	}
 	for _, s := range list {
@@ -132,6 +134,9 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		m := meterOf(s, query, now)
 		if limited && limit != limits.Unlimited {
 			m.against(s, limit*usageWords[s.Meter].each, query, now)
+			if s.Meter == usage.Bandwidth {
+				m.AtLimit = atLimit(throttle, s.Total >= limit, query.To)
+			}
 		}
 		if err := d.usedBy(ctx, q, s.Meter, query.From, &m); err != nil {
 			return shell.Answer{}, err
@@ -199,6 +204,18 @@ func (m *usageMeter) against(s usage.Series, most int64, q usage.Query, now db.T
 	}
 	at := q.From + db.Time(float64(now-q.From)*float64(most)/float64(s.Total))
 	m.Reached = at.Time().Format("January 2")
+}
+
+// atLimit says what happens to an account's sites once its bandwidth is used up.
+func atLimit(rate int64, reached bool, next db.Time) string {
+	what := "paused"
+	if rate > 0 {
+		what = "slowed down to " + limits.Speed(rate)
+	}
+	if reached {
+		return "The limit is reached: all sites are " + what + " until " + next.Time().Format("January 2") + " or until the limit is raised."
+	}
+	return "At the limit, all sites are " + what + "."
 }
 
 // usedBy lists which sites, or for builds which deployments, used most.
