@@ -167,8 +167,8 @@ func (a *API) registerOperator() {
 		"A limit of this account, for some time or for good.", "grant")), a.createGrant)
 	contract.Change(a.API, "DELETE", r("/owners/{id}/grants/{grant}", "deleteLimitGrant", "Delete a grant", "Takes effect at once.",
 		"grant"), a.deleteGrant)
-	contract.Post(a.API, made(r("/owners/{id}/credits", "createCredit", "Give credit", "Credit pays the account's next invoices.",
-		"customer")), a.giveCredit)
+	contract.Post(a.API, made(r("/owners/{id}/credits", "createCredit", "Give credit",
+		"Credit pays the account's open invoices, then the next ones.", "customer")), a.giveCredit)
 	contract.Get(a.API, r("/invoices", "listReceivables", "List open invoices",
 		"Open invoices of all accounts and drafts that are held, the oldest 100.", "invoice"), a.listReceivables)
 	contract.Post(a.API, r("/invoices/{id}/finalize", "finalizeInvoice", "Finalize a draft", "Gives a draft that is held its number.",
