@@ -16,6 +16,7 @@ import (
 type billingCommand struct {
 	Publish     billingPublish     `cmd:"" help:"Publish a plan, or a new version of one, from a JSON file."`
 	Plans       billingPlans       `cmd:"" help:"List all versions of all plans."`
+	Seller      billingSeller      `cmd:"" help:"Add a seller who resells under a name of their own, or change one, from a JSON file."`
 	Settings    billingSettings    `cmd:"" help:"Replace the seller's settings from a JSON file: address, taxes, payment terms."`
 	Receivables billingReceivables `cmd:"" help:"List open invoices and drafts that are held."`
 	Pay         billingPay         `cmd:"" help:"Record a bank transfer for an invoice."`
@@ -49,18 +50,36 @@ func withFile(name string, fn func(r io.Reader) error) error {
 
 type billingPublish struct {
 	common
-	File string `arg:"" help:"JSON file, or - for standard input."`
+	File   string `arg:"" help:"JSON file, or - for standard input."`
+	Seller string `help:"Id of the seller who offers the plan. Default: the installation." placeholder:"ID"`
 }
 
 // Run publishes the version, also while the server runs.
 func (c billingPublish) Run(ctx context.Context) error {
-	return withFile(c.File, func(r io.Reader) error { return c.billing().Publish(ctx, r) })
+	return withFile(c.File, func(r io.Reader) error { return c.billing().Publish(ctx, r, c.Seller) })
 }
 
 type billingPlans struct{ common }
 
 // Run lists the versions.
 func (c billingPlans) Run(ctx context.Context) error { return c.billing().Plans(ctx) }
+
+type billingSeller struct {
+	common
+	ID   string `arg:"" help:"Short name of the seller, such as harbor."`
+	File string `arg:"" help:"JSON file, or - for standard input."`
+	Logo string `help:"PNG or JPEG file, at most 512 by 512 pixels and 256 KiB. Default: the logo stays as it is." type:"path" placeholder:"FILE"`
+}
+
+// Run adds or changes the seller, also while the server runs.
+func (c billingSeller) Run(ctx context.Context) error {
+	return withFile(c.File, func(r io.Reader) error {
+		if c.Logo == "" {
+			return c.billing().Seller(ctx, c.ID, r, nil)
+		}
+		return withFile(c.Logo, func(logo io.Reader) error { return c.billing().Seller(ctx, c.ID, r, logo) })
+	})
+}
 
 type billingSettings struct {
 	common

@@ -3,9 +3,13 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/png"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,7 +20,10 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-const agencyFile = `{"seller": {"name": "Harbor Agency", "country": "DE"}, "taxes": {"DE": 1900}, "payment": "IBAN DE02 1203 0000 0000 2020 51"}`
+const (
+	agencyFile = `{"seller": {"name": "Harbor Agency", "country": "DE"}, "taxes": {"DE": 1900}, "payment": "IBAN DE02 1203 0000 0000 2020 51"}`
+	harborFile = `{"name": "Harbor", "series": "HB", "sender": "Harbor <hello@harbor.test>"}`
+)
 
 // An agency runs an installation for its clients: it invites one to a team, gives the team a plan, and records the bank transfer that pays
 // the invoice. The client joins by the mailed link, reads the invoice with how to pay it, downloads it, and finds it paid; the site stays
@@ -54,6 +61,13 @@ func TestBrowserAgency(t *testing.T) {
 		if out, err := w.CLI(c[0], c[1:]...); err != nil {
 			t.Fatal(out, err)
 		}
+	}
+	logo := filepath.Join(w.Dir, "logo.png")
+	var picture bytes.Buffer
+	check(png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
+	check(os.WriteFile(logo, picture.Bytes(), 0o600))
+	if out, err := w.CLI(harborFile, "billing", "seller", "harbor", "-", "--logo", logo); err != nil {
+		t.Fatal(out, err)
 	}
 	mailed := func(to string, link *regexp.Regexp) (found string) {
 		t.Helper()
@@ -109,13 +123,21 @@ func TestBrowserAgency(t *testing.T) {
 	// It gives the client a plan; the invoice is there at once.
 	boss.Go("/operator/customers")
 	boss.Press(`@customer-bakery a`)
+	boss.Eval(`document.querySelector("#f-seller").value = "harbor"`, nil)
+	boss.Press("@save-seller")
 	boss.Press("@choose-pro-month")
 	boss.Sees("@words", "19.00 EUR per month", "Active")
 	number := boss.Text(`main a[data-test^="pdf-"]`)
 
-	// The client reads how to pay it.
+	if !strings.HasPrefix(number, "HB-") {
+		t.Errorf("the number %s is not in the seller's series", number)
+	}
+
+	// The client reads how to pay it, under the name of the agency's brand.
 	client.Go(mailed("ida@bakery.test", regexp.MustCompile(`http://\S+/account/invoices/inv_\S+`)))
 	client.Sees("h1", number)
+	client.Sees("@brand", "Harbor")
+	client.Until("the logo", `document.querySelector('[data-test="brand"] img').naturalWidth === 8`)
 	client.Sees("@total", "22.61 EUR")
 	client.Sees("@transfer", "22.61 EUR due on", "reference "+number, "IBAN DE02 1203 0000 0000 2020 51")
 	var printed string
@@ -136,6 +158,17 @@ func TestBrowserAgency(t *testing.T) {
 	client.Sees("main", "Received")
 	client.Misses("@transfer")
 	online()
+	sent := 0
+	for _, m := range mails.All() {
+		if m.To == "ida@bakery.test" && strings.Contains(m.Header.Get("From"), "hello@harbor.test") {
+			sent++
+		}
+	}
+	if sent == 0 {
+		t.Error("no email comes from the seller")
+	}
+	boss.Go("/operator/sellers")
+	boss.Sees("@seller-harbor", "HB-…", "1")
 	if out, err := w.CLI("", "billing", "check"); err != nil {
 		t.Error(out, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/stripe"
@@ -86,14 +87,21 @@ func (x books) owner(ctx context.Context, r db.Reader, name string) (o id.Owner,
 	return o, err
 }
 
-// Publish adds a version to a plan.
-func (o Billing) Publish(ctx context.Context, file io.Reader) error {
+// Publish adds a version to a plan of the installation, or of a reseller.
+func (o Billing) Publish(ctx context.Context, file io.Reader, seller string) error {
 	t, err := plan.ReadTerms(file)
 	if err != nil {
 		return fault.Sentence(err)
 	}
 	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {
-		v, err := x.PublishTx(ctx, tx, "", t)
+		if seller != "" {
+			if _, err := x.Series(ctx, tx, seller); errors.Is(err, sql.ErrNoRows) {
+				return "", audit.Event{}, "", fault.Missing("seller")
+			} else if err != nil {
+				return "", audit.Event{}, "", err
+			}
+		}
+		v, err := x.PublishTx(ctx, tx, seller, t)
 		return "", audit.Event{}, fmt.Sprintf("Version %d of the plan %s: %s by the %s", v.Number, v.Plan, v.Currency.Format(v.Amount),
 			v.Term), err
 	})
@@ -123,6 +131,27 @@ func (o Billing) Settings(ctx context.Context, file io.Reader) error {
 	}
 	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {
 		return "", audit.Event{}, "Invoices are from " + s.Seller.Name + " from now on", x.SaveSettingsTx(ctx, tx, "", s)
+	})
+}
+
+// Seller adds a reseller or replaces what is known of it. logo may be nil: the one that is there stays.
+func (o Billing) Seller(ctx context.Context, name string, file, logo io.Reader) error {
+	s, settings, err := seller.ReadFile(file)
+	if err != nil {
+		return fault.Sentence(err)
+	}
+	s.ID = name
+	if logo != nil {
+		if s.Logo, err = seller.ReadLogo(logo); err != nil {
+			return fault.Sentence(err)
+		}
+	}
+	return o.change(ctx, func(x books, tx *db.Tx) (id.Owner, audit.Event, string, error) {
+		if err := seller.SaveTx(ctx, tx, s); err != nil || settings == nil {
+			return "", audit.Event{}, s.Name + " is a seller; its invoices are numbered " + s.Series + "-…", err
+		}
+		return "", audit.Event{}, s.Name + " is a seller; its invoices are from " + settings.Seller.Name + " and numbered " + s.Series + "-…",
+			x.SaveSettingsTx(ctx, tx, s.ID, *settings)
 	})
 }
 

@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,13 +52,18 @@ func (a *Accounts) Work(j *job.Jobs) {
 	}, a.deliver)
 }
 
-// writeTo queues a mail to the user in the caller's transaction. Where there is no mail it
-// does nothing.
-func (a *Accounts) writeTo(ctx context.Context, tx *db.Tx, u User, subject, text string, until db.Time) error {
+// writeTo queues a mail to the user in the caller's transaction, about what is an owner's: it comes from who sells to the owner. Where
+// there is no mail it does nothing.
+func (a *Accounts) writeTo(ctx context.Context, tx *db.Tx, u User, owner OwnerID, subject, text string, until db.Time) error {
 	if !a.Mails() {
 		return nil
 	}
-	box, err := json.Marshal(mail.Message{ID: db.NewID("let"), To: u.Email, Subject: subject, Text: text})
+	m := mail.Message{ID: db.NewID("let"), To: u.Email, Subject: subject, Text: text}
+	err := tx.QueryRow(ctx, `SELECT sender, reply_to FROM owner_brands WHERE owner_id = $1`, owner).Scan(&m.From, &m.ReplyTo)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("find sender of mail: %w", err)
+	}
+	box, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("write mail: %w", err)
 	}
@@ -101,7 +107,7 @@ func (a *Accounts) MailAddressTx(ctx context.Context, tx *db.Tx, owner OwnerID, 
 	if _, err := tx.Exec(ctx, `INSERT INTO address_mails (owner_id, digest, at) VALUES ($1, $2, $3)`, owner, sum, now); err != nil {
 		return fmt.Errorf("count mail: %w", err)
 	}
-	return a.writeTo(ctx, tx, User{Email: email}, subject, strings.ReplaceAll(text, "{page}", a.site+path), until)
+	return a.writeTo(ctx, tx, User{Email: email}, owner, subject, strings.ReplaceAll(text, "{page}", a.site+path), until)
 }
 
 // deliver hands a mail to the mail server. One that is too late, or whose user is gone,
@@ -157,7 +163,7 @@ func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) err
 
 // MailInvitationTx sends an invited user the link. Where there is no mail it does nothing.
 func (a *Accounts) MailInvitationTx(ctx context.Context, tx *db.Tx, u User, token string) error {
-	return a.writeTo(ctx, tx, u, "You've been invited to Slipway", fmt.Sprintf(`You've been invited to the Slipway installation at %s.
+	return a.writeTo(ctx, tx, u, u.Owner, "You've been invited to Slipway", fmt.Sprintf(`You've been invited to the Slipway installation at %s.
 
 Choose a password within %d days to accept the invite:
 
@@ -174,6 +180,7 @@ func (a *Accounts) tellOfPassword(ctx context.Context, tx *db.Tx, u User, d Devi
 		ctx,
 		tx,
 		u,
+		u.Owner,
 		"Your password was changed",
 		fmt.Sprintf(`The password of %s at %s was changed on %s UTC, from the address %s.
 All other sessions were signed out.

@@ -36,7 +36,7 @@ func (a *Accounts) TellOwnerTx(ctx context.Context, tx *db.Tx, owner OwnerID, su
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find team of owner: %w", err)
 	}
-	return a.tell(ctx, tx, people, subject, text, PageOf(team, path))
+	return a.tell(ctx, tx, people, owner, subject, text, PageOf(team, path))
 }
 
 // PageOf returns the path of a dashboard's page as it shows what is a team's: without the team in it, pages show what is the reader's
@@ -45,10 +45,15 @@ func PageOf(team, path string) string {
 	if team == "" || strings.HasPrefix(path, "/sites/") || strings.HasPrefix(path, "/teams/") {
 		return path
 	}
-	if strings.Contains(path, "?") {
-		return path + "&team=" + team
+	return AddParam(path, "team", team)
+}
+
+// AddParam adds a parameter, whose value needs no escaping, to a path or a URL that may have others.
+func AddParam(to, name, value string) string {
+	if strings.Contains(to, "?") {
+		return to + "&" + name + "=" + value
 	}
-	return path + "?team=" + team
+	return to + "?" + name + "=" + value
 }
 
 // TellOperatorsTx is TellOwnerTx for the operators of the installation.
@@ -61,12 +66,12 @@ func (a *Accounts) TellOperatorsTx(ctx context.Context, tx *db.Tx, subject, text
 	if err != nil {
 		return fmt.Errorf("find operators: %w", err)
 	}
-	return a.tell(ctx, tx, people, subject, text, path)
+	return a.tell(ctx, tx, people, "", subject, text, path)
 }
 
-func (a *Accounts) tell(ctx context.Context, tx *db.Tx, people []User, subject, text, path string) error {
+func (a *Accounts) tell(ctx context.Context, tx *db.Tx, people []User, owner OwnerID, subject, text, path string) error {
 	for _, u := range people {
-		if err := a.writeTo(ctx, tx, u, subject, text+"\n\n"+a.site+path+"\n", 0); err != nil {
+		if err := a.writeTo(ctx, tx, u, owner, subject, text+"\n\n"+a.site+path+"\n", 0); err != nil {
 			return err
 		}
 	}

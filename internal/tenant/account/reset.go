@@ -74,7 +74,7 @@ func (a *Accounts) reset(ctx context.Context, asked ResetAsked, _ int64) error {
 		}, audit.Event{Action: "password.reset_mailed", Subject: string(u.ID), About: u.ID}); err != nil {
 			return err
 		}
-		return a.writeTo(ctx, tx, u, "Choose a new password", fmt.Sprintf(`Someone asked to reset the password for %s at %s.
+		return a.writeTo(ctx, tx, u, u.Owner, "Choose a new password", fmt.Sprintf(`Someone asked to reset the password for %s at %s.
 
 Choose a new password within an hour:
 

@@ -85,7 +85,7 @@ func (a *Accounts) signUp(ctx context.Context, asked SignUpAsked, _ int64) error
 	return a.db.Write(ctx, func(tx *db.Tx) error {
 		until := db.Now().Add(SignUpLife)
 		if u.ID != "" {
-			return a.writeTo(ctx, tx, u, "You already have an account",
+			return a.writeTo(ctx, tx, u, u.Owner, "You already have an account",
 				fmt.Sprintf(`Someone asked to create an account for %s at %s, but there is one already.
 
 Sign in, or choose a new password if you forgot yours:
@@ -103,7 +103,7 @@ If it wasn't you, ignore this email. The request came from the address %s.
 		if _, err := tx.Exec(ctx, `UPDATE sign_ups SET hash = $2 WHERE id = $1`, asked.ID, digest(token)); err != nil {
 			return fmt.Errorf("write sign-up: %w", err)
 		}
-		return a.writeTo(ctx, tx, User{Email: email}, "Confirm your email address", fmt.Sprintf(`Someone asked to create an account for %s at %s.
+		return a.writeTo(ctx, tx, User{Email: email}, "", "Confirm your email address", fmt.Sprintf(`Someone asked to create an account for %s at %s.
 
 To confirm that this is your address and choose a password, open this link within 24 hours:
 

@@ -184,7 +184,7 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 	if err != nil {
 		return fmt.Errorf("read subscription: %w", err)
 	}
-	settings, err := b.Settings(ctx, tx, "")
+	settings, err := b.SettingsFor(ctx, tx, s.Owner)
 	if err != nil {
 		return err
 	}

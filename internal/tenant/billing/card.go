@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
@@ -142,7 +143,7 @@ func (b *Billing) BeginSetup(
 		return "", err
 	}
 	session, url, err := b.provider.Setup(ctx,
-		SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: withParam(back, "setup", s.ID), CreatedAt: s.created})
+		SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: account.AddParam(back, "setup", s.ID), CreatedAt: s.created})
 	if err != nil {
 		return "", b.away(ctx, "begin to store a card", err)
 	}
@@ -159,7 +160,7 @@ func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a 
 	if err != nil || !on || a.Kind != Subscribe || a.Invoiced || v.Amount == 0 && len(v.Rates) == 0 {
 		return false, err
 	}
-	settings, err := b.Settings(ctx, r, "")
+	settings, err := b.SettingsFor(ctx, r, owner)
 	if err != nil || settings.Cards == party.CardsOptional {
 		return false, err
 	}

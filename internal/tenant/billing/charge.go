@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -13,6 +12,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/webhook/event"
@@ -449,7 +449,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 	if err != nil {
 		return "", err
 	}
-	session, url, err := b.provider.Page(ctx, p.order(i.Number), withParam(back, "payment", string(p.ID)))
+	session, url, err := b.provider.Page(ctx, p.order(i.Number), account.AddParam(back, "payment", string(p.ID)))
 	if err != nil {
 		return "", b.away(ctx, "open a payment page", err)
 	}
@@ -514,12 +514,4 @@ func (b *Billing) Captured(ctx context.Context, r db.Reader, from db.Time) (map[
 		out[x.reference] = x.amount
 	}
 	return out, nil
-}
-
-// withParam adds a parameter to a URL, which may have others.
-func withParam(url, name, value string) string {
-	if strings.Contains(url, "?") {
-		return url + "&" + name + "=" + value
-	}
-	return url + "?" + name + "=" + value
 }

@@ -46,7 +46,7 @@ func (b *Billing) Upgrade(
 	if err != nil {
 		return "", "", err
 	}
-	offers, err := b.Offers(ctx, r, "")
+	offers, err := b.OffersTo(ctx, r, owner)
 	var best plan.Version
 	for _, v := range offers {
 		most, limited := v.Limits[name]

@@ -174,13 +174,17 @@ func (b *Billing) insertTx(
 	if err != nil {
 		return "", err
 	}
+	seller, err := party.SellerOf(ctx, tx, s.Owner)
+	if err != nil {
+		return "", err
+	}
 	inv = db.ID[InvoiceID]("inv")
 	_, err = tx.Exec(ctx, `
 		INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid,
 			credited, basis, document, digest, held, step, next_at, created_at, finalized_at, due_at)
-		VALUES ($1, '', $2, $3, $4, '', 'draft', '', $5, 0, 0, 0, 0, 0, $6, '', '', $7, 0, $8, $9, 0, 0)
+		VALUES ($1, $10, $2, $3, $4, '', 'draft', '', $5, 0, 0, 0, 0, 0, $6, '', '', $7, 0, $8, $9, 0, 0)
 		ON CONFLICT (subscription_id, cause) DO NOTHING`,
-		inv, s.Owner, s.ID, cause, v.Currency, string(text), held, next, b.now())
+		inv, s.Owner, s.ID, cause, v.Currency, string(text), held, next, b.now(), seller)
 	if err != nil {
 		return "", fmt.Errorf("write invoice: %w", err)
 	}
@@ -479,8 +483,13 @@ func digestOf(document []byte) string {
 // numberTx takes the next number of a seller's series in this year (UTC). Who takes the next one waits for the commit.
 func (b *Billing) numberTx(ctx context.Context, tx *db.Tx, seller, series string) (string, error) {
 	year := int64(b.now().Time().UTC().Year())
+	begins, err := b.Series(ctx, tx, seller)
+	if err != nil {
+		return "", err
+	}
+	series = begins + series
 	var n int64
-	err := tx.QueryRow(ctx, `
+	err = tx.QueryRow(ctx, `
 		INSERT INTO billing_numbers (seller_id, series, year, last) VALUES ($1, $2, $3, 1)
 		ON CONFLICT (seller_id, series, year) DO UPDATE SET last = billing_numbers.last + 1 RETURNING last`, seller, series, year).Scan(&n)
 	if err != nil {

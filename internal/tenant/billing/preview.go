@@ -113,7 +113,7 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 		return p, err
 	}
 	p.Version, p.Currency = p.new.ID, p.new.Currency
-	settings, err := b.Settings(ctx, r, "")
+	settings, err := b.SettingsFor(ctx, r, owner)
 	if err != nil {
 		return p, err
 	}
@@ -139,7 +139,7 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 }
 
 func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner, p *decision, now db.Time) (x basis, err error) {
-	if p.new, err = b.Offer(ctx, r, p.Action.Choice, ""); err != nil {
+	if p.new, err = b.Offer(ctx, r, owner, p.Action.Choice, ""); err != nil {
 		return x, err
 	}
 	var open int
@@ -190,7 +190,7 @@ func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now 
 		return x, fault.Conflicting("subscription_"+string(s.Status), "The subscription is "+string(s.Status),
 			"resume it, or pay what is open, before the plan is changed")
 	}
-	if p.new, err = b.Offer(ctx, r, p.Action.Choice, p.old.Currency); err != nil {
+	if p.new, err = b.Offer(ctx, r, s.Owner, p.Action.Choice, p.old.Currency); err != nil {
 		return x, err
 	}
 	if p.new.ID == p.old.ID && s.Next == "" {

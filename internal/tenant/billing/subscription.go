@@ -89,7 +89,7 @@ func (b *Billing) Subscription(ctx context.Context, r db.Reader, owner id.Owner)
 
 // writeTx stores what has changed of a subscription, and when something happens to it next.
 func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error {
-	settings, err := b.Settings(ctx, tx, "")
+	settings, err := b.SettingsFor(ctx, tx, s.Owner)
 	if err != nil {
 		return err
 	}

@@ -100,6 +100,8 @@ type Message struct {
 	To      string // an address without a name
 	Subject string // one line
 	Text    string
+	From    string // the sender that people see, with a name or without. Optional: the Mailer's.
+	ReplyTo string // Optional.
 
 	// Unsubscribe is an https address that takes a POST from the recipient's mail program
 	// (RFC 8058). Optional.

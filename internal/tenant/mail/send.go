@@ -26,7 +26,20 @@ func (m *Mailer) compose(msg Message) ([]byte, error) {
 		return nil, fmt.Errorf("the subject %q or the id %q is not fit for a header", msg.Subject, msg.ID)
 	}
 	out := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
-	out.FromMailAddress(m.from)
+	from := m.from
+	if msg.From != "" {
+		if from, err = mail.ParseAddress(msg.From); err != nil || broken(msg.From) {
+			return nil, fmt.Errorf("the sender %q is not an email address", msg.From)
+		}
+	}
+	out.FromMailAddress(from)
+	if msg.ReplyTo != "" {
+		to, err := mail.ParseAddress(msg.ReplyTo)
+		if err != nil || broken(msg.ReplyTo) {
+			return nil, fmt.Errorf("the address for replies %q is not an email address", msg.ReplyTo)
+		}
+		out.ReplyToMailAddress(to)
+	}
 	out.ToMailAddress(to)
 	out.Subject(msg.Subject)
 	out.SetMessageIDWithValue(msg.ID + "@" + m.from.Address[strings.LastIndexByte(m.from.Address, '@')+1:])

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/usage"
 )
 
@@ -105,6 +106,22 @@ func TestPlanPages(t *testing.T) {
 	op.get(page+strings.TrimPrefix(link, "/account")+"/pdf").want(t, 404) // another customer's
 	eve.get(printed).want(t, 404)
 	op.get("/operator/margins").want(t, 200, "&lt;max&gt;", "49.00 EUR per month")
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		return seller.SaveTx(t.Context(), tx, seller.Seller{ID: "harbor", Name: "Harbor <Ltd>", Series: "HB", Logo: []byte("a picture")})
+	}))
+	op.get("/operator/sellers").want(t, 200, "Harbor &lt;Ltd&gt;", "HB-…")
+	op.post(page+"/seller", "seller", "nobody").want(t, 404, "Seller not found")
+	op.post(page+"/seller", "seller", "harbor").to(t, page)
+	op.get(page).want(t, 200, `<option value="harbor" selected>`)
+	p = eve.get("/account/plan").want(t, 200, "Plan · Harbor &lt;Ltd&gt;</title>", "&lt;pro&gt;")
+	picture := regexp.MustCompile(`/brand/[0-9a-f]{64}\.png`).FindString(p.body)
+	if logo := w.browser().get(picture); logo.status != 200 || logo.body != "a picture" || logo.header.Get("Content-Type") != "image/png" {
+		t.Errorf("%q: %d %.20s %v", picture, logo.status, logo.body, logo.header)
+	}
+	eve.get("/brand/x.png").want(t, 404)
+	ada.get("/account/plan").want(t, 200, "Plan · Slipway</title>")
+	eve.get("/operator/sellers").want(t, 404)
+	eve.post(page+"/seller", "seller", "harbor").want(t, 404)
 	op.post(page+"/cancel").to(t, page)
 	eve.get("/operator/customers").want(t, 404)
 	eve.get(page).want(t, 404)
@@ -113,7 +130,7 @@ func TestPlanPages(t *testing.T) {
 	without := newWorld(t)
 	without.user("ada@example.test", true)
 	b := without.as("ada@example.test")
-	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x", "/operator/receivables", "/operator/customers", "/operator/margins"} {
+	for _, path := range []string{"/account/plan", "/account/invoices", "/account/invoices/inv_x", "/operator/receivables", "/operator/customers", "/operator/margins", "/operator/sellers", picture} {
 		b.get(path).want(t, 404)
 	}
 	for _, path := range []string{"/", "/account", "/account/usage", "/account/keys/new", "/webhooks/new", "/account/notifications", "/operator", "/operator/users", "/account/audit"} {

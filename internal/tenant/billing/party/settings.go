@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 )
@@ -129,11 +130,41 @@ func (ps *Parties) SaveSettingsTx(ctx context.Context, tx *db.Tx, seller string,
 	return nil
 }
 
-// Settings returns a seller's settings, or the defaults.
+// SellerOf returns who sells to an owner: the installation, which is ”, or a reseller (package seller).
+func SellerOf(ctx context.Context, r db.Reader, owner id.Owner) (seller string, err error) {
+	err = r.QueryRow(ctx, `SELECT seller_id FROM owner_sellers WHERE owner_id = $1`, owner).Scan(&seller)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("find seller: %w", err)
+	}
+	return seller, nil
+}
+
+// Series returns what the numbers of a seller's invoices begin with: nothing for the installation's.
+func (ps *Parties) Series(ctx context.Context, r db.Reader, seller string) (series string, err error) {
+	if seller == "" {
+		return "", nil
+	}
+	if err := r.QueryRow(ctx, `SELECT series FROM sellers WHERE id = $1`, seller).Scan(&series); err != nil {
+		return "", fmt.Errorf("read series of seller: %w", err)
+	}
+	return series + "-", nil
+}
+
+// SettingsFor returns the settings of who sells to an owner.
+func (ps *Parties) SettingsFor(ctx context.Context, r db.Reader, owner id.Owner) (Settings, error) {
+	seller, err := SellerOf(ctx, r, owner)
+	if err != nil {
+		return Settings{}, err
+	}
+	return ps.Settings(ctx, r, seller)
+}
+
+// Settings returns a seller's settings. A reseller without any has the installation's, which are the defaults where it has none.
 func (ps *Parties) Settings(ctx context.Context, r db.Reader, seller string) (Settings, error) {
 	s := DefaultSettings()
 	var text string
-	err := r.QueryRow(ctx, `SELECT settings FROM billing_settings WHERE seller_id = $1`, seller).Scan(&text)
+	err := r.QueryRow(ctx, `
+		SELECT settings FROM billing_settings WHERE seller_id = $1 OR seller_id = '' ORDER BY seller_id DESC LIMIT 1`, seller).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return s, nil
 	}

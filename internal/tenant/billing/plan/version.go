@@ -16,7 +16,9 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/usage"
@@ -204,6 +206,9 @@ func (p *Plans) Versions(ctx context.Context, r db.Reader, seller string) ([]Ver
 // Offers returns what owners may choose: of each plan, term and currency the latest version where it is public.
 func (p *Plans) Offers(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
 	all, err := p.Versions(ctx, r, seller)
+	if err == nil && len(all) == 0 && seller != "" { // a reseller without plans of its own sells the installation's
+		all, err = p.Versions(ctx, r, "")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -228,9 +233,18 @@ type Choice struct {
 	Currency money.Currency
 }
 
-// Offer finds what was chosen.
-func (p *Plans) Offer(ctx context.Context, r db.Reader, c Choice, prefer money.Currency) (Version, error) {
-	all, err := p.Offers(ctx, r, "")
+// OffersTo returns the offers of who sells to an owner.
+func (p *Plans) OffersTo(ctx context.Context, r db.Reader, owner id.Owner) ([]Version, error) {
+	seller, err := party.SellerOf(ctx, r, owner)
+	if err != nil {
+		return nil, err
+	}
+	return p.Offers(ctx, r, seller)
+}
+
+// Offer finds what an owner chose.
+func (p *Plans) Offer(ctx context.Context, r db.Reader, owner id.Owner, c Choice, prefer money.Currency) (Version, error) {
+	all, err := p.OffersTo(ctx, r, owner)
 	if err != nil {
 		return Version{}, err
 	}

@@ -259,8 +259,8 @@ func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe) {
 	a.registerOperator()
 }
 
-func (a *API) listPlans(ctx context.Context, _ account.Caller, in *contract.PartIn) (contract.Data[PlanBody], error) {
-	list, err := a.Billing.Offers(ctx, a.DB, "")
+func (a *API) listPlans(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[PlanBody], error) {
+	list, err := a.Billing.OffersTo(ctx, a.DB, c.Owner)
 	return contract.Part(*in, contract.Each(list, showVersion), err)
 }
 

@@ -49,6 +49,7 @@ var auditLabels = map[string]string{
 	"billing.credited":            "Credit added",
 	"billing.grant_deleted":       "Grant deleted",
 	"billing.granted":             "Limit granted",
+	"billing.seller_changed":      "Seller changed",
 	"billing.vat_checked":         "VAT number checked",
 	"invoice.finalized":           "Invoice finalized",
 	"invoice.credited":            "Credit note issued",

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/web/dashboard/shell"
@@ -61,6 +62,8 @@ type customerData struct {
 	Invoices []invoiceRow
 	Profile  party.Profile
 	Deletion string // when the account's sites are deleted; empty: never
+	Sellers  []seller.Seller
+	Seller   string // whose customer the account is; empty: the installation's
 }
 
 type grantRow struct{ ID, Name, Value, Until, Reason string }
@@ -81,7 +84,7 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if c.Plan != "" {
 		data.Words = data.Price + " · " + data.Status + " · period ends on " + date(c.PeriodEnd)
 	}
-	offers, err := d.billing.Offers(ctx, d.DB, "")
+	offers, err := d.billing.OffersTo(ctx, d.DB, c.Owner)
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -113,6 +116,12 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 	}
 	for _, i := range invoices {
 		data.Invoices = append(data.Invoices, rowOf(i))
+	}
+	if data.Sellers, err = seller.List(ctx, d.DB); err != nil {
+		return shell.Answer{}, err
+	}
+	if data.Seller, err = party.SellerOf(ctx, d.DB, c.Owner); err != nil {
+		return shell.Answer{}, err
 	}
 	data.Profile, err = d.billing.Profile(ctx, d.DB, c.Owner)
 	return shell.Page("operator_customer", c.Name, data), err

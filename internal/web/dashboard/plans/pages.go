@@ -62,6 +62,9 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Post("/operator/customers/{customer}/grants", shell.Operator, d.grant, d.customerPage),
 		shell.Post("/operator/customers/{customer}/grants/{grant}/delete", shell.Operator, d.revoke, d.customerPage),
 		shell.Get("/operator/customers/{customer}/invoices/{invoice}/pdf", shell.Operator, d.customersPDF),
+		shell.Post("/operator/customers/{customer}/seller", shell.Operator, d.assign, d.customerPage),
+		shell.Get("/operator/sellers", shell.Operator, d.sellersPage),
+		shell.Get("/brand/{logo}", shell.Open, d.logo),
 		shell.Get("/operator/margins", shell.Operator, d.marginsPage),
 		shell.Get("/operator/receivables", shell.Operator, d.receivablesPage),
 		shell.Post("/operator/receivables", shell.Operator, d.record, d.receivablesPage),
@@ -158,7 +161,7 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 	if data.Deletion, err = d.deletion(ctx, owner); err != nil {
 		return data, err
 	}
-	offers, err := d.billing.Offers(ctx, d.DB, "")
+	offers, err := d.billing.OffersTo(ctx, d.DB, owner)
 	if err != nil {
 		return data, err
 	}
@@ -381,7 +384,7 @@ func (d *Pages) currency(ctx context.Context, q *shell.Request) money.Currency {
 			return v.Currency
 		}
 	}
-	if offers, err := d.billing.Offers(ctx, d.DB, ""); err == nil && len(offers) > 0 {
+	if offers, err := d.billing.OffersTo(ctx, d.DB, q.Caller.Owner); err == nil && len(offers) > 0 {
 		return offers[0].Currency
 	}
 	return "EUR"

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"html/template"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"sync"
 
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/team"
 )
 
@@ -32,6 +34,25 @@ type view struct {
 	teams *team.Teams
 	q     *Request
 	sells bool // there are pages of plans and invoices
+	shell *Shell
+	brand *seller.Brand
+}
+
+// Brand returns under which name the page is: that of who sells to the account that it is about, or Slipway.
+func (v *view) Brand() seller.Brand {
+	if v.brand != nil {
+		return *v.brand
+	}
+	b := seller.Brand{}
+	if v.sells && v.q.signedIn() {
+		var err error
+		if b, err = seller.BrandOf(v.q.Context(), v.shell.DB, v.q.Caller.Owner); err != nil {
+			v.shell.Log.WarnContext(v.q.Context(), "brand not read", "request", v.q.ID, "err", err)
+		}
+	}
+	b.Name = cmp.Or(b.Name, "Slipway")
+	v.brand = &b
+	return b
 }
 
 // Call adds a REST call that does what the page does, or a part of it, to the page's drawer.
@@ -232,7 +253,7 @@ func exists(files fs.FS, name string) bool {
 func (d *Shell) view(q *Request, title string, data any) *view {
 	return &view{
 		Title: title, Data: data, User: q.User, Session: q.Session, Path: q.URL.Path, Flash: q.Flash, Problem: q.Problem,
-		Theme: d.theme(q.Request), Version: d.Version, q: q, teams: d.Teams, sells: d.Billing,
+		Theme: d.theme(q.Request), Version: d.Version, q: q, teams: d.Teams, sells: d.Billing, shell: d,
 	}
 }
 

@@ -1,0 +1,49 @@
+package plans
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/seller"
+	"slipway/internal/web/dashboard/shell"
+)
+
+// sellersPage lists who resells here.
+func (d *Pages) sellersPage(ctx context.Context, _ *shell.Request) (shell.Answer, error) {
+	list, err := seller.List(ctx, d.DB)
+	return shell.Page("operator_sellers", "Sellers", struct{ Sellers []seller.Seller }{list}), err
+}
+
+// assign makes an account a seller's customer.
+func (d *Pages) assign(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	return d.actFor(ctx, q, "Seller changed", func(tx *db.Tx, c billing.Customer) (audit.Event, error) {
+		to := q.Value("seller")
+		return audit.Event{Action: "billing.seller_changed", Subject: to, Detail: c.Name + ": " + to}, seller.AssignTx(ctx, tx, c.Owner, to)
+	})
+}
+
+// logo serves the logo of a seller. Its name is its digest, so that browsers keep it.
+func (d *Pages) logo(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	digest, ok := strings.CutSuffix(q.PathValue("logo"), ".png")
+	if !ok || len(digest) != 64 {
+		return shell.Answer{}, fault.Missing("page")
+	}
+	picture, err := seller.Logo(ctx, d.DB, digest)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	return shell.Raw(func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("Content-Type", "image/png")
+		h.Set("Content-Length", strconv.Itoa(len(picture)))
+		h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		_, _ = w.Write(picture)
+	}), nil
+}
