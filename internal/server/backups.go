@@ -8,26 +8,25 @@ import (
 	"slipway/internal/backup/snapshot"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/blob"
-	"slipway/internal/tenant/limits"
 )
 
 // openBackups makes the service of backups.
-func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
+func (h *node) openBackups(store *blob.Store) error {
 	c := backup.Config{
-		DB:          h.db,
-		Limits:      quotas,
-		Sites:       h.sites,
-		Deployments: h.deployments,
-		Hooks:       h.webhooks,
-		Notify:      h.notify,
-		Operations:  h.operations,
+		DB:          h.DB,
+		Limits:      h.Limits,
+		Sites:       h.Sites,
+		Deployments: h.Deployments,
+		Hooks:       h.Webhooks,
+		Notify:      h.Notify,
+		Operations:  h.Operations,
 		Blobs:       store,
-		Databases:   snapshot.DatabasesOf(h.databases, h.db),
+		Databases:   snapshot.DatabasesOf(h.Databases, h.DB),
 		Every:       h.s.Backup.Every,
 		Alarm:       h.s.Backup.Alarm,
 		Scratch:     h.s.Path("backup-tmp"),
 		Log:         h.s.Log,
-		Mail:        h.accounts,
+		Mail:        h.Accounts,
 		Places:      h.places,
 	}
 	if h.engine != nil {
@@ -36,7 +35,7 @@ func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
 	c.Installation = &recovery.Installation{
 		Store:     h.s.Store,
 		Settings:  h.s.Backup,
-		DB:        h.db,
+		DB:        h.DB,
 		Seal:      h.seal,
 		Blobs:     store,
 		Databases: c.Databases,
@@ -51,6 +50,6 @@ func (h *node) openBackups(store *blob.Store, quotas *limits.Limits) error {
 	if err := os.RemoveAll(c.Scratch); err != nil { // what a crash left there
 		return fmt.Errorf("clear scratch space of backups: %w", err)
 	}
-	h.backups = backup.New(c)
+	h.Backups = backup.New(c)
 	return os.MkdirAll(c.Scratch, 0o700)
 }

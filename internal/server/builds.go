@@ -23,7 +23,7 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 	dir := s.Path("builds")
 	builds, err := build.Open(ctx, build.OpenConfig{
 		Config: build.Config{
-			DB: h.db, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store,
+			DB: h.DB, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store,
 			Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Disk: int64(s.BuildDisk) << 20, Wall: s.BuildTime},
 		},
 		Insecure: s.InsecureBuilds,
@@ -59,7 +59,7 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 func (h *node) openVolume(ctx context.Context) (err error) {
 	dir := h.s.Storage
 	if h.s.Role("worker") {
-		if h.mark, err = fleet.SharedStorage(ctx, h.db, dir); err != nil {
+		if h.mark, err = fleet.SharedStorage(ctx, h.DB, dir); err != nil {
 			return err
 		}
 		if err := h.s.StorageMoved(); err != nil {

@@ -23,15 +23,10 @@ func (h *node) certificates(out *http.Client, l *ports.Ports) (*certs.Certs, err
 		}
 	}
 	return certs.New(certs.Config{
-		DB: h.db, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.Bindings, DNS: names,
+		DB: h.DB, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.Bindings, DNS: names,
 		SiteDomain: h.s.SiteDomain, Hosts: h.s.ControlHosts,
-		Domains: certified{h.domains}, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
+		Domains: certified{h.Domains}, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
 	})
-}
-
-// addresses tells of the certificates of sites' own addresses, on any node.
-func (h *node) addresses() certs.Addresses {
-	return certs.Addresses{SiteDomain: h.s.SiteDomain, Public: len(h.s.ACMECA) > 0, Shared: h.s.ACMEDNSZone != ""}
 }
 
 // certified are the domains as they hear of certificates.

@@ -4,16 +4,15 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/database"
-	"slipway/internal/tenant/limits"
 )
 
 // databases makes the service of databases. why says why programs don't run on this node,
 // and empties where they do.
-func (h *node) openDatabases(quotas *limits.Limits, why string) error {
+func (h *node) openDatabases(why string) error {
 	c := database.Config{
-		DB:       h.db,
-		Sites:    h.sites,
-		Limits:   quotas,
+		DB:       h.DB,
+		Sites:    h.Sites,
+		Limits:   h.Limits,
 		Seal:     h.seal,
 		Dir:      h.s.Path("mariadb"),
 		UID:      installation.DatabaseUID,
@@ -24,7 +23,7 @@ func (h *node) openDatabases(quotas *limits.Limits, why string) error {
 		Memory:   int64(h.s.MariaDBMemory) << 20,
 		Size:     int64(h.s.DatabaseSize) << 20,
 		Log:      h.s.Log,
-		Logs:     h.apps,
+		Logs:     h.Apps,
 		Places:   h.places,
 	}
 	var err error
@@ -34,6 +33,6 @@ func (h *node) openDatabases(quotas *limits.Limits, why string) error {
 			return err
 		}
 	}
-	h.databases, err = database.New(c)
+	h.Databases, err = database.New(c)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"slipway/internal/edge/connlimit"
@@ -24,6 +25,7 @@ import (
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/systemd"
+	"slipway/internal/web/control"
 )
 
 // drain is how long requests and jobs under way may go on after a signal.
@@ -67,7 +69,7 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err != nil {
 		return err
 	}
-	defer h.db.Close()
+	defer h.DB.Close()
 	if err := h.prepare(ctx); err != nil {
 		return err
 	}
@@ -216,7 +218,7 @@ type servers struct {
 
 func (h *node) servers() servers {
 	out := servers{control: graceful.New(&http.Server{
-		Handler:           h.control(),
+		Handler:           h.operator(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -228,4 +230,19 @@ func (h *node) servers() servers {
 		out.https = h.edge.Secure()
 	}
 	return out
+}
+
+// operator returns the handler of --listen.
+func (h *node) operator() http.Handler {
+	needs := map[string]control.Need{"the database does not answer": func(ctx context.Context) bool { return h.DB.Ping(ctx) == nil }}
+	if h.edge != nil {
+		needs["the edge has not read its table yet"] = func(context.Context) bool { return h.edge.Ready() }
+	}
+	return control.Operator{
+		Door:    h.door,
+		Public:  h.control,
+		Metrics: promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}),
+		Serving: &h.serving,
+		Needs:   needs,
+	}.Handler()
 }

@@ -3,10 +3,9 @@ package server
 import (
 	"context"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
 )

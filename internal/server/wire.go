@@ -35,6 +35,7 @@ import (
 	"slipway/internal/launch"
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/config"
+	"slipway/internal/operator/doctor"
 	"slipway/internal/operator/metrics"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
@@ -46,7 +47,6 @@ import (
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/systemd"
 	"slipway/internal/program/app"
-	"slipway/internal/program/database"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
@@ -54,7 +54,6 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/vies"
-	"slipway/internal/tenant/confirmation"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
@@ -70,21 +69,18 @@ import (
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
-	"slipway/internal/web/api"
 	"slipway/internal/web/control"
-	"slipway/internal/web/dashboard"
+	"slipway/internal/web/dashboard/operator"
 	"slipway/internal/web/idempotency"
-	"slipway/internal/web/mcp"
-	weboauth "slipway/internal/web/oauth"
 	"slipway/internal/web/ratelimit"
-	"slipway/internal/web/requestinfo"
+	"slipway/internal/web/services"
 	"slipway/internal/wordpress/wordpress"
 )
 
 // node is every package of one process, built and wired.
 type node struct {
+	services.Services
 	s       config.Settings
-	db      *db.DB
 	seal    *seal.Sealer
 	self    *fleet.Self
 	places  *placement.Places // nil with SQLite: there is no other node
@@ -93,50 +89,22 @@ type node struct {
 	mark    string            // of a volume that all nodes mount; empty: it is this node's own
 	metrics *prometheus.Registry
 
-	accounts    *account.Accounts
-	teams       *team.Teams
-	webhooks    *webhook.Webhooks
-	operations  *operation.Operations
-	sites       *site.Sites
-	deployments *deploy.Deployments
-	uploads     *upload.Uploads
-	rules       *ruletest.Rules
-	thumbnails  *thumbnail.Thumbnails
-	screenshots *screenshot.Screenshots
-	camera      *screenshot.Camera // nil where programs can't run
-	git         *pushes.Pushes
-	connections *connection.Connections
-	notify      *notify.Notifications
-	domains     *domain.Domains
-	traffic     *traffic.Traffic
-	usage       *usage.Usage
-	billing     *billing.Billing // nil: there are no plans
-	stripe      *stripe.Stripe   // nil: there are no plans
-	vies        *vies.Vies
-	oauth       *oauth.Server
-	sso         *sso.SSO
-	answers     *idempotency.Answers
-	limiter     *ratelimit.Limiter
-	jobs        *job.Jobs
-	gc          *gc.Collector
-	apps        *app.Apps
-	databases   *database.Databases
-	wordpress   *wordpress.WordPress
-	backups     *backup.Backups
-	retention   *retention.Retention // nil: there are no plans
-	launch      *launch.Launch
-	engine      *runtime.Processes // nil where programs can't run
-	bundles     *bundle.Bundles
-	source      *fetch.Fetcher
-	api         *api.API             // nil without the role
-	pages       *dashboard.Dashboard // nil without the role
-	agents      *mcp.Server          // nil without the role
-	tokens      *weboauth.Endpoints  // nil without the role
-	edge        *edge.Edge           // nil without the role
-	certs       *certs.Certs         // nil without the role edge
+	camera    *screenshot.Camera // nil where programs can't run
+	vies      *vies.Vies
+	answers   *idempotency.Answers
+	limiter   *ratelimit.Limiter
+	jobs      *job.Jobs
+	gc        *gc.Collector
+	retention *retention.Retention // nil: there are no plans
+	launch    *launch.Launch
+	engine    *runtime.Processes // nil where programs can't run
+	bundles   *bundle.Bundles
+	source    *fetch.Fetcher
+	control   *control.Interface // nil without the role
+	edge      *edge.Edge         // nil without the role
+	certs     *certs.Certs       // nil without the role edge
 
 	door      *control.Door
-	members   *member.Members
 	draining  atomic.Bool // since the first sign of the end
 	tell      systemd.Notifier
 	activated bool        // systemd holds the sockets
@@ -161,13 +129,22 @@ var workers = map[string]int{
 
 // wire makes every package from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err error) {
-	h := &node{s: s, metrics: prometheus.NewRegistry()}
-	if h.db, h.seal, err = s.Open(ctx, s.Log); err != nil {
+	h := &node{s: s, metrics: prometheus.NewRegistry(), Services: services.Services{
+		Limits:         limits.New(s.AccountLimits),
+		Certificates:   certs.Addresses{SiteDomain: s.SiteDomain, Public: len(s.ACMECA) > 0, Shared: s.ACMEDNSZone != ""},
+		Log:            s.Log,
+		BaseURL:        s.BaseURL,
+		APIURL:         s.APIURL,
+		TrustedProxies: s.Proxies,
+		Version:        s.Version,
+	}}
+	h.Ready = &h.serving
+	if h.DB, h.seal, err = s.Open(ctx, s.Log); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			h.db.Close()
+			h.DB.Close()
 		}
 	}()
 	address := s.NodeAddress
@@ -178,7 +155,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		return nil, err
 	}
 	h.self, err = fleet.New(fleet.Config{
-		DB: h.db, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
+		DB: h.DB, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
 		Storage: h.mark, Log: s.Log,
 	})
 	if err != nil {
@@ -192,7 +169,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err != nil {
 		return nil, err
 	}
-	store, err := s.OpenBlobs(gc.NewRecord(h.db), s.Log)
+	store, err := s.OpenBlobs(gc.NewRecord(h.DB), s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +197,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	h.places = placement.New(h.db, h.self, h.mark != "")
+	h.places = placement.New(h.DB, h.self, h.mark != "")
 	apps := app.Config{
-		DB: h.db, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
+		DB: h.DB, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
 	}
 	if apps.Relay, err = h.openRelay(ctx, l); err != nil {
 		return nil, err
@@ -237,239 +214,214 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
 	}
-	h.operations = operation.New(operation.Config{DB: h.db, Log: s.Log})
-	apps.Operations = h.operations
-	quotas := limits.New(s.AccountLimits)
-	apps.Limits = quotas
-	h.usage = usage.New(usage.Config{DB: h.db, Limits: quotas, Log: s.Log})
-	apps.Usage = h.usage
-	h.apps = app.New(apps)
+	h.Operations = operation.New(operation.Config{DB: h.DB, Log: s.Log})
+	apps.Operations = h.Operations
+	apps.Limits = h.Limits
+	h.Usage = usage.New(usage.Config{DB: h.DB, Limits: h.Limits, Log: s.Log})
+	apps.Usage = h.Usage
+	h.Apps = app.New(apps)
 	if h.relay != nil {
-		h.relay.Programs = h.apps
+		h.relay.Programs = h.Apps
 	}
-	quotas.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
-		return h.apps.Running(owner), nil
+	h.Limits.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
+		return h.Apps.Running(owner), nil
 	})
-	quotas.Count(limits.Storage, h.apps.StorageOf)
-	h.accounts = account.New(account.Config{DB: h.db, Limits: quotas, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
-	h.webhooks = webhook.New(webhook.Config{
-		DB:         h.db,
-		Limits:     quotas,
+	h.Limits.Count(limits.Storage, h.Apps.StorageOf)
+	h.Accounts = account.New(account.Config{DB: h.DB, Limits: h.Limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
+	h.Webhooks = webhook.New(webhook.Config{
+		DB:         h.DB,
+		Limits:     h.Limits,
 		Seal:       h.seal,
 		Out:        out.PooledClient(15*time.Second, 512),
 		Log:        s.Log,
 		Metrics:    h.metrics,
-		Mail:       h.accounts,
-		Operations: h.operations,
+		Mail:       h.Accounts,
+		Operations: h.Operations,
 		Billing:    s.Billing,
 	})
 	if s.Billing {
-		h.billing = billing.New(billing.Config{DB: h.db, Usage: h.usage, Hooks: h.webhooks, Limits: quotas, Mail: h.accounts, Log: s.Log})
-		quotas.Connect(h.billing)
-		h.stripe = stripe.New(stripe.Config{
-			DB: h.db, Seal: h.seal, Billing: h.billing, Out: stripe.Client(out, s.StripeAPI), API: s.StripeAPI, Log: s.Log,
+		h.Billing = billing.New(billing.Config{DB: h.DB, Usage: h.Usage, Hooks: h.Webhooks, Limits: h.Limits, Mail: h.Accounts, Log: s.Log})
+		h.Limits.Connect(h.Billing)
+		h.Stripe = stripe.New(stripe.Config{
+			DB: h.DB, Seal: h.seal, Billing: h.Billing, Out: stripe.Client(out, s.StripeAPI), API: s.StripeAPI, Log: s.Log,
 		})
-		h.billing.Connect(h.stripe)
-		h.vies = vies.New(vies.Config{DB: h.db, Parties: h.billing.Parties, Out: out.Client(15 * time.Second), Log: s.Log})
+		h.Billing.Connect(h.Stripe)
+		h.vies = vies.New(vies.Config{DB: h.DB, Parties: h.Billing.Parties, Out: out.Client(15 * time.Second), Log: s.Log})
 	}
-	h.wireForges(out)
-	h.sites = site.New(site.Config{
-		DB:          h.db,
-		Limits:      quotas,
-		Hooks:       h.webhooks,
+	h.Connections = connection.New(connection.Config{
+		DB:     h.DB,
+		Seal:   h.seal,
+		Out:    out.Client(30 * time.Second),
+		Hosts:  s.GitAt,
+		Egress: out,
+		Base:   s.BaseURL,
+		Hooks:  s.APIURL,
+		Log:    s.Log,
+	})
+	h.Notify = notify.New(notify.Config{
+		DB:     h.DB,
+		Seal:   h.seal,
+		Out:    out.Client(20 * time.Second),
+		Owners: h.Accounts,
+		Mail:   s.Mailer,
+		Base:   s.BaseURL,
+		Log:    s.Log,
+	})
+	h.Sites = site.New(site.Config{
+		DB:          h.DB,
+		Limits:      h.Limits,
+		Hooks:       h.Webhooks,
 		Seal:        h.seal,
 		Domain:      s.SiteDomain,
 		Port:        s.SitePort,
-		Connections: h.connections,
+		Connections: h.Connections,
 	})
-	h.members = member.New(member.Config{
-		DB: h.db, Seal: h.seal, Sites: h.sites, Accounts: h.accounts, BaseURL: s.BaseURL, GrantPath: access.GrantPath,
+	h.Members = member.New(member.Config{
+		DB: h.DB, Seal: h.seal, Sites: h.Sites, Accounts: h.Accounts, BaseURL: s.BaseURL, GrantPath: access.GrantPath,
 	})
-	h.teams = team.New(team.Config{
-		DB: h.db, Accounts: h.accounts, Limits: quotas, Sites: h.sites, Hooks: h.webhooks, Operations: h.operations, Log: s.Log,
+	h.Teams = team.New(team.Config{
+		DB: h.DB, Accounts: h.Accounts, Limits: h.Limits, Sites: h.Sites, Hooks: h.Webhooks, Operations: h.Operations, Log: s.Log,
 	})
 	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: &h.draining})
-	if err := h.openDatabases(quotas, apps.Why); err != nil {
+	if err := h.openDatabases(apps.Why); err != nil {
 		return nil, err
 	}
-	h.usage.Connect(usage.Notices{Notify: h.notify, Hooks: h.webhooks})
-	h.traffic = traffic.New(traffic.Config{DB: h.db, Usage: h.usage})
+	h.Usage.Connect(usage.Notices{Notify: h.Notify, Hooks: h.Webhooks})
+	h.Traffic = traffic.New(traffic.Config{DB: h.DB, Usage: h.Usage})
 	arriving := s.Path("upload-tmp") // its files have no names: a crash leaves none
 	if err := os.MkdirAll(arriving, 0o700); err != nil {
 		return nil, err
 	}
-	h.uploads = upload.New(upload.Config{
-		DB: h.db, Sites: h.sites, Releases: releases, Blobs: store, Limits: quotas, Scratch: arriving, Log: s.Log,
+	h.Uploads = upload.New(upload.Config{
+		DB: h.DB, Sites: h.Sites, Releases: releases, Blobs: store, Limits: h.Limits, Scratch: arriving, Log: s.Log,
 	})
-	h.deployments = deploy.New(deploy.Config{
-		DB:          h.db,
-		Limits:      quotas,
-		Usage:       h.usage,
-		Sites:       h.sites,
-		Hooks:       h.webhooks,
+	h.Deployments = deploy.New(deploy.Config{
+		DB:          h.DB,
+		Limits:      h.Limits,
+		Usage:       h.Usage,
+		Sites:       h.Sites,
+		Hooks:       h.Webhooks,
 		Source:      h.source,
 		Releases:    releases,
 		Builds:      builds,
 		Bundles:     bundles,
-		Uploads:     h.uploads,
+		Uploads:     h.Uploads,
 		Countries:   s.CountryDatabase != "",
 		Log:         s.Log,
-		Connections: h.connections,
-		Notify:      h.notify,
-		Programs:    h.apps,
+		Connections: h.Connections,
+		Notify:      h.Notify,
+		Programs:    h.Apps,
 		BaseURL:     s.BaseURL,
-		Gone:        []func(context.Context, site.ID) error{h.forget},
 	})
-	h.rules = ruletest.New(ruletest.Config{
-		DB:          h.db,
-		Sites:       h.sites,
-		Deployments: h.deployments,
+	h.Rules = ruletest.New(ruletest.Config{
+		DB:          h.DB,
+		Sites:       h.Sites,
+		Deployments: h.Deployments,
 		Releases:    releases,
 		Countries:   s.CountryDatabase != "",
 	})
-	h.thumbnails = thumbnail.New(h.db, releases)
-	h.screenshots = screenshot.New(screenshot.Config{DB: h.db, Sites: h.sites, Camera: h.camera, Users: builds, Log: s.Log})
-	h.git = pushes.New(pushes.Config{
-		DB: h.db, Sites: h.sites, Deployments: h.deployments, Seal: h.seal,
-		Repositories: pushes.Look{Source: h.source, Sites: h.sites}, Log: s.Log,
+	h.Thumbnails = thumbnail.New(h.DB, releases)
+	h.Screenshots = screenshot.New(screenshot.Config{DB: h.DB, Sites: h.Sites, Camera: h.camera, Users: builds, Log: s.Log})
+	h.Git = pushes.New(pushes.Config{
+		DB: h.DB, Sites: h.Sites, Deployments: h.Deployments, Seal: h.seal,
+		Repositories: pushes.Look{Source: h.source, Sites: h.Sites}, Log: s.Log,
 	})
-	h.gc = gc.New(gc.Config{DB: h.db, Blobs: store, Log: s.Log})
-	h.gc.Register("deployments", h.deployments.Roots)
-	h.gc.Register("uploads", h.uploads.Roots) // after deployments, on whose releases they rely
-	if err := h.openBackups(store, quotas); err != nil {
+	h.gc = gc.New(gc.Config{DB: h.DB, Blobs: store, Log: s.Log})
+	h.gc.Register("deployments", h.Deployments.Roots)
+	h.gc.Register("uploads", h.Uploads.Roots) // after deployments, on whose releases they rely
+	if err := h.openBackups(store); err != nil {
 		return nil, err
 	}
-	h.domains = domain.New(h.domainConfig(out, authorities, quotas))
+	h.Domains = domain.New(h.domainConfig(out, authorities))
 	h.openWordPress(out, bundles)
-	h.gc.Register("WordPress", h.wordpress.Roots)
-	h.connections.Connect(h.deployments)
-	h.deployments.Connect(h.wordpress)
+	h.gc.Register("WordPress", h.WordPress.Roots)
+	h.Connections.Connect(h.Deployments)
+	h.Deployments.Connect(h.WordPress)
+	h.Deployments.ConnectParts(
+		[]deploy.Keeper{h.Databases, h.Apps, h.Traffic},
+		h.Domains, h.Git, h.Connections, h.Notify, h.Teams, h.Webhooks, h.Backups, h.Uploads, h.WordPress,
+	)
 	h.launch = launch.New(launch.Config{
-		DB:          h.db,
-		Apps:        h.apps,
+		DB:          h.DB,
+		Apps:        h.Apps,
 		Engine:      h.engine,
 		Node:        h.self.ID(),
 		Log:         s.Log,
-		Sites:       h.sites,
-		Deployments: h.deployments,
-		Databases:   h.databases,
-		WordPress:   h.wordpress,
+		Sites:       h.Sites,
+		Deployments: h.Deployments,
+		Databases:   h.Databases,
+		WordPress:   h.WordPress,
 		Mail:        s.Mailer != nil,
-		Previews:    h.deployments.Previews,
-		Git:         h.git,
+		Previews:    h.Deployments.Previews,
+		Git:         h.Git,
 	})
-	h.apps.Connect(h.launch, h.notify)
-	h.backups.Connect(h.wordpress, h.launch)
-	if h.billing != nil {
+	h.Apps.Connect(h.launch, h.Notify)
+	h.Backups.Connect(h.WordPress, h.launch)
+	if h.Billing != nil {
 		h.retention = retention.New(retention.Config{
-			DB: h.db, Billing: h.billing, Sites: h.sites, Backups: h.backups, Hooks: h.webhooks, Mail: h.accounts, Log: s.Log,
+			DB: h.DB, Billing: h.Billing, Sites: h.Sites, Backups: h.Backups, Hooks: h.Webhooks, Mail: h.Accounts, Log: s.Log,
 		})
 	}
 	if h.engine != nil {
-		ways := &launch.Ways{Databases: h.databases, WordPress: h.wordpress}
+		ways := &launch.Ways{Databases: h.Databases, WordPress: h.WordPress}
 		if s.Mailer != nil {
 			ways.Mail = mail.NewRelay(mail.RelayConfig{
 				Mailer:  s.Mailer,
 				Dir:     s.DataDir,
-				Senders: launch.Senders{DB: h.db, Sites: h.sites, Apps: h.apps},
+				Senders: launch.Senders{DB: h.DB, Sites: h.Sites, Apps: h.Apps},
 			})
 		}
 		h.engine.Connect(ways)
 	}
-	h.sso = sso.New(sso.Config{
-		DB: h.db, Accounts: h.accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.teams,
-		Records: h.domains, Log: s.Log,
+	h.SSO = sso.New(sso.Config{
+		DB: h.DB, Accounts: h.Accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.Teams,
+		Records: h.Domains, Log: s.Log,
 	})
-	h.oauth = oauth.New(oauth.Config{
-		DB: h.db, Accounts: h.accounts, Limits: quotas, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
-		Hooks: h.webhooks, Registration: s.OAuthRegistration,
+	h.OAuth = oauth.New(oauth.Config{
+		DB: h.DB, Accounts: h.Accounts, Limits: h.Limits, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
+		Hooks: h.Webhooks, Registration: s.OAuthRegistration,
 	})
-	h.oauth.Connect(oauth.Removers{Webhooks: h.webhooks, DeployHooks: h.sites, Channels: h.notify})
-	h.connectTransfers(builds)
-	h.answers = idempotency.New(idempotency.Config{DB: h.db, Seal: h.seal, Log: s.Log})
-	h.limiter = ratelimit.New(ratelimit.Config{DB: h.db, Log: s.Log})
+	h.OAuth.Connect(oauth.Removers{Webhooks: h.Webhooks, DeployHooks: h.Sites, Channels: h.Notify})
+	h.Teams.Connect(
+		h.Git, team.Ties{
+			Accounts: h.Accounts, Connections: h.Connections, Webhooks: h.Webhooks, Notify: h.Notify, OAuth: h.OAuth, SSO: h.SSO,
+		},
+		team.NamedPart{Name: "deployments", Part: h.Deployments}, // first: it refuses while one runs
+		team.NamedPart{Name: "uploads", Part: h.Uploads},
+		team.NamedPart{Name: "backups", Part: h.Backups},
+		team.NamedPart{Name: "sites", Part: h.Sites},
+		team.NamedPart{Name: "domains", Part: h.Domains},
+		team.NamedPart{Name: "databases", Part: h.Databases},
+		team.NamedPart{Name: "WordPress installations", Part: h.WordPress},
+		team.NamedPart{Name: "workers and scheduled commands", Part: h.Apps},
+		team.NamedPart{Name: "build caches", Part: builds},
+	)
+	h.answers = idempotency.New(idempotency.Config{DB: h.DB, Seal: h.seal, Log: s.Log})
+	h.limiter = ratelimit.New(ratelimit.Config{DB: h.DB, Log: s.Log})
 	h.jobs = job.New(job.Config{
-		DB: h.db, Log: s.Log, Drain: drain / 2,
+		DB: h.DB, Log: s.Log, Drain: drain / 2,
 		Queues: workers, Node: h.self.ID(),
 	})
-	h.accounts.Work(h.jobs)
-	h.teams.Work(h.jobs)
-	h.connections.Work(h.jobs)
-	h.notify.Work(h.jobs)
-	h.sites.Work(h.jobs)
-	h.webhooks.Work(h.jobs)
-	h.deployments.Work(h.jobs)
-	h.uploads.Work(h.jobs)
-	h.thumbnails.Work(h.jobs)
-	h.screenshots.Work(h.jobs)
-	h.apps.Work(h.jobs)
-	h.databases.Work(h.jobs)
-	h.backups.Work(h.jobs)
-	h.wordpress.Work(h.jobs)
-	h.traffic.Work(h.jobs)
-	h.usage.Work(h.jobs)
-	if h.billing != nil {
-		h.billing.Work(h.jobs)
-		h.stripe.Work(h.jobs)
-		h.vies.Work(h.jobs)
-		h.retention.Work(h.jobs)
+	for _, x := range h.withJobs() {
+		x.Work(h.jobs)
 	}
-	h.gc.Work(h.jobs)
 	if s.Role("api") {
-		// One user has so many streams and downloads, whether of pages or of the API.
-		streams := requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
-		pages := h.dashboardConfig()
-		pages.Streams = streams
-		h.pages = dashboard.New(pages)
-		h.api = api.New(api.Config{
-			DB:             h.db,
-			Limits:         quotas,
-			Accounts:       h.accounts,
-			Teams:          h.teams,
-			Sites:          h.sites,
-			Deployments:    h.deployments,
-			Uploads:        h.uploads,
-			Rules:          h.rules,
-			Git:            h.git,
-			Connections:    h.connections,
-			Notify:         h.notify,
-			Domains:        h.domains,
-			Certificates:   h.addresses(),
-			Traffic:        h.traffic,
-			Usage:          h.usage,
-			Apps:           h.apps,
-			Databases:      h.databases,
-			WordPress:      h.wordpress,
-			Backups:        h.backups,
-			Webhooks:       h.webhooks,
-			Operations:     h.operations,
-			OAuth:          h.oauth,
-			SSO:            h.sso,
-			Billing:        h.billing,
-			Stripe:         h.stripe,
-			Answers:        h.answers,
-			Streams:        streams,
-			Limiter:        h.limiter,
-			Log:            s.Log,
-			BaseURL:        s.BaseURL,
-			APIURL:         s.APIURL,
-			RateLimit:      s.RateLimit,
-			TrustedProxies: s.Proxies,
-			Ready:          &h.serving,
-			Version:        s.Version,
-			FontURL:        h.pages.FontURL(),
-			IconURL:        h.pages.IconURL(),
-		})
-		h.agents = mcp.New(mcp.Config{
-			API: h.api, Limiter: h.limiter, Confirm: confirmation.New(h.db), BaseURL: s.BaseURL, Version: s.Version, Ready: &h.serving, Log: s.Log,
-			TrustedProxies: s.Proxies,
-		})
-		h.tokens = weboauth.New(weboauth.Config{
-			Server: h.oauth, Limiter: h.limiter, TrustedProxies: s.Proxies, Ready: &h.serving, Log: s.Log,
+		h.control = control.NewInterface(control.InterfaceConfig{
+			Services:     h.Services,
+			Answers:      h.answers,
+			Limiter:      h.limiter,
+			Repositories: pushes.Look{Source: h.source, Sites: h.Sites},
+			SignUp:       s.SignUp,
+			RateLimit:    s.RateLimit,
+			DataDir:      s.DataDir,
 			Workflows: actions.New(actions.Config{
-				DB: h.db, Accounts: h.accounts, Sites: h.sites, Git: h.git, Out: out.Client(5 * time.Second), Issuer: s.ActionsIssuer,
+				DB: h.DB, Accounts: h.Accounts, Sites: h.Sites, Git: h.Git, Out: out.Client(5 * time.Second), Issuer: s.ActionsIssuer,
 				Audience: s.BaseURL, Log: s.Log,
 			}),
+			Installation: &operator.Host{
+				DB: h.DB, Accounts: h.Accounts, Store: s.Store, SMTP: s.SMTP, Workers: workers,
+				Certificates: doctor.Certificates{SiteDomain: s.SiteDomain, Public: len(s.ACMECA) > 0, DNS: s.ACMEDNS != ""},
+			},
 		})
 	}
 	if h.certs, err = h.certificates(authorities, l); err != nil {
@@ -484,42 +436,42 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		}
 		h.edge = edge.New(edge.Config{
 			Programs: map[string]endpoint.Source{
-				framework.Node:      h.apps,
-				framework.PHP:       endpoint.NotHTTP{Source: h.apps},
-				framework.WordPress: h.wordpress,
+				framework.Node:      h.Apps,
+				framework.PHP:       endpoint.NotHTTP{Source: h.Apps},
+				framework.WordPress: h.WordPress,
 			},
-			DB:           h.db,
+			DB:           h.DB,
 			Releases:     releases,
 			Blobs:        store,
 			SiteDomain:   s.SiteDomain,
 			HTTPSPort:    s.SitePort,
-			Control:      h.door.Bounded(h.public()),
+			Control:      h.door.Bounded(h.control),
 			Draining:     &h.draining,
 			NoFastPath:   s.NoFastPath,
 			HTTP3:        s.HTTP3,
 			Countries:    countries,
 			ControlHosts: s.ControlHosts,
 			Certificates: h.certs,
-			Lender:       usage.Lender{Usage: h.usage, Node: db.NewID("edge")},
-			Visits:       &edgeVisits{Traffic: h.traffic, source: usage.ProcessSource("edge")},
+			Lender:       usage.Lender{Usage: h.Usage, Node: db.NewID("edge")},
+			Visits:       &edgeVisits{Traffic: h.Traffic, source: usage.ProcessSource("edge")},
 			Out:          out.Client(0).Transport,
 			Password:     site.VerifyPassword,
-			Members:      edgeMembers{h.members},
+			Members:      edgeMembers{h.Members},
 			Log:          s.Log,
 			Metrics:      h.metrics,
 		})
 	}
-	metrics.Register(h.metrics, h.db, s.DataDir)
+	metrics.Register(h.metrics, h.DB, s.DataDir)
 	return h, nil
 }
 
-func (h *node) domainConfig(out *egress.Egress, authorities *http.Client, quotas *limits.Limits) domain.Config {
+func (h *node) domainConfig(out *egress.Egress, authorities *http.Client) domain.Config {
 	c := domain.Config{
-		DB:         h.db,
-		Limits:     quotas,
+		DB:         h.DB,
+		Limits:     h.Limits,
 		Out:        out.Client(3 * time.Second),
-		Sites:      h.sites,
-		Events:     domain.EventsOf(h.webhooks, h.notify),
+		Sites:      h.Sites,
+		Events:     domain.EventsOf(h.Webhooks, h.Notify),
 		SiteDomain: h.s.SiteDomain,
 		Registry:   h.s.Registry,
 		Prices:     h.s.PriceList,
@@ -544,33 +496,18 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := h.adopt(ctx); err != nil {
 		return err
 	}
-	for _, schedule := range []func(context.Context) error{
-		h.deployments.Schedule, h.uploads.Schedule, h.traffic.Schedule,
-		h.usage.Schedule, h.backups.Schedule, h.gc.Schedule,
-	} {
-		if err := schedule(ctx); err != nil {
-			return err
+	for _, x := range h.withJobs() {
+		if x, recurs := x.(interface{ Schedule(context.Context) error }); recurs {
+			if err := x.Schedule(ctx); err != nil {
+				return err
+			}
 		}
 	}
-	if err := billing.Switch(ctx, h.db, h.billing != nil); err != nil {
+	if err := billing.Switch(ctx, h.DB, h.Billing != nil); err != nil {
 		return err
 	}
-	if h.billing != nil {
-		if err := h.billing.Schedule(ctx); err != nil {
-			return err
-		}
-		if err := h.stripe.Schedule(ctx); err != nil {
-			return err
-		}
-		if err := h.vies.Schedule(ctx); err != nil {
-			return err
-		}
-		if err := h.retention.Schedule(ctx); err != nil {
-			return err
-		}
-	}
-	if h.pages != nil {
-		if err := admin.Invite(ctx, h.accounts, h.s.BaseURL, os.Stderr); err != nil {
+	if h.control != nil {
+		if err := admin.Invite(ctx, h.Accounts, h.s.BaseURL, os.Stderr); err != nil {
 			return err
 		}
 	}
@@ -580,12 +517,27 @@ func (h *node) prepare(ctx context.Context) error {
 	return h.certs.WriteRoot(ctx, h.s.Path("root.pem"))
 }
 
+// worker has jobs that the queue runs. What must happen again and again it has a Schedule for.
+type worker interface{ Work(jobs *job.Jobs) }
+
+// withJobs lists the services that have jobs.
+func (h *node) withJobs() []worker {
+	list := []worker{
+		h.Accounts, h.Teams, h.Connections, h.Notify, h.Sites, h.Webhooks, h.Deployments, h.Uploads, h.Thumbnails, h.Screenshots,
+		h.Apps, h.Databases, h.Backups, h.WordPress, h.Traffic, h.Usage, h.gc,
+	}
+	if h.Billing != nil {
+		list = append(list, h.Billing, h.Stripe, h.vies, h.retention)
+	}
+	return list
+}
+
 // adopt pins the sites that have files or databases on this node, as those of earlier versions do.
 func (h *node) adopt(ctx context.Context) error {
 	if h.places == nil {
 		return nil
 	}
-	sites, err := h.databases.Sites(ctx)
+	sites, err := h.Databases.Sites(ctx)
 	if err != nil {
 		return err
 	}
@@ -606,10 +558,10 @@ func (h *node) adopt(ctx context.Context) error {
 
 // works returns an error while the service is down in a way that a restart heals: a PostgreSQL that is away is none of it.
 func (h *node) works(ctx context.Context) error {
-	if !h.db.Single() {
+	if !h.DB.Single() {
 		return nil
 	}
-	if err := h.db.Ping(ctx); err != nil {
+	if err := h.DB.Ping(ctx); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	return nil
@@ -624,18 +576,18 @@ type service struct {
 // services run on every node for as long as it serves.
 func (h *node) services() []service {
 	list := []service{
-		{"database", h.db.Run},
+		{"database", h.DB.Run},
 		{"node", h.self.Run},
-		{"accounts", h.accounts.Run},
+		{"accounts", h.Accounts.Run},
 		{"answers", h.answers.Run},
-		{"operations", h.operations.Run},
-		{"OAuth", h.oauth.Run},
+		{"operations", h.Operations.Run},
+		{"OAuth", h.OAuth.Run},
 		{"rate limit", h.limiter.Run},
 		{"memory", memory.GiveBack},
-		{"usage", h.usage.Run},
+		{"usage", h.Usage.Run},
 	}
-	if h.pages != nil {
-		list = append(list, service{"dashboard", h.pages.Run})
+	if h.control != nil {
+		list = append(list, service{"dashboard", h.control.Run})
 	}
 	if h.edge != nil {
 		list = append(list, service{"edge", h.edge.Run})
@@ -651,16 +603,16 @@ func (h *node) workers() []service {
 	list := []service{
 		{"storage", h.volume.Run},
 		{"jobs", h.jobs.Run},
-		{"programs", h.apps.Run},
-		{"databases", h.databases.Run},
-		{"WordPress", h.wordpress.Run},
+		{"programs", h.Apps.Run},
+		{"databases", h.Databases.Run},
+		{"WordPress", h.WordPress.Run},
 		{"program files", h.bundles.Run},
-		{"webhooks", h.webhooks.Run},
-		{"domains", h.domains.Run},
-		{"git", h.git.Run},
-		{"connections", h.connections.Run},
-		{"sign-in domains", h.sso.Run},
-		{"upgrades", (&upgrade.Announcer{Store: h.s.Store, DB: h.db, To: h.accounts, Log: h.s.Log}).Run},
+		{"webhooks", h.Webhooks.Run},
+		{"domains", h.Domains.Run},
+		{"git", h.Git.Run},
+		{"connections", h.Connections.Run},
+		{"sign-in domains", h.SSO.Run},
+		{"upgrades", (&upgrade.Announcer{Store: h.s.Store, DB: h.DB, To: h.Accounts, Log: h.s.Log}).Run},
 	}
 	if h.engine != nil {
 		list = append(list, service{"fence", h.engine.Fence})
@@ -670,10 +622,10 @@ func (h *node) workers() []service {
 
 // openRelay makes what reaches other nodes, and what they reach; nil where there can be none.
 func (h *node) openRelay(ctx context.Context, l *ports.Ports) (*relay.Dialer, error) {
-	if h.db.Single() {
+	if h.DB.Single() {
 		return nil, nil
 	}
-	listens, connects, err := certs.NodeTLS(ctx, h.db, h.seal)
+	listens, connects, err := certs.NodeTLS(ctx, h.DB, h.seal)
 	if err != nil {
 		return nil, err
 	}

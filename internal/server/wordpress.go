@@ -12,18 +12,18 @@ import (
 // and backups.
 func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 	c := wordpress.Config{
-		DB:          h.db,
-		Sites:       h.sites,
-		Domains:     h.domains,
-		Databases:   h.databases,
+		DB:          h.DB,
+		Sites:       h.Sites,
+		Domains:     h.Domains,
+		Databases:   h.Databases,
 		Bundles:     bundles,
 		Seal:        h.seal,
 		Out:         out.Client(5 * time.Minute),
-		Operations:  h.operations,
-		Backups:     h.backups,
-		Deployments: h.deployments,
-		Screenshots: h.screenshots,
-		Programs:    h.apps,
+		Operations:  h.Operations,
+		Backups:     h.Backups,
+		Deployments: h.Deployments,
+		Screenshots: h.Screenshots,
+		Programs:    h.Apps,
 		Dir:         h.s.Path("wordpress"),
 		Source:      h.s.WordPressSource,
 		Places:      h.places,
@@ -32,5 +32,5 @@ func (h *node) openWordPress(out *egress.Egress, bundles *bundle.Bundles) {
 	if h.engine != nil {
 		c.Host = h.engine
 	}
-	h.wordpress = wordpress.New(c)
+	h.WordPress = wordpress.New(c)
 }

@@ -467,9 +467,9 @@ func (s *Backups) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return nil
 }
 
-// SiteDeletedTx forgets what was planned for a deleted site, and its backups but those that
+// ForgetSiteTx forgets what was planned for a deleted site, and its backups but those that
 // were taken before the deletion: they outlive it.
-func (s *Backups) SiteDeletedTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+func (s *Backups) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM backup_schedules WHERE site_id = $1`, id); err != nil {
 		return fmt.Errorf("forget backup schedule: %w", err)
 	}

@@ -95,9 +95,6 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	ops := operation.New(operation.Config{DB: w.db})
 	w.deploys = deploy.New(deploy.Config{
 		DB: w.db, Sites: w.sites, Hooks: hooks, Source: src, Releases: w.rel, Log: log,
-		Gone: []func(context.Context, site.ID) error{func(ctx context.Context, id site.ID) error {
-			return w.db.Write(ctx, func(tx *db.Tx) error { return w.SiteDeletedTx(ctx, tx, id) })
-		}},
 	})
 	w.gc.Register("deployments", w.deploys.Roots)
 	at, err := blob.Dir(w.place)
@@ -114,6 +111,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		f(&c)
 	}
 	w.Backups = New(c)
+	w.deploys.ConnectParts(nil, w.Backups)
 	w.start()
 	return w
 }

@@ -67,9 +67,6 @@ type Config struct {
 	Keep    int // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
 	History int // deployments of a site that are remembered. Optional: 0 means 500.
 
-	// Gone is told, in a job that may repeat, that a deleted site's traces must go.
-	Gone []func(ctx context.Context, id site.ID) error
-
 	Limits *limits.Limits // Optional: without it the service's own.
 	Usage  *usage.Usage   // where build time is counted. Optional: without it one of its own.
 }
@@ -94,7 +91,9 @@ type Deployments struct {
 	Previews                *preview.Previews // their stable addresses
 
 	c         Config
-	wordpress WordPress  // nil refuses sites of that type, with WhyNot
+	wordpress WordPress // nil refuses sites of that type, with WhyNot
+	keepers   []Keeper
+	parts     []Part
 	alone     sync.Mutex // held by the one deployment at work over which the process has died before
 }
 
@@ -120,6 +119,23 @@ func New(c Config) *Deployments {
 // Connect tells how WordPress sites come to run. It belongs before Work: package wordpress stands on
 // this one.
 func (d *Deployments) Connect(w WordPress) { d.wordpress = w }
+
+// Part is a package that stores something of sites.
+type Part interface {
+	// ForgetSiteTx removes what is stored of a deleted site. It may be called again.
+	ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error
+}
+
+// Keeper is a package that stores something of sites outside the database, or too much of it for one transaction.
+type Keeper interface {
+	// ForgetSite removes what is stored of a deleted site. It may be called again, and where it returns an error of package job it is.
+	ForgetSite(ctx context.Context, id site.ID) error
+}
+
+// ConnectParts says who forgets what there was of a deleted site: keepers first, in their order. It belongs before Work, too.
+func (d *Deployments) ConnectParts(keepers []Keeper, parts ...Part) {
+	d.keepers, d.parts = keepers, parts
+}
 
 // emit tells webhooks and open pages of a deployment. The site's name is read unless the
 // transaction has read it.

@@ -43,6 +43,7 @@ const anna = account.OwnerID("usr_anna")
 
 // world is the service with everything real below it: git, files, database, jobs.
 type world struct {
+	told told
 	*Deployments
 	t     *testing.T
 	db    *db.DB
@@ -77,6 +78,36 @@ func (a *asked) see(q string) {
 	}
 }
 
+// told notes which sites a keeper and a part were to forget.
+type told struct {
+	mu   sync.Mutex // guards list
+	list []string
+}
+
+func (x *told) note(what string, id site.ID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list = append(x.list, what+" "+string(id))
+}
+
+func (x *told) all() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.list)
+}
+
+// ForgetSite is Keeper's.
+func (x *told) ForgetSite(_ context.Context, id site.ID) error {
+	x.note("keeper", id)
+	return nil
+}
+
+// ForgetSiteTx is Part's.
+func (x *told) ForgetSiteTx(_ context.Context, _ *db.Tx, id site.ID) error {
+	x.note("part", id)
+	return nil
+}
+
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,6 +140,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		f(&c)
 	}
 	w.Deployments = New(c)
+	w.ConnectParts([]Keeper{&w.told}, &w.told)
 	w.thumbnails = thumbnail.New(w.db, w.rel)
 	w.gc.Register("deployments", w.Roots)
 	w.gc.Register("uploads", w.uploads.Roots)
@@ -569,11 +601,7 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 
 func TestDeleteEndsWhatRunsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var gone []site.ID
-	w := newWorld(t, func(c *Config) {
-		c.Gone = append(c.Gone, func(_ context.Context, id site.ID) error { mu.Lock(); gone = append(gone, id); mu.Unlock(); return nil })
-	})
+	w := newWorld(t)
 	s := w.site("hang.test/acme/site")
 	w.until("it runs", func() bool {
 		list, _, err := w.List(t.Context(), anna, s.ID, deployment.Filter{Page: 1, Limit: 1})
@@ -586,7 +614,9 @@ func TestDeleteEndsWhatRunsAndLeavesNothing(t *testing.T) {
 		err := w.db.QueryRow(t.Context(), `SELECT count(*) FROM deployments`).Scan(&n)
 		return err == nil && n == 0
 	})
-	w.until("other services were told", func() bool { mu.Lock(); defer mu.Unlock(); return slices.Equal(gone, []site.ID{s.ID}) })
+	if got := w.told.all(); !slices.Equal(got, []string{"keeper " + string(s.ID), "part " + string(s.ID)}) {
+		t.Errorf("other services were told %q", got)
+	}
 	w.until("only the row for the edges waits to be forgotten", func() bool {
 		var n int
 		err := w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind <> 'site.forget'`).Scan(&n)

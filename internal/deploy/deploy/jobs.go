@@ -110,8 +110,13 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	if err := d.c.Builds.Forget(ctx, p.Site); err != nil {
 		return fmt.Errorf("forget build caches: %w", err)
 	}
-	for _, gone := range d.c.Gone {
-		if err := gone(ctx, p.Site); err != nil {
+	for _, k := range d.keepers {
+		if err := k.ForgetSite(ctx, p.Site); err != nil {
+			return err
+		}
+	}
+	for _, part := range d.parts {
+		if err := d.c.DB.Write(ctx, func(tx *db.Tx) error { return part.ForgetSiteTx(ctx, tx, p.Site) }); err != nil {
 			return err
 		}
 	}

@@ -399,8 +399,8 @@ func (g *Pushes) lockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	return g.Get(ctx, tx, owner, id)
 }
 
-// ForgetTx removes what is stored of a site.
-func (g *Pushes) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+// ForgetSiteTx removes what is stored of a site.
+func (g *Pushes) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	for _, q := range []string{
 		`DELETE FROM git_settings WHERE site_id = $1`, `DELETE FROM git_deliveries WHERE site_id = $1`,
 		`DELETE FROM git_pulls WHERE site_id = $1`, `DELETE FROM git_events WHERE site_id = $1`,

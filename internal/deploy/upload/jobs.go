@@ -127,8 +127,8 @@ func (u *Uploads) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 	return n, nil
 }
 
-// ForgetTx deletes what was uploaded to a site that is deleted.
-func (u *Uploads) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+// ForgetSiteTx deletes what was uploaded to a site that is deleted.
+func (u *Uploads) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	for _, statement := range []string{
 		`DELETE FROM upload_batches WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`,
 		`DELETE FROM upload_parts WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`,

@@ -23,12 +23,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/build/buildlog"
 	"slipway/internal/edge/compress"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/placement"
@@ -234,8 +233,26 @@ func (a *Apps) Metrics(
 	return a.figures.Read(ctx, site, since, until, step)
 }
 
-// PurgeTx forgets what is stored of a deleted site's programs.
-func (a *Apps) PurgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+// ForgetSite removes what is stored of a deleted site's programs, on the node that keeps it; the site has a node no longer.
+func (a *Apps) ForgetSite(ctx context.Context, site id.Site) error {
+	if err := a.c.Places.Here(ctx, site); err != nil {
+		return err
+	}
+	if a.c.Storage != nil {
+		if err := a.c.Storage.ForgetStorage(site); err != nil {
+			return err
+		}
+	}
+	return a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := a.purgeTx(ctx, tx, site); err != nil {
+			return err
+		}
+		return placement.ForgetTx(ctx, tx, site)
+	})
+}
+
+// purgeTx forgets what is stored of a deleted site's programs in the database.
+func (a *Apps) purgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if err := a.logs.PurgeTx(ctx, tx, site); err != nil {
 		return err
 	}

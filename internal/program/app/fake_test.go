@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
@@ -259,6 +258,8 @@ func (a allowance) UseOf(ctx context.Context, _ db.Reader, owner account.OwnerID
 
 // stored says how much each of three sites stores.
 type stored func(site string) int64
+
+func (stored) ForgetStorage(id.Site) error { return nil }
 
 func (stored) StorageSites() ([]id.Site, error) { return []id.Site{"site", "other", "gone"}, nil }
 

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/wait"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/runtime"
@@ -385,7 +384,7 @@ func TestTasksOfDeletedSite(t *testing.T) {
 	f := newFleet(t, 1)
 	f.tasks["one"] = []task.Task{{Kind: "worker", Name: "mail", Command: task.Command{Argv: []string{"node"}}}}
 	f.ok(f.nodes[0].declare(t.Context()))
-	f.ok(f.db.Write(t.Context(), func(tx *db.Tx) error { return f.nodes[0].PurgeTx(t.Context(), tx, "site") }))
+	f.ok(f.nodes[0].ForgetSite(t.Context(), "site"))
 	var n int
 	f.ok(f.db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM app_tasks) + (SELECT count(*) FROM app_declared)`).Scan(&n))
 	if n != 0 {

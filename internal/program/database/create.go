@@ -346,8 +346,11 @@ func (d *Databases) dropOn(ctx context.Context, server, schema string) error {
 	return admin.drop(ctx, schema)
 }
 
-// Forget drops what a deleted site had, and returns when all of it is gone.
-func (d *Databases) Forget(ctx context.Context, id site.ID) error {
+// ForgetSite drops what a deleted site had on the node where that is, and returns when all of it is gone.
+func (d *Databases) ForgetSite(ctx context.Context, id site.ID) error {
+	if err := d.c.Places.Here(ctx, id); err != nil {
+		return err
+	}
 	d.closeWays(id)
 	var left int
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {

@@ -111,7 +111,7 @@ func TestDatabase(t *testing.T) {
 
 	// Deleted with the site: schema, user, files, socket, row.
 	socket := w.socket(one)
-	w.until("the site's databases are gone", func() bool { return w.Forget(t.Context(), one) == nil })
+	w.until("the site's databases are gone", func() bool { return w.ForgetSite(t.Context(), one) == nil })
 	if _, err := os.Stat(filepath.Join(w.server(anna), "data", x.Schema)); !os.IsNotExist(err) {
 		t.Errorf("its files: %v", err)
 	}

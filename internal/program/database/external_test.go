@@ -137,7 +137,7 @@ func TestExternal(t *testing.T) {
 	if n != 42 {
 		t.Errorf("after a restart: %d", n)
 	}
-	w.until("the site's databases are gone", func() bool { return w.Forget(t.Context(), one) == nil })
+	w.until("the site's databases are gone", func() bool { return w.ForgetSite(t.Context(), one) == nil })
 	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // a minute has passed
 	w.until("what was replaced is gone too", func() bool {
 		entries, err := os.ReadDir(filepath.Join(server.dir, "data"))

@@ -65,7 +65,7 @@ func TestOwnersApart(t *testing.T) {
 
 	w.until("it is back", func() bool { return a.PingContext(t.Context()) == nil })
 	// What was prepared, and has no connection any more, holds up no deletion.
-	w.until("the site's databases are gone", func() bool { return w.Forget(t.Context(), one) == nil })
+	w.until("the site's databases are gone", func() bool { return w.ForgetSite(t.Context(), one) == nil })
 
 	users := map[uint32]account.OwnerID{}
 	for _, o := range []account.OwnerID{anna, ben} {

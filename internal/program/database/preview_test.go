@@ -112,7 +112,7 @@ func TestPreviewDatabases(t *testing.T) {
 
 	w.preview(shop, "last")
 	w.connectPreview(shop, "last", false)
-	w.until("all are deleted with the site", func() bool { return w.Forget(t.Context(), shop) == nil })
+	w.until("all are deleted with the site", func() bool { return w.ForgetSite(t.Context(), shop) == nil })
 	if n := left(); n != 0 {
 		t.Errorf("%d databases of a deleted site", n)
 	}

@@ -23,6 +23,8 @@ import (
 
 // Disk is the way to what sites' programs store.
 type Disk interface {
+	// ForgetStorage deletes a site's storage, that of its previews included.
+	ForgetStorage(site id.Site) error
 	// StorageSites lists the sites that have any.
 	StorageSites() ([]id.Site, error)
 	// StorageSize counts the bytes of a site.

@@ -23,13 +23,12 @@ import (
 	"slices"
 	"strings"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/git/fetch"
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/text"
@@ -325,8 +324,8 @@ func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return nil
 }
 
-// ForgetTx removes what is stored of a site.
-func (s *Connections) ForgetTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+// ForgetSiteTx removes what is stored of a site.
+func (s *Connections) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	for _, q := range []string{
 		`DELETE FROM site_connections WHERE site_id = $1`,
 		`DELETE FROM forge_reports WHERE site_id = $1`,

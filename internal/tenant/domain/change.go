@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 )
@@ -123,8 +122,8 @@ func (d *Domains) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return dom, release(ctx, tx, dom)
 }
 
-// DeleteSiteTx gives up every domain of a site that is being deleted.
-func (d *Domains) DeleteSiteTx(ctx context.Context, tx *db.Tx, siteID id.Site) error {
+// ForgetSiteTx gives up every domain of a site that is being deleted.
+func (d *Domains) ForgetSiteTx(ctx context.Context, tx *db.Tx, siteID id.Site) error {
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM domains WHERE site_id = $1 ORDER BY id", siteID)
 	all, err := db.Collect(rows, err, scan)
 	if err != nil {

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"github.com/miekg/dns"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/wait"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain/dnstest"
@@ -398,7 +397,7 @@ func TestSiteGoesWithItsDomains(t *testing.T) {
 	w.active(ann, "a.com")
 	w.add(ann, "b.com")
 	keep := w.active(bob, "c.com")
-	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.DeleteSiteTx(t.Context(), tx, "ann-1") }); err != nil {
+	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.ForgetSiteTx(t.Context(), tx, "ann-1") }); err != nil {
 		t.Fatal(err)
 	}
 	if all, _ := w.List(t.Context(), ann); len(all) != 0 {

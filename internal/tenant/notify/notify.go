@@ -24,10 +24,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/mail"
@@ -417,9 +416,9 @@ func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.O
 	return err
 }
 
-// ForgetTx removes what is stored of a site. A channel that told of nothing else ends with it:
+// ForgetSiteTx removes what is stored of a site. A channel that told of nothing else ends with it:
 // without sites it would tell of all.
-func (n *Notifications) ForgetTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+func (n *Notifications) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE site_ids LIKE '%' || $1 || '%'`, site)
 	list, err := db.Collect(rows, err, n.scan)
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/wait"
@@ -212,7 +211,7 @@ func TestWhoHears(t *testing.T) {
 	count("one of several sites", "site_2", DomainFailed, 2)
 	count("none of them", "site_4", DomainFailed, 1)
 	forget := func(site id.Site) error {
-		w.write(func(tx *db.Tx) error { return w.ForgetTx(t.Context(), tx, site) })
+		w.write(func(tx *db.Tx) error { return w.ForgetSiteTx(t.Context(), tx, site) })
 		_, err := w.Get(t.Context(), w.db, anna, several.ID)
 		return err
 	}

@@ -41,13 +41,13 @@ func (t Ties) cutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 	if keys > 0 {
 		cut = append(cut, fmt.Sprintf("%d API keys of the sender that are restricted to sites lose this one", keys))
 	}
-	if err := t.Connections.ForgetTx(ctx, tx, id); err != nil {
+	if err := t.Connections.ForgetSiteTx(ctx, tx, id); err != nil {
 		return nil, err
 	}
 	if err := t.Webhooks.ForgetSiteTx(ctx, tx, id); err != nil {
 		return nil, err
 	}
-	if err := t.Notify.ForgetTx(ctx, tx, id); err != nil {
+	if err := t.Notify.ForgetSiteTx(ctx, tx, id); err != nil {
 		return nil, err
 	}
 	return append(cut, "webhooks and notifications of the sender no longer cover this site"), nil

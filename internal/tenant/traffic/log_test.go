@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 )
 
 // lines returns the log of ada's site.
@@ -89,7 +88,7 @@ func TestLog(t *testing.T) {
 		t.Errorf("%d lines after a week", len(got))
 	}
 	add(Details{Site: "s1", Lines: []Line{{Path: "/"}}, Names: map[Name]int64{{Pages, "/"}: 1}})
-	if err := w.Forget(t.Context(), "s1"); err != nil {
+	if err := w.ForgetSite(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.lines("s1", time.Hour); len(got) != 0 {

@@ -23,9 +23,8 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/usage"
 )
@@ -240,8 +239,8 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 	return err
 }
 
-// Forget removes what is known of a deleted site.
-func (t *Traffic) Forget(ctx context.Context, site id.Site) error {
+// ForgetSite removes what is known of a deleted site.
+func (t *Traffic) ForgetSite(ctx context.Context, site id.Site) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"traffic", "traffic_top", "access_log"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE site_id = $1`, site); err != nil {

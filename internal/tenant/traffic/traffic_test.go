@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 )
 
@@ -134,7 +133,7 @@ func TestSeries(t *testing.T) {
 		t.Errorf("no cards: %v, %v", cards, err)
 	}
 
-	if err := w.Forget(t.Context(), "a"); err != nil {
+	if err := w.ForgetSite(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.series(ada, "a", 10*time.Hour, Hour).Total(); got != (Counts{}) {

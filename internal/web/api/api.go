@@ -8,35 +8,9 @@ package api
 
 import (
 	"cmp"
-	"log/slog"
 	"net/http"
-	"net/netip"
-	"sync/atomic"
 
-	"slipway/internal/backup/backup"
-	"slipway/internal/deploy/deploy"
-	"slipway/internal/deploy/pushes"
-	"slipway/internal/deploy/ruletest"
-	"slipway/internal/deploy/upload"
-	"slipway/internal/edge/certs"
-	"slipway/internal/platform/db"
-	"slipway/internal/program/app"
-	"slipway/internal/program/database"
-	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/billing"
-	"slipway/internal/tenant/connection"
-	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
-	"slipway/internal/tenant/notify"
-	"slipway/internal/tenant/oauth"
-	"slipway/internal/tenant/operation"
-	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/sso"
-	"slipway/internal/tenant/stripe"
-	"slipway/internal/tenant/team"
-	"slipway/internal/tenant/traffic"
-	"slipway/internal/tenant/usage"
-	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/api/accounts"
 	"slipway/internal/web/api/contract"
 	"slipway/internal/web/api/deployments"
@@ -50,51 +24,18 @@ import (
 	blogs "slipway/internal/web/api/wordpress"
 	"slipway/internal/web/idempotency"
 	"slipway/internal/web/ratelimit"
-	"slipway/internal/web/requestinfo"
-	"slipway/internal/wordpress/wordpress"
+	"slipway/internal/web/services"
 )
 
-// Config names the services that the API exposes.
+// Config names the services that the API exposes, and what it alone needs.
 type Config struct {
-	DB          *db.DB
-	Accounts    *account.Accounts
-	Teams       *team.Teams
-	Sites       *site.Sites
-	Deployments *deploy.Deployments
-	Uploads     *upload.Uploads
-	Rules       *ruletest.Rules
-	Git         *pushes.Pushes
-	Connections *connection.Connections
-	Notify      *notify.Notifications
-	Domains     *domain.Domains
-	Traffic     *traffic.Traffic
-	Usage       *usage.Usage
-	Apps        *app.Apps
-	Databases   *database.Databases
-	WordPress   *wordpress.WordPress
-	Webhooks    *webhook.Webhooks
-	Backups     *backup.Backups
-	Operations  *operation.Operations
-	OAuth       *oauth.Server    // Optional: without it there are API keys alone.
-	SSO         *sso.SSO         // Optional: without it teams have no sign-in providers.
-	Billing     *billing.Billing // Optional: without it there are no plans and invoices.
-	Stripe      *stripe.Stripe   // Optional: without it no cards are accepted.
-	Answers     *idempotency.Answers
-	Streams     *requestinfo.Streams // shared with the dashboard. Optional.
-	Limiter     *ratelimit.Limiter
-	Limits      *limits.Limits // Optional: without it GET /account shows none.
-	Log         *slog.Logger
+	services.Services
+	Answers *idempotency.Answers
+	Limiter *ratelimit.Limiter
 
-	Certificates certs.Addresses // of sites' own addresses
-
-	BaseURL        string         // where the interface is reached, without a trailing slash
-	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
-	RateLimit      int            // requests per minute and key. Optional: 0 means 100.
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
-	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
-	Version        string         // of the program. Optional.
-	FontURL        string         // of the reference's font, on the same host. Optional: the system's.
-	IconURL        string         // of the reference's icon, an SVG on the same host. Optional: none.
+	RateLimit int    // requests per minute and key. Optional: 0 means 100.
+	FontURL   string // of the reference's font, on the same host. Optional: the system's.
+	IconURL   string // of the reference's icon, an SVG on the same host. Optional: none.
 }
 
 // Route is one operation of the interface.

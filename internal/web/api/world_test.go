@@ -48,6 +48,7 @@ import (
 	"slipway/internal/web/api"
 	"slipway/internal/web/idempotency"
 	"slipway/internal/web/ratelimit"
+	"slipway/internal/web/services"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -128,31 +129,33 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 		Scratch:     t.TempDir(),
 	})
 	c := api.Config{
-		DB: d, Log: log,
-		Accounts:    account.New(account.Config{DB: d, Limits: quotas, Log: log}),
-		Sites:       sites,
-		Deployments: deployments,
-		Uploads:     uploads,
-		Rules:       ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: deployments}),
-		Domains: domain.New(domain.Config{
-			DB:         d,
-			Limits:     quotas,
-			SiteDomain: "sites.test",
-			Registry:   "local",
-			Log:        log,
-			Resolver:   noDNS{},
-			Sites:      sites,
-		}),
-		Traffic:  traffic.New(traffic.Config{DB: d}),
-		Usage:    usage.New(usage.Config{DB: d}),
-		Apps:     app.New(app.Config{DB: d, Operations: operations}),
-		Webhooks: hooks, Operations: operations,
-		Backups:   backups,
+		Services: services.Services{
+			DB: d, Log: log,
+			Accounts:    account.New(account.Config{DB: d, Limits: quotas, Log: log}),
+			Sites:       sites,
+			Deployments: deployments,
+			Uploads:     uploads,
+			Rules:       ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: deployments}),
+			Domains: domain.New(domain.Config{
+				DB:         d,
+				Limits:     quotas,
+				SiteDomain: "sites.test",
+				Registry:   "local",
+				Log:        log,
+				Resolver:   noDNS{},
+				Sites:      sites,
+			}),
+			Traffic:  traffic.New(traffic.Config{DB: d}),
+			Usage:    usage.New(usage.Config{DB: d}),
+			Apps:     app.New(app.Config{DB: d, Operations: operations}),
+			Webhooks: hooks, Operations: operations,
+			Backups: backups,
+			BaseURL: "http://slipway.test",
+			Limits:  quotas,
+		},
 		Answers:   idempotency.New(idempotency.Config{DB: d, Seal: s, Log: log}),
 		Limiter:   ratelimit.New(ratelimit.Config{DB: d, Log: log}),
-		BaseURL:   "http://slipway.test",
 		RateLimit: 100_000,
-		Limits:    quotas,
 	}
 	c.Teams = team.New(team.Config{
 		DB: d, Accounts: c.Accounts, Limits: quotas, Sites: sites, Hooks: hooks, Operations: operations, Log: log,

@@ -22,37 +22,11 @@ import (
 	"context"
 	"embed"
 	"html/template"
-	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"slipway/internal/backup/backup"
-	"slipway/internal/deploy/deploy"
-	"slipway/internal/deploy/pushes"
-	"slipway/internal/deploy/ruletest"
-	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
-	"slipway/internal/deploy/upload"
-	"slipway/internal/edge/certs"
-	"slipway/internal/platform/db"
-	"slipway/internal/program/database"
-	"slipway/internal/tenant/account"
-	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/confirmation"
-	"slipway/internal/tenant/connection"
-	"slipway/internal/tenant/domain"
-	"slipway/internal/tenant/member"
-	"slipway/internal/tenant/notify"
-	"slipway/internal/tenant/oauth"
-	"slipway/internal/tenant/site"
-	"slipway/internal/tenant/sso"
-	"slipway/internal/tenant/team"
-	"slipway/internal/tenant/traffic"
-	"slipway/internal/tenant/usage"
-	"slipway/internal/tenant/webhook"
 	accountpages "slipway/internal/web/dashboard/account"
 	"slipway/internal/web/dashboard/configure"
 	"slipway/internal/web/dashboard/home"
@@ -62,51 +36,15 @@ import (
 	"slipway/internal/web/dashboard/sites"
 	teampages "slipway/internal/web/dashboard/teams"
 	wordpresspages "slipway/internal/web/dashboard/wordpress"
-	"slipway/internal/web/requestinfo"
-	"slipway/internal/wordpress/wordpress"
+	"slipway/internal/web/services"
 )
 
-// Config names the services that the pages show.
+// Config names the services that the pages show, and what they alone need.
 type Config struct {
-	Certificates certs.Addresses // of sites' own addresses
-	DB           *db.DB
-	Accounts     *account.Accounts
-	Sites        *site.Sites
-	Deployments  *deploy.Deployments
-	Uploads      *upload.Uploads
-	Streams      *requestinfo.Streams // shared with the API. Optional.
-	Rules        *ruletest.Rules
-	Thumbnails   *thumbnail.Thumbnails
-	Screenshots  *screenshot.Screenshots // Optional.
-	Git          *pushes.Pushes
-	Connections  *connection.Connections
-	Notify       *notify.Notifications
-	Domains      *domain.Domains
-	Databases    *database.Databases
-	Backups      *backup.Backups
-	WordPress    *wordpress.WordPress
-	Traffic      *traffic.Traffic
-	Usage        *usage.Usage
-	Billing      *billing.Billing // Optional: without it there are no plans and invoices.
-	SignUp       bool             // whether people may create accounts
-	Webhooks     *webhook.Webhooks
-	Log          *slog.Logger
-
-	BaseURL        string         // where the pages and the REST interface are reached; https makes the cookies __Host-
-	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
-	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
-	Version        string         // of the program. Optional.
-
-	Repositories sites.Repositories // Optional: without it a new site's repository is not inspected.
-	Teams        *team.Teams
-	SSO          *sso.SSO        // Optional: without it there are no accounts elsewhere.
-	OAuth        *oauth.Server   // Optional: without it apps are not authorized.
-	Members      *member.Members // Optional: without it nobody goes on to a protected address.
-
-	// Programs shows and changes the programs of sites. Optional: without it the pages show none.
-	Programs sites.Programs
-
+	services.Services
+	SignUp       bool                  // whether people may create accounts
+	Repositories sites.Repositories    // Optional: without it a new site's repository is not inspected.
+	Programs     sites.Programs        // shows and changes the programs of sites. Optional: without it the pages show none.
 	Installation operator.Installation // Optional: without it the operator's pages leave it out.
 }
 

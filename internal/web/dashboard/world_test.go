@@ -41,6 +41,7 @@ import (
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
 	"slipway/internal/web/dashboard/shell"
+	"slipway/internal/web/services"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -81,7 +82,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	hooks := webhook.New(webhook.Config{DB: d, Seal: s, Operations: operation.New(operation.Config{DB: d})})
 	sites := site.New(site.Config{DB: d, Hooks: hooks, Seal: s, Domain: "sites.test"})
 	most := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.BuildMinutes: 200}})
-	c := Config{
+	c := Config{Services: services.Services{
 		DB: d, Log: log, BaseURL: w.srv.URL, Version: "test", Webhooks: hooks, Sites: sites,
 		Accounts: account.New(account.Config{
 			DB:         d,
@@ -95,7 +96,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 		Usage:   usage.New(usage.Config{DB: d, Limits: most}),
 		Uploads: upload.New(upload.Config{DB: d, Sites: sites, Releases: w.releases, Blobs: blobs, Log: log}),
 		Domains: domain.New(domain.Config{DB: d, SiteDomain: "sites.test", Registry: "local", Log: log, Sites: sites}),
-	}
+	}}
 	w.uploads = c.Uploads
 	c.Deployments = deploy.New(deploy.Config{DB: d, Sites: sites, Hooks: hooks, Releases: w.releases, Uploads: c.Uploads, Log: log})
 	c.Teams = team.New(team.Config{

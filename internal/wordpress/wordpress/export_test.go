@@ -47,7 +47,7 @@ func TestImportInPart(t *testing.T) {
 		"both":     {backup.Restored{Settings: true, Databases: true}, "Then", "then_"},
 	} {
 		err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-			if err := w.ForgetTx(t.Context(), tx, s.ID); err != nil {
+			if err := w.ForgetSiteTx(t.Context(), tx, s.ID); err != nil {
 				return err
 			}
 			if err := w.CreateTx(t.Context(), tx, s, Settings{Title: "Now", AdminUser: "eve"}, "eve@example.test"); err != nil {

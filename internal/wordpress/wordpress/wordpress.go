@@ -259,8 +259,8 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 
 func purpose(id site.ID) string { return "site/" + string(id) + "/wordpress" }
 
-// ForgetTx removes what is stored of a deleted site.
-func (w *WordPress) ForgetTx(ctx context.Context, tx *db.Tx, id site.ID) error {
+// ForgetSiteTx removes what is stored of a deleted site.
+func (w *WordPress) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM wordpress_sites WHERE site_id = $1`, id); err != nil {
 		return fmt.Errorf("forget WordPress settings: %w", err)
 	}
