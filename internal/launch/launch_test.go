@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/transport"
 	"slipway/internal/tenant/site"
 )
 
@@ -50,7 +51,7 @@ func TestEverySettingIsApplied(t *testing.T) {
 	w := app.Wanted{
 		Sleep:  defaultSleep,
 		Health: defaultHealth,
-		PHP:    &app.PHP{},
+		PHP:    &transport.PHP{},
 		Spec:   runtime.Spec{Argv: []string{"detected"}, Limits: runtime.Limits{Memory: 1}},
 	}
 	applyRun(&w, site.Run{}) // says nothing

@@ -8,6 +8,7 @@ import (
 	"slipway/internal/build/publish"
 	"slipway/internal/program/app"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/transport"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -16,7 +17,7 @@ import (
 func applyPHP(w *app.Wanted, p program) {
 	if p.Runtime == framework.WordPress {
 		l := wordpress.TheLayout()
-		w.PHP = &app.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks}
+		w.PHP = &transport.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks}
 		w.Spec.PHP = &runtime.PHP{}
 		for _, folder := range l.Storage {
 			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
@@ -37,7 +38,7 @@ func applyPHP(w *app.Wanted, p program) {
 	}
 	w.Spec.PHP = &runtime.PHP{Version: p.PHP}
 	if p.Start.Command.Shell == "" && len(p.Start.Command.Argv) == 0 {
-		w.PHP = &app.PHP{Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController}
+		w.PHP = &transport.PHP{Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController}
 		w.Spec.Dir = p.Root
 	}
 }

@@ -35,6 +35,7 @@ import (
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/storage"
 	"slipway/internal/program/task"
+	"slipway/internal/program/transport"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/operation"
@@ -45,7 +46,7 @@ import (
 type Wanted struct {
 	Spec runtime.Spec // its ID and Output are this package's
 
-	PHP *PHP // how requests find their script; nil where the program speaks HTTP
+	PHP *transport.PHP // how requests find their script; nil where the program speaks HTTP
 
 	Secrets    *buildlog.Redactor // hides secrets in what it prints. Optional.
 	Site       id.Site

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/transport"
 )
 
 // program is the program of one deployment.
@@ -54,7 +55,7 @@ type attempt struct {
 // instance is one run of a program.
 type instance struct {
 	running   runtime.Program
-	transport transport
+	transport transport.Transport
 	site      id.Site
 	begun     time.Time
 	maxBody   atomic.Int64    // bytes
@@ -236,7 +237,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 				p.unhealthy(in)
 				return nil, err
 			}
-			in.transport.warm(ctx)
+			in.transport.Warm(ctx)
 			return sync.OnceFunc(in.release), nil
 		}
 		if try == nil { // forgotten this moment
@@ -397,9 +398,9 @@ func (in *instance) release() {
 func (p *program) endpoint(in *instance) *endpoint.Endpoint {
 	return &endpoint.Endpoint{
 		Transport: in.transport,
-		Upstream:  in.transport.upstream,
-		Serve:     in.transport.serve,
-		Tasks:     in.transport.tasks,
+		Upstream:  in.transport.Upstream,
+		Serve:     in.transport.Serve,
+		Tasks:     in.transport.Tasks,
 		Ended:     in.ended,
 		MaxBody:   in.maxBody.Load(),
 		FirstByte: time.Duration(in.firstByte.Load()),
@@ -459,4 +460,11 @@ func (p *program) status() Process {
 		s.Memory, s.CPU, s.NeedsRestart = u.Memory, u.CPU, p.stale
 	}
 	return s
+}
+
+// transportTo returns the way of requests to what was started.
+func (p *program) transportTo(running runtime.Program, want Wanted) transport.Transport {
+	return transport.New(transport.Config{
+		Program: running, Site: want.Site, Owner: want.Owner, PHP: want.PHP, Dir: want.Spec.Dir, Copies: p.apps.copies, Log: p.apps.c.Log,
+	})
 }

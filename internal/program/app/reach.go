@@ -32,15 +32,15 @@ func (a *Apps) Reach(ctx context.Context, deployment id.Deployment, tasks bool) 
 		return relay.Program{}, nil, err
 	}
 	about := relay.Program{
-		Site: string(in.site), MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Tasks: in.transport.tasks != nil,
+		Site: string(in.site), MaxBody: in.maxBody.Load(), FirstByte: time.Duration(in.firstByte.Load()), Tasks: in.transport.Tasks != nil,
 	}
 	switch {
-	case tasks && in.transport.tasks == nil:
+	case tasks && in.transport.Tasks == nil:
 		in.release()
 		return relay.Program{}, nil, &fault.Error{Kind: fault.Conflict, Message: "The program has no tasks", Code: "no_tasks"}
 	case tasks:
-		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in, p.proxy(in, in.transport.tasks)) }, nil
-	case in.transport.upstream == nil:
+		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in, p.proxy(in, in.transport.Tasks)) }, nil
+	case in.transport.Upstream == nil:
 		return about, func(c net.Conn) { defer in.release(); p.serveConn(c, in, p.answers(in)) }, nil
 	}
 	to, err := in.running.Dial(ctx)
@@ -58,7 +58,7 @@ func (p *program) answers(in *instance) http.Handler {
 		if limit := in.maxBody.Load(); limit > 0 {
 			r.Body = http.MaxBytesReader(w, r.Body, limit)
 		}
-		if in.transport.serve != nil && in.transport.serve(w, r) {
+		if in.transport.Serve != nil && in.transport.Serve(w, r) {
 			return
 		}
 		proxy.ServeHTTP(w, r)

@@ -20,13 +20,14 @@ import (
 	"slipway/internal/platform/node"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
+	"slipway/internal/program/transport"
 )
 
 // How long it is believed where a site runs, and how long the connections to a program of another node are kept that nobody asks for.
 const (
 	believed   = time.Second
 	remoteIdle = time.Minute
-	relayIdle  = 2 * time.Second // of one connection: less than idleConn, after which the other end may go
+	relayIdle  = 2 * time.Second // of one connection: less than transport.Idle, after which the other end may go
 	relayAge   = 3 * time.Second // of one connection: one that is in use holds what a restart is to replace
 	relayRetry = 250 * time.Millisecond
 )
@@ -171,7 +172,7 @@ func (a *Apps) reach(ctx context.Context, address string, deployment id.Deployme
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return x.dial(ctx) },
 		DisableKeepAlives:      true, // for what is unusual, such as a change of protocol
 		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHead,
+		MaxResponseHeaderBytes: transport.MaxHead,
 	}
 	if p.Tasks {
 		x.tasks = &http.Transport{
@@ -180,7 +181,7 @@ func (a *Apps) reach(ctx context.Context, address string, deployment id.Deployme
 			},
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxHead,
+			MaxResponseHeaderBytes: transport.MaxHead,
 		}
 	}
 	x.pool = upstream.New(upstream.Config{Dial: x.dial, Idle: relayIdle, Age: relayAge})

@@ -48,7 +48,7 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 		return err
 	}
 	if err = p.healthy(ctx, in, nil); err == nil {
-		in.transport.warm(ctx)
+		in.transport.Warm(ctx)
 	}
 	p.mu.Lock()
 	slept := err == nil && p.now == nil && p.state == Sleeping && !p.gone

@@ -23,10 +23,6 @@ import (
 // startTime bounds a start up to the moment when the program runs; Wanted.Health bounds what follows.
 const startTime = 2 * time.Minute
 
-// idleConn is how long a connection to a program waits for the next request. Node.js closes
-// its end after 5 s: a request that is not safe to repeat must not meet that moment.
-const idleConn = 3 * time.Second
-
 // launch starts the program and returns once it listens. now is a start for a deployment,
 // which a site's share does not hold back. What had to wait, as for a restore, starts with what
 // its site stands on by then.

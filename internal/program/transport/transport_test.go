@@ -1,4 +1,4 @@
-package app
+package transport
 
 import (
 	"bufio"
@@ -53,8 +53,7 @@ func TestAnswersWithHugeHeads(t *testing.T) {
 			}()
 		}
 	}()
-	p := &program{apps: New(Config{})}
-	tr := p.transportTo(dialed{addr: l.Addr().String()}, Wanted{})
+	tr := New(Config{Program: dialed{addr: l.Addr().String()}})
 	defer tr.CloseIdleConnections()
 	ask := func(path string) error {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://program"+path, nil)
