@@ -396,10 +396,9 @@ func (in *instance) release() {
 }
 
 func (p *program) endpoint(in *instance) *endpoint.Endpoint {
-	return &endpoint.Endpoint{
+	e := &endpoint.Endpoint{
 		Transport: in.transport,
 		Upstream:  in.transport.Upstream,
-		Serve:     in.transport.Serve,
 		Tasks:     in.transport.Tasks,
 		Ended:     in.ended,
 		MaxBody:   in.maxBody.Load(),
@@ -410,6 +409,10 @@ func (p *program) endpoint(in *instance) *endpoint.Endpoint {
 		},
 		Failed: func(why string) { p.unanswered(in, why) },
 	}
+	if files := in.transport.Files; files != nil {
+		e.Serve = files.Serve
+	}
+	return e
 }
 
 // failedEvery is how often the log of a site says why a request got no answer.

@@ -58,7 +58,7 @@ func (p *program) answers(in *instance) http.Handler {
 		if limit := in.maxBody.Load(); limit > 0 {
 			r.Body = http.MaxBytesReader(w, r.Body, limit)
 		}
-		if in.transport.Serve != nil && in.transport.Serve(w, r) {
+		if files := in.transport.Files; files != nil && files.Serve(w, r) {
 			return
 		}
 		proxy.ServeHTTP(w, r)

@@ -38,8 +38,8 @@ type Config struct {
 // Transport is the way of requests to an instance. Its zero value has none.
 type Transport struct {
 	http.RoundTripper
-	Serve func(w http.ResponseWriter, r *http.Request) bool // nil where the program answers for its files
-	Tasks http.RoundTripper                                 // nil where there are none
+	Files *php.Site         // answers for the files beside scripts; nil where the program does
+	Tasks http.RoundTripper // nil where there are none
 	// Upstream holds the connections of requests without anything unusual; nil where the
 	// program speaks something else than HTTP.
 	Upstream *upstream.Pool
@@ -70,7 +70,7 @@ func New(c Config) Transport {
 		Name:   c.Site,
 		Owner:  c.Owner,
 	}
-	t := Transport{RoundTripper: site, Serve: site.Serve, prime: func(ctx context.Context) {
+	t := Transport{RoundTripper: site, Files: site, prime: func(ctx context.Context) {
 		if err := site.Prime(ctx, path.Join(runtime.AppDir, c.Dir)); err != nil {
 			c.Log.DebugContext(ctx, "PHP scripts not precompiled", "site", c.Site, "err", err)
 		}
