@@ -44,7 +44,7 @@ func TestProvider(t *testing.T) {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
-	srv := httptest.NewTLSServer(mirror.Handler(data))
+	srv := httptest.NewTLSServer(mirror.Handler(data, nil))
 	t.Cleanup(srv.Close)
 	const at = "/terraform/slipway.internal/slipway/slipway/"
 	read := func(name string, v any) {
