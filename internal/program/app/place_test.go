@@ -78,6 +78,30 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	}
 }
 
+// A node that refuses what another one asks it for holds nothing: the program that it still runs may go to sleep.
+func TestRefusedReachHoldsNothing(t *testing.T) {
+	t.Parallel()
+	f, selves := twoNodes(t)
+	a := f.nodes[0]
+	e, err := a.Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	f.exec(`INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message,
+			commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
+		VALUES ('one', 'site', 'owner', 'one', 'success', 'api', 'main', '', FALSE, '', '', '', '', '', '', 'node', '', '', '[]', 0, '', 1, 1, 1)`)
+	f.exec(`UPDATE placements SET node = $1`, selves[1].ID())
+	if _, _, err := a.Reach(t.Context(), "one", false); fault.As(err) == nil || fault.As(err).Code != placement.OnAnotherNode {
+		t.Fatalf("the first node says %v", err)
+	}
+	p, err := a.program("one")
+	f.ok(err)
+	p.now.mu.Lock()
+	defer p.now.mu.Unlock()
+	if p.now.active != 0 {
+		t.Errorf("%d requests are held, want 0", p.now.active)
+	}
+}
+
 // What an owner runs on one node counts on the other: the limit is the owner's, however many nodes there are.
 func TestLimitCountsAllNodes(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,11 @@ func (a *Apps) Reach(ctx context.Context, deployment id.Deployment, tasks bool) 
 	defer done()
 	a.sure(ctx)
 	if err := a.look(ctx, deployment); err != nil {
+		if fault.As(err) != nil {
+			return relay.Program{}, nil, err
+		}
 		e, awake := a.awake(deployment)
-		if fault.As(err) != nil || !awake {
+		if !awake {
 			return relay.Program{}, nil, err
 		}
 		defer e.Release() // the database doesn't answer: what is awake goes on, and nobody can take it
