@@ -27,6 +27,11 @@ func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (C
 	if err != nil {
 		return Complete{}, err
 	}
+	return u.complete(ctx, owner, x)
+}
+
+// complete is Complete for an upload as it was read; meanwhile it may have changed.
+func (u *Uploads) complete(ctx context.Context, owner account.OwnerID, x Upload) (Complete, error) {
 	if x.Status == Deployed {
 		return Complete{x.ID, x.Manifest}, nil
 	}
@@ -40,6 +45,10 @@ func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (C
 		return Complete{}, err
 	}
 	if m := Sum(list); m.Files > 0 {
+		// Once it is deployed, its manifest alone says what it has: what it received is forgotten.
+		if now, err := u.Get(ctx, owner, x.ID); err != nil || now.Status == Deployed {
+			return Complete{x.ID, now.Manifest}, err
+		}
 		return Complete{}, &fault.Error{
 			Kind: fault.Conflict, Message: "The upload is incomplete", Code: "upload_incomplete",
 			Details: fmt.Sprintf("%d files with %d bytes are missing: GET /uploads/%s/missing lists them", m.Files, m.Bytes, x.ID),
