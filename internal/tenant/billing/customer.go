@@ -60,9 +60,10 @@ func (b *Billing) Customer(ctx context.Context, r db.Reader, name string) (Custo
 	return c, nil
 }
 
-// Margin is what a version of a plan brings and costs in a period.
+// Margin is what a version of a plan brings and costs in a period, by who sells it.
 type Margin struct {
 	Plan, Title   string
+	Seller        string // who sells to those who have it; empty: the installation
 	Version       int64
 	Term          plan.Term
 	Currency      money.Currency
@@ -76,12 +77,12 @@ func (m Margin) Total() (int64, error) { return money.MulDiv(m.Price-m.Cost, m.S
 // Margins returns what the versions of plans that have subscribers bring and cost.
 func (b *Billing) Margins(ctx context.Context, r db.Reader) ([]Margin, error) {
 	rows, err := r.Query(ctx, `
-		SELECT p.name, p.title, v.number, v.term, v.currency, count(*), v.amount, v.cost
+		SELECT p.name, p.title, COALESCE(o.seller_id, '') AS seller, v.number, v.term, v.currency, count(*), v.amount, v.cost
 		FROM billing_subscriptions s JOIN billing_versions v ON v.id = s.version_id JOIN billing_plans p ON p.id = v.plan_id
-		WHERE s.status IN ('active', 'past_due', 'canceled') AND s.period >= 0
-		GROUP BY p.name, p.title, v.number, v.term, v.currency, v.amount, v.cost ORDER BY p.name, v.number`)
+		LEFT JOIN owner_sellers o ON o.owner_id = s.owner_id WHERE s.status IN ('active', 'past_due', 'canceled') AND s.period >= 0
+		GROUP BY p.name, p.title, seller, v.number, v.term, v.currency, v.amount, v.cost ORDER BY seller, p.name, v.number, v.term, v.currency`)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (m Margin, err error) {
-		return m, s.Scan(&m.Plan, &m.Title, &m.Version, &m.Term, &m.Currency, &m.Subscriptions, &m.Price, &m.Cost)
+		return m, s.Scan(&m.Plan, &m.Title, &m.Seller, &m.Version, &m.Term, &m.Currency, &m.Subscriptions, &m.Price, &m.Cost)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read margins: %w", err)

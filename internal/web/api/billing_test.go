@@ -1,8 +1,12 @@
 package api_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"strings"
 	"testing"
 
@@ -373,7 +377,7 @@ func TestOperatorsBilling(t *testing.T) {
 				continue
 			}
 			asked++
-			path = strings.NewReplacer("owners/{id}", base, "invoices/{id}", inv, "{grant}", "grn_x").Replace(path)
+			path = strings.NewReplacer("owners/{id}", base, "invoices/{id}", inv, "sellers/{id}", "/admin/sellers/harbor", "{grant}", "grn_x").Replace(path)
 			if !strings.HasPrefix(path, "/") {
 				path = "/admin/" + path
 			}
@@ -389,6 +393,77 @@ func TestOperatorsBilling(t *testing.T) {
 	}
 	if asked < 16 {
 		t.Errorf("%d operations are for operators", asked)
+	}
+}
+
+// Operators add sellers, change what is known of them, and assign customers to them. What isn't sent stays; what can't be is refused.
+func TestSellers(t *testing.T) {
+	t.Parallel()
+	w := newBillingWorld(t)
+	w.user("ada@example.test")
+	_, admin := w.operator("op@example.test")
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
+		t.Fatal(err)
+	}
+	logo := base64.StdEncoding.EncodeToString(picture.Bytes())
+	made := w.must(201, "POST", "/admin/sellers", admin, m{"id": "harbor", "name": "Harbor", "series": "HB", "sender": "Harbor <hello@harbor.test>", "logo": logo})
+	if made["id"] != "harbor" || !strings.HasSuffix(made["logoUrl"].(string), ".png") || made["customers"] != 0.0 {
+		t.Errorf("%v", made)
+	}
+	for code, body := range map[string]m{
+		"seller_exists":  {"id": "harbor", "name": "Harbor", "series": "HB"},
+		"series_taken":   {"id": "other", "name": "Other", "series": "HB"},
+		"invalid_id":     {"id": "O", "name": "Other", "series": "OT"},
+		"invalid_logo":   {"id": "other", "name": "Other", "series": "OT", "logo": "no picture"},
+		"invalid_sender": {"id": "other", "name": "Other", "series": "OT", "sender": "nobody"},
+	} {
+		if a := w.api("POST", "/admin/sellers", admin, body); !strings.Contains(a.body, `"`+code+`"`) {
+			t.Errorf("%v: %d %s, want %s", body, a.status, a.body, code)
+		}
+	}
+	kept := w.must(200, "PATCH", "/admin/sellers/harbor", admin, m{"name": "Harbor & Sons"})
+	if kept["name"] != "Harbor & Sons" || kept["sender"] != made["sender"] || kept["logoUrl"] != made["logoUrl"] {
+		t.Errorf("%v", kept)
+	}
+	if a := w.api("PATCH", "/admin/sellers/harbor", admin, m{"series": "HX"}); a.status != 400 {
+		t.Errorf("the series changes: %d %s", a.status, a.body)
+	}
+	if bare := w.must(200, "PATCH", "/admin/sellers/harbor", admin, m{"logo": "", "sender": ""}); bare["logoUrl"] != nil || bare["sender"] != "" {
+		t.Errorf("%v", bare)
+	}
+	w.must(404, "PATCH", "/admin/sellers/other", admin, m{"name": "Other"})
+	name := func(settings m) any { return settings["seller"].(map[string]any)["name"] }
+	if got := w.must(200, "GET", "/admin/sellers/harbor/settings", admin, nil); name(got) != "Acme" {
+		t.Errorf("without settings a seller has %v", got)
+	}
+	w.must(400, "PUT", "/admin/sellers/harbor/settings", admin, m{"seller": m{"name": "Harbor Hosting", "country": "Germany"}})
+	w.must(404, "PUT", "/admin/sellers/other/settings", admin, m{"seller": m{"name": "Harbor Hosting", "country": "DE"}})
+	set := w.must(200, "PUT", "/admin/sellers/harbor/settings", admin, m{"seller": m{"name": "Harbor Hosting", "country": "DE"}, "graceDays": 0})
+	if set["graceDays"] != 0.0 || set["dueDays"] != 14.0 {
+		t.Errorf("%v", set)
+	}
+	if got := w.must(200, "GET", "/admin/sellers/harbor/settings", admin, nil); name(got) != "Harbor Hosting" {
+		t.Errorf("%v", got)
+	}
+	customer := "/admin/owners/ada@example.test"
+	w.must(404, "PUT", customer+"/seller", admin, m{"seller": "other"})
+	if got := w.must(200, "PUT", customer+"/seller", admin, m{"seller": "harbor"}); got["seller"] != "harbor" {
+		t.Errorf("%v", got)
+	}
+	if list := w.must(200, "GET", "/admin/sellers", admin, nil)["data"].([]any); len(list) != 1 || list[0].(map[string]any)["customers"] != 1.0 {
+		t.Errorf("%v", list)
+	}
+	w.must(201, "POST", customer+"/subscription", admin, m{"plan": "pro"})
+	if got := w.must(200, "GET", "/admin/margins", admin, nil)["data"].([]any); len(got) != 1 || got[0].(map[string]any)["seller"] != "harbor" {
+		t.Errorf("%v", got)
+	}
+	w.must(200, "PUT", customer+"/seller", admin, m{"seller": ""})
+	if got := w.must(200, "GET", customer, admin, nil); got["seller"] != nil {
+		t.Errorf("%v", got)
+	}
+	if got := w.must(200, "GET", "/admin/margins", admin, nil)["data"].([]any); got[0].(map[string]any)["seller"] != nil {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -79,6 +79,26 @@ var billingScenario = Scenario{"billing", []Step{
   "reason": "Outage on 3 December"
 }`},
 	{Operation: "cancelCustomerSubscription", Key: "OPERATOR_KEY", With: customer, Query: "now=true"},
+	{Operation: "createSeller", Key: "OPERATOR_KEY", Body: `{
+  "id": "harbor",
+  "name": "Harbor",
+  "series": "HB"
+}`},
+	{Operation: "setSellerSettings", Key: "OPERATOR_KEY", With: reseller, Body: `{
+  "seller": {"name": "Harbor Hosting GmbH", "country": "DE", "vatId": "DE987654321"},
+  "payment": "IBAN DE75 5121 0800 1245 1261 99",
+  "taxes": {"DE": 1900}
+}`},
+	{Operation: "getSellerSettings", Key: "OPERATOR_KEY", With: reseller},
+	{Operation: "updateSeller", Key: "OPERATOR_KEY", With: reseller, Body: `{
+  "name": "Harbor & Sons",
+  "replyTo": "support@harbor.example"
+}`},
+	{Operation: "setCustomerSeller", Key: "OPERATOR_KEY", With: customer, Body: `{
+  "seller": "harbor"
+}`},
+	{Operation: "getSeller", Key: "OPERATOR_KEY", With: reseller},
+	{Operation: "listSellers", Key: "OPERATOR_KEY"},
 	{Operation: "listMargins", Key: "OPERATOR_KEY"},
 	{Operation: "getReconciliation", Key: "OPERATOR_KEY"},
 }}
@@ -86,4 +106,5 @@ var billingScenario = Scenario{"billing", []Step{
 var (
 	invoice  = map[string]string{"id": "$INVOICE_ID"}
 	customer = map[string]string{"id": "$CUSTOMER_ID"}
+	reseller = map[string]string{"id": "harbor"}
 )

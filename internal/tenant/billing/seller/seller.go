@@ -39,7 +39,7 @@ type Seller struct {
 	Series    string // that its invoices' numbers begin with
 	Sender    string // of emails; empty: the installation's
 	ReplyTo   string // empty: none
-	Logo      []byte // a PNG; nil: none, or not read
+	Logo      []byte // a PNG; nil: none, or not read; empty: the one that is there is removed
 	Digest    string // of the logo; empty: there is none
 	Customers int64  // accounts that are assigned to it
 }
@@ -131,7 +131,7 @@ func (s Seller) check() error {
 	return nil
 }
 
-// SaveTx adds a seller, or replaces what is known of it. Without a logo the one that is there stays. The series never changes: numbers of
+// SaveTx adds a seller, or replaces what is known of it. With a nil logo the one that is there stays. The series never changes: numbers of
 // invoices have no gaps within it.
 func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 	if err := s.check(); err != nil {
@@ -154,7 +154,7 @@ func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 		return fault.Conflicting("too_many_sellers", "Too many sellers", fmt.Sprintf("an installation has at most %d", mostSellers))
 	}
 	digest := ""
-	if s.Logo != nil {
+	if len(s.Logo) > 0 {
 		sum := sha256.Sum256(s.Logo)
 		digest = hex.EncodeToString(sum[:])
 	}
@@ -163,9 +163,9 @@ func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, sender = excluded.sender, reply_to = excluded.reply_to,
 			updated_at = excluded.updated_at,
-			logo = CASE WHEN excluded.logo = '' THEN billing_sellers.logo ELSE excluded.logo END,
-			logo_digest = CASE WHEN excluded.logo = '' THEN billing_sellers.logo_digest ELSE excluded.logo_digest END`,
-		s.ID, s.Name, s.Series, s.Sender, s.ReplyTo, base64.StdEncoding.EncodeToString(s.Logo), digest, db.Now()); err != nil {
+			logo = CASE WHEN $9 THEN billing_sellers.logo ELSE excluded.logo END,
+			logo_digest = CASE WHEN $9 THEN billing_sellers.logo_digest ELSE excluded.logo_digest END`,
+		s.ID, s.Name, s.Series, s.Sender, s.ReplyTo, base64.StdEncoding.EncodeToString(s.Logo), digest, db.Now(), s.Logo == nil); err != nil {
 		return fmt.Errorf("write seller: %w", err)
 	}
 	return nil
@@ -192,19 +192,35 @@ func AssignTx(ctx context.Context, tx *db.Tx, owner id.Owner, seller string) err
 	return nil
 }
 
+const query = `
+	SELECT s.id, s.name, s.series, s.sender, s.reply_to, s.logo_digest,
+		(SELECT count(*) FROM billing_seller_owners o WHERE o.seller_id = s.id)
+	FROM billing_sellers s `
+
+func scan(r db.Scanner) (s Seller, err error) {
+	return s, r.Scan(&s.ID, &s.Name, &s.Series, &s.Sender, &s.ReplyTo, &s.Digest, &s.Customers)
+}
+
 // List returns all sellers by id, without their logos.
 func List(ctx context.Context, r db.Reader) ([]Seller, error) {
-	rows, err := r.Query(ctx, `
-		SELECT s.id, s.name, s.series, s.sender, s.reply_to, s.logo_digest,
-			(SELECT count(*) FROM billing_seller_owners o WHERE o.seller_id = s.id)
-		FROM billing_sellers s ORDER BY s.id`)
-	list, err := db.Collect(rows, err, func(r db.Scanner) (s Seller, err error) {
-		return s, r.Scan(&s.ID, &s.Name, &s.Series, &s.Sender, &s.ReplyTo, &s.Digest, &s.Customers)
-	})
+	rows, err := r.Query(ctx, query+`ORDER BY s.id`)
+	list, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return nil, fmt.Errorf("list sellers: %w", err)
 	}
 	return list, nil
+}
+
+// Get returns a seller without its logo, or a NotFound fault.
+func Get(ctx context.Context, r db.Reader, id string) (Seller, error) {
+	s, err := scan(r.QueryRow(ctx, query+`WHERE s.id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, fault.Missing("seller")
+	}
+	if err != nil {
+		return s, fmt.Errorf("read seller: %w", err)
+	}
+	return s, nil
 }
 
 // BrandOf returns under which name an account's pages are.

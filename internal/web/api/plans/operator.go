@@ -9,6 +9,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
@@ -22,6 +23,7 @@ type CustomerBody struct {
 	Subscription *customersPlan `json:"subscription" doc:"Null: none."`
 	Credits      []Money        `json:"credits" doc:"In lists always empty. A negative amount was too little to be charged and is added to the next invoice."`
 	Deletion     *DeletionBody  `json:"deletion" doc:"Announced deletion of the account's sites. Null: none. In lists always null."`
+	Seller       *string        `json:"seller" doc:"Id of the seller that the account belongs to. Null: it belongs to the installation. In lists always null." example:"harbor"`
 }
 
 type customersPlan struct {
@@ -44,13 +46,14 @@ type LimitGrantBody struct {
 
 // MarginBody is what a version of a plan brings and costs.
 type MarginBody struct {
-	Plan          string `json:"plan" example:"pro"`
-	Version       int64  `json:"version"`
-	Interval      string `json:"interval" enum:"month,year"`
-	Subscriptions int64  `json:"subscriptions" doc:"Subscriptions that are paid for."`
-	Price         Money  `json:"price" doc:"Price of a period, without tax."`
-	Cost          Money  `json:"cost" doc:"Cost of a period, as published with the version."`
-	Margin        Money  `json:"margin" doc:"Price less cost, of all subscriptions."`
+	Plan          string  `json:"plan" example:"pro"`
+	Seller        *string `json:"seller" doc:"Id of the seller whose customers have it. Null: the installation." example:"harbor"`
+	Version       int64   `json:"version"`
+	Interval      string  `json:"interval" enum:"month,year"`
+	Subscriptions int64   `json:"subscriptions" doc:"Subscriptions that are paid for."`
+	Price         Money   `json:"price" doc:"Price of a period, without tax."`
+	Cost          Money   `json:"cost" doc:"Cost of a period, as published with the version."`
+	Margin        Money   `json:"margin" doc:"Price less cost, of all subscriptions."`
 }
 
 // RefundBody is a refund.
@@ -181,8 +184,9 @@ func (a *API) registerOperator() {
 		made(r("/invoices/{id}/refunds", "refundInvoice", "Refund an invoice",
 			"Takes a part of a paid invoice back with a credit note, and pays it back to the card, or records a bank transfer.", "invoice")),
 		a.refundInvoice)
-	contract.Get(a.API, r("/margins", "listMargins", "List margins", "Price and cost of the plan versions that have subscribers.",
-		"plan"), a.listMargins)
+	contract.Get(a.API, r("/margins", "listMargins", "List margins",
+		"Price and cost of the plan versions that have subscribers, by seller.", "plan"), a.listMargins)
+	a.registerSellers(r)
 	contract.Get(a.API, r("/reconcile", "getReconciliation", "Get the reconciliation",
 		"Result of the last comparison of payments with the payment provider.", "comparison"), a.getReconciliation)
 }
@@ -207,16 +211,24 @@ func (a *API) listCustomers(ctx context.Context, _ account.Caller, in *customers
 	return contract.Data[CustomerBody]{Data: contract.Each(list, showCustomer)}, err
 }
 
-func (a *API) getCustomer(ctx context.Context, _ account.Caller, in *CustomerIn) (out CustomerBody, err error) {
-	c, err := a.Billing.Customer(ctx, a.DB, in.ID)
+func (a *API) getCustomer(ctx context.Context, _ account.Caller, in *CustomerIn) (CustomerBody, error) {
+	return a.customer(ctx, a.DB, in.ID)
+}
+
+func (a *API) customer(ctx context.Context, r db.Reader, name string) (out CustomerBody, err error) {
+	c, err := a.Billing.Customer(ctx, r, name)
 	if err != nil {
 		return out, err
 	}
 	out = showCustomer(c)
-	if out.Deletion, err = a.deletion(ctx, a.DB, c.Owner); err != nil {
+	if out.Deletion, err = a.deletion(ctx, r, c.Owner); err != nil {
 		return out, err
 	}
-	credits, err := a.Billing.Credits(ctx, a.DB, c.Owner)
+	who, err := party.SellerOf(ctx, r, c.Owner)
+	if out.Seller = contract.Some(who); err != nil {
+		return out, err
+	}
+	credits, err := a.Billing.Credits(ctx, r, c.Owner)
 	out.Credits = contract.Each(credits, func(b billing.Balance) Money { return inMoney(b.Currency, b.Amount) })
 	return out, err
 }
@@ -390,7 +402,7 @@ func (a *API) listMargins(ctx context.Context, _ account.Caller, in *contract.Pa
 			return out, err
 		}
 		rows = append(rows, MarginBody{
-			m.Plan, m.Version, string(m.Term), m.Subscriptions, inMoney(m.Currency, m.Price),
+			m.Plan, contract.Some(m.Seller), m.Version, string(m.Term), m.Subscriptions, inMoney(m.Currency, m.Price),
 			inMoney(m.Currency, m.Cost), inMoney(m.Currency, total),
 		})
 	}

@@ -209,7 +209,7 @@ func (d *Pages) revoke(ctx context.Context, q *shell.Request) (shell.Answer, err
 	})
 }
 
-type marginRow struct{ Plan, Version, Subscriptions, Price, Cost, Margin string }
+type marginRow struct{ Plan, Seller, Version, Subscriptions, Price, Cost, Margin string }
 
 func (d *Pages) marginsPage(ctx context.Context, _ *shell.Request) (shell.Answer, error) {
 	list, err := d.billing.Margins(ctx, d.DB)
@@ -223,7 +223,7 @@ func (d *Pages) marginsPage(ctx context.Context, _ *shell.Request) (shell.Answer
 			return shell.Answer{}, err
 		}
 		rows = append(rows, marginRow{
-			m.Title, strconv.FormatInt(m.Version, 10), strconv.FormatInt(m.Subscriptions, 10), price(m.Currency, m.Price, m.Term),
+			m.Title, m.Seller, strconv.FormatInt(m.Version, 10), strconv.FormatInt(m.Subscriptions, 10), price(m.Currency, m.Price, m.Term),
 			m.Currency.Format(m.Cost), m.Currency.Format(total),
 		})
 	}
