@@ -10,17 +10,20 @@ import (
 
 	"slipway/internal/client/dumpfile"
 	"slipway/internal/client/rest"
+	"slipway/internal/client/terminal"
 )
 
 type dbCommand struct {
-	List listDatabases `cmd:"" help:"List a site's databases."`
-	Dump dumpDatabase  `cmd:"" help:"Write a database as SQL, to standard output or a file."`
+	List  listDatabases `cmd:"" help:"List a site's databases."`
+	Dump  dumpDatabase  `cmd:"" help:"Write a database as SQL, to standard output or a file."`
+	Shell databaseShell `cmd:"" help:"Open the MariaDB client on a database, in the site's sandbox."`
 }
 
 // database is one, as the API answers.
 type database struct {
 	ID, Name, Engine, Status string
 	SizeBytes                *int64
+	Env                      []string // the variables that programs connect with
 }
 
 type listDatabases struct{ ofSite }
@@ -110,4 +113,25 @@ func (d dumpDatabase) Run(ctx context.Context, e *Env) error {
 		return err
 	}
 	return e.json(b)
+}
+
+type databaseShell struct {
+	ofSite
+	Database string `arg:"" optional:"" help:"Database, by its name or id. Default: the site's first."`
+}
+
+// Run opens the MariaDB client on a database, where the site's programs run: its password stays there.
+func (d databaseShell) Run(ctx context.Context, e *Env) error {
+	if !e.Ask || !e.TTY || d.JSON {
+		return &Failure{exitUsage, errors.New("slipway db shell takes a terminal, and no --json: slipway db dump writes a database as SQL")}
+	}
+	c, s, x, err := d.database(ctx, e, d.Database)
+	if err != nil {
+		return failure(err)
+	}
+	line, err := terminal.Database(x.Env)
+	if err != nil {
+		return err
+	}
+	return status(terminal.Attach(ctx, c, "/sites/"+s.ID, line))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/client/rest"
+	"slipway/internal/client/terminal"
 )
 
 // operation is work that takes a while, as the API answers.
@@ -62,30 +64,30 @@ func (t target) ended(ctx context.Context, e *Env, c *rest.Client, answer json.R
 
 type execCommand struct {
 	ofSite
-	Timeout time.Duration `env:"-" default:"10m" help:"How long it may run, up to an hour."`
-	Command []string      `arg:"" passthrough:"" help:"Command and its arguments."`
+	Timeout time.Duration `env:"-" help:"How long it may run without a terminal, up to an hour. Default: 10m." placeholder:"DURATION"`
+	Command []string      `arg:"" optional:"" passthrough:"" help:"Command and its arguments. Default: a shell."`
 }
 
-// Run runs a command in the files of the live deployment, prints its output and ends with its status.
+// Run runs a command in the files of the live deployment and ends with its status: at a terminal where the site allows it, else it
+// prints the output at the end.
 func (x execCommand) Run(ctx context.Context, e *Env) error {
 	command := strip(x.Command)
-	if len(command) == 0 {
-		return errors.New("there is no command")
+	person := e.Ask && e.TTY && !x.JSON && x.Timeout == 0
+	if len(command) == 0 && !person {
+		return &Failure{exitUsage, errors.New("there is no command; a shell takes a terminal")}
 	}
 	c, s, err := x.find(ctx, e)
 	if err != nil {
 		return failure(err)
 	}
-	line := command[0] // one word may be a whole line for a shell
-	if len(command) > 1 {
-		words := make([]string, len(command))
-		for i, w := range command {
-			words[i] = quoted(w)
+	line := commandLine(command)
+	if person {
+		if code, err := terminal.Attach(ctx, c, "/sites/"+s.ID, line); line == "" || !errors.Is(err, terminal.ErrDisabled) {
+			return status(code, err)
 		}
-		line = strings.Join(words, " ")
 	}
 	answer, err := c.Do(ctx, http.MethodPost, "/sites/"+s.ID+"/commands", map[string]any{
-		"command": line, "timeoutSeconds": int(x.Timeout.Seconds()),
+		"command": line, "timeoutSeconds": int(cmp.Or(x.Timeout, 10*time.Minute).Seconds()),
 	})
 	if err != nil {
 		return failure(err)
@@ -129,6 +131,29 @@ func (x execCommand) Run(ctx context.Context, e *Env) error {
 		return &Failure{max(1, result.ExitCode), fmt.Errorf("the command failed: %s", printable(result.Reason))}
 	}
 	return nil
+}
+
+// status is how a command at a terminal ended.
+func status(code int, err error) error {
+	if err != nil {
+		return failure(err)
+	}
+	if code != 0 {
+		return &Failure{code, fmt.Errorf("the command ended with exit code %d", code)}
+	}
+	return nil
+}
+
+// commandLine is a command as a shell takes it. One word may be a whole line.
+func commandLine(command []string) string {
+	if len(command) == 1 {
+		return command[0]
+	}
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = quoted(w)
+	}
+	return strings.Join(words, " ")
 }
 
 // quoted is a word as a POSIX shell takes it.

@@ -105,6 +105,7 @@ var matrix = map[string]row{
 		did:    "site.created",
 	},
 	"getSite":           {path: "/sites/{site}", status: 200},
+	"openTerminal":      {path: "/sites/{site}/terminal", status: 409},
 	"getSiteLogs":       {path: "/sites/{site}/logs", status: 200},
 	"getSiteTraffic":    {path: "/sites/{site}/traffic?since=7d", status: 200},
 	"getSiteTopTraffic": {path: "/sites/{site}/traffic/top?since=7d", status: 200},

@@ -5,6 +5,7 @@ package programs
 import (
 	"slipway/internal/program/app"
 	"slipway/internal/web/api/contract"
+	"slipway/internal/web/requestinfo"
 )
 
 // Config names the services that these operations call.
@@ -16,10 +17,12 @@ type Config struct {
 type API struct {
 	*contract.API
 	Config
+	terminals *requestinfo.Streams // that are open
 }
 
 // Register lists the operations of programs.
 func Register(core *contract.API, c Config) {
-	a := &API{core, c}
+	a := &API{core, c, newTerminals()}
 	a.programRoutes()
+	a.terminalRoute()
 }
