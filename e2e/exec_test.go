@@ -61,11 +61,11 @@ func TestExecAtATerminal(t *testing.T) {
 	run("export SLIPWAY_TOKEN="+key+" SLIPWAY_SERVER=http://"+w.Listen, 0, "")
 	run("slipway init && slipway deploy", 0, "")
 	run("slipway exec", 1, "not enabled")
-	run("slipway exec -- node -p '6 * 7'", 0, "42")
+	run(`slipway exec -- node -e 'console.log("answer " + 6 * 7)'`, 0, "answer 42")
 	const site = `/sites/$(grep -o 'site_[a-z0-9]*' .slipway/project.json)`
 	run(`echo '{"run": {"terminal": true}}' | slipway api PATCH "`+site+`" --input -`, 0, "")
-	run("slipway exec -- node -p '6 * 7'", 0, "42")
-	run("slipway exec", 3, "42", "$ ", "echo $((6 * 7)); exit 3\r")
+	run(`slipway exec -- node -e 'console.log("answer " + 6 * 7)'`, 0, "answer 42")
+	run("slipway exec -- sh", 3, "42", "$ ", "echo $((6 * 7)); exit 3\r")
 	run(`slipway exec -- 'echo ready; exec sleep 600'`, 130, "ready", "ready", "\x03")
 
 	run(`slipway api POST "`+site+`/databases" -f engine=mariadb`, 0, "")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -114,6 +115,12 @@ func openTerminal() (ours, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
+// looks matches what changes only how text looks: colors (ECMA-48's SGR), character sets (ECMA-35), and xterm's modes.
+var looks = regexp.MustCompile(`^\x1b(\[[0-9;]*m|[()][0B]|\[\?[0-9;]*[hl])`)
+
+// rest returns the beginning of what comes at i.
+func rest(text []rune, i int) string { return string(text[i:min(i+16, len(text))]) }
+
 // screen returns what is to be seen of what was written to a terminal of any width: lines that were drawn anew are there once.
 func screen(raw string) (string, error) {
 	var out strings.Builder
@@ -129,8 +136,12 @@ func screen(raw string) (string, error) {
 			line, at = nil, 0
 		case r == 0x1b && i+2 < len(text) && text[i+1] == '[' && text[i+2] == 'K': // erase to the end of the line, ECMA-48
 			line, i = line[:min(at, len(line))], i+2
+		case r == '\b':
+			at = max(at-1, 0)
+		case r == 0x1b && looks.MatchString(rest(text, i)):
+			i += len(looks.FindString(rest(text, i))) - 1 // which is ASCII
 		case r < ' ' && r != '\t':
-			return "", fmt.Errorf("the terminal was sent %q, which the tests don't know", string(text[i:min(i+8, len(text))]))
+			return "", fmt.Errorf("the terminal was sent %q, which the tests don't know", rest(text, i))
 		default:
 			if at < len(line) {
 				line[at] = r

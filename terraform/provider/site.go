@@ -64,7 +64,7 @@ func site() kind {
 				"ports":               set(kept, types.Int64Type, "Further ports of public hosts that the application can connect to."),
 				"request_mib":         whole(kept, "Maximum size of a request body."),
 				"response_seconds":    whole(kept, "Time until the first byte of a response."),
-				"terminal":            flag(kept, "Whether the dashboard can open terminals."),
+				"terminal":            flag(kept, "Whether terminals can be opened in its sandbox."),
 				"drain_seconds":       whole(kept, "Time that requests get to finish when another deployment takes over."),
 			}),
 			"backups": group(kept, "Backup schedule.", map[string]schema.Attribute{

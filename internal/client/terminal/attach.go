@@ -17,7 +17,8 @@ import (
 // ErrDisabled is the error of a site that doesn't allow terminals.
 var ErrDisabled = errors.New("the terminal is not enabled for this site: enable it on its Terminal page in the dashboard")
 
-// Attach runs a command of the site at a path at this process's terminal until it ends, and returns its exit code. An empty command is a shell.
+// Attach runs a command of the site at a path at this process's terminal until it ends, and returns its exit code. An empty command is
+// a shell.
 func Attach(ctx context.Context, c *rest.Client, path, command string) (code int, err error) {
 	out := screen{os.Stdout}
 	q, now := url.Values{}, out.Size()

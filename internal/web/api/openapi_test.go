@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 	"slipway/internal/web/docs"
 )
 
-// Every operation has an example that e2e/docs_test.go or e2e/wordpress runs, but those that Git providers alone can cause.
+// Every operation has an example that e2e/docs_test.go or e2e/wordpress runs, but those that Git providers alone can cause, and WebSockets.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -28,6 +29,7 @@ func TestExamples(t *testing.T) {
 	without := map[string]string{
 		"approvePull":   "it takes a pull request from a fork that waits",
 		"callGitHubApp": "GitHub signs it with the secret of the operator's app",
+		"openTerminal":  "it is a WebSocket",
 	}
 	count := 0
 	for path, item := range doc.Paths {
@@ -124,7 +126,7 @@ func mustJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// The clients that an installation makes hold a method for each operation that takes a key, and one that sells plans makes
+// The clients that an installation makes hold a method for each operation that takes a key and is no WebSocket, and one that sells plans makes
 // others. Their Go compiles; e2e runs both.
 func TestClients(t *testing.T) {
 	t.Parallel()
@@ -141,7 +143,7 @@ func TestClients(t *testing.T) {
 		method := strings.ToUpper(r.ID[:1]) + r.ID[1:]
 		for file, text := range map[string]string{"slipway.ts": "\n  " + r.ID + "(", "slipway.go": ") " + method + "("} {
 			has := strings.Contains(sources[file], text) || strings.Contains(sources[file], "\n  async "+r.ID+"(")
-			if has == r.Hook {
+			if has == (r.Hook || r.Status == http.StatusSwitchingProtocols) {
 				t.Errorf("%s has %s: %v", file, r.ID, has)
 			}
 		}

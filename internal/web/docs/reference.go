@@ -3,6 +3,7 @@ package docs
 import (
 	"encoding/json"
 	"html/template"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,9 @@ func withoutRepeats(list []described) {
 		first[o.Sample] = o
 	}
 }
+
+// Socket reports whether the operation is a WebSocket, which no example shows: not every language's own HTTP client opens one.
+func (o described) Socket() bool { return o.Status == http.StatusSwitchingProtocols }
 
 // Example is the call in a language.
 func (o described) Example(id string) string {

@@ -15,9 +15,10 @@ type try struct {
 var takesBack = lazyregexp.New(`^(delete|remove|revoke|leave|stop|restart|restore|rollback|promote|push|replace|searchReplace|` +
 	`import|update|manage|transfer|accept|rotate|reset|cancel|purge|set|run|redeliver)`)
 
-// Try returns the form of an operation, or nil where requests can't be tried: calls of hooks, which have no key, and uploads of files.
+// Try returns the form of an operation, or nil where requests can't be tried: calls of hooks, which have no key, uploads of
+// files, and WebSockets.
 func (o described) Try() *try {
-	if o.Open || o.Hook || o.call.upload != "" || o.call.output != "" {
+	if o.Open || o.Hook || o.Socket() || o.call.upload != "" || o.call.output != "" {
 		return nil
 	}
 	t := &try{Path: o.Path, Method: o.Method, Changes: o.Method != "GET"}

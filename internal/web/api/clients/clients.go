@@ -109,6 +109,9 @@ func read(text []byte) (*document, error) {
 		}
 		for _, method := range slices.Sorted(maps.Keys(raw.Paths[path])) {
 			o := raw.Paths[path][method]
+			if _, socket := o.Responses["101"]; socket {
+				continue // what is sent over a WebSocket is the caller's
+			}
 			op := operation{ID: o.OperationID, Method: strings.ToUpper(method), Path: path, Summary: o.Summary, Doc: o.Description}
 			for _, p := range o.Parameters {
 				switch p.In {

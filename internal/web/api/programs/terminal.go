@@ -80,11 +80,12 @@ func (a *API) terminalRoute() {
 		Summary: "Open a terminal",
 		Scope:   account.SitesWrite,
 		Noun:    "site",
-		Doc: "A WebSocket (RFC 6455) to a command in the files of the live deployment, with the program's sandbox, runtime variables and limits. " +
-			"It takes the site's `run.terminal`. Binary messages are what is typed and what is shown; `{\"columns\": 80, \"rows\": 24}` as a text " +
-			"message changes the size. The last message is text, the command's end: `{\"exitCode\": 0, \"reason\": \"exit code 0\"}`. " +
+		Doc: "A WebSocket (RFC 6455) to a command in the files of the live deployment, with the program's sandbox, runtime variables and " +
+			"limits. It takes the site's `run.terminal`. Binary messages are what is typed and what is shown; " +
+			"`{\"columns\": 80, \"rows\": 24}` as a text message changes the size. The last message is text, " +
+			"the command's end: `{\"exitCode\": 0, \"reason\": \"exit code 0\"}`. " +
 			"A terminal closes after an hour, 15 minutes without activity or 64 MiB of output; then there is no such message, and the " +
-			"closing frame has the reason. A user has up to 3 open at a time. The log hears nothing of it, and the audit log has a line.",
+			"closing frame has the reason. A user has up to 3 open at a time. Nothing of it is in the site's log; the audit log has a line.",
 	}
 	op := a.Operation(r, reflect.TypeFor[terminalEnd]())
 	op.Responses["409"] = &huma.Response{}
@@ -104,7 +105,8 @@ func (a *API) terminalSite(ctx context.Context, c account.Caller, id site.ID) (s
 		}
 	case !hasProgram(s):
 		return s, &fault.Error{
-			Kind: fault.Conflict, Message: "This site has no program", Details: "a terminal opens in the files of an application", Code: "no_program",
+			Kind: fault.Conflict, Message: "This site has no program",
+			Details: "a terminal opens in the files of an application", Code: "no_program",
 		}
 	case s.Status == site.Stopped:
 		return s, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
