@@ -27,6 +27,7 @@ import (
 	"slipway/internal/program/database"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
+	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/wordpress"
 )
@@ -50,11 +51,12 @@ type Config struct {
 	WordPress   *wordpress.WordPress
 	Previews    *preview.Previews
 	Git         *pushes.Pushes // says what the databases of a site's previews begin as
-	Mail        bool           // programs can send mails
 	// Apps and Engine run what a backup holds. Required by Trial.
 	Apps   *app.Apps
 	Engine *runtime.Processes
 	Node   string       // this node's id. Optional: needed where storage is shared.
+	Mailer *mail.Mailer // sends what programs send. Optional.
+	Dir    string       // of mails on their way. Required with a Mailer.
 	Log    *slog.Logger // Optional.
 }
 
@@ -65,9 +67,12 @@ type Launch struct {
 	trying chan struct{} // holds one while a backup is tried //share: total 1 trial; owner see backup's queue; edge the next waits
 }
 
-// New returns Launch.
+// New returns Launch, and connects its engine's programs with what they reach beside public addresses.
 func New(c Config) *Launch {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Engine != nil {
+		c.Engine.Connect(newWays(c))
+	}
 	return &Launch{c: c, trial: trialSite(c.Node, c.Engine != nil && c.Engine.StorageShared()), trying: make(chan struct{}, 1)}
 }
 

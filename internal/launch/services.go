@@ -77,7 +77,7 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 			w.Spec.Own = append(w.Spec.Own, own)
 		}
 	}
-	if l.c.Mail {
+	if l.c.Mailer != nil {
 		w.Spec.Mail, env["SLIPWAY_WP_MAIL"] = true, strconv.Itoa(runtime.MailPort)
 	}
 	for k, v := range env {

@@ -13,43 +13,51 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// Ways are where programs of this node get to beside public addresses. They are a runtime.Ways.
-type Ways struct {
-	Databases *database.Databases
-	WordPress *wordpress.WordPress
-	Mail      *mail.Relay // nil: none
+// ways are where programs of this node get to beside public addresses. They are a runtime.Ways.
+type ways struct {
+	databases *database.Databases
+	wordpress *wordpress.WordPress
+	mail      *mail.Relay // nil: none
+}
+
+func newWays(c Config) *ways {
+	w := &ways{databases: c.Databases, wordpress: c.WordPress}
+	if c.Mailer != nil {
+		w.mail = mail.NewRelay(mail.RelayConfig{Mailer: c.Mailer, Dir: c.Dir, Senders: senders{c.DB, c.Sites, c.Apps}})
+	}
+	return w
 }
 
 // DatabaseSocket opens the way from a site's programs to its databases.
-func (w *Ways) DatabaseSocket(ctx context.Context, s runtime.Spec) (socket string, done func(), err error) {
-	return w.Databases.Socket(ctx, database.Client{Owner: s.Owner, Site: s.Site, Preview: s.Preview})
+func (w *ways) DatabaseSocket(ctx context.Context, s runtime.Spec) (socket string, done func(), err error) {
+	return w.databases.Socket(ctx, database.Client{Owner: s.Owner, Site: s.Site, Preview: s.Preview})
 }
 
 // ServeMail takes what a site's programs send.
-func (w *Ways) ServeMail(ctx context.Context, id site.ID, l net.Listener) {
-	if w.Mail == nil {
+func (w *ways) ServeMail(ctx context.Context, id site.ID, l net.Listener) {
+	if w.mail == nil {
 		l.Close()
 		return
 	}
-	w.Mail.Serve(ctx, string(id), l)
+	w.mail.Serve(ctx, string(id), l)
 }
 
 // Changed hears that a command of a site has ended, which may have changed what its WordPress stores.
-func (w *Ways) Changed(id site.ID) { w.WordPress.Changed(id) }
+func (w *ways) Changed(id site.ID) { w.wordpress.Changed(id) }
 
-// Senders are the sites whose programs send mails. They are a mail.Senders.
-type Senders struct {
-	DB    *db.DB
-	Sites *site.Sites
-	Apps  *app.Apps
+// senders are the sites whose programs send mails. They are a mail.Senders.
+type senders struct {
+	db    *db.DB
+	sites *site.Sites
+	apps  *app.Apps
 }
 
 // Note writes why a mail was not taken into the site's log.
-func (s Senders) Note(sender, line string) { s.Apps.Note(site.ID(sender), line) }
+func (s senders) Note(sender, line string) { s.apps.Note(site.ID(sender), line) }
 
 // OwnerOf is who pays for what a site takes; its id where that can't be read.
-func (s Senders) OwnerOf(ctx context.Context, id string) string {
-	x, err := s.Sites.ByID(ctx, s.DB, site.ID(id))
+func (s senders) OwnerOf(ctx context.Context, id string) string {
+	x, err := s.sites.ByID(ctx, s.db, site.ID(id))
 	if err != nil {
 		return id
 	}

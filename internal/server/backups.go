@@ -1,9 +1,6 @@
 package server
 
 import (
-	"fmt"
-	"os"
-
 	"slipway/internal/backup/backup"
 	"slipway/internal/backup/snapshot"
 	"slipway/internal/operator/recovery"
@@ -24,7 +21,6 @@ func (h *node) openBackups(store *blob.Store) error {
 		Databases:   snapshot.DatabasesOf(h.Databases, h.DB),
 		Every:       h.s.Backup.Every,
 		Alarm:       h.s.Backup.Alarm,
-		Scratch:     h.s.Path("backup-tmp"),
 		Log:         h.s.Log,
 		Mail:        h.Accounts,
 		Places:      h.places,
@@ -44,12 +40,12 @@ func (h *node) openBackups(store *blob.Store) error {
 		Log:       h.s.Log,
 	}
 	var err error
+	if c.Scratch, err = h.s.Scratch("backup-tmp"); err != nil {
+		return err
+	}
 	if c.Repository, c.Why, err = recovery.Open(h.s.Store, h.s.Backup, h.seal, h.s.Log); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(c.Scratch); err != nil { // what a crash left there
-		return fmt.Errorf("clear scratch space of backups: %w", err)
-	}
 	h.Backups = backup.New(c)
-	return os.MkdirAll(c.Scratch, 0o700)
+	return nil
 }

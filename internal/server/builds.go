@@ -10,10 +10,8 @@ import (
 	"slipway/internal/edge/ports"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/egress"
-	fleet "slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/runtime"
-	"slipway/internal/program/volume"
 )
 
 // openBuilds makes what builds run in, and the engine that runs programs in the same sandbox; it is
@@ -53,22 +51,4 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 		Log:       s.Log,
 	})
 	return builds, err
-}
-
-// openVolume makes what knows the directory of sites' storage: the one that all nodes mount, or this node's own.
-func (h *node) openVolume(ctx context.Context) (err error) {
-	dir := h.s.Storage
-	if h.s.Role("worker") {
-		if h.mark, err = fleet.SharedStorage(ctx, h.DB, dir); err != nil {
-			return err
-		}
-		if err := h.s.StorageMoved(); err != nil {
-			return err
-		}
-	}
-	if h.mark == "" {
-		dir = h.s.Path("storage")
-	}
-	h.volume = volume.New(volume.Config{Dir: dir, Mark: h.mark, Log: h.s.Log})
-	return nil
 }

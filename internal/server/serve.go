@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -17,10 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"slipway/internal/edge/connlimit"
-	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/graceful"
-	"slipway/internal/edge/http3"
 	"slipway/internal/edge/ports"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/recovery"
@@ -73,12 +69,7 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err := h.prepare(ctx); err != nil {
 		return err
 	}
-	s.Log.InfoContext(
-		ctx, "slipway is starting", "version", c.Version, "base_url", s.BaseURL, "sites",
-		"*."+s.SiteDomain,
-		"data",
-		s.DataDir,
-	)
+	s.Log.InfoContext(ctx, "slipway is starting", "version", c.Version, "base_url", s.BaseURL, "sites", "*."+s.SiteDomain, "data", s.DataDir)
 	if len(s.ACMECA) > 0 && s.ACMEDNS == "" && !config.Local(s.SiteDomain) {
 		s.Log.WarnContext(ctx, "no wildcard certificate", "why", config.NoWildcard)
 	}
@@ -113,48 +104,17 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		}
 	}
 
-	if err := l.Limit(ports.Limits{
-		Total:      h.s.MaxConnections,
-		PerAddress: h.s.MaxConnectionsPerAddress,
-		Exempt:     h.s.Proxies,
-		Forwarding: h.s.ProxyProtocol,
-		Metrics:    h.metrics,
-	}); err != nil {
+	if err := l.Limit(h.s.Connections(h.metrics)); err != nil {
 		return err
 	}
-	servers := h.servers()
-	serving, _ := errgroup.WithContext(failed)
-	// share: none, the program's own servers
-	closed := make(chan error, 5)
-	type server interface {
-		Shutdown(context.Context) error
-		Close() error
-	}
-	var started []server
-	serve := func(srv server, run func() error) {
-		started = append(started, srv)
-		serving.Go(func() error {
-			if err := run(); !errors.Is(err, http.ErrServerClosed) {
-				closed <- err
-				return err
-			}
-			return nil
-		})
-	}
-	serve(servers.control, func() error { return servers.control.Serve(l.Control) })
+	servers := graceful.NewGroup()
+	operator := control.Server(h.operator(), h.s.Log)
+	servers.Serve(operator, func() error { return operator.Serve(l.Control) })
 	if h.relay != nil {
-		serve(h.relay, h.relay.Serve)
+		servers.Serve(h.relay, h.relay.Serve)
 	}
-	// Visitors wait in the queues of their listeners until the edge knows the sites.
-	if l.HTTP != nil {
-		serve(servers.http, func() error { h.edge.Await(failed); return servers.http.Serve(l.HTTP) })
-	}
-	if l.HTTPS != nil {
-		serve(servers.https, func() error { h.edge.Await(failed); return servers.https.Serve(l.HTTPS) })
-	}
-	if l.QUIC != nil {
-		srv := http3.New(h.edge.HTTPS(), h.edge.TLSConfig(), l.Limits)
-		serve(srv, func() error { h.edge.Await(failed); return srv.Serve(l.QUIC) })
+	if h.edge != nil {
+		h.edge.Serve(failed, servers, l)
 	}
 	h.serving.Store(true)
 	reporting, stopReporting := context.WithCancel(failed)
@@ -165,7 +125,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	select {
 	case <-ctx.Done():
 		h.s.Log.InfoContext(ctx, "slipway is draining")
-	case end = <-closed:
+	case end = <-servers.Failed():
 	case <-failed.Done():
 	}
 
@@ -189,15 +149,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	}
 	bound, done := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer done()
-	var shut sync.WaitGroup
-	for _, srv := range started {
-		shut.Go(func() {
-			if err := srv.Shutdown(bound); err != nil {
-				srv.Close()
-			}
-		})
-	}
-	shut.Wait()
+	servers.Shutdown(bound)
 	stopWork()
 	working.Wait()
 	stopServices()
@@ -208,28 +160,6 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		h.s.Log.InfoContext(ctx, "slipway has stopped")
 	}
 	return end
-}
-
-// servers returns the HTTP servers, each with limits against slow and endless requests.
-type servers struct {
-	control, http *graceful.Server
-	https         *fastpath.Server
-}
-
-func (h *node) servers() servers {
-	out := servers{control: graceful.New(&http.Server{
-		Handler:           h.operator(),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ConnState:         connlimit.Idle,
-		ErrorLog:          slog.NewLogLogger(h.s.Log.Handler(), slog.LevelDebug),
-	})}
-	if h.edge != nil {
-		out.http = graceful.New(h.edge.Server(h.edge.HTTP()))
-		out.https = h.edge.Secure()
-	}
-	return out
 }
 
 // operator returns the handler of --listen.

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/traffic"
@@ -34,15 +35,15 @@ type capNode struct {
 
 // mortal hands over what was counted while the node lives.
 type mortal struct {
-	*edgeVisits
+	*traffic.Recorder
 	dead *atomic.Bool
 }
 
-func (m mortal) Record(ctx context.Context, b visits.Batch, group []visits.Counts) error {
+func (m mortal) Record(ctx context.Context, b visit.Batch, group []visit.Counts) error {
 	if m.dead.Load() {
 		return context.Canceled
 	}
-	return m.edgeVisits.Record(ctx, b, group)
+	return m.Recorder.Record(ctx, b, group)
 }
 
 func startCapNode(t *testing.T, url string, most int64, n int) *capNode {
@@ -51,7 +52,7 @@ func startCapNode(t *testing.T, url string, most int64, n int) *capNode {
 	x := &capNode{usage: usage.New(usage.Config{DB: d, Limits: l})}
 	a := allowance.New(allowance.Config{Lender: usage.Lender{Usage: x.usage, Node: fmt.Sprint("node", n)}, Renew: time.Second})
 	x.lease = a.Set([]account.OwnerID{"own_ada"})["own_ada"]
-	record := &edgeVisits{Traffic: traffic.New(traffic.Config{DB: d, Usage: x.usage}), source: usage.ProcessSource("edge")}
+	record := traffic.New(traffic.Config{DB: d, Usage: x.usage}).Recorder()
 	x.visits = visits.New(visits.Config{
 		Recorder: mortal{record, &x.dead}, Every: 300 * time.Millisecond, Marks: a, Log: slog.New(slog.DiscardHandler),
 	})

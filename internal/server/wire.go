@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	goruntime "runtime"
 	"sync/atomic"
@@ -26,11 +25,9 @@ import (
 	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/access"
 	"slipway/internal/edge/certs"
-	"slipway/internal/edge/country"
 	"slipway/internal/edge/edge"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/ports"
-	"slipway/internal/edge/visits"
 	"slipway/internal/git/fetch"
 	"slipway/internal/launch"
 	"slipway/internal/operator/admin"
@@ -57,7 +54,6 @@ import (
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
-	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/member"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/oauth"
@@ -86,7 +82,6 @@ type node struct {
 	places  *placement.Places // nil with SQLite: there is no other node
 	relay   *relay.Server     // nil: other nodes don't reach this one
 	volume  *volume.Volume    // of sites' storage
-	mark    string            // of a volume that all nodes mount; empty: it is this node's own
 	metrics *prometheus.Registry
 
 	camera    *screenshot.Camera // nil where programs can't run
@@ -151,12 +146,15 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if !s.Role("worker") { // it has nothing to be reached for
 		address = ""
 	}
-	if err := h.openVolume(ctx); err != nil {
-		return nil, err
+	h.volume = volume.New(volume.Config{Dir: s.Path("storage")})
+	if s.Role("worker") {
+		if h.volume, err = volume.Open(ctx, h.DB, s.Storage, s.Path("storage"), s.Log); err != nil {
+			return nil, err
+		}
 	}
 	h.self, err = fleet.New(fleet.Config{
 		DB: h.DB, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
-		Storage: h.mark, Log: s.Log,
+		Storage: h.volume.Mark(), Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -197,7 +195,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	h.places = placement.New(h.DB, h.self, h.mark != "")
+	h.places = placement.New(h.DB, h.self, h.volume.Shared())
 	apps := app.Config{
 		DB: h.DB, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
 	}
@@ -288,8 +286,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	}
 	h.Usage.Connect(usage.Notices{Notify: h.Notify, Hooks: h.Webhooks})
 	h.Traffic = traffic.New(traffic.Config{DB: h.DB, Usage: h.Usage})
-	arriving := s.Path("upload-tmp") // its files have no names: a crash leaves none
-	if err := os.MkdirAll(arriving, 0o700); err != nil {
+	arriving, err := s.Scratch("upload-tmp")
+	if err != nil {
 		return nil, err
 	}
 	h.Uploads = upload.New(upload.Config{
@@ -332,8 +330,48 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := h.openBackups(store); err != nil {
 		return nil, err
 	}
-	h.Domains = domain.New(h.domainConfig(out, authorities))
-	h.openWordPress(out, bundles)
+	names := domain.Config{
+		DB:         h.DB,
+		Limits:     h.Limits,
+		Out:        out.Client(3 * time.Second),
+		Sites:      h.Sites,
+		Events:     domain.EventsOf(h.Webhooks, h.Notify),
+		SiteDomain: s.SiteDomain,
+		Registry:   s.Registry,
+		Prices:     s.PriceList,
+		Reserved:   s.OwnHosts,
+		Addrs:      s.Public,
+		Listens:    s.Listens(),
+		Resolver:   &domain.DNS{Server: s.DNSResolver},
+		Log:        s.Log,
+		Allow:      s.Allow,
+	}
+	if len(s.ACMECA) > 0 {
+		names.Certificates = certs.NewPermits(s.ACMECA, authorities, s.ACMEDNSZone)
+	}
+	h.Domains = domain.New(names)
+	press := wordpress.Config{
+		DB:          h.DB,
+		Sites:       h.Sites,
+		Domains:     h.Domains,
+		Databases:   h.Databases,
+		Bundles:     bundles,
+		Seal:        h.seal,
+		Out:         out.Client(5 * time.Minute),
+		Operations:  h.Operations,
+		Backups:     h.Backups,
+		Deployments: h.Deployments,
+		Screenshots: h.Screenshots,
+		Programs:    h.Apps,
+		Dir:         s.Path("wordpress"),
+		Source:      s.WordPressSource,
+		Places:      h.places,
+		Log:         s.Log,
+	}
+	if h.engine != nil {
+		press.Host = h.engine
+	}
+	h.WordPress = wordpress.New(press)
 	h.gc.Register("WordPress", h.WordPress.Roots)
 	h.Connections.Connect(h.Deployments)
 	h.Deployments.Connect(h.WordPress)
@@ -351,7 +389,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Deployments: h.Deployments,
 		Databases:   h.Databases,
 		WordPress:   h.WordPress,
-		Mail:        s.Mailer != nil,
+		Mailer:      s.Mailer,
+		Dir:         s.DataDir,
 		Previews:    h.Deployments.Previews,
 		Git:         h.Git,
 	})
@@ -361,17 +400,6 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.retention = retention.New(retention.Config{
 			DB: h.DB, Billing: h.Billing, Sites: h.Sites, Backups: h.Backups, Hooks: h.Webhooks, Mail: h.Accounts, Log: s.Log,
 		})
-	}
-	if h.engine != nil {
-		ways := &launch.Ways{Databases: h.Databases, WordPress: h.WordPress}
-		if s.Mailer != nil {
-			ways.Mail = mail.NewRelay(mail.RelayConfig{
-				Mailer:  s.Mailer,
-				Dir:     s.DataDir,
-				Senders: launch.Senders{DB: h.DB, Sites: h.Sites, Apps: h.Apps},
-			})
-		}
-		h.engine.Connect(ways)
 	}
 	h.SSO = sso.New(sso.Config{
 		DB: h.DB, Accounts: h.Accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.Teams,
@@ -428,12 +456,6 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		return nil, err
 	}
 	if s.Role("edge") {
-		var countries visits.Countries
-		if s.CountryDatabase != "" {
-			if countries, err = country.Open(s.CountryDatabase); err != nil {
-				return nil, fmt.Errorf("--country-database: %w", err)
-			}
-		}
 		h.edge = edge.New(edge.Config{
 			Programs: map[string]endpoint.Source{
 				framework.Node:      h.Apps,
@@ -449,14 +471,14 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Draining:     &h.draining,
 			NoFastPath:   s.NoFastPath,
 			HTTP3:        s.HTTP3,
-			Countries:    countries,
+			Countries:    s.Countries,
 			ControlHosts: s.ControlHosts,
 			Certificates: h.certs,
 			Lender:       usage.Lender{Usage: h.Usage, Node: db.NewID("edge")},
-			Visits:       &edgeVisits{Traffic: h.Traffic, source: usage.ProcessSource("edge")},
+			Visits:       h.Traffic.Recorder(),
 			Out:          out.Client(0).Transport,
 			Password:     site.VerifyPassword,
-			Members:      edgeMembers{h.Members},
+			Members:      h.Members,
 			Log:          s.Log,
 			Metrics:      h.metrics,
 		})
@@ -465,35 +487,16 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	return h, nil
 }
 
-func (h *node) domainConfig(out *egress.Egress, authorities *http.Client) domain.Config {
-	c := domain.Config{
-		DB:         h.DB,
-		Limits:     h.Limits,
-		Out:        out.Client(3 * time.Second),
-		Sites:      h.Sites,
-		Events:     domain.EventsOf(h.Webhooks, h.Notify),
-		SiteDomain: h.s.SiteDomain,
-		Registry:   h.s.Registry,
-		Prices:     h.s.PriceList,
-		Reserved:   h.s.OwnHosts,
-		Addrs:      h.s.Public,
-		Listens:    h.s.Listens(),
-		Resolver:   &domain.DNS{Server: h.s.DNSResolver},
-		Log:        h.s.Log,
-		Allow:      h.s.Allow,
-	}
-	if len(h.s.ACMECA) > 0 {
-		c.Certificates = certs.NewPermits(h.s.ACMECA, authorities, h.s.ACMEDNSZone)
-	}
-	return c
-}
-
 // prepare does what must be done once before serving.
 func (h *node) prepare(ctx context.Context) error {
 	if err := h.self.Join(ctx); err != nil {
 		return err
 	}
-	if err := h.adopt(ctx); err != nil {
+	stored, err := h.Databases.Sites(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.Apps.Adopt(ctx, stored); err != nil {
 		return err
 	}
 	for _, x := range h.withJobs() {
@@ -530,30 +533,6 @@ func (h *node) withJobs() []worker {
 		list = append(list, h.Billing, h.Stripe, h.vies, h.retention)
 	}
 	return list
-}
-
-// adopt pins the sites that have files or databases on this node, as those of earlier versions do.
-func (h *node) adopt(ctx context.Context) error {
-	if h.places == nil {
-		return nil
-	}
-	sites, err := h.Databases.Sites(ctx)
-	if err != nil {
-		return err
-	}
-	if h.engine != nil && h.mark == "" {
-		stored, err := h.engine.StorageSites()
-		if err != nil {
-			return err
-		}
-		sites = append(sites, stored...)
-	}
-	others, err := h.places.Adopt(ctx, sites)
-	if len(others) > 0 {
-		h.s.Log.WarnContext(
-			ctx, "sites have storage here, but belong to another node: what is here is not used; compare it, and delete it", "sites", others)
-	}
-	return err
 }
 
 // works returns an error while the service is down in a way that a restart heals: a PostgreSQL that is away is none of it.

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/edge/response"
+	"slipway/internal/platform/visit"
 )
 
 // Members lets members of a site see its protected addresses with their sign-in at the
@@ -19,22 +20,13 @@ import (
 // one: the question can't be made to lead anywhere but to the host that asked it.
 type Members interface {
 	// Ask returns the address at the control plane that a question is sent to.
-	Ask(q Question) string
+	Ask(q visit.Question) string
 	// Granted returns what a grant answers; false for what is none any more.
-	Granted(grant string) (q Question, until time.Time, ok bool)
+	Granted(grant string) (q visit.Question, until time.Time, ok bool)
 	// Pass returns the value of a cookie of a user that is good for a site's host until then, and
 	// Passes reports whether a value is one now, of a user who is a member now.
 	Pass(user string, site id.Site, host string, until time.Time) string
 	Passes(ctx context.Context, value string, site id.Site, host string) bool
-}
-
-// Question holds what a visitor of a protected address asks the control plane.
-type Question struct {
-	Site  id.Site // its id
-	Host  string  // that was visited, in lower case, with the port where it is not 443
-	Path  string  // and query
-	Nonce string  // of the browser that asks: a grant is of use to it alone
-	User  string  // who was granted it; empty in what is asked
 }
 
 // GrantPath is where a host takes grants.
@@ -109,7 +101,7 @@ func (g *Guard) question(w http.ResponseWriter, r *http.Request, a Address, path
 	if len(path) > maxAskPath || strings.HasPrefix(path, memberPrefix) {
 		path = "/"
 	}
-	return g.Members.Ask(Question{Site: a.Site, Host: a.Host + g.Port, Path: path, Nonce: nonce})
+	return g.Members.Ask(visit.Question{Site: a.Site, Host: a.Host + g.Port, Path: path, Nonce: nonce})
 }
 
 func setCookie(w http.ResponseWriter, name, value string, until time.Time) {

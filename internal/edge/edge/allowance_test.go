@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/edge/fastpath"
-	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/limits"
 )
 
@@ -40,7 +40,7 @@ func (p *purse) set(most int64) {
 // is served again within seconds once there is more. What is said instead is not counted.
 func TestAllowance(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[id.Site]visits.Counts{}}
+	l := &ledger{bySite: map[id.Site]visit.Counts{}}
 	p := &purse{l: l}
 	w := start(t, func(c *Config) {
 		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, p
@@ -59,7 +59,7 @@ func TestAllowance(t *testing.T) {
 	for range 3 { // the last from the cache of ready answers
 		w.get("https://blog.sites.test/").want(t, 200, "")
 	}
-	var before visits.Counts
+	var before visit.Counts
 	w.until("they are counted", func() bool { before = l.of("s1"); return before.Classes[0] == 3 })
 	each := before.Bytes / 3
 	p.set(before.Bytes + 10*each)

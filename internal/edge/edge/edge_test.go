@@ -22,11 +22,11 @@ import (
 
 	"slipway/internal/build/release"
 	"slipway/internal/edge/certs"
-	"slipway/internal/edge/visits"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/visit"
 	"slipway/internal/platform/wait"
 )
 
@@ -59,9 +59,9 @@ type countries func(a netip.Addr) string
 
 func (f countries) Of(a netip.Addr) string { return f(a) }
 
-type visitsTo func(ctx context.Context, b visits.Batch, group []visits.Counts) error
+type visitsTo func(ctx context.Context, b visit.Batch, group []visit.Counts) error
 
-func (f visitsTo) Record(ctx context.Context, b visits.Batch, group []visits.Counts) error {
+func (f visitsTo) Record(ctx context.Context, b visit.Batch, group []visit.Counts) error {
 	return f(ctx, b, group)
 }
 

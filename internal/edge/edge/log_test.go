@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"slipway/internal/edge/fastpath"
-	"slipway/internal/edge/visits"
+	"slipway/internal/platform/visit"
 )
 
 // diary remembers all details.
 type diary struct {
 	mu      sync.Mutex // guards the rest
-	lines   []visits.Line
-	tops    map[visits.Top]int64
+	lines   []visit.Line
+	tops    map[visit.Name]int64
 	omitted int64
 	total   int64
 }
 
-func (d *diary) add(_ context.Context, _ visits.Batch, group []visits.Counts) error {
+func (d *diary) add(_ context.Context, _ visit.Batch, group []visit.Counts) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, v := range group {
@@ -33,7 +33,7 @@ func (d *diary) add(_ context.Context, _ visits.Batch, group []visits.Counts) er
 		for _, n := range v.Classes {
 			d.total += n
 		}
-		for t, n := range v.Tops {
+		for t, n := range v.Names {
 			d.tops[t] += n
 		}
 	}
@@ -43,7 +43,7 @@ func (d *diary) add(_ context.Context, _ visits.Batch, group []visits.Counts) er
 func (d *diary) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lines, d.tops, d.omitted, d.total = nil, map[visits.Top]int64{}, 0, 0
+	d.lines, d.tops, d.omitted, d.total = nil, map[visit.Name]int64{}, 0, 0
 }
 
 // The access log and the names say the same whichever way a request was answered, and no
@@ -53,7 +53,7 @@ func TestAccessLog(t *testing.T) {
 	for _, way := range []string{"with the fast path", "without"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			d := &diary{tops: map[visits.Top]int64{}}
+			d := &diary{tops: map[visit.Name]int64{}}
 			w := start(t, func(c *Config) {
 				c.Visits, c.VisitsEvery, c.NoFastPath = visitsTo(d.add), 5*time.Millisecond, way == "without"
 				c.Countries = countries(func(a netip.Addr) string {
@@ -76,12 +76,12 @@ func TestAccessLog(t *testing.T) {
 				w.until("all are counted", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.total >= 7 })
 			}
 			ask()
-			want := map[visits.Top]int64{
-				{Kind: visits.TopPage, Name: "/"}:                2,
-				{Kind: visits.TopPage, Name: "/about"}:           2,
-				{Kind: visits.TopMissing, Name: "/wp-login.php"}: 1,
-				{Kind: visits.TopReferrer, Name: "news.test"}:    1,
-				{Kind: visits.TopCountry, Name: "AT"}:            4,
+			want := map[visit.Name]int64{
+				{Kind: visit.Pages, Name: "/"}:               2,
+				{Kind: visit.Pages, Name: "/about"}:          2,
+				{Kind: visit.Missing, Name: "/wp-login.php"}: 1,
+				{Kind: visit.Referrers, Name: "news.test"}:   1,
+				{Kind: visit.Countries, Name: "AT"}:          4,
 			}
 			if fmt.Sprint(d.tops) != fmt.Sprint(want) {
 				t.Errorf("names: %v, want %v", d.tops, want)
@@ -92,7 +92,7 @@ func TestAccessLog(t *testing.T) {
 				if (l.Status == 404) != strings.HasPrefix(l.Request, "req_") {
 					t.Errorf("the id of a page of ours is %q: %+v", l.Request, l)
 				}
-				if l.Address != "127.0.0.0" || l.Country != "AT" || l.Host != "blog.sites.test" || l.At.IsZero() ||
+				if l.Address != "127.0.0.0" || l.Country != "AT" || l.Host != "blog.sites.test" || l.Time.IsZero() ||
 					l.Protocol != "HTTP/2.0" ||
 					strings.Contains(
 						fmt.Sprint(l),
@@ -132,7 +132,7 @@ func TestAccessLog(t *testing.T) {
 // BenchmarkServed measures what counting and logging cost an answer of the fast path.
 func BenchmarkServed(b *testing.B) {
 	w := start(b, func(c *Config) {
-		c.Visits, c.VisitsEvery = visitsTo(func(context.Context, visits.Batch, []visits.Counts) error { return nil }), 10*time.Second
+		c.Visits, c.VisitsEvery = visitsTo(func(context.Context, visit.Batch, []visit.Counts) error { return nil }), 10*time.Second
 	})
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello"}))
 	at := &fastpath.Place{Host: "blog.sites.test"}

@@ -11,8 +11,8 @@ import (
 
 	"slipway/internal/platform/id"
 
-	"slipway/internal/edge/access"
 	"slipway/internal/edge/fastpath"
+	"slipway/internal/platform/visit"
 )
 
 // What browsers see of package access, and how often a visitor may guess in a minute.
@@ -27,12 +27,12 @@ const (
 // standInMembers writes what the real ones seal as JSON.
 type standInMembers struct{}
 
-func (standInMembers) Ask(q access.Question) string {
+func (standInMembers) Ask(q visit.Question) string {
 	text, _ := json.Marshal(q)
 	return "https://slipway.test/access?ask=" + url.QueryEscape(string(text))
 }
 
-func (standInMembers) Granted(grant string) (q access.Question, until time.Time, ok bool) {
+func (standInMembers) Granted(grant string) (q visit.Question, until time.Time, ok bool) {
 	ok = json.Unmarshal([]byte(grant), &q) == nil
 	return q, time.Now().Add(time.Hour), ok
 }
@@ -89,7 +89,7 @@ func TestMembers(t *testing.T) {
 	w.do("PUT", host+"/").want(t, 401, "")
 	w.do("POST", host+"/").want(t, 401, "")
 
-	ask := func(path string) (access.Question, *http.Cookie) {
+	ask := func(path string) (visit.Question, *http.Cookie) {
 		t.Helper()
 		a := w.get(host+path, "Accept: text/html,*/*").want(t, 401, "Only members")
 		to, found := strings.CutPrefix(a.header.Get("Refresh"), "0; url=")
@@ -100,7 +100,7 @@ func TestMembers(t *testing.T) {
 		if err != nil || u.Host != "slipway.test" {
 			t.Fatalf("leads to %q", to)
 		}
-		var q access.Question
+		var q visit.Question
 		if err := json.Unmarshal([]byte(u.Query().Get("ask")), &q); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestMembers(t *testing.T) {
 		}
 		return q, c
 	}
-	grant := func(q access.Question) string {
+	grant := func(q visit.Question) string {
 		text, _ := json.Marshal(q)
 		return "/.slipway/granted?grant=" + url.QueryEscape(string(text))
 	}
@@ -128,14 +128,14 @@ func TestMembers(t *testing.T) {
 		"another browser": {host, grant(q), "Cookie: " + nonceCookie + "=" + strings.Repeat("x", 22)},
 		"no nonce": {
 			host,
-			grant(access.Question{Site: q.Site, Host: q.Host, Path: q.Path, Nonce: ""}),
+			grant(visit.Question{Site: q.Site, Host: q.Host, Path: q.Path, Nonce: ""}),
 			"Cookie: " + nonceCookie + "=",
 		},
 		"a grant of no one": {host, "/.slipway/granted?grant=x", browser},
-		"another site's":    {host, grant(access.Question{Site: "s2", Host: q.Host, Path: q.Path, Nonce: q.Nonce}), browser},
+		"another site's":    {host, grant(visit.Question{Site: "s2", Host: q.Host, Path: q.Path, Nonce: q.Nonce}), browser},
 		"another host's": {
 			host,
-			grant(access.Question{Site: q.Site, Host: "pr-1--blog.sites.test", Path: q.Path, Nonce: q.Nonce}),
+			grant(visit.Question{Site: q.Site, Host: "pr-1--blog.sites.test", Path: q.Path, Nonce: q.Nonce}),
 			browser,
 		},
 		"on another site": {"https://other.sites.test", grant(q), browser},

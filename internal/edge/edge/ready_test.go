@@ -16,7 +16,7 @@ import (
 
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/fileserver"
-	"slipway/internal/edge/visits"
+	"slipway/internal/platform/visit"
 )
 
 // withoutFastPath serves the same edge a second time, by net/http alone.
@@ -149,7 +149,7 @@ func TestReady(t *testing.T) { // not parallel: it counts allocations
 	w := start(t, func(c *Config) {
 		c.Metrics = prometheus.NewRegistry()
 		c.VisitsEvery = 10 * time.Millisecond
-		c.Visits = visitsTo(func(_ context.Context, _ visits.Batch, group []visits.Counts) error {
+		c.Visits = visitsTo(func(_ context.Context, _ visit.Batch, group []visit.Counts) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, v := range group {

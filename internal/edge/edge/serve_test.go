@@ -18,7 +18,7 @@ import (
 
 	"slipway/internal/build/release"
 	"slipway/internal/edge/fileserver"
-	"slipway/internal/edge/visits"
+	"slipway/internal/platform/visit"
 )
 
 var script = strings.Repeat("console.log('hello');\n", 200)
@@ -269,7 +269,7 @@ func (d *discard) WriteHeader(int)             {}
 
 func BenchmarkSmallAsset(b *testing.B) {
 	w := start(b, func(c *Config) {
-		c.Visits = visitsTo(func(context.Context, visits.Batch, []visits.Counts) error { return nil })
+		c.Visits = visitsTo(func(context.Context, visit.Batch, []visit.Counts) error { return nil })
 	})
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": strings.Repeat("x", 4096), "app.js": script}))
 	for name, accept := range map[string]string{"brotli": "gzip, deflate, br", "identity": "identity"} {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/edge/visits"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/limits"
 )
 
@@ -19,7 +19,7 @@ import (
 // on at full speed once there is bandwidth again.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[id.Site]visits.Counts{}}
+	l := &ledger{bySite: map[id.Site]visit.Counts{}}
 	w := start(t, func(c *Config) {
 		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, &purse{l: l}
 	})
@@ -134,7 +134,7 @@ func TestThrottle(t *testing.T) {
 // What is sent slowly is counted as everything else is.
 func TestThrottledBytesCount(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[id.Site]visits.Counts{}}
+	l := &ledger{bySite: map[id.Site]visit.Counts{}}
 	w := start(t, func(c *Config) {
 		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, &purse{l: l}
 	})

@@ -10,17 +10,17 @@ import (
 
 	"slipway/internal/platform/id"
 
-	"slipway/internal/edge/visits"
+	"slipway/internal/platform/visit"
 )
 
 // ledger adds up what a recorder is given, and may refuse it.
 type ledger struct {
 	mu     sync.Mutex // guards the rest
-	bySite map[id.Site]visits.Counts
+	bySite map[id.Site]visit.Counts
 	refuse int // times
 }
 
-func (l *ledger) add(_ context.Context, b visits.Batch, group []visits.Counts) error {
+func (l *ledger) add(_ context.Context, b visit.Batch, group []visit.Counts) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse > 0 {
@@ -41,7 +41,7 @@ func (l *ledger) add(_ context.Context, b visits.Batch, group []visits.Counts) e
 	return nil
 }
 
-func sum(a, b visits.Counts) visits.Counts {
+func sum(a, b visit.Counts) visit.Counts {
 	for c, n := range b.Classes {
 		a.Classes[c] += n
 	}
@@ -51,17 +51,17 @@ func sum(a, b visits.Counts) visits.Counts {
 }
 
 // numbers returns what is compared of visits.
-func numbers(v visits.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
+func numbers(v visit.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 
-func (l *ledger) of(site id.Site) visits.Counts {
+func (l *ledger) of(site id.Site) visit.Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bySite[site]
 }
 
-func (w *world) wantVisits(l *ledger, site id.Site, want visits.Counts) {
+func (w *world) wantVisits(l *ledger, site id.Site, want visit.Counts) {
 	w.t.Helper()
-	all := func(v visits.Counts) int64 { return v.Classes[0] + v.Classes[1] + v.Classes[2] + v.Classes[3] }
+	all := func(v visit.Counts) int64 { return v.Classes[0] + v.Classes[1] + v.Classes[2] + v.Classes[3] }
 	w.until("all answers are counted", func() bool { return all(l.of(site)) >= all(want) })
 	if got := l.of(site); numbers(got) != numbers(want) {
 		w.t.Errorf("%s: %+v, want %+v", site, got, want)
@@ -72,7 +72,7 @@ func (w *world) wantVisits(l *ledger, site id.Site, want visits.Counts) {
 // for; what belongs to no site, or to one deployment of it, is not.
 func TestVisits(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[id.Site]visits.Counts{}}
+	l := &ledger{bySite: map[id.Site]visit.Counts{}}
 	w := start(t, func(c *Config) { c.Visits, c.VisitsEvery = visitsTo(l.add), 5*time.Millisecond })
 	id := w.publish(map[string]string{
 		"index.html":      "<h1>hello</h1>",
@@ -102,7 +102,7 @@ func TestVisits(t *testing.T) {
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "hello")
 	w.get("https://panel.test/").want(t, 200, "control plane")
 	text := int64(len("<h1>hello</h1>"))
-	want := visits.Counts{
+	want := visit.Counts{
 		Classes: [4]int64{4, 2, 2, 0},
 		Pages:   3,
 		Bytes:   2*text + 5 + int64(len("<h1>gone</h1>")) + int64(len("Method Not Allowed\n")),
@@ -122,18 +122,18 @@ func TestVisits(t *testing.T) {
 	want.Pages += 2
 	want.Bytes += 2*text + int64(len(off.body))
 	w.wantVisits(l, "s1", want)
-	w.wantVisits(l, "s2", visits.Counts{})
+	w.wantVisits(l, "s2", visit.Counts{})
 }
 
 // What cannot be recorded is offered again, and nothing is counted twice.
 func TestVisitsRefused(t *testing.T) {
 	t.Parallel()
-	l := &ledger{bySite: map[id.Site]visits.Counts{}, refuse: 20}
+	l := &ledger{bySite: map[id.Site]visit.Counts{}, refuse: 20}
 	w := start(t, func(c *Config) { c.Visits, c.VisitsEvery = visitsTo(l.add), time.Millisecond })
 	id := w.publish(map[string]string{"index.html": "x"})
 	w.live("s1", "blog", stateLive, id)
 	for range 10 {
 		w.get("https://blog.sites.test/").want(t, 200, "x")
 	}
-	w.wantVisits(l, "s1", visits.Counts{Classes: [4]int64{10}, Pages: 10, Bytes: 10})
+	w.wantVisits(l, "s1", visit.Counts{Classes: [4]int64{10}, Pages: 10, Bytes: 10})
 }

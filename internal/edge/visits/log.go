@@ -13,36 +13,8 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/edge/fastpath"
+	"slipway/internal/platform/visit"
 )
-
-// Line is one request in a site's access log. Query strings are left out, for they hold
-// secrets, and addresses are cut so that they name a network, not a visitor.
-type Line struct {
-	At       time.Time
-	Method   string
-	Host     string
-	Path     string
-	Protocol string
-	Status   int
-	Bytes    int64
-	Referrer string
-	Agent    string
-	Address  string // empty where the site's settings say so
-	Country  string // empty where no database of countries is configured, or it doesn't know
-	Request  string // the id that a page of ours shows; empty where the site itself answered
-}
-
-// What is counted by name.
-const (
-	TopPage     = "page"
-	TopMissing  = "missing"
-	TopReferrer = "referrer"
-	TopCountry  = "country"
-)
-
-// Top is something that was counted by its name: "page", "/about". A name that is empty
-// stands for all those that were too many.
-type Top struct{ Kind, Name string }
 
 // The most that is kept of one site, and of all, between two looks. What is over it is
 // counted, not kept. Names and texts are cut.
@@ -63,11 +35,11 @@ type detail struct {
 	owner   *Owner
 
 	mu   sync.Mutex // guards the rest
-	list []Line
+	list []visit.Line
 	// share: total 50,000 names; owner 5,000, of one site 200 of a kind; edge counted, not kept
-	tops map[Top]int64
+	tops map[visit.Name]int64
 	// share: none, one site's: the kinds that there are
-	kinds map[string]int
+	kinds map[visit.Kind]int
 }
 
 // bounds is how much is kept of all sites.
@@ -80,7 +52,7 @@ type Owner struct {
 }
 
 // addLine keeps a line if there is room for it. make is called only then.
-func (d *detail) addLine(b *bounds, make func() Line) {
+func (d *detail) addLine(b *bounds, make func() visit.Line) {
 	if d.lines.Load() >= siteLines || d.owner.lines.Load() >= someLines || b.lines.Load() >= allLines {
 		d.omitted.Add(1)
 		return
@@ -99,13 +71,13 @@ func (d *detail) addLine(b *bounds, make func() Line) {
 }
 
 // addTop counts a name.
-func (d *detail) addTop(b *bounds, kind, name string, n int64) {
+func (d *detail) addTop(b *bounds, kind visit.Kind, name string, n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.tops == nil {
-		d.tops, d.kinds = map[Top]int64{}, map[string]int{}
+		d.tops, d.kinds = map[visit.Name]int64{}, map[visit.Kind]int{}
 	}
-	t := Top{kind, cut(name)}
+	t := visit.Name{Kind: kind, Name: cut(name)}
 	if _, ok := d.tops[t]; !ok {
 		if d.kinds[kind] >= siteTops || d.owner.tops.Load() >= someTops || b.tops.Load() >= allTops {
 			t.Name = ""
@@ -119,7 +91,7 @@ func (d *detail) addTop(b *bounds, kind, name string, n int64) {
 }
 
 // take returns what was kept and begins again.
-func (d *detail) take(b *bounds) (lines []Line, omitted int64, tops map[Top]int64) {
+func (d *detail) take(b *bounds) (lines []visit.Line, omitted int64, tops map[visit.Name]int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	lines, tops = d.list, d.tops
@@ -217,7 +189,7 @@ func (l *Counter) Request(v *Site, log string, r *http.Request, status int, byte
 		shown,
 		r.Header.Get("Referer"),
 		func() client { return l.clientOf(r.RemoteAddr) },
-		Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent(), Request: request},
+		visit.Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent(), Request: request},
 	)
 }
 
@@ -225,7 +197,7 @@ var agentField, refererField = []byte("user-agent"), []byte("referer")
 
 // Passed does the same for an answer to a request that the fast path passed on.
 func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, size int64, shown bool, request string) {
-	line := Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size, Request: request}
+	line := visit.Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size, Request: request}
 	from := ""
 	for _, f := range q.Fields {
 		switch {
@@ -249,7 +221,7 @@ func (l *Counter) clientAt(at *fastpath.Place, remote net.Addr) client {
 }
 
 // keep keeps what is worth keeping of an answer; line holds the rest of it.
-func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string, clientOf func() client, line Line) {
+func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string, clientOf func() client, line visit.Line) {
 	if log == logOff {
 		return
 	}
@@ -259,20 +231,20 @@ func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string,
 		c = clientOf()
 	}
 	if shown {
-		d.addTop(&l.bounds, TopPage, path, 1)
+		d.addTop(&l.bounds, visit.Pages, path, 1)
 		if from := referrer(from, host); from != "" {
-			d.addTop(&l.bounds, TopReferrer, from, 1)
+			d.addTop(&l.bounds, visit.Referrers, from, 1)
 		}
 		if c.country != "" {
-			d.addTop(&l.bounds, TopCountry, c.country, 1)
+			d.addTop(&l.bounds, visit.Countries, c.country, 1)
 		}
 	}
 	if line.Status == http.StatusNotFound {
-		d.addTop(&l.bounds, TopMissing, path, 1)
+		d.addTop(&l.bounds, visit.Missing, path, 1)
 	}
-	d.addLine(&l.bounds, func() Line {
+	d.addLine(&l.bounds, func() visit.Line {
 		n := line
-		n.At, n.Method, n.Host, n.Path, n.Referrer, n.Agent, n.Country = time.Now(), cut(line.Method), host, cut(path), referrer(
+		n.Time, n.Method, n.Host, n.Path, n.Referrer, n.Agent, n.Country = time.Now(), cut(line.Method), host, cut(path), referrer(
 			from,
 			"",
 		), cut(line.Agent), c.country
@@ -296,11 +268,11 @@ func (l *Counter) Sent(s *fastpath.Sent, p *Page, log string) {
 			l.addPage(p)
 		}
 		if from := referrer(s.Referrer(), p.Host); from != "" {
-			d.addTop(&l.bounds, TopReferrer, from, 1)
+			d.addTop(&l.bounds, visit.Referrers, from, 1)
 		}
 		if l.Countries != nil {
 			if c := l.clientAt(s.Place, s.Remote); c.country != "" {
-				d.addTop(&l.bounds, TopCountry, c.country, 1)
+				d.addTop(&l.bounds, visit.Countries, c.country, 1)
 			}
 		}
 	}
@@ -308,9 +280,9 @@ func (l *Counter) Sent(s *fastpath.Sent, p *Page, log string) {
 		d.omitted.Add(1)
 		return
 	}
-	d.addLine(&l.bounds, func() Line {
-		n := Line{
-			At:       time.Now(),
+	d.addLine(&l.bounds, func() visit.Line {
+		n := visit.Line{
+			Time:     time.Now(),
 			Method:   http.MethodGet,
 			Host:     p.Host,
 			Path:     cut(p.Path),

@@ -14,20 +14,8 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/visit"
 )
-
-// Counts holds what was counted of one site during an interval.
-type Counts struct {
-	Site    id.Site
-	Owner   id.Owner // whose it was when it was visited: a site that has moved to another owner may be in two
-	Classes [4]int64 // answers, by class of status: 2xx, 3xx, 4xx, 5xx
-	Pages   int64    // those of them that brought an HTML page of the site: 200, or 304 for one the visitor has
-	Bytes   int64    // of bodies, as they were sent
-
-	Tops    map[Top]int64 // what was counted by name
-	Lines   []Line        // of the access log
-	Omitted int64         // requests that have no line, because there were too many
-}
 
 // Site counts the answers of one site until they are collected. It costs a request a
 // few additions: no lock, no allocation.
@@ -67,7 +55,7 @@ type Recorder interface {
 	// Record is given what each site's visitors asked for since a moment, a group of sites at a
 	// time, from one goroutine. A group that it refuses is offered again later with the same
 	// numbers as the same batch, so that it can tell one whose answer alone was lost.
-	Record(ctx context.Context, b Batch, group []Counts) error
+	Record(ctx context.Context, b visit.Batch, group []visit.Counts) error
 }
 
 // Marks hears how far the recorder has come.
@@ -80,13 +68,6 @@ type Marks interface {
 type Countries interface {
 	// Of returns the ISO 3166 code of the country that an address is in, or nothing.
 	Of(a netip.Addr) string
-}
-
-// Batch names a group of counts.
-type Batch struct {
-	Counter string // the same for all batches of a Counter, and no other's
-	Number  int64  // from 1, rising
-	Since   time.Time
 }
 
 // Counter knows which sites have been visited since the last look, so that collecting
@@ -135,22 +116,22 @@ func (l *Counter) Count(v *Site, status int, bytes int64, page bool) {
 }
 
 // collect takes what was counted since the last time.
-func (l *Counter) collect() []Counts {
+func (l *Counter) collect() []visit.Counts {
 	l.mu.Lock()
 	list, pages := l.list, l.pages
 	l.list, l.pages = nil, nil
 	l.mu.Unlock()
 	for _, h := range pages {
-		h.Site.detail.addTop(&l.bounds, TopPage, h.Path, h.hits.Swap(0))
+		h.Site.detail.addTop(&l.bounds, visit.Pages, h.Path, h.hits.Swap(0))
 	}
-	out := make([]Counts, 0, len(list))
+	out := make([]visit.Counts, 0, len(list))
 	for _, v := range list {
 		v.listed.Store(false)
-		n := Counts{Site: v.id, Owner: v.detail.owner.ID, Pages: v.pages.Swap(0), Bytes: v.bytes.Swap(0)}
+		n := visit.Counts{Site: v.id, Owner: v.detail.owner.ID, Pages: v.pages.Swap(0), Bytes: v.bytes.Swap(0)}
 		for i := range v.classes {
 			n.Classes[i] = v.classes[i].Swap(0)
 		}
-		n.Lines, n.Omitted, n.Tops = v.detail.take(&l.bounds)
+		n.Lines, n.Omitted, n.Names = v.detail.take(&l.bounds)
 		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // one may be counted between the looks at two
 			out = append(out, n)
 		}
@@ -164,8 +145,8 @@ const groupMost = 500
 
 // batch is a group of counts that the recorder refused.
 type batch struct {
-	Batch
-	group []Counts
+	visit.Batch
+	group []visit.Counts
 }
 
 // Run hands the counts to the recorder now and then and, when ctx ends, once more. What it does
@@ -177,9 +158,9 @@ func (l *Counter) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(l.Every)
 	defer tick.Stop()
-	b := Batch{Counter: rand.Text(), Since: time.Now()} // the batch before the next one
-	var refused *batch                                  // the one batch that was offered and not taken
-	var kept []Counts                                   // what was counted since and never offered
+	b := visit.Batch{Counter: rand.Text(), Since: time.Now()} // the batch before the next one
+	var refused *batch                                        // the one batch that was offered and not taken
+	var kept []visit.Counts                                   // what was counted since and never offered
 	failing := false
 	for done := false; !done; {
 		select {
@@ -233,22 +214,22 @@ func (l *Counter) Run(ctx context.Context) error {
 
 // withoutDetails drops lines and names of counts that have to wait: numbers are kept, details
 // would be too much.
-func withoutDetails(list []Counts) []Counts {
+func withoutDetails(list []visit.Counts) []visit.Counts {
 	for i := range list {
 		list[i].Omitted += int64(len(list[i].Lines))
-		list[i].Lines, list[i].Tops = nil, nil
+		list[i].Lines, list[i].Names = nil, nil
 	}
 	return list
 }
 
-func (l *Counter) hand(ctx context.Context, b Batch, group []Counts) error {
+func (l *Counter) hand(ctx context.Context, b visit.Batch, group []visit.Counts) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return l.Recorder.Record(ctx, b, group)
 }
 
 // merge adds up what several looks counted for the same site.
-func merge(a, b []Counts) []Counts {
+func merge(a, b []visit.Counts) []visit.Counts {
 	if len(a) == 0 {
 		return b
 	}
@@ -274,7 +255,7 @@ func merge(a, b []Counts) []Counts {
 		a[i].Pages += v.Pages
 		a[i].Bytes += v.Bytes
 		a[i].Omitted += v.Omitted
-		a[i].Lines, a[i].Tops = v.Lines, v.Tops // of those that are kept there are none
+		a[i].Lines, a[i].Names = v.Lines, v.Names // of those that are kept there are none
 	}
 	return a
 }

@@ -13,20 +13,23 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/visit"
 )
 
-type recorder func(ctx context.Context, b Batch, group []Counts) error
+type recorder func(ctx context.Context, b visit.Batch, group []visit.Counts) error
 
-func (f recorder) Record(ctx context.Context, b Batch, group []Counts) error { return f(ctx, b, group) }
+func (f recorder) Record(ctx context.Context, b visit.Batch, group []visit.Counts) error {
+	return f(ctx, b, group)
+}
 
 // numbers returns what is compared of counts.
-func numbers(v Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
+func numbers(v visit.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 
 // What was counted before the end is handed over at the end, in groups.
 func TestAtTheEnd(t *testing.T) {
 	t.Parallel()
-	bySite, most := map[id.Site]Counts{}, 0
-	l := New(Config{Every: time.Hour, Recorder: recorder(func(_ context.Context, _ Batch, group []Counts) error {
+	bySite, most := map[id.Site]visit.Counts{}, 0
+	l := New(Config{Every: time.Hour, Recorder: recorder(func(_ context.Context, _ visit.Batch, group []visit.Counts) error {
 		most = max(most, len(group))
 		for _, v := range group {
 			if _, twice := bySite[v.Site]; twice {
@@ -53,7 +56,7 @@ func TestAtTheEnd(t *testing.T) {
 	if len(bySite) != sites || most != groupMost {
 		t.Errorf("%d sites in groups of at most %d", len(bySite), most)
 	}
-	if got := bySite["s7"]; numbers(got) != numbers(Counts{Classes: [4]int64{1, 0, 0, 1}, Bytes: 3}) {
+	if got := bySite["s7"]; numbers(got) != numbers(visit.Counts{Classes: [4]int64{1, 0, 0, 1}, Bytes: 3}) {
 		t.Errorf("s7: %+v", got)
 	}
 }
@@ -72,10 +75,10 @@ func TestConcurrently(t *testing.T) {
 			}
 		})
 	}
-	got := map[id.Site]Counts{}
+	got := map[id.Site]visit.Counts{}
 	take := func() {
 		for _, v := range list.collect() {
-			got[v.Site] = merge([]Counts{got[v.Site]}, []Counts{{Classes: v.Classes, Pages: v.Pages, Bytes: v.Bytes}})[0]
+			got[v.Site] = merge([]visit.Counts{got[v.Site]}, []visit.Counts{{Classes: v.Classes, Pages: v.Pages, Bytes: v.Bytes}})[0]
 		}
 	}
 	counted := make(chan struct{})
@@ -91,7 +94,7 @@ func TestConcurrently(t *testing.T) {
 	take()
 	const n = workers * each / 2
 	for _, site := range []id.Site{"a", "b"} {
-		if numbers(got[site]) != numbers(Counts{Classes: [4]int64{n}, Pages: n, Bytes: 2 * n}) {
+		if numbers(got[site]) != numbers(visit.Counts{Classes: [4]int64{n}, Pages: n, Bytes: 2 * n}) {
 			t.Errorf("%s: %+v", site, got[site])
 		}
 	}
@@ -113,19 +116,19 @@ func TestAccessLogBounds(t *testing.T) {
 		}
 		v := NewSite(id.Site(fmt.Sprint("s", s)), owner)
 		for i := range 2 * siteLines {
-			v.detail.addLine(&list.bounds, func() Line { return Line{Path: cut(long)} })
-			v.detail.addTop(&list.bounds, TopMissing, fmt.Sprint("/", i, long), 1)
+			v.detail.addLine(&list.bounds, func() visit.Line { return visit.Line{Path: cut(long)} })
+			v.detail.addTop(&list.bounds, visit.Missing, fmt.Sprint("/", i, long), 1)
 			list.Count(v, 404, 0, false)
 		}
 	}
 	var lines, omitted, names, hits int64
 	for _, v := range list.collect() {
-		if len(v.Lines) > siteLines || len(v.Tops) > siteTops+1 {
-			t.Fatalf("%d lines, %d names of one site", len(v.Lines), len(v.Tops))
+		if len(v.Lines) > siteLines || len(v.Names) > siteTops+1 {
+			t.Fatalf("%d lines, %d names of one site", len(v.Lines), len(v.Names))
 		}
 		lines += int64(len(v.Lines))
 		omitted += v.Omitted
-		for top, n := range v.Tops {
+		for top, n := range v.Names {
 			if len(top.Name) > maxText {
 				t.Fatal("a long name:", len(top.Name))
 			}
@@ -162,8 +165,8 @@ func TestAccessLogOfOneOwner(t *testing.T) {
 	list := New(Config{})
 	greedy := &Owner{}
 	line := func(v *Site) {
-		v.detail.addLine(&list.bounds, func() Line { return Line{} })
-		v.detail.addTop(&list.bounds, TopMissing, fmt.Sprint("/", v.detail.lines.Load()), 1)
+		v.detail.addLine(&list.bounds, func() visit.Line { return visit.Line{} })
+		v.detail.addTop(&list.bounds, visit.Missing, fmt.Sprint("/", v.detail.lines.Load()), 1)
 		list.Count(v, 404, 0, false)
 	}
 	for s := range 100 {
@@ -192,13 +195,13 @@ func TestRefusedBatchStaysItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewSite("a", &Owner{})
 		var l *Counter
-		added, offered := map[Batch]string{}, 0
+		added, offered := map[visit.Batch]string{}, 0
 		total := int64(0)
 		l = New(
 			Config{
 				Every: time.Second,
 				Log:   slog.New(slog.DiscardHandler),
-				Recorder: recorder(func(_ context.Context, b Batch, group []Counts) error {
+				Recorder: recorder(func(_ context.Context, b visit.Batch, group []visit.Counts) error {
 					offered++
 					text := ""
 					for _, v := range group {

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -21,11 +20,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/publicsuffix"
 
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/certs"
+	"slipway/internal/edge/country"
 	"slipway/internal/edge/ports"
+	"slipway/internal/edge/visits"
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/platform/egress"
@@ -127,8 +129,9 @@ type Settings struct {
 	Bindings      map[string]certs.Binding // of ACME accounts, by authority
 	PriceList     domain.Prices
 	AccountLimits limits.Settings
-	Public        []netip.Addr // where the internet finds the edge
-	Mailer        *mail.Mailer // nil: no mails
+	Public        []netip.Addr     // where the internet finds the edge
+	Mailer        *mail.Mailer     // nil: no mails
+	Countries     visits.Countries // nil: no database, or no edge on this node
 }
 
 var domainForm = lazyregexp.New(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
@@ -250,6 +253,11 @@ func (c Config) Check() (Settings, error) {
 	if c.RateLimit < 1 {
 		return s, fmt.Errorf("--rate-limit: %d is not a positive number", c.RateLimit)
 	}
+	if c.CountryDatabase != "" && s.Role("edge") {
+		if s.Countries, err = country.Open(c.CountryDatabase); err != nil {
+			return s, fmt.Errorf("--country-database: %w", err)
+		}
+	}
 	if c.DNSResolver != "" {
 		if _, port, err := net.SplitHostPort(c.DNSResolver); err != nil || !isPort(port) {
 			return s, fmt.Errorf("--dns-resolver: %q is not HOST:PORT", c.DNSResolver)
@@ -369,23 +377,6 @@ func (s *Settings) checkStorage() error {
 	return nil
 }
 
-// StorageMoved refuses a shared directory while the data directory has storage of sites, which nothing would use.
-func (s Settings) StorageMoved() error {
-	if s.Storage == "" {
-		return nil
-	}
-	old := s.Path("storage")
-	entries, err := os.ReadDir(old)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("--storage: %w", err)
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("--storage: %s still has the storage of sites (%d folders): move what is in it to %s first, with its owners and "+
-			"permissions", old, len(entries), s.Storage)
-	}
-	return nil
-}
-
 // ReadLimits reads the operator's limits; without a file there are none.
 func ReadLimits(file string) (limits.Settings, error) {
 	if file == "" {
@@ -421,6 +412,13 @@ func (s Settings) Ports() ports.Config {
 		c.HTTP, c.HTTPS, c.QUIC, c.DNS = s.EdgeHTTP, s.EdgeHTTPS, s.HTTP3, s.ACMEDNS
 	}
 	return c
+}
+
+// Connections returns the limits of what this node listens on, and who counts what they refuse.
+func (s Settings) Connections(m prometheus.Registerer) ports.Limits {
+	return ports.Limits{
+		Total: s.MaxConnections, PerAddress: s.MaxConnectionsPerAddress, Exempt: s.Proxies, Forwarding: s.ProxyProtocol, Metrics: m,
+	}
 }
 
 // Role reports whether this node has the role.

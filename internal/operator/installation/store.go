@@ -40,6 +40,15 @@ func (s Store) Path(elem ...string) string {
 	return filepath.Join(append([]string{s.DataDir}, elem...)...)
 }
 
+// Scratch returns a directory for what is on its way, empty: what a crash left there is gone.
+func (s Store) Scratch(name string) (string, error) {
+	dir := s.Path(name)
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("clear %s: %w", name, err)
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
 // Reachable reports what is wrong with a database that lies elsewhere, before anything
 // is made here.
 func (s Store) Reachable(ctx context.Context) error {

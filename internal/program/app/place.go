@@ -44,6 +44,25 @@ func (a *Apps) Here(ctx context.Context, site id.Site) error {
 	return a.c.Places.Here(ctx, site)
 }
 
+// Adopt pins the sites that have files, or databases as named, on this node alone, as those of earlier versions do. It is for before
+// anything starts.
+func (a *Apps) Adopt(ctx context.Context, databases []id.Site) error {
+	sites := databases
+	if a.c.Storage != nil && !a.shared() {
+		stored, err := a.c.Storage.StorageSites()
+		if err != nil {
+			return err
+		}
+		sites = append(sites, stored...)
+	}
+	others, err := a.c.Places.Adopt(ctx, sites)
+	if len(others) > 0 {
+		a.c.Log.WarnContext(
+			ctx, "sites have storage here, but belong to another node: what is here is not used; compare it, and delete it", "sites", others)
+	}
+	return err
+}
+
 // Place is Here for a deployment. A node that is down is no error: the start says so.
 func (a *Apps) Place(ctx context.Context, deployment id.Deployment) error {
 	if a.c.Places == nil {

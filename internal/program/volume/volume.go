@@ -9,11 +9,15 @@ package volume
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/node"
 )
@@ -48,6 +52,30 @@ func New(c Config) *Volume {
 	c.Every, c.Patience = cmp.Or(c.Every, lookEvery), cmp.Or(c.Patience, patience)
 	return &Volume{c: c}
 }
+
+// Open returns the volume of a node that runs programs: shared, a directory that all nodes mount, or where that is empty own. It is an
+// error where the installation's storage is elsewhere, or own has storage of sites that nothing would use beside shared.
+func Open(ctx context.Context, d *db.DB, shared, own string, log *slog.Logger) (*Volume, error) {
+	mark, err := node.SharedStorage(ctx, d, shared)
+	if err != nil {
+		return nil, err
+	}
+	if mark == "" {
+		return New(Config{Dir: own, Log: log}), nil
+	}
+	left, err := os.ReadDir(own)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--storage: %w", err)
+	}
+	if len(left) > 0 {
+		return nil, fmt.Errorf("--storage: %s still has the storage of sites (%d folders): move what is in it to %s first, with its owners and "+
+			"permissions", own, len(left), shared)
+	}
+	return New(Config{Dir: shared, Mark: mark, Log: log}), nil
+}
+
+// Mark returns the mark of a directory that all nodes mount; empty: it is this node's own.
+func (v *Volume) Mark() string { return v.c.Mark }
 
 // Dir returns the directory.
 func (v *Volume) Dir() string { return v.c.Dir }

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
@@ -101,17 +102,8 @@ func (m *Members) open(purpose, text string) (a sealedAnswer, ok bool) {
 	return a, true
 }
 
-// Question holds what a visitor of a protected address asks the control plane.
-type Question struct {
-	Site  site.ID // its id
-	Host  string  // that was visited, in lower case, with the port where it is not 443
-	Path  string  // and query
-	Nonce string  // of the browser that asks: a grant is of use to it alone
-	User  string  // who was granted it; empty in what is asked
-}
-
 // Ask returns the address at the control plane that a question is sent to.
-func (m *Members) Ask(q Question) string {
+func (m *Members) Ask(q visit.Question) string {
 	return m.c.BaseURL + "/access?ask=" + url.QueryEscape(m.seal(questionPurpose, sealedAnswer{
 		Site:  q.Site,
 		Host:  q.Host,
@@ -121,13 +113,13 @@ func (m *Members) Ask(q Question) string {
 }
 
 // Granted returns what a grant answers; false for what is none any more.
-func (m *Members) Granted(grant string) (q Question, until time.Time, ok bool) {
+func (m *Members) Granted(grant string) (q visit.Question, until time.Time, ok bool) {
 	a, ok := m.open(grantPurpose, grant)
 	life := cookieTime
 	if a.Team {
 		life = teamTime
 	}
-	return Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce, User: a.User}, time.Now().Add(life), ok
+	return visit.Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce, User: a.User}, time.Now().Add(life), ok
 }
 
 // Pass returns the value of a cookie of a user that is good for a site's host until then.

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook"
@@ -41,7 +42,7 @@ func TestMembersOfASite(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := New(Config{DB: d, Seal: key, Sites: sites, Accounts: users, BaseURL: "https://slipway.test", GrantPath: "/.slipway/granted"})
-	q := Question{Site: s.ID, Host: "pr-1--shop.sites.test:8443", Path: "/a?b=c", Nonce: "nonce"}
+	q := visit.Question{Site: s.ID, Host: "pr-1--shop.sites.test:8443", Path: "/a?b=c", Nonce: "nonce"}
 	value := func(address, name string) string {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -148,7 +149,7 @@ func TestMembersOfATeam(t *testing.T) {
 	viewer, billing, guest := join("v@example.test", "viewer"), join("b@example.test", "billing"), join("g@example.test", "")
 	exec(`INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, 'own_team', 'viewer')`, account.UserID(other.ID), guest.ID)
 	ask := func(u account.User, id site.ID) error {
-		q, err := url.Parse(m.Ask(Question{Site: id, Host: "shop.sites.test", Path: "/", Nonce: "n"}))
+		q, err := url.Parse(m.Ask(visit.Question{Site: id, Host: "shop.sites.test", Path: "/", Nonce: "n"}))
 		if err != nil {
 			t.Fatal(err)
 		}

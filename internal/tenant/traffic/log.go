@@ -14,24 +14,9 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 )
-
-// Line is one request in an access log. The names are those of the file that is downloaded.
-type Line struct {
-	Time     time.Time `json:"time"`
-	Method   string    `json:"method"`
-	Host     string    `json:"host"`
-	Path     string    `json:"path"` // without the query
-	Protocol string    `json:"protocol"`
-	Status   int       `json:"status"`
-	Bytes    int64     `json:"bytes"`
-	Referrer string    `json:"referrer,omitempty"` // a host
-	Agent    string    `json:"userAgent,omitempty"`
-	Address  string    `json:"network,omitempty"` // of the visitor: the first 24 or 48 bits of the address
-	Country  string    `json:"country,omitempty"`
-	Request  string    `json:"requestId,omitempty"` // where Slipway answered with a page of its own
-}
 
 // omitted stands in a log for requests that have no line.
 type omitted struct {
@@ -42,8 +27,8 @@ type omitted struct {
 // Details holds what is kept of a site's requests beside their number.
 type Details struct {
 	Site    id.Site
-	Names   map[Name]int64
-	Lines   []Line
+	Names   map[visit.Name]int64
+	Lines   []visit.Line
 	Omitted int64 // requests without a line, because there were too many
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/visit"
 )
 
 // lines returns the log of ada's site.
@@ -45,7 +46,7 @@ func TestLog(t *testing.T) {
 	for i := range 45 { // more than is read at once
 		add(Details{
 			Site: "s1",
-			Lines: []Line{{
+			Lines: []visit.Line{{
 				Time:    w.now,
 				Method:  "GET",
 				Host:    "a.test",
@@ -61,7 +62,7 @@ func TestLog(t *testing.T) {
 	add(Details{
 		Site:    "s1",
 		Omitted: 7,
-	}, Details{Site: "s2", Lines: []Line{{Path: "/eve"}}}, Details{Site: "nobody", Lines: []Line{{Path: "/nobody"}}})
+	}, Details{Site: "s2", Lines: []visit.Line{{Path: "/eve"}}}, Details{Site: "nobody", Lines: []visit.Line{{Path: "/nobody"}}})
 	got := w.lines("s1", time.Hour)
 	if len(got) != 46 || got[45]["omitted"] != 7.0 {
 		t.Fatalf("%d lines, the last %v", len(got), got[len(got)-1])
@@ -87,14 +88,14 @@ func TestLog(t *testing.T) {
 	if got := w.lines("s1", 30*day); len(got) != 0 {
 		t.Errorf("%d lines after a week", len(got))
 	}
-	add(Details{Site: "s1", Lines: []Line{{Path: "/"}}, Names: map[Name]int64{{Pages, "/"}: 1}})
+	add(Details{Site: "s1", Lines: []visit.Line{{Path: "/"}}, Names: map[visit.Name]int64{{Kind: visit.Pages, Name: "/"}: 1}})
 	if err := w.ForgetSite(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.lines("s1", time.Hour); len(got) != 0 {
 		t.Error("the log of a deleted site is there")
 	}
-	if top, _, err := w.Top(t.Context(), ada, "s1", Pages, db.At(w.now), 10); err != nil || len(top) != 0 {
+	if top, _, err := w.Top(t.Context(), ada, "s1", visit.Pages, db.At(w.now), 10); err != nil || len(top) != 0 {
 		t.Error("names of a deleted site are there", top, err)
 	}
 }
@@ -109,7 +110,7 @@ func TestLogBounds(t *testing.T) {
 		for i := range 100 {
 			if err := w.Add(t.Context(), Batch{
 				Since: w.now,
-			}, nil, Details{Site: site, Lines: []Line{{Path: fmt.Sprintf("/%s/%d", site, i), Agent: fmt.Sprint(i * 7919)}}}); err != nil {
+			}, nil, Details{Site: site, Lines: []visit.Line{{Path: fmt.Sprintf("/%s/%d", site, i), Agent: fmt.Sprint(i * 7919)}}}); err != nil {
 				t.Fatal(err)
 			}
 			w.now = w.now.Add(time.Second)
@@ -147,23 +148,23 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.sites(ada, "s1")
-	add := func(names map[Name]int64) {
+	add := func(names map[visit.Name]int64) {
 		t.Helper()
 		if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: "s1", Names: names}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(map[Name]int64{
-		{Pages, "/"}:               3,
-		{Pages, "/about"}:          5,
-		{Missing, "/wp-login.php"}: 9,
-		{Countries, "AT"}:          2,
-		{Referrers, "news.test"}:   1,
+	add(map[visit.Name]int64{
+		{Kind: visit.Pages, Name: "/"}:               3,
+		{Kind: visit.Pages, Name: "/about"}:          5,
+		{Kind: visit.Missing, Name: "/wp-login.php"}: 9,
+		{Kind: visit.Countries, Name: "AT"}:          2,
+		{Kind: visit.Referrers, Name: "news.test"}:   1,
 	})
 	w.now = w.now.Add(24 * time.Hour)
-	add(map[Name]int64{{Pages, "/"}: 4, {Pages, "/bad\xff\x00path"}: 1})
+	add(map[visit.Name]int64{{Kind: visit.Pages, Name: "/"}: 4, {Kind: visit.Pages, Name: "/bad\xff\x00path"}: 1})
 	since := db.At(w.now.Add(-48 * time.Hour))
-	top := func(kind Kind, limit int) string {
+	top := func(kind visit.Kind, limit int) string {
 		t.Helper()
 		list, rest, err := w.Top(t.Context(), ada, "s1", kind, since, limit)
 		if err != nil {
@@ -171,23 +172,23 @@ func TestTop(t *testing.T) {
 		}
 		return fmt.Sprint(list, rest)
 	}
-	if got := top(Pages, 2); got != "[{/ 7} {/about 5}] 1" {
+	if got := top(visit.Pages, 2); got != "[{/ 7} {/about 5}] 1" {
 		t.Error(got)
 	}
-	if got := top(Missing, 10) + top(Countries, 10) + top(Referrers, 10); got != "[{/wp-login.php 9}] 0[{AT 2}] 0[{news.test 1}] 0" {
+	if got := top(visit.Missing, 10) + top(visit.Countries, 10) + top(visit.Referrers, 10); got != "[{/wp-login.php 9}] 0[{AT 2}] 0[{news.test 1}] 0" {
 		t.Error(got)
 	}
-	if list, _, err := w.Top(t.Context(), eve, "s1", Pages, since, 10); err != nil || len(list) != 0 {
+	if list, _, err := w.Top(t.Context(), eve, "s1", visit.Pages, since, 10); err != nil || len(list) != 0 {
 		t.Error("somebody else's:", list, err)
 	}
-	many := map[Name]int64{}
+	many := map[visit.Name]int64{}
 	for i := range 1000 {
-		many[Name{Missing, fmt.Sprint("/guess/", i)}] = 1
+		many[visit.Name{Kind: visit.Missing, Name: fmt.Sprint("/guess/", i)}] = 1
 	}
 	add(many)
-	add(map[Name]int64{{Missing, "/one/more"}: 50})
+	add(map[visit.Name]int64{{Kind: visit.Missing, Name: "/one/more"}: 50})
 	since = db.At(w.now)
-	list, rest, err := w.Top(t.Context(), ada, "s1", Missing, since, 10_000)
+	list, rest, err := w.Top(t.Context(), ada, "s1", visit.Missing, since, 10_000)
 	if err != nil || len(list) != dayNames || rest != 1000-dayNames+50 {
 		t.Errorf("%d names, %d others, %v", len(list), rest, err)
 	}
@@ -196,7 +197,7 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	since = 0
-	if got := top(Pages, 10); got != "[] 0" {
+	if got := top(visit.Pages, 10); got != "[] 0" {
 		t.Error("after a month:", got)
 	}
 }

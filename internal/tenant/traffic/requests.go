@@ -17,6 +17,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 )
 
@@ -58,7 +59,7 @@ const chunksSearched = 400
 // site there are none. It looks at a bounded part of the log, from its newest end.
 func (t *Traffic) Requests(
 	ctx context.Context, owner account.OwnerID, site id.Site, f RequestFilter,
-) (found []Line, place Place, err error) {
+) (found []visit.Line, place Place, err error) {
 	place = f.After
 	type chunk struct {
 		Place
@@ -94,12 +95,12 @@ func (t *Traffic) Requests(
 			break
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Line) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(found, func(a, b visit.Line) int { return a.Time.Compare(b.Time) })
 	return found[max(0, len(found)-f.Limit):], place, nil
 }
 
 // matching returns the lines of a chunk that a filter takes.
-func (f RequestFilter) matching(body string) (found []Line, err error) {
+func (f RequestFilter) matching(body string) (found []visit.Line, err error) {
 	b, err := base64.StdEncoding.DecodeString(body)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (f RequestFilter) matching(body string) (found []Line, err error) {
 	}
 	search := strings.ToLower(f.Search)
 	for dec := json.NewDecoder(io.LimitReader(in, maxChunk)); ; {
-		var l Line
+		var l visit.Line
 		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
 			return found, nil
 		} else if err != nil {

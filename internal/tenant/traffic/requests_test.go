@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 )
 
 // Requests are read from the newest end, by time, result and text, by their owner alone, and a place says where new ones begin.
@@ -21,7 +22,7 @@ func TestRequests(t *testing.T) {
 		if i%10 == 0 {
 			status = 500
 		}
-		if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: "s1", Omitted: int64(i % 2), Lines: []Line{{
+		if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: "s1", Omitted: int64(i % 2), Lines: []visit.Line{{
 			Time: w.now, Method: "GET", Host: "a.test", Path: fmt.Sprint("/Page/", i), Status: status, Agent: "curl",
 		}}}); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestRequests(t *testing.T) {
 	if got, again := paths("ada", RequestFilter{After: ParsePlace(place.String()), Limit: 10}); got != "" || again != place {
 		t.Errorf("after the newest there is %s, at %s", got, again)
 	}
-	if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: "s1", Lines: []Line{{Time: w.now, Path: "/Page/new", Status: 200}}}); err != nil {
+	if err := w.Add(t.Context(), Batch{Since: w.now}, nil, Details{Site: "s1", Lines: []visit.Line{{Time: w.now, Path: "/Page/new", Status: 200}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := paths("ada", RequestFilter{After: place, Limit: 10}); got != "new" {

@@ -10,28 +10,9 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 )
-
-// Kind says what a name is of.
-type Kind string
-
-// The kinds of names that are counted.
-const (
-	Pages     Kind = "page"     // paths of pages that were shown
-	Missing   Kind = "missing"  // paths that were answered with 404
-	Referrers Kind = "referrer" // hosts whose links led to a page
-	Countries Kind = "country"  // ISO 3166 codes of where pages were shown
-)
-
-// Kinds are all of them.
-var Kinds = []Kind{Pages, Missing, Referrers, Countries}
-
-// Name is something that is counted.
-type Name struct {
-	Kind Kind
-	Name string // empty: all those that were too many to be counted apart
-}
 
 // Top is a name and how often it came.
 type Top struct {
@@ -50,7 +31,7 @@ func (t *Traffic) Top(
 	ctx context.Context,
 	owner account.OwnerID,
 	site id.Site,
-	kind Kind,
+	kind visit.Kind,
 	since db.Time,
 	limit int,
 ) (top []Top, rest int64, err error) {
@@ -74,29 +55,29 @@ func (t *Traffic) Top(
 }
 
 // addNames adds to what was counted by name on a day.
-func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names map[Name]int64) error {
+func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names map[visit.Name]int64) error {
 	if len(names) == 0 {
 		return nil
 	}
 	rows, err := tx.Query(ctx, `SELECT kind, name FROM traffic_top WHERE site_id = $1 AND day = $2`, site, at)
-	known, err := db.Collect(rows, err, func(s db.Scanner) (n Name, err error) { return n, s.Scan(&n.Kind, &n.Name) })
+	known, err := db.Collect(rows, err, func(s db.Scanner) (n visit.Name, err error) { return n, s.Scan(&n.Kind, &n.Name) })
 	if err != nil {
 		return err
 	}
-	have, of := map[Name]bool{}, map[Kind]int{}
+	have, of := map[visit.Name]bool{}, map[visit.Kind]int{}
 	for _, n := range known {
 		have[n] = true
 		of[n.Kind]++
 	}
-	sum := map[Name]int64{}
-	order := slices.SortedFunc(maps.Keys(names), func(a, b Name) int {
+	sum := map[visit.Name]int64{}
+	order := slices.SortedFunc(maps.Keys(names), func(a, b visit.Name) int {
 		if names[a] != names[b] { // the most frequent are the ones that get a place
 			return int(names[b] - names[a])
 		}
 		return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
 	})
 	for _, n := range order {
-		to := Name{n.Kind, clean(n.Name)}
+		to := visit.Name{Kind: n.Kind, Name: clean(n.Name)}
 		if !have[to] {
 			if of[n.Kind] >= dayNames {
 				to.Name = ""
@@ -108,7 +89,9 @@ func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names ma
 		sum[to] += names[n]
 	}
 	// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
-	keys := slices.SortedFunc(maps.Keys(sum), func(a, b Name) int { return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name) })
+	keys := slices.SortedFunc(maps.Keys(sum), func(a, b visit.Name) int {
+		return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
+	})
 	for some := range slices.Chunk(keys, 200) {
 		var args db.Args
 		var q strings.Builder

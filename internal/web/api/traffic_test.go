@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/id"
 
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/traffic"
 )
 
@@ -55,12 +56,12 @@ func TestTopAndAccessLog(t *testing.T) {
 		Since: now,
 	}, nil, traffic.Details{
 		Site: id.Site(of),
-		Names: map[traffic.Name]int64{
-			{Kind: traffic.Pages, Name: "/"}:      3,
-			{Kind: traffic.Pages, Name: "/a"}:     2,
-			{Kind: traffic.Countries, Name: "AT"}: 1,
+		Names: map[visit.Name]int64{
+			{Kind: visit.Pages, Name: "/"}:      3,
+			{Kind: visit.Pages, Name: "/a"}:     2,
+			{Kind: visit.Countries, Name: "AT"}: 1,
 		},
-		Lines:   []traffic.Line{{Time: now, Method: "GET", Path: "/a", Status: 200}},
+		Lines:   []visit.Line{{Time: now, Method: "GET", Path: "/a", Status: 200}},
 		Omitted: 4,
 	})
 	if err != nil {

@@ -3,10 +3,26 @@ package control
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"slipway/internal/edge/connlimit"
+	"slipway/internal/edge/graceful"
 )
+
+// Server returns the server of --listen for what Handler returns, with limits against slow and endless requests.
+func Server(h http.Handler, log *slog.Logger) *graceful.Server {
+	return graceful.New(&http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ConnState:         connlimit.Idle,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	})
+}
 
 // Operator answers on --listen: the interface, and what only the operator's own tools should reach,
 // /metrics, /healthz and /readyz.

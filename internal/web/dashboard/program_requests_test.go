@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/sites"
@@ -33,7 +34,7 @@ func TestRequestsBesideOutput(t *testing.T) {
 	w.program(s, w.deployment(s))
 	add := func(after time.Duration, path string, status int) {
 		t.Helper()
-		must(t, w.dash.Traffic.Add(t.Context(), traffic.Batch{Since: begin}, nil, traffic.Details{Site: s.ID, Lines: []traffic.Line{
+		must(t, w.dash.Traffic.Add(t.Context(), traffic.Batch{Since: begin}, nil, traffic.Details{Site: s.ID, Lines: []visit.Line{
 			{Time: begin.Add(after), Method: "GET", Path: path, Status: status, Bytes: 1200, Agent: "<i>curl", Country: "NO"},
 		}}))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
@@ -92,8 +93,8 @@ func TestTrafficPage(t *testing.T) {
 	}
 	details := traffic.Details{
 		Site:  s.ID,
-		Names: map[traffic.Name]int64{{Kind: traffic.Missing, Name: "/<b>gone"}: 41},
-		Lines: []traffic.Line{{Method: "GET", Path: "/<b>gone", Status: 404}},
+		Names: map[visit.Name]int64{{Kind: visit.Missing, Name: "/<b>gone"}: 41},
+		Lines: []visit.Line{{Method: "GET", Path: "/<b>gone", Status: 404}},
 	}
 	if err := w.dash.Traffic.Add(t.Context(), traffic.Batch{Since: time.Now()}, nil, details); err != nil {
 		t.Fatal(err)

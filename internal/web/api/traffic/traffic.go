@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/api/contract"
@@ -127,11 +128,11 @@ func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out
 		return out, err
 	}
 	out.Since = from.String()
-	for kind, to := range map[traffic.Kind]*topNames{
-		traffic.Pages:     &out.Pages,
-		traffic.Missing:   &out.Missing,
-		traffic.Referrers: &out.Referrers,
-		traffic.Countries: &out.Countries,
+	for kind, to := range map[visit.Kind]*topNames{
+		visit.Pages:     &out.Pages,
+		visit.Missing:   &out.Missing,
+		visit.Referrers: &out.Referrers,
+		visit.Countries: &out.Countries,
 	} {
 		list, others, err := a.Traffic.Top(ctx, c.Owner, in.ID, kind, from, int(cmp.Or(limit, 20)))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
@@ -61,7 +62,7 @@ func (d *Pages) besideOutput(
 }
 
 // request renders a request like a line of output: when it was answered, how, and what it was for.
-func (l programLog) request(x traffic.Line) string {
+func (l programLog) request(x visit.Line) string {
 	var b strings.Builder
 	class := ""
 	switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/visit"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -69,13 +70,13 @@ func (d *Pages) topLists(
 	since = db.Now().Add(-back)
 	since -= since % db.Time((24 * time.Hour).Milliseconds())
 	for _, l := range []struct {
-		kind traffic.Kind
+		kind visit.Kind
 		topList
 	}{
-		{traffic.Pages, topList{ID: "pages", Title: "Top pages", Column: "Path"}},
-		{traffic.Missing, topList{ID: "missing", Title: "Not found (404)", Column: "Path"}},
-		{traffic.Referrers, topList{ID: "referrers", Title: "Referrers", Column: "Host"}},
-		{traffic.Countries, topList{ID: "countries", Title: "Countries", Column: "Code"}},
+		{visit.Pages, topList{ID: "pages", Title: "Top pages", Column: "Path"}},
+		{visit.Missing, topList{ID: "missing", Title: "Not found (404)", Column: "Path"}},
+		{visit.Referrers, topList{ID: "referrers", Title: "Referrers", Column: "Host"}},
+		{visit.Countries, topList{ID: "countries", Title: "Countries", Column: "Code"}},
 	} {
 		if l.Rows, l.Others, err = d.Traffic.Top(ctx, q.Caller.Owner, head.Site.ID, l.kind, since, 10); err != nil {
 			return nil, 0, err
