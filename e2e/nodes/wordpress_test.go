@@ -58,7 +58,7 @@ func mariaDB(t *testing.T, certificate tls.Certificate, ca string) string {
 }
 
 // With storage that all nodes mount and a MariaDB that all reach, over TLS, a WordPress survives either of its machines: what was
-// written through one node is answered by the other after the first has died, and back.
+// written through one node is answered by the other after the first has died, and back. Its object cache goes with it.
 func TestWordPressSurvivesItsNode(t *testing.T) {
 	i, _ := mounted(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -87,6 +87,11 @@ func TestWordPressSurvivesItsNode(t *testing.T) {
 	blog := &blog{i: i, id: made.Data.ID, host: "blog.localhost"}
 	blog.shows(a, "<title>blog</title>")
 	blog.shows(b, "<title>blog</title>")
+	if err := a.Call(t.Context(), i.key, "PATCH", "/sites/"+made.Data.ID+"/wordpress", map[string]any{"objectCache": true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	blog.caches(a)
+	blog.caches(b)
 
 	home, other := i.stays(made.Data.ID)
 	blog.publishes(other, "Written before")
@@ -98,6 +103,7 @@ func TestWordPressSurvivesItsNode(t *testing.T) {
 		t.Errorf("after the death of its node: %d %.300s after %s", answer.Status, answer.Body, took)
 	}
 	t.Logf("it was answered by the other node after %s", took.Round(100*time.Millisecond))
+	blog.caches(other)
 	i.start(home)
 	blog.publishes(home, "Written after")
 	blog.shows(other, "Written after")
@@ -143,6 +149,16 @@ func (b *blog) ask(w *world.World, cookies http.CookieJar, method, path, body st
 		}
 		b.host = to.Host
 	}
+}
+
+// caches waits until a node says that the object cache answers, wherever WordPress runs.
+func (b *blog) caches(w *world.World) {
+	b.i.t.Helper()
+	var now struct{ ObjectCache struct{ Status string } }
+	b.i.until("the object cache is active", func() bool {
+		err := w.Call(b.i.t.Context(), b.i.key, "GET", "/sites/"+b.id+"/wordpress", nil, &now)
+		return err == nil && now.ObjectCache.Status == "active"
+	})
 }
 
 func (b *blog) shows(w *world.World, want string) {

@@ -187,26 +187,28 @@ func overwrite(name string, text []byte) error {
 }
 
 // ClearRedis makes what the Redis of a site's programs hold unfindable: what they were made
-// from, the site's database, has been changed by somebody else.
-func (p *Processes) ClearRedis(site id.Site) {
+// from, the site's database, has been changed by somebody else. It reports whether a program has one.
+func (p *Processes) ClearRedis(site id.Site) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clearRedis(site)
+	return p.clearRedis(site)
 }
 
 // clearRedis is for who has the lock. While several programs of a site reach its database, each
 // changes it behind the others' backs, and none asks its Redis.
-func (p *Processes) clearRedis(site id.Site) {
+func (p *Processes) clearRedis(site id.Site) (found bool) {
 	off := len(p.sharing[site]) > 1
 	for x := range p.sharing[site] {
 		if x.epoch == "" {
 			continue
 		}
+		found = true
 		if err := bumpEpoch(x.epoch, off); err != nil && !errors.Is(err, fs.ErrNotExist) { // stale values are worse than none
 			p.c.Log.Error("object cache not cleared; the program is ended", "site", site, "err", err)
 			x.kill()
 		}
 	}
+	return found
 }
 
 // shares reports whether a program may change what others of its site hold copies of.

@@ -47,7 +47,7 @@ func (h host) StorageFolders(site.ID) (map[string]string, error) { return nil, n
 func (h host) Hold(site.ID) (release func()) { return func() {} }
 
 // ClearRedis is the same.
-func (h host) ClearRedis(site site.ID) { h(string(site)) }
+func (h host) ClearRedis(site site.ID) bool { h(string(site)); return true }
 
 func (w *WordPress) shows(t *testing.T, what string) {
 	t.Helper()

@@ -37,7 +37,7 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 }
 
 // PagesChanged is for guard.Sites.
-func (g guarded) PagesChanged(ctx context.Context, id site.ID) { g.w.tell(ctx, id) }
+func (g guarded) PagesChanged(ctx context.Context, id site.ID) { g.w.tell(ctx, id, false) }
 
 // Scheduled is for guard.Sites.
 func (g guarded) Scheduled(ctx context.Context, id site.ID, at string) { g.w.scheduled(ctx, id, at) }

@@ -43,12 +43,8 @@ func (w *WordPress) disk(id site.ID) int64 {
 	return sandbox.Size(dir, maxCounted)
 }
 
-// clearObjects empties the object cache of a site's programs.
-func (w *WordPress) clearObjects(id site.ID) {
-	if w.c.Host != nil {
-		w.c.Host.ClearRedis(id)
-	}
-}
+// clearObjects empties the object cache of a site's programs, and reports whether one runs here.
+func (w *WordPress) clearObjects(id site.ID) bool { return w.c.Host != nil && w.c.Host.ClearRedis(id) }
 
 // filesOf counts the files of a site's wp-content; nil: they are elsewhere, or too many.
 func (w *WordPress) filesOf(ctx context.Context, id site.ID) *difference.Amount {

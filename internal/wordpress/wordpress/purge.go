@@ -18,11 +18,17 @@ const purgeTopic = "wordpress/purge"
 // purgeTx makes pages of a site stale, here and on every other node: there all of them.
 func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
 	tx.AfterCommit(func() { w.cache.Purge(id, paths...) })
-	return tellTx(ctx, tx, id)
+	return tellTx(ctx, tx, id, false)
 }
 
-func tellTx(ctx context.Context, tx *db.Tx, id site.ID) error {
-	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = $2 WHERE site_id = $1`, id, db.Now())
+// tellTx makes the pages of a site stale on other nodes. With objects it also clears the object cache on the node that has it.
+func tellTx(ctx context.Context, tx *db.Tx, id site.ID, objects bool) error {
+	now := db.Now()
+	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = $2 WHERE site_id = $1`, id, now)
+	if err == nil && objects { // each time another value: nodes compare it with the last one that they saw
+		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET cleared_at = CASE WHEN cleared_at < $2 THEN $2 ELSE cleared_at + 1 END
+			WHERE site_id = $1`, id, now)
+	}
 	tx.Notify(purgeTopic)
 	return err
 }
@@ -31,7 +37,8 @@ func tellTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 // stale: one that is made in between would show what the object cache still had.
 func (w *WordPress) purgeAll(ctx context.Context, id site.ID) {
 	w.clearObjects(id)
-	w.purge(ctx, id, []string{"*"})
+	w.cache.Purge(id, "*")
+	w.tell(ctx, id, true)
 }
 
 // Changed hears that something else than a request may have changed the database of a site, where
@@ -47,22 +54,22 @@ func (w *WordPress) Changed(id site.ID) {
 // purge makes pages stale at once, and tells other nodes.
 func (w *WordPress) purge(ctx context.Context, id site.ID, paths []string) {
 	w.cache.Purge(id, paths...)
-	w.tell(ctx, id)
+	w.tell(ctx, id, false)
 }
 
-// tell makes the pages of a site stale on other nodes.
-func (w *WordPress) tell(ctx context.Context, id site.ID) {
+// tell is tellTx in a transaction of its own.
+func (w *WordPress) tell(ctx context.Context, id site.ID, objects bool) {
 	if w.c.DB.Single() {
 		return
 	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer done()
-	if err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return tellTx(ctx, tx, id) }); err != nil {
+	if err := w.c.DB.Write(ctx, func(tx *db.Tx) error { return tellTx(ctx, tx, id, objects) }); err != nil {
 		w.c.Log.WarnContext(ctx, "other nodes not told of changed pages", "site", id, "err", err)
 	}
 }
 
-// followPurges makes stale what other nodes purge, until ctx ends.
+// followPurges makes stale what other nodes purge, and clears object caches of this node that they clear, until ctx ends.
 func (w *WordPress) followPurges(ctx context.Context) {
 	if w.c.DB.Single() {
 		return
@@ -72,21 +79,31 @@ func (w *WordPress) followPurges(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	since := db.Now()
+	cleared := map[site.ID]db.Time{} // by now
 	for {
 		// A transaction that was slow to commit has an older time: look a little further back.
 		from := since.Add(-10 * time.Second)
 		now := db.Now()
-		rows, err := w.c.DB.Query(ctx, `SELECT site_id, purged_at FROM wordpress_sites WHERE purged_at > $1 LIMIT 10000`, from)
+		rows, err := w.c.DB.Query(ctx, `SELECT site_id, purged_at, cleared_at FROM wordpress_sites WHERE purged_at > $1 LIMIT 10000`, from)
 		type purged struct {
-			site site.ID
-			at   db.Time
+			site        site.ID
+			at, cleared db.Time
 		}
-		list, err := db.Collect(rows, err, func(s db.Scanner) (p purged, err error) { return p, s.Scan(&p.site, &p.at) })
+		list, err := db.Collect(rows, err, func(s db.Scanner) (p purged, err error) { return p, s.Scan(&p.site, &p.at, &p.cleared) })
 		if err == nil {
 			since = now
+			seen := map[site.ID]db.Time{}
 			for _, p := range list {
-				w.cache.PurgeOlder(p.site, p.at.Time())
+				if p.cleared.Time().After(from.Time()) {
+					seen[p.site] = p.cleared
+					if cleared[p.site] != p.cleared && w.clearObjects(p.site) {
+						// Since its pages were made stale, a node may have made some anew of what the cache still had.
+						w.purge(ctx, p.site, []string{"*"})
+					}
+				}
+				w.cache.PurgeOlder(p.site, p.at.Time().Add(time.Millisecond)) // the column has whole ones
 			}
+			cleared = seen
 		}
 		select {
 		case <-ctx.Done():
@@ -118,8 +135,11 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		}
 	}
 	if len(paths) == 0 {
-		paths = []string{"*"}
-		tx.AfterCommit(func() { w.clearObjects(id) })
+		tx.AfterCommit(func() {
+			w.clearObjects(id)
+			w.cache.Purge(id, "*")
+		})
+		return tellTx(ctx, tx, id, true)
 	}
 	return w.purgeTx(ctx, tx, id, paths)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +28,12 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 		return
 	}
 	there := dbtest.Open(t, url)
-	a, b := New(Config{DB: here}), New(Config{DB: there})
+	cleared := make(chan string, 100)
+	a := New(Config{DB: here})
+	b := New(Config{DB: there, Host: host(func(site string) {
+		fill(a.cache, request("/"), "made of what the object cache still had")
+		cleared <- site
+	})})
 	err := here.Admin(
 		t.Context(),
 		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
@@ -38,8 +44,9 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	done := make(chan struct{})
-	go func() { defer close(done); b.followPurges(ctx) }()
+	var done sync.WaitGroup
+	done.Go(func() { a.followPurges(ctx) })
+	done.Go(func() { b.followPurges(ctx) })
 	fill(b.cache, request("/"), "old")
 	time.Sleep(2 * time.Millisecond) // database times are milliseconds
 	err = here.Write(t.Context(), func(tx *db.Tx) error { return a.purgeTx(t.Context(), tx, "site", []string{"/"}) })
@@ -50,8 +57,26 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 		p, _ := b.cache.Lookup("site", request("/"))
 		return p == nil
 	})
+	if len(cleared) > 0 {
+		t.Error("a page that has changed clears the object cache")
+	}
+
+	// The program is on the other node, with its object cache.
+	for range 2 {
+		a.purgeAll(t.Context(), "site")
+		if site := <-cleared; site != "site" {
+			t.Errorf("the object cache of %q was cleared", site)
+		}
+		wait.Until(t, "the page that was made of the old values is stale", func() bool {
+			p, _ := a.cache.Lookup("site", request("/"))
+			return p == nil
+		})
+	}
 	end()
-	<-done
+	done.Wait()
+	if len(cleared) > 0 {
+		t.Errorf("the object cache was cleared %d times more", len(cleared))
+	}
 }
 
 // Once a command of a site has ended its pages are stale; what is no WordPress has none to be noted.

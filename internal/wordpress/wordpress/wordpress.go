@@ -89,8 +89,8 @@ type Host interface {
 	StorageFolders(site site.ID) (map[string]string, error)
 	// Hold keeps a site's programs from writing until release is called.
 	Hold(site site.ID) (release func())
-	// ClearRedis makes what the object cache of a site's programs holds unfindable.
-	ClearRedis(site site.ID)
+	// ClearRedis makes what the object cache of a site's programs holds unfindable, and reports whether one of them has any.
+	ClearRedis(site site.ID) bool
 	// NoRedis says in words why programs can't have a Redis here; empty: they can.
 	NoRedis() string
 }
@@ -270,11 +270,8 @@ func (w *WordPress) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) err
 
 // NoObjectCache says in words why sites can't have an object cache here; empty: they can.
 func (w *WordPress) NoObjectCache() string {
-	switch {
-	case w.c.Host == nil:
+	if w.c.Host == nil {
 		return "programs can't run on this server"
-	case !w.c.DB.Single():
-		return "an installation of several nodes has none: each node would keep its own values"
 	}
 	return w.c.Host.NoRedis()
 }
