@@ -196,15 +196,29 @@ func (d *DB) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
+	started := time.After(afterStart)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-started:
+			d.shrink(ctx)
 		case <-tick.C:
+			d.shrink(ctx)
 			if _, err := d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil && ctx.Err() == nil {
 				d.log.WarnContext(ctx, "write-ahead log not folded back", "err", err)
 			}
 		}
+	}
+}
+
+// afterStart is when the start is over: what was read for it is needed no more.
+const afterStart = 1500 * time.Millisecond
+
+// shrink gives back the pages that SQLite's writer has in memory: those that are needed again come from the kernel, in microseconds.
+func (d *DB) shrink(ctx context.Context) {
+	if _, err := d.write.ExecContext(ctx, "PRAGMA shrink_memory"); err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "memory not given back", "err", err)
 	}
 }
 
