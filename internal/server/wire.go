@@ -50,6 +50,7 @@ import (
 	"slipway/internal/program/volume"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/billing/vies"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
@@ -240,6 +241,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if s.Billing {
 		h.Billing = billing.New(billing.Config{DB: h.DB, Usage: h.Usage, Hooks: h.Webhooks, Limits: h.Limits, Mail: h.Accounts, Log: s.Log})
 		h.Limits.Connect(h.Billing)
+		h.Sellers = seller.NewHosts(seller.HostsConfig{
+			DB: h.DB, BaseURL: s.BaseURL, Own: s.OwnHosts, SiteDomain: s.SiteDomain, Shared: s.SharedDomain, Log: s.Log,
+		})
 		h.Stripe = stripe.New(stripe.Config{
 			DB: h.DB, Seal: h.seal, Billing: h.Billing, Out: stripe.Client(out, s.StripeAPI), API: s.StripeAPI, Log: s.Log,
 		})
@@ -280,7 +284,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.Teams = team.New(team.Config{
 		DB: h.DB, Accounts: h.Accounts, Limits: h.Limits, Sites: h.Sites, Hooks: h.Webhooks, Operations: h.Operations, Log: s.Log,
 	})
-	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Draining: &h.draining})
+	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Sellers: h.Sellers, Draining: &h.draining})
 	if err := h.openDatabases(apps.Why); err != nil {
 		return nil, err
 	}
@@ -473,6 +477,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			HTTP3:        s.HTTP3,
 			Countries:    s.Countries,
 			ControlHosts: s.ControlHosts,
+			MoreControl:  h.Sellers,
 			Certificates: h.certs,
 			Lender:       usage.Lender{Usage: h.Usage, Node: db.NewID("edge")},
 			Visits:       h.Traffic.Recorder(),
@@ -508,6 +513,11 @@ func (h *node) prepare(ctx context.Context) error {
 	}
 	if err := billing.Switch(ctx, h.DB, h.Billing != nil); err != nil {
 		return err
+	}
+	if h.Sellers != nil {
+		if err := h.Sellers.Read(ctx); err != nil {
+			return err
+		}
 	}
 	if h.control != nil {
 		if err := admin.Invite(ctx, h.Accounts, h.s.BaseURL, os.Stderr); err != nil {
@@ -567,6 +577,9 @@ func (h *node) services() []service {
 	}
 	if h.control != nil {
 		list = append(list, service{"dashboard", h.control.Run})
+	}
+	if h.Sellers != nil {
+		list = append(list, service{"hosts of sellers", h.Sellers.Run})
 	}
 	if h.edge != nil {
 		list = append(list, service{"edge", h.edge.Run})

@@ -227,6 +227,17 @@ func TestOnDemand(t *testing.T) {
 	if w.pebble.Orders.Load() != before+1 {
 		t.Error("a deleted site's certificate was renewed")
 	}
+	// Hosts that sellers have are the control plane's as long as they have them.
+	w.zone.Set("panel.harbor.test", "A 127.0.0.1")
+	w.exec(`INSERT INTO billing_sellers (id, name, series, sender, reply_to, logo, logo_digest, created_at, updated_at, host)
+		VALUES ('harbor', 'Harbor', 'HB', '', '', '', '', 0, 0, 'panel.harbor.test')`)
+	w.until("a seller's host has one", func() bool { return w.row("panel.harbor.test").state == Active })
+	if r := w.row("panel.harbor.test"); r.kind != kindControl {
+		t.Errorf("row %+v", r)
+	}
+	w.exec("UPDATE billing_sellers SET host = ''")
+	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'panel.harbor.test'")
+	w.until("it is dropped", func() bool { return w.row("panel.harbor.test").state == gone })
 }
 
 // A warm name's handshake needs no database: there is none any more.

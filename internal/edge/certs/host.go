@@ -252,7 +252,10 @@ func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
 	switch {
 	case r.kind == kindControl:
 		r.owner = ""
-		return slices.ContainsFunc(s.c.Hosts, func(h string) bool { return strings.EqualFold(h, r.host) }), nil
+		if slices.ContainsFunc(s.c.Hosts, func(h string) bool { return strings.EqualFold(h, r.host) }) {
+			return true, nil
+		}
+		return one("SELECT host FROM control_hosts WHERE host = $1", r.host, &r.host)
 	case r.kind == kindSite && r.host == s.wildcard():
 		r.owner = ""
 		return s.dns(), s.delegated(ctx, r.host)

@@ -35,6 +35,9 @@ func (s *Certs) want(ctx context.Context) error {
 		} else {
 			version, err = s.compare(ctx, version)
 		}
+		if err == nil {
+			err = s.control(ctx)
+		}
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "custom hosts not read", "err", err)
 		}
@@ -120,6 +123,25 @@ func (s *Certs) compare(ctx context.Context, above int64) (int64, error) {
 		highest = page[len(page)-1].version
 	}
 	return end, nil
+}
+
+// control asks for hosts at which the control plane answers beside its own.
+func (s *Certs) control(ctx context.Context) error {
+	rows, err := s.c.DB.Query(ctx, `
+		SELECT h.host FROM control_hosts h LEFT JOIN certificates c ON c.host = h.host AND c.state <> 'gone' WHERE c.host IS NULL`)
+	hosts, err := db.Collect(rows, err, column)
+	if err != nil {
+		return fmt.Errorf("read hosts of the control plane: %w", err)
+	}
+	for _, host := range hosts {
+		if !orderable(host) {
+			continue
+		}
+		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.askTx(ctx, tx, ask{host: host, kind: kindControl}) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forsake drops custom hosts whose row vanished from the view.

@@ -125,6 +125,25 @@ func TestCustomHosts(t *testing.T) {
 	w.get("https://blog.sites.test/").want(t, 404, "Site not found")
 }
 
+// hostSet is a HostSet.
+type hostSet map[string]bool
+
+func (s hostSet) Has(host string) bool { return s[host] }
+
+// Hosts that the control plane has while the edge runs are its own, whoever claims them, and no others are.
+func TestMoreControlHosts(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(c *Config) { c.MoreControl = hostSet{"panel.harbor.test": true} })
+	w.live("s2", "shop", stateLive, w.publish(map[string]string{"index.html": "shop"}))
+	w.claim("*.harbor.test", "s2", "", "active")
+	w.claim("panel.harbor.test", "s2", "", "active")
+	w.get("https://panel.harbor.test/").want(t, 200, "control plane")
+	w.get("https://www.harbor.test/").want(t, 200, "shop")
+	if to := w.get("http://panel.harbor.test/sign-in").header.Get("Location"); !strings.HasPrefix(to, "https://panel.harbor.test") {
+		t.Errorf("plain HTTP leads to %q", to)
+	}
+}
+
 func (w *world) certificateOf(name string) (*tls.Certificate, error) {
 	return w.certificate(&tls.ClientHelloInfo{ServerName: name})
 }

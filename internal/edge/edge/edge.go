@@ -61,6 +61,7 @@ type Config struct {
 	Control      http.Handler // the control plane. Optional.
 	Draining     *atomic.Bool // whether each answer is its connection's last. Optional.
 	ControlHosts []string     // hosts, without port, that get it. Optional.
+	MoreControl  HostSet      // others that get it, which change while the edge runs. Optional.
 	Log          *slog.Logger // Optional.
 	Metrics      prometheus.Registerer
 
@@ -100,6 +101,9 @@ type Config struct {
 	NoFastPath bool // leaves all connections to net/http
 	HTTP3      bool // tells clients that sites answer over HTTP/3, at HTTPSPort
 }
+
+// HostSet knows hosts by name, without port and in lower case. It is asked for every connection, and again for most requests.
+type HostSet interface{ Has(host string) bool }
 
 // Certificates answer handshakes.
 type Certificates interface {
@@ -253,6 +257,11 @@ func (e *Edge) Server(h http.Handler) *http.Server {
 		// Strangers' broken handshakes are nobody's business but a debugger's.
 		ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 	}
+}
+
+// isControl reports whether a host is the control plane's.
+func (e *Edge) isControl(host string) bool {
+	return e.control[host] || e.MoreControl != nil && e.MoreControl.Has(host)
 }
 
 // HTTPS returns the handler for TLS listeners: sites, and the control plane on its hosts.

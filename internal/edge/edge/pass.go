@@ -16,7 +16,7 @@ import (
 // hostPasses reports whether requests for a host are passed on to a program by the fast path.
 func (e *Edge) hostPasses(host string) bool {
 	t := e.leads(host).program()
-	return !e.control[host] && t != nil && t.passes
+	return !e.isControl(host) && t != nil && t.passes
 }
 
 // passes reports the same of a connection.

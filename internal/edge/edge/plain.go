@@ -22,7 +22,7 @@ func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 		e.challenge(rec, r, host)
 		return
 	}
-	if !e.control[host] {
+	if !e.isControl(host) {
 		t, to, err := e.find(r.Context(), host)
 		switch {
 		case err != nil:
@@ -54,7 +54,7 @@ const challengePath = "/.well-known/acme-challenge/"
 func (e *Edge) challenge(w *recorder, r *http.Request, host string) {
 	switch {
 	case e.Certificates != nil && e.Certificates.Challenge(w, r):
-	case e.control[host]:
+	case e.isControl(host):
 		response.Page(w, r, response.PageMissing)
 	default:
 		e.tenant(w, r, host)

@@ -41,7 +41,7 @@ func (q quick) Served(s *fastpath.Sent)                      { q.e.served(s) }
 // plainHost reports whether connections for a host are worth the fast path: those of
 // sites whose backend is files, or a program that has pages.
 func (e *Edge) plainHost(host string) bool {
-	if e.control[host] {
+	if e.isControl(host) {
 		return false
 	}
 	to := e.leads(host)

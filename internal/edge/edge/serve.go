@@ -19,7 +19,7 @@ import (
 func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	e.closing(w, r)
 	host, status := e.host(r)
-	if status == 0 && e.control[host] && e.Control != nil {
+	if status == 0 && e.isControl(host) && e.Control != nil {
 		// An answer of ours on this connection may have left its deadline.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		e.Control.ServeHTTP(w, r)

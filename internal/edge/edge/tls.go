@@ -50,7 +50,7 @@ func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 // page that says so. The addresses of single deployments are not known: there are more of
 // them than public authorities issue for.
 func (e *Edge) certificateName(host string) (name string, known bool) {
-	if e.control[host] {
+	if e.isControl(host) {
 		return host, true
 	}
 	if label, ok := e.label(host); ok {
@@ -78,7 +78,7 @@ var errNoPlace = errors.New("the last connections are reserved for the control p
 
 // reserve ends a handshake on one of the last places unless it is for the control plane.
 func (e *Edge) reserve(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	if c, ok := hello.Conn.(*connlimit.Conn); ok && c.Spare() && !e.control[fastpath.Hostname(hello.ServerName)] {
+	if c, ok := hello.Conn.(*connlimit.Conn); ok && c.Spare() && !e.isControl(fastpath.Hostname(hello.ServerName)) {
 		return nil, errNoPlace
 	}
 	return nil, nil

@@ -1,9 +1,11 @@
 // Package text owns cleaning untrusted texts before they are stored, sent or shown, and writing
-// sizes and counts in sentences.
+// sizes, counts and origins.
 package text
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -52,6 +54,19 @@ func Fits(s string, lines, n int) bool {
 		return false
 	}
 	return strings.IndexFunc(s, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) < 0
+}
+
+// WithHost returns an origin such as https://example.com:8443 with another host, and the same scheme and port. An empty host, or what is no
+// origin, gives the origin itself.
+func WithHost(origin, host string) string {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || host == "" {
+		return origin
+	}
+	if port := u.Port(); port != "" {
+		host = net.JoinHostPort(host, port)
+	}
+	return u.Scheme + "://" + host
 }
 
 // Size writes bytes the way limits are spoken of: 512 bytes, 1.5 KiB, 64 MiB, 2 GiB.

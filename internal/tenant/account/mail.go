@@ -12,6 +12,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/mail"
 )
@@ -52,17 +53,26 @@ func (a *Accounts) Work(j *job.Jobs) {
 	}, a.deliver)
 }
 
-// writeTo queues a mail to the user in the caller's transaction, about what is an owner's: it comes from who sells to the owner. Where
-// there is no mail it does nothing.
+// writeTo queues a mail to the user in the caller's transaction, about what is an owner's: it comes from who sells to the owner, and its
+// links lead to the seller's host. Where there is no mail it does nothing.
 func (a *Accounts) writeTo(ctx context.Context, tx *db.Tx, u User, owner OwnerID, subject, text string, until db.Time) error {
+	return a.writeAs(ctx, tx, u, `SELECT sender, reply_to, host FROM owner_brands WHERE owner_id = $1`, string(owner), subject, text, until)
+}
+
+// writeAs is writeTo with the query that finds the seller: sender, reply-to and host. The text's links are those of the installation.
+func (a *Accounts) writeAs(
+	ctx context.Context, tx *db.Tx, u User, query, whose, subject, body string, until db.Time,
+) error {
 	if !a.Mails() {
 		return nil
 	}
-	m := mail.Message{ID: db.NewID("let"), To: u.Email, Subject: subject, Text: text}
-	err := tx.QueryRow(ctx, `SELECT sender, reply_to FROM owner_brands WHERE owner_id = $1`, owner).Scan(&m.From, &m.ReplyTo)
+	m := mail.Message{ID: db.NewID("let"), To: u.Email, Subject: subject}
+	var host string
+	err := tx.QueryRow(ctx, query, whose).Scan(&m.From, &m.ReplyTo, &host)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("find sender of mail: %w", err)
 	}
+	m.Text = strings.ReplaceAll(body, a.site, text.WithHost(a.site, host))
 	box, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("write mail: %w", err)

@@ -31,8 +31,9 @@ type SignUpAsked struct {
 func (SignUpAsked) Kind() string { return "account.sign_up" }
 
 // AskSignUp notes that somebody wants an account with this address. They get a mail with a link that makes it; until then there is
-// no user. Who has an account is told so by mail, and nobody else learns it. Throttling by address and network is the caller's.
-func (a *Accounts) AskSignUp(ctx context.Context, email string, d Device) error {
+// no user. Who has an account is told so by mail, and nobody else learns it. seller is who sells at the host at which they ask; empty: the
+// installation. Throttling by address and network is the caller's.
+func (a *Accounts) AskSignUp(ctx context.Context, email, seller string, d Device) error {
 	if !a.Mails() {
 		return &fault.Error{
 			Kind: fault.Conflict, Message: "Email is not configured on this installation",
@@ -59,8 +60,8 @@ func (a *Accounts) AskSignUp(ctx context.Context, email string, d Device) error 
 			}
 		}
 		s := SignUpAsked{db.NewID("sgn"), d.Addr.String()}
-		if _, err := tx.Exec(ctx, `INSERT INTO sign_ups (id, email, hash, created_at, expires_at) VALUES ($1, $2, '', $3, $4)`,
-			s.ID, email, now, now.Add(SignUpLife)); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO sign_ups (id, email, hash, created_at, expires_at, seller_id) VALUES ($1, $2, '', $3, $4, $5)`,
+			s.ID, email, now, now.Add(SignUpLife), seller); err != nil {
 			return fmt.Errorf("write sign-up: %w", err)
 		}
 		_, err := job.Enqueue(ctx, tx, s, job.Options{Group: "sign_up/" + digest(email)})
@@ -70,8 +71,8 @@ func (a *Accounts) AskSignUp(ctx context.Context, email string, d Device) error 
 
 // signUp makes the link and queues the mail with it, both or neither.
 func (a *Accounts) signUp(ctx context.Context, asked SignUpAsked, _ int64) error {
-	var email string
-	err := a.db.QueryRow(ctx, `SELECT email FROM sign_ups WHERE id = $1`, asked.ID).Scan(&email)
+	var email, seller string
+	err := a.db.QueryRow(ctx, `SELECT email, seller_id FROM sign_ups WHERE id = $1`, asked.ID).Scan(&email, &seller)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !a.Mails() {
 		return nil
 	}
@@ -103,7 +104,9 @@ If it wasn't you, ignore this email. The request came from the address %s.
 		if _, err := tx.Exec(ctx, `UPDATE sign_ups SET hash = $2 WHERE id = $1`, asked.ID, digest(token)); err != nil {
 			return fmt.Errorf("write sign-up: %w", err)
 		}
-		return a.writeTo(ctx, tx, User{Email: email}, "", "Confirm your email address", fmt.Sprintf(`Someone asked to create an account for %s at %s.
+		return a.writeAs(ctx, tx, User{Email: email}, `
+			SELECT s.sender, s.reply_to, COALESCE(h.host, '') FROM sellers s LEFT JOIN control_hosts h ON h.seller_id = s.id
+			WHERE s.id = $1`, seller, "Confirm your email address", fmt.Sprintf(`Someone asked to create an account for %s at %s.
 
 To confirm that this is your address and choose a password, open this link within 24 hours:
 
@@ -126,8 +129,11 @@ func (a *Accounts) SignUpLink(ctx context.Context, token string) (email string, 
 	return email, nil
 }
 
-// SignUp makes the user whose address the link proves, and signs them in. The link is spent.
-func (a *Accounts) SignUp(ctx context.Context, link, password string, d Device) (s Session, token string, err error) {
+// SignUp makes the user whose address the link proves, and signs them in. The link is spent. assign makes the account the customer of the
+// seller at whose host they asked, in the same transaction; it isn't called where that was the installation's.
+func (a *Accounts) SignUp(
+	ctx context.Context, link, password string, d Device, assign func(ctx context.Context, tx *db.Tx, owner OwnerID, seller string) error,
+) (s Session, token string, err error) {
 	email, err := a.SignUpLink(ctx, link)
 	if err != nil {
 		return s, "", err
@@ -138,8 +144,10 @@ func (a *Accounts) SignUp(ctx context.Context, link, password string, d Device) 
 	}
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		// Of two that hold the same link, the one whose DELETE finds the row wins.
-		n, err := tx.Exec(ctx, `DELETE FROM sign_ups WHERE hash = $1 AND expires_at > $2`, digest(link), db.Now())
-		if err == nil && n == 0 {
+		var seller string
+		err := tx.QueryRow(ctx, `DELETE FROM sign_ups WHERE hash = $1 AND expires_at > $2 RETURNING seller_id`,
+			digest(link), db.Now()).Scan(&seller)
+		if errors.Is(err, sql.ErrNoRows) {
 			return errLink
 		}
 		if err != nil {
@@ -155,6 +163,11 @@ func (a *Accounts) SignUp(ctx context.Context, link, password string, d Device) 
 		if err := a.AuditTx(ctx, tx, audit.Actor{User: u.ID, Owner: u.Owner, Addr: d.Addr},
 			audit.Event{Action: "account.signed_up", Subject: string(u.ID)}); err != nil {
 			return err
+		}
+		if seller != "" {
+			if err := assign(ctx, tx, u.Owner, seller); err != nil {
+				return err
+			}
 		}
 		s, token, err = a.beginTx(ctx, tx, u.ID, begun{method: BySetup}, d)
 		return err

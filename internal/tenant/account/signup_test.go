@@ -28,7 +28,7 @@ func TestSignUpFlood(t *testing.T) {
 	last := error(nil)
 	asked := 0
 	for n := range 400 {
-		if last = a.AskSignUp(t.Context(), fmt.Sprintf("x%d@example.test", n), account.Device{}); last != nil {
+		if last = a.AskSignUp(t.Context(), fmt.Sprintf("x%d@example.test", n), "", account.Device{}); last != nil {
 			break
 		}
 		asked++
@@ -39,7 +39,7 @@ func TestSignUpFlood(t *testing.T) {
 	if err := d.Admin(t.Context(), `UPDATE sign_ups SET created_at = 1, expires_at = 2`); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.AskSignUp(t.Context(), "later@example.test", account.Device{}); err != nil {
+	if err := a.AskSignUp(t.Context(), "later@example.test", "", account.Device{}); err != nil {
 		t.Error(err)
 	}
 	var n int

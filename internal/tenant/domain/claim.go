@@ -43,7 +43,7 @@ type NewDomain struct {
 // asks the DNS for the owner's proof. It also finds out where a name must point that can't
 // be an alias. It takes at most 10 s.
 func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomain) (NewDomain, error) {
-	name, err := d.claimable(n.Name)
+	name, err := d.claimable(ctx, d.c.DB, n.Name)
 	if err != nil {
 		return n, err
 	}
@@ -85,7 +85,7 @@ func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID id.S
 // names that nobody or only the service can have; Conflict where the owner has claimed it
 // already, or another account holds it and Prepare has not seen the owner's TXT record.
 func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteID id.Site, n NewDomain) (Domain, error) {
-	name, err := d.claimable(n.Name)
+	name, err := d.claimable(ctx, tx, n.Name)
 	if err != nil {
 		return Domain{}, err
 	}
@@ -251,7 +251,7 @@ func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
 
 // claimable returns the name as it is kept, or an Invalid fault: nobody's names, and the
 // service's own with all that they cover.
-func (d *Domains) claimable(received string) (string, error) {
+func (d *Domains) claimable(ctx context.Context, r db.Reader, received string) (string, error) {
 	invalid := func(details string) error {
 		return &fault.Error{
 			Kind:     fault.Invalid,
@@ -269,7 +269,12 @@ func (d *Domains) claimable(received string) (string, error) {
 	if below := d.below(); below != "" && (base == below || strings.HasSuffix(base, "."+below)) {
 		return "", invalid(fmt.Sprintf("names below %s are the service's own", below))
 	}
-	for _, own := range append(slices.Clone(d.c.Reserved), d.below()) {
+	rows, err := r.Query(ctx, "SELECT host FROM control_hosts")
+	reserved, err := db.Collect(rows, err, func(r db.Scanner) (host string, err error) { return host, r.Scan(&host) })
+	if err != nil {
+		return "", fmt.Errorf("read hosts of the control plane: %w", err)
+	}
+	for _, own := range append(append(reserved, d.c.Reserved...), d.below()) {
 		own = strings.ToLower(strings.TrimSuffix(own, "."))
 		_, above, _ := strings.Cut(own, ".")
 		if name == own || wild && above == base {

@@ -260,6 +260,16 @@ func TestTwin(t *testing.T) {
 	}
 }
 
+// sellersHost makes a host one of the control plane's.
+func (w *world) sellersHost(host string) {
+	w.t.Helper()
+	if err := w.c.DB.Admin(w.t.Context(), `
+		INSERT INTO billing_sellers (id, name, series, sender, reply_to, logo, logo_digest, created_at, updated_at, host)
+		VALUES ('harbor', 'Harbor', 'HB', '', '', '', '', 0, 0, '`+host+`')`); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestRefusedNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Reserved = []string{"panel.host.test"} }, nil)
@@ -279,8 +289,14 @@ func TestRefusedNames(t *testing.T) {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
+	w.sellersHost("panel.harbor.test")
+	for _, name := range []string{"panel.harbor.test", "Panel.Harbor.test.", "*.harbor.test"} {
+		if _, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: name}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q, which a seller has: %v", name, err)
+		}
+	}
 	for _, name := range []string{
-		"x.com", "*.x.com", "shop.customer.test", "host.test", "below.panel.host.test", "bücher.de", "x.github.io",
+		"harbor.test", "x.com", "*.x.com", "shop.customer.test", "host.test", "below.panel.host.test", "bücher.de", "x.github.io",
 		"notsites.test",
 	} {
 		if _, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: name}); err != nil {

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ func (n *Notifications) email(c Channel, m Message, number int64) mail.Message {
 	if m.Event == confirming {
 		until := strconv.FormatInt(n.now().Add(ConfirmLife).Unix(), 10)
 		link := n.c.Base + "/notifications/confirm/" + n.c.Seal.Seal([]byte(string(c.ID)+" "+until+" "+digest(c.Address)), confirmPurpose)
-		out.Subject = "Confirm notifications from Slipway"
+		out.Subject = confirmSubject + "Slipway"
 		out.Text = fmt.Sprintf(`%s wants to send notifications about their sites at %s to this address, %s.
 
 If you want them, confirm within %d days:
@@ -127,6 +128,28 @@ If you don't, ignore this email: you won't get any. To get no more requests from
 	out.Text = strings.TrimSpace(m.Title+"\n\n"+m.Text) + "\n\n" + n.c.Base + m.Path + "\n\n-- \nUnsubscribe: " + out.Unsubscribe + "\n"
 	return out
 }
+
+// brand makes a mail one of who sells to the owner: from its sender, under its name, with links to its host.
+func (n *Notifications) brand(ctx context.Context, owner account.OwnerID, m *mail.Message) error {
+	var name, host string
+	err := n.c.DB.QueryRow(ctx, `SELECT name, sender, reply_to, host FROM owner_brands WHERE owner_id = $1`, owner).Scan(
+		&name, &m.From, &m.ReplyTo, &host)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find sender of notification: %w", err)
+	}
+	base := text.WithHost(n.c.Base, host)
+	m.Text, m.Unsubscribe = strings.ReplaceAll(m.Text, n.c.Base, base), strings.ReplaceAll(m.Unsubscribe, n.c.Base, base)
+	if m.Subject == confirmSubject+"Slipway" {
+		m.Subject = confirmSubject + name
+	}
+	return nil
+}
+
+// confirmSubject begins the subject of confirmation emails; the name of the sender's dashboard follows.
+const confirmSubject = "Confirm notifications from "
 
 // mailTo sends a message by mail, with the results of post.
 func (n *Notifications) mailTo(ctx context.Context, m mail.Message) (again time.Duration, why string) {

@@ -230,7 +230,11 @@ func (n *Notifications) send(ctx context.Context, s Send, number int64) error {
 // hand sends a message, with the results of post.
 func (n *Notifications) hand(ctx context.Context, c Channel, m Message, number int64) (again time.Duration, why string, err error) {
 	if c.Kind == Mail {
-		again, why = n.mailTo(ctx, n.email(c, m, number))
+		out := n.email(c, m, number)
+		if err := n.brand(ctx, c.Owner, &out); err != nil {
+			return 0, "", err
+		}
+		again, why = n.mailTo(ctx, out)
 		return again, why, nil
 	}
 	address, err := n.open(c)

@@ -88,7 +88,7 @@ func New(c Config) *API {
 	git.Register(core, git.Config{Connections: c.Connections, Git: c.Git})
 	webhooks.Register(core, webhooks.Config{Notify: c.Notify, Webhooks: c.Webhooks})
 	if c.Billing != nil {
-		plans.Register(core, c.Billing, c.Stripe)
+		plans.Register(core, c.Billing, c.Stripe, c.Sellers)
 	}
 	accounts.Register(core, accounts.Config{Limits: c.Limits, SSO: c.SSO, Teams: c.Teams})
 	core.Finish()

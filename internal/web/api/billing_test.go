@@ -15,6 +15,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/usage"
 	"slipway/internal/tenant/webhook"
@@ -28,6 +29,7 @@ func newBillingWorld(t *testing.T) *world {
 			DB: c.DB, Usage: usage.New(usage.Config{DB: c.DB}), Limits: c.Limits, Hooks: webhook.New(webhook.Config{DB: c.DB, Billing: true}),
 		})
 		c.Limits.Connect(c.Billing)
+		c.Sellers = seller.NewHosts(seller.HostsConfig{DB: c.DB, BaseURL: c.BaseURL, SiteDomain: "sites.test"})
 	})
 	w.write(func(tx *db.Tx) error {
 		s := party.DefaultSettings()
@@ -431,6 +433,16 @@ func TestSellers(t *testing.T) {
 	}
 	if bare := w.must(200, "PATCH", "/admin/sellers/harbor", admin, m{"logo": "", "sender": ""}); bare["logoUrl"] != nil || bare["sender"] != "" {
 		t.Errorf("%v", bare)
+	}
+	if hosted := w.must(200, "PATCH", "/admin/sellers/harbor", admin, m{"host": "Panel.harbor.test"}); hosted["host"] != "panel.harbor.test" {
+		t.Errorf("%v", hosted)
+	}
+	if a := w.api("POST", "/admin/sellers", admin, m{"id": "other", "name": "Other", "series": "OT", "host": "panel.harbor.test"}); a.status != 409 {
+		t.Errorf("two sellers have a host: %d %s", a.status, a.body)
+	}
+	w.must(400, "PATCH", "/admin/sellers/harbor", admin, m{"host": "a.sites.test"})
+	if kept := w.must(200, "PATCH", "/admin/sellers/harbor", admin, m{"name": "Harbor"}); kept["host"] != "panel.harbor.test" {
+		t.Errorf("%v", kept)
 	}
 	w.must(404, "PATCH", "/admin/sellers/other", admin, m{"name": "Other"})
 	name := func(settings m) any { return settings["seller"].(map[string]any)["name"] }

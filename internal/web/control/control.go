@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"slipway/internal/tenant/billing/seller"
 )
 
 const (
@@ -22,9 +24,10 @@ const (
 
 // Config says whose door it is.
 type Config struct {
-	Listen   string       // its HOST:PORT
-	Hosts    []string     // of the control plane's addresses, in lower case
-	Draining *atomic.Bool // whether the process is about to end. Optional.
+	Listen   string        // its HOST:PORT
+	Hosts    []string      // of the control plane's addresses, in lower case
+	Sellers  *seller.Hosts // and those of sellers. Optional.
+	Draining *atomic.Bool  // whether the process is about to end. Optional.
 }
 
 // Door stands before the handlers of the control plane.
@@ -62,7 +65,7 @@ func (d *Door) Named(next http.Handler) http.Handler {
 }
 
 // ownHost reports whether a request names the control plane: the hosts of --base-url and
-// --api-url, the one of --listen, the address at which the connection arrived, and
+// --api-url, those of sellers, the one of --listen, the address at which the connection arrived, and
 // localhost where that is a loopback address. The port doesn't matter: a proxy may have
 // another.
 func (d *Door) ownHost(r *http.Request) bool {
@@ -75,7 +78,7 @@ func (d *Door) ownHost(r *http.Request) bool {
 		return false
 	}
 	listen, _, _ := net.SplitHostPort(d.c.Listen)
-	if slices.Contains(d.c.Hosts, host) || host == strings.ToLower(listen) {
+	if slices.Contains(d.c.Hosts, host) || host == strings.ToLower(listen) || d.c.Sellers.Has(host) {
 		return true
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"slipway/internal/deploy/actions"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/confirmation"
 	"slipway/internal/web/api"
 	"slipway/internal/web/dashboard"
@@ -42,6 +43,8 @@ type Interface struct {
 	agents   http.Handler
 	tokens   http.Handler
 	provider http.Handler
+	sellers  *seller.Hosts
+	base     string
 }
 
 // NewInterface makes every part. It starts nothing.
@@ -56,6 +59,8 @@ func NewInterface(c InterfaceConfig) *Interface {
 		FontURL: pages.FontURL(), IconURL: pages.IconURL(),
 	})
 	return &Interface{
+		sellers:  c.Sellers,
+		base:     c.BaseURL,
 		pages:    pages,
 		programs: programs.Handler(),
 		people:   pages.Handler(),
@@ -74,11 +79,14 @@ func NewInterface(c InterfaceConfig) *Interface {
 func (i *Interface) Run(ctx context.Context) error { return i.pages.Run(ctx) }
 
 // ServeHTTP says what answers which path: programs at /api, /hooks, /docs, /mcp, /terraform and the endpoints of OAuth, people
-// everywhere else. A nil Interface is that of a node without the role.
+// everywhere else. At sellers' hosts there is neither OAuth nor MCP. A nil Interface is that of a node without the role.
 func (i *Interface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case i == nil:
 		Plain(w, http.StatusNotFound, "This node does not serve the interface.")
+	case (oauth.Serves(r.URL.Path) || r.URL.Path == mcp.Path) && i.sellers.Has(r.Host):
+		// What clients keep of an issuer and of a resource is bound to one origin.
+		Plain(w, http.StatusNotFound, "OAuth and MCP are served at "+i.base+".")
 	case api.Serves(r.URL.Path):
 		i.programs.ServeHTTP(w, r)
 	case oauth.Serves(r.URL.Path):

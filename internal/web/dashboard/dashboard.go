@@ -69,6 +69,7 @@ func New(c Config) *Dashboard {
 	d.shell = shell.New(shell.Config{
 		DB: c.DB, Accounts: c.Accounts, Log: c.Log, BaseURL: c.BaseURL, TrustedProxies: c.TrustedProxies, Ready: c.Ready,
 		Version: c.Version, Streams: c.Streams, Templates: templates, Files: assets, Teams: c.Teams, Billing: c.Billing != nil,
+		Sellers: c.Sellers,
 		Funcs: template.FuncMap{
 			"picture": sites.Picture, "auditLabel": accountpages.AuditLabel, "noun": accountpages.NounWords,
 			"roleName": teampages.RoleName,
@@ -92,7 +93,7 @@ func New(c Config) *Dashboard {
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
 	d.routes = slices.Concat(
 		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), wordpresspages.New(watch).Routes(), own.Routes(), run.Routes(),
-		together.Routes(), plans.New(d.shell, c.Billing).Routes(),
+		together.Routes(), plans.New(d.shell, c.Billing, c.Sellers).Routes(),
 	)
 	d.shell.Route(d.routes...)
 	return d

@@ -262,6 +262,9 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) re
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
+		if name == "Host" {
+			r.Host = value
+		}
 	}
 	resp, err := b.client.Do(r)
 	if err != nil {

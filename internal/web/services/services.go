@@ -20,6 +20,7 @@ import (
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
@@ -65,6 +66,7 @@ type Services struct {
 	OAuth       *oauth.Server    // Optional: without it there are API keys alone.
 	SSO         *sso.SSO         // Optional: without it teams have no sign-in providers, and there are no accounts elsewhere.
 	Billing     *billing.Billing // Optional: without it there are no plans and invoices.
+	Sellers     *seller.Hosts    // Optional: without billing there are none.
 	Stripe      *stripe.Stripe   // Optional: without it no cards are accepted.
 	Limits      *limits.Limits   // Optional: without it nobody is shown any.
 	Streams     *requestinfo.Streams

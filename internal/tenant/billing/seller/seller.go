@@ -1,5 +1,5 @@
-// Package seller owns those who resell the installation's hosting under a name of their own: the name, logo and sender that their
-// customers see, the series that their invoices are numbered in, and which accounts are their customers.
+// Package seller owns those who resell the installation's hosting under a name of their own: the name, logo, sender and host
+// that their customers see, the series that their invoices are numbered in, and which accounts are their customers.
 //
 // Accounts that are nobody's customer are the installation's own, as all are where there is no seller. Only operators add sellers and
 // say whose customer an account is. What a seller's invoices say, and its terms, are settings of package party under the seller's id;
@@ -41,6 +41,7 @@ type Seller struct {
 	ReplyTo   string // empty: none
 	Logo      []byte // a PNG; nil: none, or not read; empty: the one that is there is removed
 	Digest    string // of the logo; empty: there is none
+	Host      string // at which its customers reach the dashboard; empty: the installation's. Hosts.SetTx sets it.
 	Customers int64  // accounts that are assigned to it
 }
 
@@ -168,6 +169,7 @@ func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 		s.ID, s.Name, s.Series, s.Sender, s.ReplyTo, base64.StdEncoding.EncodeToString(s.Logo), digest, db.Now(), s.Logo == nil); err != nil {
 		return fmt.Errorf("write seller: %w", err)
 	}
+	tx.Notify(topic) // name and logo are those of its host, too
 	return nil
 }
 
@@ -193,12 +195,12 @@ func AssignTx(ctx context.Context, tx *db.Tx, owner id.Owner, seller string) err
 }
 
 const query = `
-	SELECT s.id, s.name, s.series, s.sender, s.reply_to, s.logo_digest,
+	SELECT s.id, s.name, s.series, s.sender, s.reply_to, s.logo_digest, s.host,
 		(SELECT count(*) FROM billing_seller_owners o WHERE o.seller_id = s.id)
 	FROM billing_sellers s `
 
 func scan(r db.Scanner) (s Seller, err error) {
-	return s, r.Scan(&s.ID, &s.Name, &s.Series, &s.Sender, &s.ReplyTo, &s.Digest, &s.Customers)
+	return s, r.Scan(&s.ID, &s.Name, &s.Series, &s.Sender, &s.ReplyTo, &s.Digest, &s.Host, &s.Customers)
 }
 
 // List returns all sellers by id, without their logos.

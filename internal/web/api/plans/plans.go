@@ -16,6 +16,7 @@ import (
 	"slipway/internal/tenant/billing/document"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/money"
 	"slipway/internal/tenant/stripe"
@@ -209,11 +210,12 @@ type API struct {
 	*contract.API
 	Billing *billing.Billing
 	Stripe  *stripe.Stripe // nil: no cards are accepted
+	Sellers *seller.Hosts
 }
 
 // Register lists the operations of plans and invoices.
-func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe) {
-	a := &API{core, b, s}
+func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe, h *seller.Hosts) {
+	a := &API{core, b, s, h}
 	r := func(path, id, summary, doc, noun string) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Billing", Summary: summary, Doc: doc, Scope: account.BillingRead, Noun: noun, Wide: true}
 	}

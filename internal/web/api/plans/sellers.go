@@ -23,6 +23,7 @@ type SellerBody struct {
 	Sender    string  `json:"sender" doc:"Sender of emails to its customers. Empty: the installation's." example:"Harbor <hello@harbor.example>"`
 	ReplyTo   string  `json:"replyTo" doc:"Empty: none."`
 	LogoURL   *string `json:"logoUrl" doc:"Null: none."`
+	Host      *string `json:"host" doc:"Host at which its customers reach the dashboard. Null: the installation's." example:"panel.harbor.example"`
 	Customers int64   `json:"customers" doc:"Number of accounts that are assigned to it."`
 }
 
@@ -58,6 +59,7 @@ type createSellerIn struct {
 		Series  string `json:"series" doc:"First part of its invoices' numbers, which can't be changed." example:"HB"`
 		Sender  string `json:"sender,omitempty" doc:"Sender of emails to its customers. Default: the installation's."`
 		ReplyTo string `json:"replyTo,omitempty"`
+		Host    string `json:"host,omitempty" doc:"Host at which its customers reach the dashboard. Its DNS records lead to the installation. Default: the installation's." example:"panel.harbor.example"`
 		Logo    string `json:"logo,omitempty" maxLength:"360000" doc:"PNG or JPEG in base64, of at most 512 by 512 pixels and 256 KiB."`
 	}
 }
@@ -68,6 +70,7 @@ type updateSellerIn struct {
 		Name    *string `json:"name,omitempty"`
 		Sender  *string `json:"sender,omitempty" doc:"Empty: the installation's."`
 		ReplyTo *string `json:"replyTo,omitempty" doc:"Empty: none."`
+		Host    *string `json:"host,omitempty" doc:"Host at which its customers reach the dashboard. Empty: the installation's." example:"panel.harbor.example"`
 		Logo    *string `json:"logo,omitempty" maxLength:"360000" doc:"PNG or JPEG in base64, of at most 512 by 512 pixels and 256 KiB. Empty: none."`
 	}
 }
@@ -102,7 +105,7 @@ func (a *API) registerSellers(r func(path, id, summary, doc, noun string) contra
 }
 
 func (a *API) showSeller(s seller.Seller) SellerBody {
-	out := SellerBody{s.ID, s.Name, s.Series, s.Sender, s.ReplyTo, nil, s.Customers}
+	out := SellerBody{s.ID, s.Name, s.Series, s.Sender, s.ReplyTo, nil, contract.Some(s.Host), s.Customers}
 	if s.Digest != "" {
 		out.LogoURL = contract.Some(a.BaseURL + "/brand/" + s.Digest + ".png")
 	}
@@ -131,10 +134,17 @@ func readLogo(text string) ([]byte, error) {
 	return seller.ReadLogo(bytes.NewReader(raw))
 }
 
-// saveSeller writes a seller and returns it as it is now.
-func (a *API) saveSeller(ctx context.Context, tx *db.Tx, s seller.Seller, did string) (out SellerBody, _ audit.Event, err error) {
+// saveSeller writes a seller, and its host unless that is nil, and returns it as it is now.
+func (a *API) saveSeller(
+	ctx context.Context, tx *db.Tx, s seller.Seller, host *string, did string,
+) (out SellerBody, _ audit.Event, err error) {
 	if err := seller.SaveTx(ctx, tx, s); err != nil {
 		return out, audit.Event{}, err
+	}
+	if host != nil {
+		if err := a.Sellers.SetTx(ctx, tx, s.ID, *host); err != nil {
+			return out, audit.Event{}, err
+		}
 	}
 	s, err = seller.Get(ctx, tx, s.ID)
 	return a.showSeller(s), audit.Event{Action: did, Subject: s.ID, Detail: s.Name}, err
@@ -153,7 +163,7 @@ func (a *API) createSeller(
 	} else if !fault.Is(err, fault.NotFound) {
 		return out, did, err
 	}
-	return a.saveSeller(ctx, tx, s, "billing.seller_added")
+	return a.saveSeller(ctx, tx, s, &b.Host, "billing.seller_added")
 }
 
 func (a *API) updateSeller(
@@ -163,7 +173,7 @@ func (a *API) updateSeller(
 	if err != nil {
 		return out, did, err
 	}
-	if err := contract.CheckPatch(ctx, "seller", []string{"name", "sender", "replyTo", "logo"}, a.showSeller(s), nil); err != nil {
+	if err := contract.CheckPatch(ctx, "seller", []string{"name", "sender", "replyTo", "host", "logo"}, a.showSeller(s), nil); err != nil {
 		return out, did, err
 	}
 	for to, from := range map[*string]*string{&s.Name: in.Body.Name, &s.Sender: in.Body.Sender, &s.ReplyTo: in.Body.ReplyTo} {
@@ -176,7 +186,7 @@ func (a *API) updateSeller(
 			return out, did, err
 		}
 	}
-	return a.saveSeller(ctx, tx, s, "billing.seller_updated")
+	return a.saveSeller(ctx, tx, s, in.Body.Host, "billing.seller_updated")
 }
 
 func showSettings(s party.Settings) (out SellerSettings) {

@@ -17,8 +17,8 @@ func (d *Pages) connectionRoutes() []shell.Route {
 		shell.Get("/account/git", shell.User, d.connectionsPage),
 		shell.Post("/account/git", shell.User, d.connect, d.connectionsPage),
 		shell.Post("/account/git/{connection}/disconnect", shell.User, d.disconnect, d.connectionsPage),
-		shell.Post("/account/git/sign-in", shell.User, d.signInAtForge, d.connectionsPage),
-		shell.Get(connection.CallbackPath, shell.User, d.signedInAtForge),
+		shell.Post("/account/git/sign-in", shell.User, d.signInAtForge, d.connectionsPage).AtMain("/account/git"),
+		shell.Get(connection.CallbackPath, shell.User, d.signedInAtForge).AtMain("/account/git"),
 		shell.Get(connection.SetupPath, shell.User, d.appInstalled),
 	}
 }

@@ -19,7 +19,8 @@ import (
 type securityData struct {
 	Factor   account.Factor
 	Passkeys []account.Passkey
-	Allowed  bool // there can be passkeys
+	Allowed  bool   // there can be passkeys
+	Main     string // the host that they are for, where it is another one; empty: this one
 
 	Providers  []sso.Provider // that an account can be linked of
 	Identities []sso.Identity
@@ -31,7 +32,7 @@ func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	data := securityData{Factor: f, Allowed: d.Accounts.Passkeys()}
+	data := securityData{Factor: f, Allowed: d.Accounts.Passkeys(), Main: d.Elsewhere(q)}
 	if data.Passkeys, err = d.Accounts.ListPasskeys(ctx, q.User.ID); err != nil {
 		return shell.Answer{}, err
 	}

@@ -114,7 +114,7 @@ func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invit
 		return shell.Answer{}, err
 	}
 	a := d.enterAt(s, token, to)
-	a.Flash = "Welcome to Slipway. You joined the team " + i.Team
+	a.Flash = "Welcome to " + d.NameAt(q) + ". You joined the team " + i.Team
 	return a, nil
 }
 

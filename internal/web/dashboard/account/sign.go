@@ -21,8 +21,8 @@ func (d *Pages) signRoutes() []shell.Route {
 		shell.Post("/setup/{token}", shell.Open, d.setUp, d.setupPage),
 		shell.Get("/sign-in", shell.SignedOut, d.signInPage),
 		shell.Post("/sign-in", shell.SignedOut, d.signIn, d.signInPage),
-		shell.Post("/sign-in/passkey/begin", shell.SignedOut, d.askPasskey, nil),
-		shell.Post("/sign-in/passkey", shell.SignedOut, d.signInPasskey, d.signInPage),
+		shell.Post("/sign-in/passkey/begin", shell.SignedOut, d.askPasskey, nil).AtMain("/sign-in"),
+		shell.Post("/sign-in/passkey", shell.SignedOut, d.signInPasskey, d.signInPage).AtMain("/sign-in"),
 		shell.Get("/forgot", shell.SignedOut, d.forgotPage),
 		shell.Post("/forgot", shell.SignedOut, d.askReset, d.forgotPage),
 		shell.Get("/sign-in/code", shell.Halfway, d.codePage),
@@ -67,7 +67,7 @@ func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer,
 		Teams:     teams,
 		Next:      shell.Local(q.Query("next")),
 		Empty:     empty,
-		Passkeys:  d.Accounts.Passkeys(),
+		Passkeys:  d.Accounts.Passkeys() && d.Elsewhere(q) == "",
 		Mails:     d.Accounts.Mails(),
 		SignUp:    d.SignUp,
 	}), nil
@@ -154,7 +154,7 @@ func (d *Pages) setupPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	title := "Choose a new password"
 	switch {
 	case u.ID == "":
-		title = "Welcome to Slipway"
+		title = "Welcome to " + d.NameAt(q)
 	case u.Invited:
 		title = "Accept your invite"
 	}
@@ -171,7 +171,7 @@ func (d *Pages) setUp(ctx context.Context, q *shell.Request) (shell.Answer, erro
 	}
 	a := d.enter(q, s, token)
 	if !s.Pending {
-		a.Flash = "Welcome to Slipway"
+		a.Flash = "Welcome to " + d.NameAt(q)
 	}
 	return a, nil
 }

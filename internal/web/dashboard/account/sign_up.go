@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/requestinfo"
 )
@@ -46,7 +47,8 @@ func (d *Pages) askSignUp(ctx context.Context, q *shell.Request) (shell.Answer, 
 		shell.Guesses{Key: "sign-up:" + email, Limit: PerSignUp}); err != nil {
 		return shell.Answer{}, err
 	}
-	if err := d.Accounts.AskSignUp(ctx, q.Value("email"), q.Device()); err != nil {
+	at, _ := d.Sellers.At(q.Host)
+	if err := d.Accounts.AskSignUp(ctx, q.Value("email"), at.Seller, q.Device()); err != nil {
 		if fault.Is(err, fault.Invalid) {
 			err = shell.At("email", err)
 		}
@@ -64,7 +66,7 @@ func (d *Pages) signUp(ctx context.Context, q *shell.Request) (shell.Answer, err
 	if err := d.Throttle(ctx, shell.Guesses{Key: "setup-net:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
 		return shell.Answer{}, err
 	}
-	s, token, err := d.Accounts.SignUp(ctx, q.PathValue("token"), q.Value("password"), q.Device())
+	s, token, err := d.Accounts.SignUp(ctx, q.PathValue("token"), q.Value("password"), q.Device(), seller.AssignTx)
 	if err != nil {
 		return shell.Answer{}, err
 	}
@@ -73,6 +75,6 @@ func (d *Pages) signUp(ctx context.Context, q *shell.Request) (shell.Answer, err
 		next = "/account/plan"
 	}
 	a := d.enterAt(s, token, next)
-	a.Flash = "Welcome to Slipway"
+	a.Flash = "Welcome to " + d.NameAt(q)
 	return a, nil
 }

@@ -15,11 +15,11 @@ const ssoCookie = "slipway-sso"
 
 func (d *Pages) ssoRoutes() []shell.Route {
 	return []shell.Route{
-		shell.Get("/sign-in/sso", shell.SignedOut, d.ssoSignInPage),
-		shell.Post("/sign-in/sso", shell.SignedOut, d.findSSO, d.ssoSignInPage),
-		shell.Post("/sign-in/sso/{provider}", shell.SignedOut, d.beginSSO, d.signInPage),
-		shell.Get("/sign-in/sso/{provider}/callback", shell.Open, d.finishSSO),
-		shell.Post("/account/identities/link", shell.User, d.linkIdentity, d.securityPage),
+		shell.Get("/sign-in/sso", shell.SignedOut, d.ssoSignInPage).AtMain("/sign-in/sso"),
+		shell.Post("/sign-in/sso", shell.SignedOut, d.findSSO, d.ssoSignInPage).AtMain("/sign-in/sso"),
+		shell.Post("/sign-in/sso/{provider}", shell.SignedOut, d.beginSSO, d.signInPage).AtMain("/sign-in"),
+		shell.Get("/sign-in/sso/{provider}/callback", shell.Open, d.finishSSO).AtMain("/sign-in"),
+		shell.Post("/account/identities/link", shell.User, d.linkIdentity, d.securityPage).AtMain("/account/security"),
 		shell.Post("/account/identities/{identity}/unlink", shell.User, d.unlinkIdentity, d.securityPage),
 	}
 }

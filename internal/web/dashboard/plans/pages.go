@@ -17,6 +17,7 @@ import (
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/money"
 	"slipway/internal/web/dashboard/shell"
 )
@@ -25,10 +26,11 @@ import (
 type Pages struct {
 	*shell.Shell
 	billing *billing.Billing
+	hosts   *seller.Hosts
 }
 
 // New returns the pages. Without billing there are none.
-func New(s *shell.Shell, b *billing.Billing) *Pages { return &Pages{s, b} }
+func New(s *shell.Shell, b *billing.Billing, h *seller.Hosts) *Pages { return &Pages{s, b, h} }
 
 // Routes lists the pages.
 func (d *Pages) Routes() []shell.Route {
@@ -64,6 +66,7 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Get("/operator/customers/{customer}/invoices/{invoice}/pdf", shell.Operator, d.customersPDF),
 		shell.Post("/operator/customers/{customer}/seller", shell.Operator, d.assign, d.customerPage),
 		shell.Get("/operator/sellers", shell.Operator, d.sellersPage),
+		shell.Post("/operator/sellers/host", shell.Operator, d.setHost, d.sellersPage),
 		shell.Get("/brand/{logo}", shell.Open, d.logo),
 		shell.Get("/operator/margins", shell.Operator, d.marginsPage),
 		shell.Get("/operator/receivables", shell.Operator, d.receivablesPage),
@@ -243,7 +246,7 @@ func (d *Pages) toConfirm(ctx context.Context, q *shell.Request) (string, error)
 
 // back is where a page of the payment provider leads to afterwards.
 func (d *Pages) back(q *shell.Request, path string) string {
-	return d.BaseURL + account.PageOf(q.Caller.Slug, path)
+	return d.Base(q) + account.PageOf(q.Caller.Slug, path)
 }
 
 // addCard leads to the page that stores a card.

@@ -20,6 +20,18 @@ func (d *Pages) sellersPage(ctx context.Context, _ *shell.Request) (shell.Answer
 	return shell.Page("operator_sellers", "Sellers", struct{ Sellers []seller.Seller }{list}), err
 }
 
+// setHost gives a seller its host, or takes it away.
+func (d *Pages) setHost(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	who, host := q.Value("seller"), strings.TrimSpace(q.Value("host"))
+	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Event{Action: "billing.seller_updated", Subject: who, Detail: who + ": " + host}, d.hosts.SetTx(ctx, tx, who, host)
+	})
+	if err != nil {
+		return shell.Answer{}, shell.AtCode(err, map[string]string{"invalid_host": "host", "host_taken": "host"})
+	}
+	return shell.GoTo("/operator/sellers", "Host saved"), nil
+}
+
 // assign makes an account a seller's customer.
 func (d *Pages) assign(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.actFor(ctx, q, "Seller changed", func(tx *db.Tx, c billing.Customer) (audit.Event, error) {

@@ -37,6 +37,8 @@ type Route struct {
 	scope account.Scope
 	least account.Role
 	wide  bool // concerns all sites of the team
+
+	main string // the page to be on at the installation's own host, where alone the route works; empty: it works at sellers' hosts too
 }
 
 func Get(path string, who access, do handler) Route {
@@ -62,6 +64,13 @@ func (rt Route) Least(r account.Role) Route {
 // Wide returns the route for members with a role on all sites of the team.
 func (rt Route) Wide() Route {
 	rt.wide = true
+	return rt
+}
+
+// AtMain returns the route as one that works at the installation's own host alone, because somebody else knows that host: a browser that
+// keeps passkeys, a provider that sends people back. At a seller's host it leads there, to a page from which it can be done.
+func (rt Route) AtMain(page string) Route {
+	rt.main = page
 	return rt
 }
 

@@ -96,6 +96,13 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 			RetryAfter: 2 * time.Second,
 		}
 	}
+	if main := d.Elsewhere(q); main != "" && rt.main != "" {
+		to := main + rt.main
+		if q.Method == http.MethodGet {
+			to = main + q.URL.RequestURI()
+		}
+		return Onward(OnwardData{To: to, Back: true}), nil
+	}
 	q.Flash = d.readFlash(q.Request)
 	ctx = db.WithShare(ctx, "net:"+requestinfo.Network(q.Addr))
 	if err := d.identify(ctx, q, rt); err != nil {

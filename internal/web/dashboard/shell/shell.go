@@ -23,6 +23,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/billing/seller"
 	"slipway/internal/tenant/team"
 	"slipway/internal/web/ratelimit"
 	"slipway/internal/web/requestinfo"
@@ -40,6 +41,7 @@ type Config struct {
 	Funcs     template.FuncMap // of the packages of pages, for templates. Optional.
 
 	Billing        bool                 // whether there are pages of plans and invoices
+	Sellers        *seller.Hosts        // other hosts of the pages. Optional.
 	BaseURL        string               // where the pages and the REST interface are reached; https makes the cookies __Host-
 	TrustedProxies []netip.Prefix       // whose X-Forwarded-For counts. Optional: none.
 	Ready          *atomic.Bool         // false while starting or draining. Optional: always true.
@@ -107,6 +109,28 @@ func (d *Shell) Handler() http.Handler {
 	}
 	cross.SetDenyHandler(http.HandlerFunc(d.refuseForeign))
 	return d.headers(cross.Handler(http.HandlerFunc(d.dispatch)))
+}
+
+// Base returns the URL at which the asker has the dashboard: the seller's host that they are at, or the base URL.
+func (d *Shell) Base(q *Request) string {
+	if p, ok := d.Sellers.At(q.Host); ok {
+		return p.URL
+	}
+	return d.BaseURL
+}
+
+// Elsewhere returns the base URL where the asker is at a seller's host: what is bound to one host is at that one. Empty: they are there.
+func (d *Shell) Elsewhere(q *Request) string {
+	if d.Sellers.Has(q.Host) {
+		return d.BaseURL
+	}
+	return ""
+}
+
+// NameAt returns under which name the dashboard is at the host that the asker is at.
+func (d *Shell) NameAt(q *Request) string {
+	p, _ := d.Sellers.At(q.Host)
+	return cmp.Or(p.Brand.Name, "Slipway")
 }
 
 // window is how long guesses count.

@@ -38,12 +38,14 @@ type view struct {
 	brand *seller.Brand
 }
 
-// Brand returns under which name the page is: that of who sells to the account that it is about, or Slipway.
+// Brand returns under which name the page is: that of who sells to the account that it is about, before signing in that of the seller whose
+// host it is at, or Slipway.
 func (v *view) Brand() seller.Brand {
 	if v.brand != nil {
 		return *v.brand
 	}
-	b := seller.Brand{}
+	at, _ := v.shell.Sellers.At(v.q.Host)
+	b := at.Brand
 	if v.sells && v.q.signedIn() {
 		var err error
 		if b, err = seller.BrandOf(v.q.Context(), v.shell.DB, v.q.Caller.Owner); err != nil {

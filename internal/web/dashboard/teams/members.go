@@ -100,7 +100,7 @@ func (d *Pages) invited(ctx context.Context, q *shell.Request, i team.Invitation
 		return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Invitation sent to "+i.Email), nil
 	}
 	data, err := d.membersData(ctx, q)
-	data.Link, data.LinkFor = d.BaseURL+"/invitations/"+token, i.Email
+	data.Link, data.LinkFor = d.Base(q)+"/invitations/"+token, i.Email
 	return shell.Page("team_members", "Members", data), err
 }
 
