@@ -51,7 +51,7 @@ var NotYet = []Lack{
 	{
 		Name:  "Redis",
 		Why:   "Redis is not available on Kubernetes yet",
-		needs: func(s runtime.Spec) bool { return s.Redis },
+		needs: func(s runtime.Spec) bool { return s.Redis || s.RedisServer },
 	},
 	{
 		Name:  "Additional ports",

@@ -126,6 +126,7 @@ type doctorCommand struct {
 	mailFlags
 	OutboundCAFile string `name:"outbound-ca-file" help:"Additional root certificates to trust for email." type:"path" placeholder:"FILE"`
 	Storage        string `help:"Directory of sites' storage that every node mounts, as for slipway serve." placeholder:"DIR"`
+	Redis          string `help:"Redis server for sites' programs, as for slipway serve." placeholder:"ADDRESS"`
 
 	SiteDomain string   `name:"site-domain" help:"Sites live at <subdomain>.<site domain>." default:"localhost" placeholder:"DOMAIN"`
 	ACMECA     []string `name:"acme-ca" help:"ACME directory URL to issue certificates from. Repeatable." placeholder:"URL"`
@@ -137,7 +138,7 @@ func (c doctorCommand) Run(ctx context.Context) error {
 	m := c.smtp()
 	m.CAFile = c.OutboundCAFile
 	store := c.store()
-	store.Storage = c.Storage
+	store.Storage, store.Redis = c.Storage, c.Redis
 	return doctor.Print(ctx, store, m, doctor.Certificates{
 		SiteDomain: c.SiteDomain,
 		Public:     len(c.ACMECA) > 0,

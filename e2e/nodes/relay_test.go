@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// talker is a program that streams, changes protocols, takes large bodies and says which process it is.
+// talker is a program that streams, changes protocols, takes large bodies, asks Redis and says which process it is.
 var talker = map[string]string{
 	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
 	"slipway.toml": "[run]\nsleep_after_seconds = 600\n",
@@ -40,6 +41,12 @@ const s = http.createServer((q, r) => {
     r.writeHead(200, {'content-type': 'text/event-stream'});
     const t = setInterval(() => r.write('data: tick\n\n'), 50);
     r.on('close', () => clearInterval(t));
+    return;
+  }
+  if (q.url.startsWith('/redis?')) {
+    const c = require('net').connect(process.env.REDIS_PORT, process.env.REDIS_HOST);
+    c.once('data', d => { r.end(d); c.destroy(); }).on('error', e => r.end(String(e)));
+    c.write(decodeURIComponent(q.url.slice(7)).replaceAll('PREFIX', process.env.REDIS_PREFIX) + '\r\n');
     return;
   }
   const sum = crypto.createHash('sha256');
@@ -256,17 +263,30 @@ func (i *installation) streamsEnd(home, other *world.World) {
 }
 
 // The node of a program without storage is killed: requests to the other one that were not sent yet wait, and succeed there within 20
-// seconds. One that was held for a minute finds its program taken, and ends what it ran before it answers.
+// seconds. One that was held for a minute finds its program taken, and ends what it ran before it answers. What the program has stored
+// on the operator's Redis server is there wherever it runs.
 func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
+	server := redisServer(t, a.Hooks.Certificate(), a.Hooks.CA)
+	for _, w := range i.nodes {
+		w.Flags = append(w.Flags, "--redis", server)
+	}
 	i.start(a, b)
 	i.commit("talk", talker)
 	site := i.site(a, "talk")
 	i.until("it is deployed", func() bool {
 		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
 	})
+	redis := func(w *world.World, command, want string) {
+		t.Helper()
+		if status, got := i.visit(w, "talk", "/redis?"+url.PathEscape(command)); status != 200 || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %d %q, want %q", command, status, got, want)
+		}
+	}
 	home, other := i.stays(site)
+	redis(other, "SET PREFIXk stored", "+OK")
+	redis(other, "SET another:k stored", "-NOPERM")
 	_, before := i.visit(other, "talk", "/")
 	end := i.visitors("talk", "/late", other) // nearly all of the time a request is in its program
 	home.Kill()
@@ -276,6 +296,7 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	if status != 200 || after == before || took > world.Patience(20*time.Second) {
 		t.Errorf("after the death of its node: %d %s after %s", status, after, took)
 	}
+	redis(other, "GET PREFIXk", "$6\r\nstored\r\n")
 	t.Logf("a request that came as the node died was answered by the other one after %s", took.Round(100*time.Millisecond))
 	end("as its node died")
 	i.start(home)

@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
+	"slipway/internal/program/redis"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
 	"slipway/internal/tenant/mail"
@@ -56,6 +57,7 @@ type Config struct {
 	Engine *runtime.Processes
 	Node   string       // this node's id. Optional: needed where storage is shared.
 	Mailer *mail.Mailer // sends what programs send. Optional.
+	Redis  *redis.Redis // the server that programs reach. Optional.
 	Dir    string       // of mails on their way. Required with a Mailer.
 	Log    *slog.Logger // Optional.
 }
@@ -108,6 +110,7 @@ func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, erro
 	if err := l.addWordPress(ctx, &w, &p); err != nil {
 		return app.Wanted{}, err
 	}
+	l.addRedis(&w, &p)
 	applyPHP(&w, p)
 	applyStorage(&w, p)
 	if len(p.Secrets) > 0 {

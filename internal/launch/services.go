@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"slipway/internal/build/framework"
 	"slipway/internal/program/app"
+	"slipway/internal/program/redis"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/wordpress"
@@ -48,6 +50,26 @@ func (l *Launch) databases(ctx context.Context, p *program) (env map[string]stri
 		return nil, nil, err
 	}
 	return l.c.Databases.PreviewEnv(ctx, p.Site.ID, p.Preview, begin == "copy")
+}
+
+// addRedis adds the variables of the operator's Redis server, and the way to it, where the owner has set none of them: a preview's keys
+// are others than production's, and what is isolated reaches none.
+func (l *Launch) addRedis(w *app.Wanted, p *program) {
+	if l.c.Redis == nil || p.Isolated || p.Runtime == framework.WordPress {
+		return
+	}
+	port := strconv.Itoa(runtime.RedisPort)
+	env := map[string]string{
+		"REDIS_URL": "redis://127.0.0.1:" + port, "REDIS_HOST": "127.0.0.1", "REDIS_PORT": port,
+		"REDIS_PREFIX": redis.Client{Site: p.Site.ID, Preview: p.Store}.Prefix(),
+	}
+	for k := range env {
+		if _, set := p.Env[k]; set {
+			return
+		}
+	}
+	maps.Copy(p.Env, env)
+	w.Spec.RedisServer = true
 }
 
 // addWordPress adds what a WordPress finds in its environment. Nothing that the owner sets

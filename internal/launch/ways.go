@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
+	"slipway/internal/program/redis"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/site"
@@ -17,11 +18,12 @@ import (
 type ways struct {
 	databases *database.Databases
 	wordpress *wordpress.WordPress
-	mail      *mail.Relay // nil: none
+	mail      *mail.Relay  // nil: none
+	redis     *redis.Redis // nil: none
 }
 
 func newWays(c Config) *ways {
-	w := &ways{databases: c.Databases, wordpress: c.WordPress}
+	w := &ways{databases: c.Databases, wordpress: c.WordPress, redis: c.Redis}
 	if c.Mailer != nil {
 		w.mail = mail.NewRelay(mail.RelayConfig{Mailer: c.Mailer, Dir: c.Dir, Senders: senders{c.DB, c.Sites, c.Apps}})
 	}
@@ -40,6 +42,15 @@ func (w *ways) ServeMail(ctx context.Context, id site.ID, l net.Listener) {
 		return
 	}
 	w.mail.Serve(ctx, string(id), l)
+}
+
+// ServeRedis leads what a site's programs, or those of its preview, connect to the operator's Redis server.
+func (w *ways) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener) {
+	if w.redis == nil {
+		l.Close()
+		return
+	}
+	w.redis.Serve(ctx, redis.Client{Site: s.Site, Preview: s.Preview}, l)
 }
 
 // Changed hears that a command of a site has ended, which may have changed what its WordPress stores.

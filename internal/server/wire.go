@@ -45,6 +45,7 @@ import (
 	"slipway/internal/platform/systemd"
 	"slipway/internal/program/app"
 	"slipway/internal/program/placement"
+	"slipway/internal/program/redis"
 	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/volume"
@@ -93,6 +94,7 @@ type node struct {
 	gc        *gc.Collector
 	retention *retention.Retention // nil: there are no plans
 	launch    *launch.Launch
+	redis     *redis.Redis       // nil: none was named
 	engine    *runtime.Processes // nil where programs can't run
 	bundles   *bundle.Bundles
 	source    *fetch.Fetcher
@@ -288,6 +290,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err := h.openDatabases(apps.Why); err != nil {
 		return nil, err
 	}
+	if h.redis, err = redis.Open(ctx, s.Redis, h.Apps, s.Log); err != nil {
+		return nil, err
+	}
 	h.Usage.Connect(usage.Notices{Notify: h.Notify, Hooks: h.Webhooks})
 	h.Traffic = traffic.New(traffic.Config{DB: h.DB, Usage: h.Usage})
 	arriving, err := s.Scratch("upload-tmp")
@@ -380,7 +385,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	h.Connections.Connect(h.Deployments)
 	h.Deployments.Connect(h.WordPress)
 	h.Deployments.ConnectParts(
-		[]deploy.Keeper{h.Databases, h.Apps, h.Traffic},
+		[]deploy.Keeper{h.Databases, h.Apps, h.Traffic, h.redis},
 		h.Domains, h.Git, h.Connections, h.Notify, h.Teams, h.Webhooks, h.Backups, h.Uploads, h.WordPress,
 	)
 	h.launch = launch.New(launch.Config{
@@ -394,6 +399,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Databases:   h.Databases,
 		WordPress:   h.WordPress,
 		Mailer:      s.Mailer,
+		Redis:       h.redis,
 		Dir:         s.DataDir,
 		Previews:    h.Deployments.Previews,
 		Git:         h.Git,

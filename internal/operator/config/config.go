@@ -33,6 +33,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/program/database"
+	"slipway/internal/program/redis"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
@@ -308,6 +309,11 @@ func (c Config) Check() (Settings, error) {
 	if c.MariaDB != "" {
 		if _, err := database.ParseServer(c.MariaDB); err != nil {
 			return s, fmt.Errorf("--mariadb: %w", err)
+		}
+	}
+	if c.Redis != "" {
+		if _, err := redis.ParseServer(c.Redis); err != nil {
+			return s, fmt.Errorf("--redis: %w", err)
 		}
 	}
 	if len(c.Roles) == 0 {

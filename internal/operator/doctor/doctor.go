@@ -31,6 +31,7 @@ import (
 	"slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/database"
+	"slipway/internal/program/redis"
 	"slipway/internal/program/volume"
 )
 
@@ -87,6 +88,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		mailServer(ctx, m),
 		databaseServer(ctx, s),
 		objectCaches(),
+		redisServer(ctx, s),
 		phpTools(ctx),
 	}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: slog.New(slog.DiscardHandler)}, installation.ProbeUID) {
@@ -373,6 +375,23 @@ func objectCaches() Check {
 	c := Check{Name: "object caches", OK: true, Text: "none for WordPress sites: Redis is not installed (apt-get install redis-server)"}
 	if program, err := exec.LookPath("redis-server"); err == nil {
 		c.Text = program + ": WordPress sites can have one"
+	}
+	return c
+}
+
+// redisServer asks the operator's Redis server whether it can keep sites apart.
+func redisServer(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "Redis", OK: true, Text: "not configured (--redis): programs have none"}
+	if s.Redis == "" {
+		return c
+	}
+	server, err := redis.ParseServer(s.Redis)
+	if err == nil {
+		err = server.Check(ctx)
+	}
+	c.Text = "the server answers and keeps sites apart"
+	if c.OK = err == nil; !c.OK {
+		c.Text = err.Error()
 	}
 	return c
 }

@@ -30,6 +30,7 @@ type Store struct {
 	DataDir  string
 	Database string // postgres://…; empty: SQLite in DataDir
 	Blobs    string // s3://… or a directory; empty: in DataDir. It may hold credentials: never print it.
+	Redis    string // redis[s]://… that sites' programs reach; empty: none. It may hold credentials: never print it.
 	Storage  string // directory of sites' storage that all nodes mount; empty: in DataDir
 
 	BlobCache int // MiB of the disk that copies of remote blobs may take. Optional: 0 means 2048.

@@ -18,6 +18,7 @@ var inward = map[string]string{
 	"internal/platform/egress":   "this is the egress proxy",
 	"internal/platform/db":       "the operator's database",
 	"internal/program/database":  "the sites' database server, which is ours or the operator's",
+	"internal/program/redis":     "the operator's Redis server",
 	"internal/tenant/domain":     "DNS questions to the operator's resolver",
 	"internal/platform/blob":     "the operator's object store",
 	"internal/tenant/mail":       "the operator's mail server",

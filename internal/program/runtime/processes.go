@@ -62,6 +62,8 @@ type Ways interface {
 	DatabaseSocket(ctx context.Context, s Spec) (socket string, done func(), err error)
 	// ServeMail takes a program's connections to its mail server until ctx ends.
 	ServeMail(ctx context.Context, site id.Site, l net.Listener)
+	// ServeRedis leads a program's connections to the operator's Redis server until ctx ends.
+	ServeRedis(ctx context.Context, s Spec, l net.Listener)
 	// Changed hears that a command of a site has ended, which may have changed its database, or a
 	// program whose place another has taken, with other settings. It is called before others see the
 	// end.
@@ -212,6 +214,12 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		}
 	}
 	closeMail, err := p.mail(&cmd, s, dir)
+	closeRedis := func() {}
+	if err == nil {
+		if closeRedis, err = p.redisServer(&cmd, s, dir); err != nil {
+			closeMail()
+		}
+	}
 	if err != nil {
 		closeNetwork()
 		clean()
@@ -239,6 +247,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		res, err := p.c.Runner.Run(life, cmd)
 		closeNetwork()
 		closeMail()
+		closeRedis()
 		x.tty.finish()
 		out.flush()
 		errs.flush()
@@ -374,20 +383,35 @@ func (p *Processes) mail(cmd *sandbox.Command, s Spec, dir string) (done func(),
 	if !s.Mail || p.ways == nil {
 		return func() {}, nil
 	}
-	l, name, err := sandbox.Listen(dir, "mail.sock")
+	return forward(cmd, dir, mailSocket, MailPort, func(ctx context.Context, l net.Listener) { p.ways.ServeMail(ctx, s.Site, l) })
+}
+
+const redisServerSocket = "/run/slipway/redis.sock"
+
+// redisServer opens the program's way to the operator's Redis server, and returns what closes it.
+func (p *Processes) redisServer(cmd *sandbox.Command, s Spec, dir string) (done func(), err error) {
+	if !s.RedisServer || p.ways == nil {
+		return func() {}, nil
+	}
+	return forward(cmd, dir, redisServerSocket, RedisPort, func(ctx context.Context, l net.Listener) { p.ways.ServeRedis(ctx, s, l) })
+}
+
+// forward gives a program a socket, and a port of its loopback for what knows no sockets, which serve answers until done is called.
+func forward(cmd *sandbox.Command, dir, socket string, port int, serve func(context.Context, net.Listener)) (done func(), err error) {
+	l, name, err := sandbox.Listen(dir, path.Base(socket))
 	if err != nil {
 		return nil, err
 	}
-	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: mailSocket})
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: socket})
 	if cmd.Forwards == nil {
 		cmd.Forwards = map[int]string{}
 	}
-	cmd.Forwards[MailPort] = mailSocket
+	cmd.Forwards[port] = socket
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		p.ways.ServeMail(ctx, s.Site, l)
+		serve(ctx, l)
 	}()
 	return func() { cancel(); <-served }, nil
 }

@@ -56,6 +56,9 @@ func (changes) DatabaseSocket(context.Context, Spec) (string, func(), error) {
 }
 func (changes) ServeMail(context.Context, id.Site, net.Listener) {}
 
+// ServeRedis is the same.
+func (changes) ServeRedis(context.Context, Spec, net.Listener) {}
+
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "run-") // short: a unix socket's path has 108 bytes

@@ -1,8 +1,11 @@
 package runtime
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -110,6 +113,44 @@ func TestRedisBesidePHP(t *testing.T) {
 	}
 	if strings.Contains(w.said(), "Warning") || strings.Contains(w.said(), "oO0OoO0OoO0Oo") {
 		t.Errorf("Redis's own words are in the site's log:\n%s", w.said())
+	}
+}
+
+// pongs are ways to a Redis server that says who asks.
+type pongs struct{ changes }
+
+func (pongs) ServeRedis(ctx context.Context, s Spec, l net.Listener) {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		io.WriteString(c, "+PONG "+string(s.Site)+" "+s.Preview+"\r\n")
+		c.Close()
+	}
+}
+
+// A program reaches the operator's Redis server by a port of its loopback, as itself; one that is not to reach it doesn't.
+func TestRedisServerOfPrograms(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	w.Connect(pongs{})
+	probe := `<?php $s = @stream_socket_client("tcp://127.0.0.1:36379", $no, $why, 60); echo $s ? fgets($s) : "none";`
+	for _, reaches := range []bool{true, false} {
+		s := w.phpSpec("server"+strconv.FormatBool(reaches), map[string]string{"index.php": probe})
+		s.RedisServer, s.Preview = reaches, "p1"
+		p := w.start(s)
+		want := "none"
+		if reaches {
+			want = "+PONG " + string(s.Site) + " p1\r\n"
+		}
+		if _, text := w.ask(p, s, "GET", "/", ""); text != want {
+			t.Errorf("%v: %q, want %q", reaches, text, want)
+		}
+		p.Stop(time.Minute)
+		<-p.Done()
 	}
 }
 

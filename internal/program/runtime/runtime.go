@@ -24,6 +24,9 @@ import (
 // program and nothing on the host has it.
 const Port = 3000
 
+// RedisPort is where a program with RedisServer finds it, on its own loopback: 6379 may be that of one it starts itself.
+const RedisPort = 36379
+
 // MailPort is where a program with Mail finds the mail server, on its own loopback.
 const MailPort = 2525
 
@@ -64,6 +67,8 @@ type Spec struct {
 
 	Database bool // whether it reaches the databases of its site
 	Mail     bool // whether it may hand mails to a server at MailPort of its loopback
+	// RedisServer says whether it reaches the operator's Redis server, at RedisPort of its loopback.
+	RedisServer bool
 	// Redis says that PHP-FPM has a Redis server of its own beside it, for what it can work out
 	// again. It may be absent at any time. A command has none.
 	Redis bool
