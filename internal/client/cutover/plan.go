@@ -9,12 +9,17 @@ import (
 // Domain is what the API says of a domain that is about to come.
 type Domain struct {
 	Name, Status, SSLStatus string
-	Verification, DNS       []struct {
-		Type, Name, Value, Status string
-		Current                   []string
-		TTL                       int64 // seconds; 0: not known
-	}
-	Problems []struct{ Code, Message string }
+	Verification, DNS       []Record
+	Challenge               *Record // with it the certificate comes before the visitors; nil: the server answers no such challenge
+	Problems                []struct{ Code, Message string }
+	Certificate             struct{ LastError string }
+}
+
+// Record is a DNS record of a domain.
+type Record struct {
+	Type, Name, Value, Status string
+	Current                   []string
+	TTL                       int64 // seconds; 0: not known
 }
 
 // expected are the problems of every domain whose visitors still go elsewhere.
@@ -49,14 +54,7 @@ func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string
 	for _, stop := range d.Stops() {
 		line("  stop: %s", printable(stop))
 	}
-	switch {
-	case d.Status == "active":
-		line("  the domain is active here already; certificate: %s", d.SSLStatus)
-	case d.SSLStatus == "active":
-		line("  the certificate is there")
-	default:
-		line("  the certificate is issued once the records point here")
-	}
+	line("  %s", printable(d.certificate()))
 	switch {
 	case c.Unreachable:
 		line("  pages: not compared, the old site doesn't answer")
@@ -88,6 +86,24 @@ func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string
 	line("2. Change the records. Leave MX and TXT records as they are.")
 	line("3. Follow it: slipway domains plan %s -s %s --watch 30m", d.Name, s.Slug)
 	line("4. Keep the old site for 48 hours. To go back, set the records to what they are now.")
+}
+
+// certificate says when there is one.
+func (d Domain) certificate() string {
+	r := d.Challenge
+	switch {
+	case d.Status == "active":
+		return "the domain is active here already; certificate: " + d.SSLStatus
+	case d.SSLStatus == "active":
+		return "certificate: ready"
+	case r == nil:
+		return "the certificate is issued once the records point here"
+	case r.Status != "valid":
+		return fmt.Sprintf("certificate: issued once the records point here, or before that with the record %s %s: %s", r.Type, r.Name, r.Value)
+	case d.Certificate.LastError != "":
+		return "certificate: " + d.Certificate.LastError
+	}
+	return "certificate: being issued"
 }
 
 // lowTTL is how long visitors may go on to the old site after the change, in seconds.

@@ -25,3 +25,25 @@ func TestTTLAdvice(t *testing.T) {
 		}
 	}
 }
+
+// The plan says when the certificate comes, and how to have it before the change.
+func TestCertificate(t *testing.T) {
+	t.Parallel()
+	const record = `"challenge": {"type": "CNAME", "name": "_acme-challenge.a.test", "value": "x.acme.test", "status": `
+	for text, want := range map[string]string{
+		`{"status": "active", "sslStatus": "pending"}`:                                                                         "the domain is active here already; certificate: pending",
+		`{"status": "pending", "sslStatus": "pending", "challenge": null}`:                                                     "the certificate is issued once the records point here",
+		`{"status": "pending", "sslStatus": "pending", ` + record + `"pending"}}`:                                              "certificate: issued once the records point here, or before that with the record CNAME _acme-challenge.a.test: x.acme.test",
+		`{"status": "pending", "sslStatus": "pending", ` + record + `"valid"}}`:                                                "certificate: being issued",
+		`{"status": "pending", "sslStatus": "failed", "certificate": {"lastError": "CAA forbids it"}, ` + record + `"valid"}}`: "certificate: CAA forbids it",
+		`{"status": "pending", "sslStatus": "active", ` + record + `"valid"}}`:                                                 "certificate: ready",
+	} {
+		var d Domain
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.certificate(); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

@@ -69,7 +69,7 @@ const (
 type Domains interface {
 	// ReportTx is told of a custom host's certificate in the transaction that changes it.
 	ReportTx(ctx context.Context, tx *db.Tx, r Report) error
-	// Delegated reports whether an authority would find the proof of a wildcard, before one
+	// Delegated reports whether an authority would find a proof in the DNS for a name, before one
 	// is ordered.
 	Delegated(ctx context.Context, name string) (bool, error)
 }

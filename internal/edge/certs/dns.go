@@ -30,8 +30,8 @@ type DNS struct {
 func (s *Certs) dns() bool { return s.c.DNS != nil }
 
 // Delegation returns where a CNAME record at _acme-challenge.<name> must point before a
-// wildcard can have a certificate. It is empty where this installation answers no
-// challenges in the DNS.
+// wildcard can have a certificate, and another name one while its visitors still go elsewhere.
+// It is empty where this installation answers no challenges in the DNS.
 func (s *Certs) Delegation(host string) string {
 	if !s.dns() {
 		return ""

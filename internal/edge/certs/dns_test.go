@@ -76,6 +76,47 @@ func TestWildcards(t *testing.T) {
 	}
 }
 
+// A name whose visitors still go elsewhere gets its certificate once its owner has proven it and delegated the challenge, and is
+// served with it from the first visitor on: the change of its records orders nothing. It is given up with its record.
+func TestCertificateAhead(t *testing.T) {
+	t.Parallel()
+	w := start(t, withDNS("acme.test"))
+	w.site("blog")
+	d, err := w.domains.Create(t.Context(), "ada", "blog", domain.NewDomain{Name: "www.customer.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func() domain.Domain {
+		t.Helper()
+		d, err := w.domains.Verify(t.Context(), "ada", d.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	const name = "_acme-challenge.www.customer.test"
+	w.zone.Set("www.customer.test", "A 192.0.2.1")
+	w.zone.Set(name, "CNAME "+w.Delegation("www.customer.test")+".")
+	if d = verify(); d.Proven() || d.Challenge == nil || d.Challenge.Status != domain.RecordValid {
+		t.Fatalf("not proven: %+v", d)
+	}
+	w.refused("www.customer.test")
+	w.zone.Set("_slipway.www.customer.test", `TXT "`+w.token()+`"`)
+	if d = verify(); d.Status != domain.Pending || !d.Proven() || d.Challenge.Required+"." != w.Delegation("www.customer.test")+"." {
+		t.Fatalf("proven: %+v", d)
+	}
+	w.until("the certificate is there", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
+	leaf := w.served("www.customer.test")
+	orders := w.pebble.Orders.Load()
+	w.zone.Set("www.customer.test", "A 127.0.0.1")
+	if d = verify(); d.Status != domain.Active || d.SSL != domain.SSLActive {
+		t.Fatalf("its visitors come: %+v", d)
+	}
+	if !w.served("www.customer.test").Equal(leaf) || w.pebble.Orders.Load() != orders {
+		t.Errorf("%d orders, %d before its visitors came", w.pebble.Orders.Load(), orders)
+	}
+}
+
 // Without the DNS a wildcard has no certificate, and its owner reads why.
 func TestWildcardWithoutDNS(t *testing.T) {
 	t.Parallel()

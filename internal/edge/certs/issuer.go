@@ -190,7 +190,7 @@ func (i *issuer) issued(a *attempt) bool {
 // stand in the way of the other for long, and each costs one validation.
 func (i *issuer) prove(ctx context.Context, a *attempt, account acme.Account, authz acme.Authorization) error {
 	var offered []acme.Challenge
-	for _, kind := range i.s.kinds(authz.Wildcard || strings.HasPrefix(a.host, "*.")) {
+	for _, kind := range i.s.kinds(ctx, a.row, authz.Wildcard || strings.HasPrefix(a.host, "*.")) {
 		for _, c := range authz.Challenges {
 			if c.Type == kind && c.Token != "" {
 				offered = append(offered, c)
@@ -222,19 +222,29 @@ func (i *issuer) prove(ctx context.Context, a *attempt, account acme.Account, au
 }
 
 // kinds are the challenges that can be answered here, the one to prefer first. A
-// wildcard is proven in the DNS alone (RFC 8555, section 7.1.3 and CA/B Forum BR 3.2.2.4).
-func (s *Certs) kinds(wildcard bool) []string {
+// wildcard is proven in the DNS alone (RFC 8555, section 7.1.3 and CA/B Forum BR 3.2.2.4), and so
+// is at first another custom host whose owner has delegated the proof: its visitors may still go elsewhere.
+func (s *Certs) kinds(ctx context.Context, r row, wildcard bool) []string {
 	var out []string
+	if s.dns() && (wildcard || r.kind == kindCustom && s.provable(ctx, r.host)) {
+		out = append(out, acme.ChallengeTypeDNS01)
+	}
 	if !wildcard && s.c.HTTP01 {
 		out = append(out, acme.ChallengeTypeHTTP01)
 	}
 	if !wildcard && s.c.TLSALPN01 {
 		out = append(out, acme.ChallengeTypeTLSALPN01)
 	}
-	if wildcard && s.dns() {
-		out = append(out, acme.ChallengeTypeDNS01)
-	}
 	return slices.Clip(out)
+}
+
+// provable reports whether an authority would find a proof in the DNS for a custom host.
+func (s *Certs) provable(ctx context.Context, host string) bool {
+	if s.c.Domains == nil {
+		return false
+	}
+	ok, err := s.c.Domains.Delegated(ctx, host)
+	return err == nil && ok
 }
 
 func problem(err error) *acme.Problem {

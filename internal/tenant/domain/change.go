@@ -66,8 +66,12 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	); err != nil {
 		return Domain{}, fmt.Errorf("update domain %s: %w", id, err)
 	}
-	if dom.Status == Active && (dom.RedirectTo != before.RedirectTo || dom.SiteID != before.SiteID) {
-		if err := route(ctx, tx, dom); err != nil {
+	if dom.RedirectTo != before.RedirectTo || dom.SiteID != before.SiteID {
+		served, err := routed(ctx, tx, before)
+		if err == nil && served {
+			err = route(ctx, tx, dom)
+		}
+		if err != nil {
 			return Domain{}, err
 		}
 	}

@@ -142,7 +142,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	j := diagnose(d.claim(name, token, target, rival, false), observed{ours: n.ours})
 	dom := Domain{
 		ID: db.ID[ID]("dom"), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,
-		Verification: j.Verification, DNS: j.DNS, Problems: j.Problems, Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
+		Verification: j.Verification, DNS: j.DNS, Challenge: j.Challenge, Problems: j.Problems,
+		Primary: n.Primary || plain && primaries == 0, RedirectTo: redirect,
 		NextCheckAt: now, CreatedAt: now, UpdatedAt: now, pendingAt: now,
 	}
 	seen, err := json.Marshal(j.findings)

@@ -16,7 +16,7 @@ type claim struct {
 	token      string // of the account
 	target     string // the site's own host name
 	below      string // the domain that all sites live under
-	delegation string // where the challenge of a wildcard must lead; empty: no such record is needed
+	delegation string // where the challenge leads, which a wildcard's must; empty: there are no proofs in the DNS here
 	public     bool   // certificates come from authorities that CAA binds
 	uncertain  bool   // a wildcard, which can't have a certificate here
 	rival      string // why a CNAME proves nothing here, in words; empty where it does
@@ -30,6 +30,8 @@ type diagnosis struct {
 	points    bool   // visitors of the name arrive here, as far as can be told
 	unknown   bool   // nobody answered about the addresses: points means nothing
 	delegated bool   // the challenge of a wildcard leads where it must, or need not
+	ahead     bool   // that of another name does: its certificate needs no visitors
+	quiet     bool   // nobody answered about the challenge
 	reason    string // why it can't be active, in words
 }
 

@@ -45,7 +45,8 @@ func (j *diagnosis) certification(c claim, s observed) {
 	}
 }
 
-// challenge says whether authorities will find the proof for a wildcard.
+// challenge says whether authorities will find the proof in the DNS, which a wildcard's certificate takes and with which another
+// name's comes before its visitors do.
 func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = true
 	if c.uncertain {
@@ -64,13 +65,10 @@ func (j *diagnosis) challenge(c claim, s observed) {
 		Current:  clips(s.challenge[:min(len(s.challenge), 1)]),
 		Status:   RecordPending,
 	}
-	if slices.Contains(s.challenge, c.delegation) {
-		r.Status = RecordValid
-		j.DNS = append(j.DNS, r)
-		return
-	}
-	j.delegated = false
+	wild := strings.HasPrefix(c.name, "*.")
 	switch {
+	case slices.Contains(s.challenge, c.delegation):
+		r.Status = RecordValid
 	case s.challengeErr != nil:
 		r.Reason = "The name servers of " + r.Name + " are not responding"
 	case len(s.challenge) > 0:
@@ -79,6 +77,13 @@ func (j *diagnosis) challenge(c claim, s observed) {
 	default:
 		r.Reason = fmt.Sprintf("Make %s a CNAME of %s, and remove what else is there", r.Name, c.delegation)
 	}
+	if !wild {
+		j.Challenge, j.ahead, j.quiet = &r, r.Status == RecordValid, s.challengeErr != nil
+		return
+	}
 	j.DNS = append(j.DNS, r)
+	if j.delegated = r.Status == RecordValid; j.delegated {
+		return
+	}
 	j.problem("challenge", "No certificate is issued for a wildcard until its verification record is found. "+r.Reason)
 }

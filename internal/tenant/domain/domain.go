@@ -2,8 +2,9 @@
 // verification of ownership, the diagnosis of DNS, and whether a name can be registered.
 //
 // A claim is routed only after verification: a TXT record with the account's token, or a CNAME
-// record to the site. Checks run automatically with back-off, on any node, and store the
-// required records, the current ones, and what is wrong. The package never treats a missing
+// record to the site, and once the name points here, or before that where the challenge of its
+// certificate is delegated here. Checks run automatically with back-off, on any node, and store
+// the required records, the current ones, and what is wrong. The package never treats a missing
 // response (of a registry or a name server) as a result, never routes a name because of an
 // address record alone, and never touches certificates.
 package domain
@@ -65,6 +66,7 @@ type Domain struct {
 	SSL          SSL
 	Verification []Record  // how ownership is proven; one valid one is enough
 	DNS          []Record  // where the name must point
+	Challenge    *Record   // with it the certificate comes before the visitors; nil: no use, or needed and among DNS
 	Problems     []Problem // what else stands in the way
 	Certificate  Certificate
 	Primary      bool
@@ -195,8 +197,8 @@ type Certificates interface {
 	// CAs returns the names by which CAA records permit our authorities (RFC 8659), or none
 	// where they don't say.
 	CAs(ctx context.Context) []string
-	// Delegation returns where _acme-challenge.<name> must lead for the certificate of a
-	// wildcard, or nothing where wildcards can't have one.
+	// Delegation returns where _acme-challenge.<name> must lead for a proof in the DNS, which wildcards need, or nothing where there
+	// is none.
 	Delegation(name string) string
 }
 
@@ -245,6 +247,7 @@ const columns = `id, owner_id, site_id, name, status, reason, is_primary, redire
 type findings struct {
 	Verification []Record  `json:"verification"`
 	DNS          []Record  `json:"dns"`
+	Challenge    *Record   `json:"challenge,omitempty"`
 	Problems     []Problem `json:"problems,omitempty"`
 }
 
@@ -291,7 +294,7 @@ func scan(row db.Scanner) (Domain, error) {
 	if d.SSL != SSLPending && d.Certificate.ExpiresAt != 0 && d.Certificate.ExpiresAt <= db.Now() {
 		d.SSL = SSLExpired
 	}
-	d.Verification, d.DNS, d.Problems = f.Verification, f.DNS, f.Problems
+	d.Verification, d.DNS, d.Challenge, d.Problems = f.Verification, f.DNS, f.Challenge, f.Problems
 	if d.redirectLostAt != 0 && d.RedirectTo != "" {
 		d.Problems = append(slices.Clip(d.Problems), Problem{"redirect_target", fmt.Sprintf(
 			"%s redirects to %s, which was removed from this account: add %s again or change the redirect",

@@ -36,7 +36,7 @@ type observed struct {
 
 	ours []netip.Addr // addresses of this service, as far as they are known
 
-	challenge    []string // aliases from _acme-challenge.<name> on; for wildcards
+	challenge    []string // aliases from _acme-challenge.<name> on
 	challengeErr error
 
 	caa     []string // what CAA records permit, where there are any
@@ -53,12 +53,12 @@ func (d *Domains) mayAsk(a netip.Addr) bool {
 	return egress.Public(a) || slices.ContainsFunc(d.c.Allow, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
-// challengeName is where authorities look for the proof of a wildcard (RFC 8555, section 8.4).
+// challengeName is where authorities look for a proof in the DNS (RFC 8555, section 8.4).
 func challengeName(name string) string { return "_acme-challenge." + strings.TrimPrefix(name, "*.") }
 
-// delegation is where a name's challenge must lead, or nothing where it needs no record.
+// delegation is where a name's challenge leads for a proof in the DNS, or nothing where this installation gives none.
 func (d *Domains) delegation(name string) string {
-	if d.c.Certificates == nil || !strings.HasPrefix(name, "*.") {
+	if d.c.Certificates == nil {
 		return ""
 	}
 	return strings.ToLower(d.c.Certificates.Delegation(name))
@@ -102,13 +102,12 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 	return s
 }
 
-// Delegated reports whether authorities would find the proof of a wildcard where they look
-// for it, as the DNS has it now. Names that need no such record are. An error means that
+// Delegated reports whether authorities would find a proof in the DNS for a name, as the DNS has it now. An error means that
 // nobody answered.
 func (d *Domains) Delegated(ctx context.Context, name string) (bool, error) {
 	target := d.delegation(name)
 	if target == "" {
-		return true, nil
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// route makes the edge serve an active domain, or changes how. The row's version orders
+// route makes the edge serve a domain, or changes how. The row's version orders
 // it among everything else that edges read.
 func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 	v, err := nextVersion(ctx, tx, dom.Owner)
@@ -25,20 +25,26 @@ func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 	return nil
 }
 
-// unroute ends a domain's route, if it has one. The row stays as a tombstone so that
-// every edge hears of it.
-func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
+// routed reports whether the edge serves a domain, which is its holder's.
+func routed(ctx context.Context, tx *db.Tx, dom Domain) (bool, error) {
 	var n int
-	if err := tx.QueryRow(
+	err := tx.QueryRow(
 		ctx,
 		"SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'",
 		dom.Name,
 		dom.SiteID,
-	).Scan(&n); err != nil {
-		return fmt.Errorf("look up route of %s: %w", dom.Name, err)
+	).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("look up route of %s: %w", dom.Name, err)
 	}
-	if n == 0 {
-		return nil
+	return n > 0, nil
+}
+
+// unroute ends a domain's route, if it has one. The row stays as a tombstone so that
+// every edge hears of it.
+func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
+	if served, err := routed(ctx, tx, dom); err != nil || !served {
+		return err
 	}
 	v, err := nextVersion(ctx, tx, dom.Owner)
 	if err != nil {

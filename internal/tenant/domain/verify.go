@@ -182,6 +182,11 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	j := diagnose(d.claim(dom.Name, token, target, rival, dom.Proven()), s)
 	now := db.Now()
 	before := dom
+	served, err := routed(ctx, tx, dom)
+	if err != nil {
+		return err
+	}
+	served = served && dom.Proven()
 	var events []string
 
 	if j.proof != "" && !dom.Proven() {
@@ -208,6 +213,8 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	if slices.Contains(s.tokens, token) {
 		dom.proofToken = token // the owner's own record: from now on that is what others must beat
 	}
+	// Its owner wants it served before its visitors come. Silence of name servers takes nothing away.
+	ahead := dom.Proven() && (j.ahead || served && j.quiet)
 	switch {
 	case dom.Proven() && j.points:
 		dom.Status, dom.Reason, dom.misdirectedAt = Active, "", 0
@@ -227,14 +234,14 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 			j.reason,
 			dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"),
 		)
-	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp:
+	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp && !ahead:
 		dom.Status, dom.Reason = Failed, "Verification failed. "+j.reason
 		events = append(events, GaveUp)
 	default:
 		dom.Reason = j.reason
 	}
 
-	dom.Verification, dom.DNS, dom.Problems = j.Verification, j.DNS, j.Problems
+	dom.Verification, dom.DNS, dom.Challenge, dom.Problems = j.Verification, j.DNS, j.Challenge, j.Problems
 	dom.CheckedAt, dom.UpdatedAt = now, now
 	dom.NextCheckAt = dom.next(j)
 	dom.tries++
@@ -251,9 +258,10 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	}
 	tx.Notify(dom.Owner.Topic())
 	switch {
-	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated): // the certificate is ordered again
+	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated), // the certificate is ordered again
+		dom.Status == Pending && ahead && !served:
 		err = route(ctx, tx, dom)
-	case dom.Status != Active && before.Status == Active:
+	case served && (dom.Status == Failed || dom.Status == Pending && !ahead):
 		err = unroute(ctx, tx, dom)
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/netip"
 	"slices"
@@ -62,6 +63,49 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	}
 	if plain := w.add(ann, "example.com"); len(plain.DNS) != 1 || len(plain.Problems) != 0 {
 		t.Errorf("a name that needs none: %+v", plain)
+	}
+}
+
+// A name is served before its visitors come while its owner has proven it and delegated its challenge. Silence of name servers
+// takes nothing away, and neither does time; another goal does, of the challenge or of the owner.
+func TestServedAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Certificates = authority{zone: ".acme.test"} }, nil)
+	served := func() string {
+		t.Helper()
+		var site string
+		err := w.db.QueryRow(t.Context(), "SELECT site_id FROM custom_hosts WHERE host = 'www.example.com' AND state = 'active'").Scan(&site)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			t.Fatal(err)
+		}
+		return site
+	}
+	const challenge = "_acme-challenge.www.example.com"
+	w.zone.Set("www.example.com", "A 192.0.2.1")
+	w.zone.Set(challenge, "CNAME www.example.com.acme.test.")
+	dom := w.verify(w.add(ann, "www.example.com"))
+	if dom.Challenge == nil || dom.Challenge.Status != RecordValid || served() != "" {
+		t.Errorf("not proven: %+v, served by %q", dom.Challenge, served())
+	}
+	w.zone.Set("_slipway.www.example.com", w.txt(ann))
+	if dom = w.verify(dom); dom.Status != Pending || served() != string(dom.SiteID) {
+		t.Errorf("proven: %s, served by %q", dom.Status, served())
+	}
+	resolver := w.c.Resolver
+	w.c.Resolver = deaf{resolver, dns.TypeCNAME}
+	if dom = w.verify(dom); served() == "" {
+		t.Error("not served while name servers are silent")
+	}
+	w.c.Resolver = resolver
+	if err := w.db.Admin(t.Context(), "UPDATE domains SET pending_at = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if dom = w.verify(dom); dom.Status != Pending || served() == "" {
+		t.Errorf("long after: %s, served by %q", dom.Status, served())
+	}
+	w.zone.Set(challenge, "CNAME other.test.")
+	if dom = w.verify(dom); dom.Challenge.Status != RecordInvalid || served() != "" {
+		t.Errorf("another challenge: %+v, served by %q", dom.Challenge, served())
 	}
 }
 

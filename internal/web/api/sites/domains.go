@@ -24,6 +24,7 @@ type domainBody struct {
 	RedirectTo   *string         `json:"redirectTo" doc:"Host that visitors are redirected to. Null: no redirect."`
 	Verification []recordBody    `json:"verification" doc:"Records that verify ownership; one valid record is enough."`
 	DNS          []recordBody    `json:"dns" doc:"Records that send traffic to Slipway, and for a wildcard the record that its certificate needs."`
+	Challenge    *recordBody     `json:"challenge" doc:"Optional record that lets a verified domain get its certificate, and be served, before its other records point to Slipway. Null for wildcards, whose record is in dns, and where the operator hasn't configured DNS challenges."`
 	Problems     []dnsProblem    `json:"problems" doc:"Other problems."`
 	Certificate  certificateBody `json:"certificate"`
 	CheckedAt    *string         `json:"checkedAt" format:"date-time"`
@@ -255,6 +256,11 @@ func showDomain(d domain.Domain) domainBody {
 		return out
 	}
 	c := d.Certificate
+	var challenge *recordBody
+	if d.Challenge != nil {
+		r := record(*d.Challenge)
+		challenge = &r
+	}
 	return domainBody{
 		ID:           d.ID,
 		Name:         d.Name,
@@ -266,6 +272,7 @@ func showDomain(d domain.Domain) domainBody {
 		RedirectTo:   contract.Some(d.RedirectTo),
 		Verification: contract.Each(d.Verification, record),
 		DNS:          contract.Each(d.DNS, record),
+		Challenge:    challenge,
 		Problems:     contract.Each(d.Problems, func(p domain.Problem) dnsProblem { return dnsProblem(p) }),
 		Certificate: certificateBody{
 			contract.Some(c.Issuer), contract.When(c.NotBefore), contract.When(c.ExpiresAt),

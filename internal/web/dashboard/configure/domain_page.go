@@ -152,6 +152,14 @@ func (x domainData) Alternatives() []domain.Record {
 // Records returns what sends traffic here.
 func (x domainData) Records() []domain.Record { return x.quiet(x.Dom.DNS) }
 
+// Ahead returns the record with which the certificate comes before the visitors, while it is of use.
+func (x domainData) Ahead() []domain.Record {
+	if x.Dom.Challenge == nil || x.Dom.Status == domain.Active {
+		return nil
+	}
+	return []domain.Record{*x.Dom.Challenge}
+}
+
 // Notes returns what stands in the way, each thing once.
 func (x domainData) Notes() []string {
 	var notes []string
