@@ -253,6 +253,37 @@ func TestGitPage(t *testing.T) {
 	b.get(base+"/deployments?author=Nobody").want(t, 200, "No matching deployments")
 }
 
+// The page says which repository's workflows may deploy the site, whoever gave them that, and takes it away again.
+func TestWorkflowsOfASite(t *testing.T) {
+	t.Parallel()
+	w, b, s := ada(t)
+	base := "/sites/" + string(s.ID)
+	allowed := func() pushes.Workflows {
+		t.Helper()
+		now, err := w.dash.Git.Get(t.Context(), w.db, s.Owner, s.ID)
+		must(t, err)
+		return now.Workflows
+	}
+	b.post(base+"/git/workflows", "workflows", " acme/site ", "workflows_environment", "production").to(t, base+"/git#workflows")
+	want := pushes.Workflows{Repository: "acme/site", Branch: "main", Environment: "production", By: allowed().By}
+	if got := allowed(); got != want || got.By == "" {
+		t.Errorf("got %+v", got)
+	}
+	p := b.get(base+"/git").want(t, 200, "acme/site", "workflows_branch")
+	for field, pairs := range map[string][]string{
+		"workflows":        {"workflows", "https://github.com/acme/site"},
+		"workflows_branch": {"workflows", "acme/site", "workflows_branch", strings.Repeat("x", 256)},
+	} {
+		if p := b.post(base+"/git/workflows", pairs...); p.status != 400 || !p.has("wrong-"+field) || allowed() != want {
+			t.Errorf("%s: %s, %+v", field, p, allowed())
+		}
+	}
+	b.press(p, "Remove").to(t, base+"/git#workflows")
+	if got := allowed(); got.Repository != "" {
+		t.Errorf("after Remove: %+v", got)
+	}
+}
+
 // Where the forge is known, rows link to the commit, the branch and the pull request there.
 func TestLinksToTheForge(t *testing.T) {
 	t.Parallel()

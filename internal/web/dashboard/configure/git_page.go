@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
@@ -26,6 +28,7 @@ func (d *Pages) gitRoutes() []shell.Route {
 		shell.Get("/sites/{id}/git/follow", shell.User, d.gitLive).Takes(account.DeploymentsWrite),
 		shell.Post("/sites/{id}/git", shell.User, d.saveGit, d.gitPage).Takes(account.DeploymentsWrite),
 		shell.Post("/sites/{id}/git/hook", shell.User, d.newGitHook, d.gitPage).Takes(account.DeploymentsWrite),
+		shell.Post("/sites/{id}/git/workflows", shell.User, d.allowWorkflows, d.gitPage).Takes(account.DeploymentsWrite),
 		shell.Post("/sites/{id}/git/approve", shell.User, d.approvePull, d.gitPage).Takes(account.DeploymentsWrite),
 		shell.Get("/sites/{id}/pulls/{number}", shell.User, d.pullPage).Takes(account.DeploymentsRead),
 		shell.Get("/sites/{id}/pulls/{number}/follow", shell.User, d.pullLive).Takes(account.DeploymentsRead),
@@ -283,6 +286,34 @@ func (d *Pages) newGitHook(ctx context.Context, q *shell.Request) (shell.Answer,
 		return audit.Event{Action: "git_hook.created", Subject: string(head.Site.ID)}, err
 	})
 	return shell.GoTo(head.Base()+"/git#hook", "Git hook created"), err
+}
+
+// allowWorkflows says which workflows of GitHub Actions may deploy the site: none without a repository.
+func (d *Pages) allowWorkflows(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	head, err := d.Head(ctx, q, "git")
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	value := func(name string) string { return strings.TrimSpace(q.Value(name)) }
+	w := pushes.Workflows{
+		Repository: value("workflows"), Branch: cmp.Or(value("workflows_branch"), head.Site.Branch, "main"),
+		Environment: value("workflows_environment"), By: q.Caller.User,
+	}
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		did := audit.Event{Action: "site.updated", Subject: string(head.Site.ID), Detail: text.Line("git, workflows of "+w.Repository, 150)}
+		return did, d.Git.AllowTx(ctx, tx, q.Caller.Owner, head.Site.ID, w)
+	})
+	if f := fault.As(err); f != nil && f.Code == "invalid_workflows" {
+		field := "workflows"
+		switch f.Message {
+		case "Invalid branch of workflows":
+			field = "workflows_branch"
+		case "Invalid environment of workflows":
+			field = "workflows_environment"
+		}
+		err = shell.At(field, err)
+	}
+	return shell.GoTo(head.Base()+"/git#workflows", "Saved"), err
 }
 
 // approvePull builds the commit of a fork's pull request that the page showed.
