@@ -75,12 +75,10 @@ func TestListen(t *testing.T) {
 		binary,
 		"webhooks",
 		"listen",
-		"--base-url",
-		"http://"+w.Listen,
 		"--events", "site.created,site.deleted", "--secret", secret, "--forward",
 		strings.TrimPrefix(local.URL, "http://")+"/hook",
 	)
-	cmd.Env = append(os.Environ(), "SLIPWAY_KEY="+key)
+	cmd.Env = append(os.Environ(), "SLIPWAY_TOKEN="+key, "SLIPWAY_SERVER=http://"+w.Listen)
 	cmd.Stdout, cmd.Stderr = out, errs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -152,7 +150,7 @@ func TestListen(t *testing.T) {
 		key  string
 	}{
 		{"Too many listeners", nil, key},
-		{"set SLIPWAY_KEY", nil, ""},
+		{"set SLIPWAY_TOKEN", nil, ""},
 		{"Invalid API key", nil, "sk_nobody"},
 		{"events must be among", []string{"--events", "site.exploded"}, key},
 		{"must begin with https://", []string{"--base-url", "http://slipway.example.net"}, key},

@@ -12,8 +12,8 @@ type webhooksCommand struct {
 }
 
 type listenCommand struct {
-	BaseURL string   `name:"base-url" help:"Base URL of the installation." default:"http://127.0.0.1:8080" placeholder:"URL"`
-	Key     string   `help:"API key with the scope webhooks:write. Better set as SLIPWAY_KEY: command lines are visible to others." placeholder:"KEY"`
+	BaseURL string   `name:"base-url" env:"SLIPWAY_BASE_URL,SLIPWAY_SERVER" help:"Base URL of the installation." default:"http://127.0.0.1:8080" placeholder:"URL"`
+	Key     string   `env:"SLIPWAY_KEY,SLIPWAY_TOKEN" help:"API key with the scope webhooks:write. Better set as SLIPWAY_TOKEN: command lines are visible to others." placeholder:"KEY"`
 	CAFile  string   `name:"ca-file" help:"PEM file of further certificate authorities to trust, such as the installation's own." type:"path" placeholder:"FILE"`
 	Events  []string `help:"Events to listen for, separated by commas. All by default." placeholder:"NAME"`
 	Sites   []string `help:"Ids of the sites whose events are listened for, separated by commas. All by default." placeholder:"ID"`

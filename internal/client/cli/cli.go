@@ -34,6 +34,8 @@ type Commands struct {
 	Unlink      unlinkCommand      `cmd:"" group:"Your sites" help:"Remove the link of this folder."`
 	Deploy      deployCommand      `cmd:"" group:"Your sites" help:"Deploy this folder, or a branch or commit of the site's repository, and print its URL."`
 	Deployments deploymentsCommand `cmd:"" group:"Your sites" help:"List, cancel, retry, promote and roll back deployments."`
+	Rollback    rollbackSite       `cmd:"" group:"Your sites" help:"Go back to an earlier deployment."`
+	Promote     promoteDeployment  `cmd:"" group:"Your sites" help:"Make a preview live."`
 	Logs        logsCommand        `cmd:"" group:"Your sites" help:"Show the log of the site's application, or of a deployment."`
 	Env         envCommand         `cmd:"" group:"Your sites" help:"List and change environment variables."`
 	Domains     domainsCommand     `cmd:"" group:"Your sites" help:"List, add, verify and remove domains."`
@@ -45,6 +47,7 @@ type Commands struct {
 	Dev         devCommand         `cmd:"" group:"Your sites" help:"Run the project's development server with the site's variables."`
 	MCP         mcpCommand         `cmd:"" name:"mcp" group:"Your sites" help:"Connect AI agents to your sites."`
 	Usage       usageCommand       `cmd:"" group:"Your sites" help:"Show what your sites used in a month."`
+	Status      getSite            `cmd:"" group:"Your sites" help:"Show the folder's site, as sites get does."`
 	Open        openCommand        `cmd:"" group:"Your sites" help:"Print the site's URL, and open it where there is a browser."`
 	API         apiCommand         `cmd:"" name:"api" group:"Your sites" help:"Call the REST API."`
 	Completion  completionCommand  `cmd:"" group:"Your sites" help:"Print what makes bash, zsh or fish complete commands, flags and names of sites."`

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/client/folder"
 	"slipway/internal/client/login"
 	"slipway/internal/client/rest"
 )
@@ -34,7 +35,7 @@ func TestRepositoryKey(t *testing.T) {
 		"github.com/acme/site", "https://github.com/acme/site.git", "git@github.com:acme/site.git",
 		"ssh://git@github.com/acme/site", "https://user:token@github.com/Acme/Site/",
 	} {
-		if got := repositoryKey(in); got != "github.com/acme/site" {
+		if got := folder.Repository(in); got != "github.com/acme/site" {
 			t.Errorf("%s is %s", in, got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type domainsCommand struct {
 	List   listDomains  `cmd:"" help:"List the site's domains."`
 	Add    addDomain    `cmd:"" help:"Add a domain, and print the DNS records that it needs."`
+	Check  checkDomain  `cmd:"" help:"Ask whether a domain can still be registered."`
 	Verify verifyDomain `cmd:"" help:"Check a domain's DNS records now."`
 	Plan   planDomain   `cmd:"" help:"Show how a domain moves here without a gap: what to solve, which records to change, and which pages differ."`
 	Remove removeDomain `cmd:"" help:"Remove a domain."`
@@ -30,6 +31,40 @@ type domain struct {
 	SSLStatus    string
 	Verification []record
 	DNS          []record
+}
+
+type checkDomain struct {
+	target
+	Name string `arg:"" help:"The domain, such as example.com."`
+}
+
+// Run says whether a domain can be registered.
+func (x checkDomain) Run(ctx context.Context, e *Env) error {
+	c, err := x.client(e)
+	if err != nil {
+		return failure(err)
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/domains/check", map[string]string{"domain": x.Name})
+	if err != nil {
+		return failure(err)
+	}
+	if x.JSON {
+		return e.json(answer)
+	}
+	var a struct {
+		Domain, Currency string
+		Available        bool
+		Price            int
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return err
+	}
+	row := []string{a.Domain, "no", ""}
+	if a.Available {
+		row = []string{a.Domain, "yes", fmt.Sprintf("%d %s a year", a.Price, a.Currency)}
+	}
+	e.table([]string{"domain", "available", "price"}, [][]string{row})
+	return nil
 }
 
 type listDomains struct{ ofSite }

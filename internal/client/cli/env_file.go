@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/client/folder"
 	"slipway/internal/client/rest"
 	"slipway/internal/platform/dotenv"
 )
@@ -117,7 +118,7 @@ func (e *Env) withheld(keys []string) {
 // ignored adds a file to the .gitignore beside it, unless Git ignores it already or there is no work tree.
 func ignored(ctx context.Context, name string) error {
 	dir, base := filepath.Dir(name), filepath.Base(name)
-	if git(ctx, dir, "rev-parse", "--is-inside-work-tree") != "true" || git(ctx, dir, "check-ignore", base) != "" {
+	if folder.Git(ctx, dir, "rev-parse", "--is-inside-work-tree") != "true" || folder.Git(ctx, dir, "check-ignore", base) != "" {
 		return nil
 	}
 	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)

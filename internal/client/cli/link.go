@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"slipway/internal/client/folder"
 	"slipway/internal/client/rest"
 )
 
@@ -160,14 +161,14 @@ func chooseSite(ctx context.Context, e *Env, c *rest.Client) (string, error) {
 		return "", err
 	}
 	var all, same []site
-	remotes := gitRemotes(ctx, e.Dir)
+	remotes := folder.Remotes(ctx, e.Dir)
 	for _, row := range rows {
 		var s site
 		if err := json.Unmarshal(row, &s); err != nil {
 			return "", err
 		}
 		all = append(all, s)
-		if s.Repository != nil && remotes[repositoryKey(s.Repository.URL)] {
+		if s.Repository != nil && remotes[folder.Repository(s.Repository.URL)] {
 			same = append(same, s)
 		}
 	}

@@ -107,12 +107,13 @@ func (d deployCommand) request(ctx context.Context, dir string) map[string]any {
 	if d.Preview {
 		in["target"] = "preview"
 	}
-	if commit := git(ctx, dir, "rev-parse", "HEAD"); commit != "" {
+	if commit := folder.Git(ctx, dir, "rev-parse", "HEAD"); commit != "" {
 		in["git"] = map[string]any{
-			"commit": commit, "message": git(ctx, dir, "log", "-1", "--format=%B"), "author": git(ctx, dir, "log", "-1", "--format=%an"),
-			"dirty": git(ctx, dir, "status", "--porcelain") != "",
+			"commit": commit, "message": folder.Git(ctx, dir, "log", "-1", "--format=%B"),
+			"author": folder.Git(ctx, dir, "log", "-1", "--format=%an"),
+			"dirty":  folder.Git(ctx, dir, "status", "--porcelain") != "",
 		}
-		if branch := git(ctx, dir, "branch", "--show-current"); d.Preview && d.Branch == "" && branch != "" {
+		if branch := folder.Git(ctx, dir, "branch", "--show-current"); d.Preview && d.Branch == "" && branch != "" {
 			in["branch"] = branch
 		}
 	}

@@ -274,7 +274,7 @@ func TestWorkflowsOfASite(t *testing.T) {
 		"workflows":        {"workflows", "https://github.com/acme/site"},
 		"workflows_branch": {"workflows", "acme/site", "workflows_branch", strings.Repeat("x", 256)},
 	} {
-		if p := b.post(base+"/git/workflows", pairs...); p.status != 400 || !p.has("wrong-"+field) || allowed() != want {
+		if p := b.post(base+"/git/workflows", pairs...); p.status != 422 || !p.has("wrong-"+field) || allowed() != want {
 			t.Errorf("%s: %s, %+v", field, p, allowed())
 		}
 	}

@@ -75,7 +75,7 @@ func New(c Config) (*Listener, error) {
 		return nil, errors.New("--base-url must begin with https://: the API key would cross the network unencrypted")
 	}
 	if c.Key == "" {
-		return nil, errors.New("an API key with the scope webhooks:write is needed: set SLIPWAY_KEY")
+		return nil, errors.New("an API key with the scope webhooks:write is needed: set SLIPWAY_TOKEN")
 	}
 	target, err := targetOf(c.Forward)
 	if err != nil {

@@ -1,4 +1,4 @@
-package cli
+package folder
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// git runs git in a folder and returns what it prints; empty where it can't.
-func git(ctx context.Context, dir string, args ...string) string {
+// Git runs git in a folder and returns what it prints; empty where it can't.
+func Git(ctx context.Context, dir string, args ...string) string {
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
 	cmd := exec.CommandContext(ctx, "git", args...)
@@ -20,19 +20,19 @@ func git(ctx context.Context, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitRemotes returns the repositories that a work tree has as remotes.
-func gitRemotes(ctx context.Context, dir string) map[string]bool {
+// Remotes returns the repositories that a work tree has as remotes.
+func Remotes(ctx context.Context, dir string) map[string]bool {
 	found := map[string]bool{}
-	for line := range strings.Lines(git(ctx, dir, "remote", "-v")) {
+	for line := range strings.Lines(Git(ctx, dir, "remote", "-v")) {
 		if f := strings.Fields(line); len(f) > 1 {
-			found[repositoryKey(f[1])] = true
+			found[Repository(f[1])] = true
 		}
 	}
 	return found
 }
 
-// repositoryKey writes a repository's address as host/owner/repo, in whichever form it is given.
-func repositoryKey(address string) string {
+// Repository writes a repository's address as host/owner/repo, in whichever form it is given.
+func Repository(address string) string {
 	address = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ".git")
 	if _, rest, ok := strings.Cut(address, "://"); ok {
 		address = rest
