@@ -3,11 +3,14 @@
 package browser
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/e2e/world"
 	"slipway/internal/tenant/mail/mailtest"
@@ -21,8 +24,9 @@ const (
 	proFile    = `{"plan": "pro", "title": "Pro", "currency": "EUR", "interval": "month", "amount": 1900, "public": true, "limits": {"sites": 3}}`
 )
 
-// A stranger signs up, proves an address, chooses a plan, pays with a card that the bank wants confirmed, and hosts: five clicks until it is
-// paid for. Then the card is replaced, a payment is confirmed later, and the operator sees it all; each page is accessible.
+// At a seller's own host a stranger signs up, proves an address, chooses a plan, pays with a card that the bank wants confirmed, and hosts:
+// five clicks until it is paid for, all under the seller's name, with mails that lead to its host and an invoice in its series. Then the
+// operator sees it all; each page is accessible.
 func TestBrowserPaid(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -45,13 +49,16 @@ func TestBrowserPaid(t *testing.T) {
 	go server.Serve(listener)
 	t.Cleanup(func() { server.Close() })
 	away.URL, away.Key = "http://"+listener.Addr().String(), "rk_test_0123456789"
-	w.Flags = append(w.Flags, "--billing", "--sign-up", "open", "--stripe-api", away.URL, "--base-url", "http://"+w.Listen,
+	w.Flags = append(w.Flags, "--billing", "--sign-up", "open", "--site-domain", "sites.localhost", "--stripe-api", away.URL, "--base-url", "http://"+w.Listen,
 		"--smtp", mails.Addr, "--smtp-from", "Slipway <slipway@example.test>")
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.User("op@example.test"); err != nil {
 		t.Fatal(err)
+	}
+	if out, err := w.CLI(password+"\n", "user", "create", "--admin", "--email", "boss@example.test"); err != nil {
+		t.Fatal(out, err)
 	}
 	for input, args := range map[string][]string{
 		sellerFile: {"billing", "settings", "-"}, proFile: {"billing", "publish", "-"}, away.Key: {"billing", "stripe", "connect", "-"},
@@ -60,12 +67,35 @@ func TestBrowserPaid(t *testing.T) {
 			t.Fatal(out, err)
 		}
 	}
-	b := Start(t, Config{Name: "paid"}).Window("http://" + w.Listen)
+	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(time.Minute))
+	defer cancel()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	boss, err := w.Key("boss@example.test")
+	check(err)
+	const host = "harbor.localhost"
+	check(w.Call(ctx, boss, "POST", "/admin/sellers", map[string]any{"id": "harbor", "name": "Harbor", "series": "HB", "host": host}, nil))
+	check(world.Until(ctx, 25*time.Millisecond, func() (bool, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.Listen+"/sign-in", nil)
+		if err != nil {
+			return false, err
+		}
+		r.Host = host
+		answer, err := world.Read(http.DefaultClient.Do(r))
+		return err == nil && answer.Status == http.StatusOK, fmt.Errorf("%s: %v, %d", host, err, answer.Status)
+	}))
+	at := "http://" + host + w.Listen[strings.LastIndex(w.Listen, ":"):]
+	b := Start(t, Config{Name: "paid"}).Window(at)
 	b.Allow(away.URL)
 	clicks := 0
 	click := func(what string) { t.Helper(); clicks++; b.Press(what) }
 
 	b.Go("/sign-in")
+	b.Sees("h1", "Sign in to Harbor")
 	b.Sees("@sign-up")
 	b.Go("/sign-up")
 	b.Look("sign-up")
@@ -73,7 +103,11 @@ func TestBrowserPaid(t *testing.T) {
 	click("@submit")
 	b.Sees("@sent", "eve@example.test")
 	b.Look("sign-up-sent")
-	b.Go(mailedLink.FindString(mails.Wait(1)[0].Text))
+	link := mailedLink.FindString(mails.Wait(1)[0].Text)
+	if !strings.HasPrefix(link, at) {
+		t.Errorf("the mail leads to %s", link)
+	}
+	b.Go(link)
 	b.Look("sign-up-password")
 	b.Type("#f-password", password)
 	click("@submit")
@@ -87,6 +121,7 @@ func TestBrowserPaid(t *testing.T) {
 	click(`button[value=confirm]`)
 	b.Until("back on the plan's page", `location.pathname === "/account/plan"`)
 	b.Sees("@status", "Active")
+	b.Sees("@brand", "Harbor")
 	b.Sees("@card", "Visa ending in 3155")
 	b.Sees("@notice", "Card saved")
 	b.Look("plan-active")
@@ -94,7 +129,7 @@ func TestBrowserPaid(t *testing.T) {
 		t.Errorf("%d clicks until it is paid for", clicks)
 	}
 	b.Go("/account/invoices")
-	b.Sees("main", "22.61 EUR", "Paid")
+	b.Sees("main", "HB-", "22.61 EUR", "Paid")
 	b.Look("invoices")
 	b.Press(`main a[href^="/account/invoices/inv_"]`)
 	b.Sees("@total", "22.61 EUR")
@@ -108,9 +143,6 @@ func TestBrowserPaid(t *testing.T) {
 	b.Sees("h1")
 
 	// The operator.
-	if out, err := w.CLI(password+"\n", "user", "create", "--admin", "--email", "boss@example.test"); err != nil {
-		t.Fatal(out, err)
-	}
 	op := Start(t, Config{Name: "paid-operator"}).Window("http://" + w.Listen)
 	op.signIn("boss@example.test")
 	op.Go("/operator/customers")
@@ -120,7 +152,7 @@ func TestBrowserPaid(t *testing.T) {
 	op.Press(`main a[href^="/operator/customers/own_"]`)
 	op.Look("operator-customer")
 	op.Go("/operator/margins")
-	op.Sees("main", "19.00 EUR")
+	op.Sees("main", "harbor", "19.00 EUR")
 	op.Look("operator-margins")
 	op.Go("/operator/receivables")
 	op.Sees("main", "Nothing is open")
