@@ -2,6 +2,8 @@ package slipway
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 )
 
@@ -56,6 +58,40 @@ func TestFleetRows(t *testing.T) {
 			testsExist(t, what, x.tests)
 		} else if x.tests != "" {
 			t.Errorf("%s, has tests and says that it has none", what)
+		}
+	}
+}
+
+// fleetFigures are what several nodes are to reach, beside fleetRows: a row of docs/benchmarks.md, which begins with these words, tests, or
+// why there is neither yet.
+var fleetFigures = []struct{ what, row, tests, notYet string }{
+	{what: "a wake from zero on Kubernetes", notYet: "needs a cluster that serves"},
+	{what: "200 sites are asked for at once on Kubernetes", notYet: "needs a cluster that serves"},
+	{what: "what another node adds to a request", row: "latency that another node adds, p50"},
+	{what: "the rate through another node", row: "requests/s through another node"},
+	{what: "100 switches under load of two edges", notYet: "one edge is measured: 100 switches under load"},
+	{what: "a node is drained under load", tests: relayTests + "TestDrain"},
+	{what: "the node of a program without storage is killed", tests: relayTests + "TestProgramMovesWhenItsNodeDies"},
+	{what: "1,000 sites over three nodes of Kubernetes", notYet: "needs a cluster that serves"},
+	{what: "one machine's memory", row: "memory, idle"},
+}
+
+// Each figure has its row or its tests, or says why it has neither yet.
+func TestFleetFigures(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range fleetFigures {
+		what := fmt.Sprintf("figure %d, %s", i+1, x.what)
+		switch {
+		case x.row != "" && !strings.Contains(string(text), "\n| "+x.row):
+			t.Errorf("%s: docs/benchmarks.md has no row that begins with %q", what, x.row)
+		case x.tests != "":
+			testsExist(t, what, x.tests)
+		case (x.row == "") == (x.notYet == ""):
+			t.Errorf("%s: it has a row or says why it has none", what)
 		}
 	}
 }

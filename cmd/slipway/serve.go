@@ -85,7 +85,7 @@ type serveCommand struct {
 	MariaDBMemory     int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
 	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
 	WPCLI             string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
-	Redis             string        `name:"redis" help:"Redis server for sites' programs, as redis://USER:PASSWORD@HOST:PORT, or rediss:// if encrypted. Default: none." placeholder:"ADDRESS"`
+	Redis             string        `name:"redis" help:"Redis server for sites' programs and object caches, as redis://USER:PASSWORD@HOST:PORT, or rediss:// if encrypted. Default: none." placeholder:"ADDRESS"`
 	RedisServer       string        `name:"redis-server" help:"Redis server program that WordPress sites can have as an object cache. Default: redis-server in PATH, if installed." placeholder:"FILE"`
 	Browser           string        `name:"browser" help:"Chromium that takes screenshots of sites for the dashboard, or none. Default: chromium-headless-shell or chromium in PATH, if installed." placeholder:"FILE"`
 	WordPress         string        `name:"wordpress-source" help:"WordPress of new sites: a directory, debian, or https://….tar.gz#sha256=…. Default: the current release." placeholder:"SOURCE"`

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"slipway/e2e/world"
 )
@@ -47,4 +50,40 @@ func redisServer(t *testing.T, certificate tls.Certificate, ca string) string {
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
 	return "rediss://:secret@" + ports[0] + "?ca=" + url.QueryEscape(ca)
+}
+
+// redisKeys returns how many keys the server at an address of redisServer holds.
+func redisKeys(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(u.Query().Get("ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	c, err := tls.Dial("tcp", u.Host, &tls.Config{RootCAs: roots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := c.Write([]byte("AUTH secret\r\nDBSIZE\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(c)
+	for range 2 {
+		line, err := answers.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := strings.CutPrefix(line, ":"); ok {
+			return strings.TrimSpace(n)
+		}
+	}
+	t.Fatal("the server doesn't say how many keys it has")
+	return ""
 }

@@ -58,7 +58,7 @@ func mariaDB(t *testing.T, certificate tls.Certificate, ca string) string {
 }
 
 // With storage that all nodes mount and a MariaDB that all reach, over TLS, a WordPress survives either of its machines: what was
-// written through one node is answered by the other after the first has died, and back. Its object cache goes with it.
+// written through one node is answered by the other after the first has died, and back. Its object cache is on a Redis that all reach.
 func TestWordPressSurvivesItsNode(t *testing.T) {
 	i, _ := mounted(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -67,8 +67,9 @@ func TestWordPressSurvivesItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := mariaDB(t, a.Hooks.Certificate(), a.Hooks.CA)
+	objects := redisServer(t, a.Hooks.Certificate(), a.Hooks.CA)
 	for _, w := range i.nodes {
-		w.Flags = append(w.Flags, "--mariadb", server, "--wordpress-source", core)
+		w.Flags = append(w.Flags, "--mariadb", server, "--redis", objects, "--wordpress-source", core)
 	}
 	i.start(a, b)
 	var made struct{ Data struct{ ID string } }
@@ -92,6 +93,9 @@ func TestWordPressSurvivesItsNode(t *testing.T) {
 	}
 	blog.caches(a)
 	blog.caches(b)
+	if n := redisKeys(t, objects); n == "0" {
+		t.Error("the operator's Redis holds nothing of an active object cache")
+	}
 
 	home, other := i.stays(made.Data.ID)
 	blog.publishes(other, "Written before")

@@ -91,6 +91,9 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 	}
 	w.Revision = revision
 	w.Spec.Redis = env[wordpress.ObjectCacheOn] != "" && l.c.WordPress.NoObjectCache() == ""
+	if w.Spec.Redis && l.c.Redis != nil {
+		w.Spec.RedisServer, env["SLIPWAY_REDIS_PREFIX"] = true, redis.Client{Site: p.Site.ID}.Prefix()
+	}
 	if len(p.Content) > 0 {
 		env["SLIPWAY_WP_MANAGED"] = "1"
 	}

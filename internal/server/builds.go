@@ -36,19 +36,20 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 		Runner: builds.Runner(), Browser: screenshot.Find(s.Browser), Dir: filepath.Join(dir, "screenshots"), Edge: l.Local(),
 	}
 	h.engine, err = runtime.NewProcesses(runtime.Config{
-		Runner:    builds.Runner(),
-		Bundles:   bundles,
-		Toolchain: builds.Toolchain(),
-		Egress:    out,
-		Dir:       filepath.Join(dir, "programs"),
-		Users:     builds,
-		Edge:      l.Local(),
-		Redis:     s.RedisServer,
-		WPCLI:     s.WPCLI,
-		Storage:   h.volume.Dir(),
-		Volume:    h.volume,
-		Lease:     h.self,
-		Log:       s.Log,
+		Runner:     builds.Runner(),
+		Bundles:    bundles,
+		Toolchain:  builds.Toolchain(),
+		Egress:     out,
+		Dir:        filepath.Join(dir, "programs"),
+		Users:      builds,
+		Edge:       l.Local(),
+		Redis:      s.RedisServer,
+		RedisNamed: s.Redis != "",
+		WPCLI:      s.WPCLI,
+		Storage:    h.volume.Dir(),
+		Volume:     h.volume,
+		Lease:      h.self,
+		Log:        s.Log,
 	})
 	return builds, err
 }

@@ -87,7 +87,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		loopback(),
 		mailServer(ctx, m),
 		databaseServer(ctx, s),
-		objectCaches(),
+		objectCaches(s),
 		redisServer(ctx, s),
 		phpTools(ctx),
 	}
@@ -371,7 +371,10 @@ func mailServer(ctx context.Context, m config.SMTP) Check {
 }
 
 // objectCaches reports whether WordPress sites can have object caches, which none needs.
-func objectCaches() Check {
+func objectCaches(s installation.Store) Check {
+	if s.Redis != "" {
+		return Check{Name: "object caches", OK: true, Text: "on the Redis server (--redis)"}
+	}
 	c := Check{Name: "object caches", OK: true, Text: "none for WordPress sites: Redis is not installed (apt-get install redis-server)"}
 	if program, err := exec.LookPath("redis-server"); err == nil {
 		c.Text = program + ": WordPress sites can have one"
@@ -381,7 +384,7 @@ func objectCaches() Check {
 
 // redisServer asks the operator's Redis server whether it can keep sites apart.
 func redisServer(ctx context.Context, s installation.Store) Check {
-	c := Check{Name: "Redis", OK: true, Text: "not configured (--redis): programs have none"}
+	c := Check{Name: "Redis", OK: true, Text: "not configured (--redis): Node.js and PHP programs have none"}
 	if s.Redis == "" {
 		return c
 	}

@@ -46,7 +46,9 @@ type Config struct {
 	WPCLI string
 	// Redis is the program of a Redis server. Optional: empty is the one in PATH, if there is one.
 	Redis string
-	Log   *slog.Logger // Optional.
+	// RedisNamed says that the operator names a server, to which the ways lead: none is run here.
+	RedisNamed bool
+	Log        *slog.Logger // Optional.
 }
 
 // Users are the host's users of sites.

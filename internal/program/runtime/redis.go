@@ -18,6 +18,9 @@ import (
 
 // NoRedis says in words why programs can't have a Redis here; empty: they can.
 func (p *Processes) NoRedis() string {
+	if p.c.RedisNamed {
+		return ""
+	}
 	_, why := RedisServer(p.c.Redis)
 	return why
 }
@@ -84,18 +87,21 @@ while :; do
 done`
 
 // redis has a Redis run beside PHP-FPM: in its sandbox, within its limits, and empty whenever
-// it begins. What follows of the memory for PHP is returned.
+// it begins. What follows of the memory for PHP is returned. With the operator's server nothing is run; what another process of the
+// site has stored there is not found, as in a server that begins.
 func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) (left int64, err error) {
 	left = s.Limits.Memory
 	if !s.Redis {
 		return left, nil
 	}
-	program, why := RedisServer(p.c.Redis)
+	program, why := "", ""
+	if !s.RedisServer {
+		program, why = RedisServer(p.c.Redis)
+	}
 	if why != "" { // it was there when the site asked for it
 		p.c.Log.Warn("object cache of a program not started", "site", s.Site, "why", why)
 		return left, nil
 	}
-	most := redisMemory(s.Limits.Memory)
 	inside := path.Join(sandbox.Root, redisWork)
 	work := filepath.Join(cmd.Work, redisWork)
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -112,7 +118,29 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 	if err := os.Mkdir(own, 0o755); err != nil {
 		return left, fmt.Errorf("prepare object cache: %w", err)
 	}
-	conf := fmt.Sprintf(`port 0
+	x.epoch = filepath.Join(own, redisCounter)
+	if err := bumpEpoch(x.epoch, false); err != nil {
+		return left, err
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: redisDir})
+	cmd.Env = append(cmd.Env, "SLIPWAY_REDIS_EPOCHS="+redisEpoch+":"+path.Join(inside, redisCounter))
+	if s.RedisServer {
+		cmd.Env = append(cmd.Env, "SLIPWAY_REDIS="+redisServerSocket)
+		return left, nil
+	}
+	most := redisMemory(s.Limits.Memory)
+	if err := os.WriteFile(filepath.Join(own, "redis.conf"), redisConfig(inside, most), 0o644); err != nil {
+		return left, fmt.Errorf("prepare object cache: %w", err)
+	}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: program, Target: redisProgram})
+	cmd.Beside = append(cmd.Beside, []string{"/bin/sh", "-c", redisLoop})
+	cmd.Env = append(cmd.Env, "SLIPWAY_REDIS="+path.Join(inside, redisSocket))
+	return left - most - redisOverhead(most), nil
+}
+
+// redisConfig returns the settings of a Redis beside PHP-FPM, in a directory inside its sandbox.
+func redisConfig(inside string, most int64) []byte {
+	return fmt.Appendf(nil, `port 0
 unixsocket %[1]s/`+redisSocket+`
 unixsocketperm 700
 dir %[1]s
@@ -131,21 +159,6 @@ lazyfree-lazy-user-flush yes
 activerehashing no
 loglevel warning
 `, inside, most)
-	if err := os.WriteFile(filepath.Join(own, "redis.conf"), []byte(conf), 0o644); err != nil {
-		return left, fmt.Errorf("prepare object cache: %w", err)
-	}
-	x.epoch = filepath.Join(own, redisCounter)
-	if err := bumpEpoch(x.epoch, false); err != nil {
-		return left, err
-	}
-	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: redisDir}, sandbox.Bind{Source: program, Target: redisProgram})
-	cmd.Beside = append(cmd.Beside, []string{"/bin/sh", "-c", redisLoop})
-	cmd.Env = append(
-		cmd.Env,
-		"SLIPWAY_REDIS="+path.Join(inside, redisSocket),
-		"SLIPWAY_REDIS_EPOCHS="+redisEpoch+":"+path.Join(inside, redisCounter),
-	)
-	return left - most - redisOverhead(most), nil
 }
 
 // How an epoch begins in which Redis is asked, and one in which it is not.

@@ -69,8 +69,8 @@ type Spec struct {
 	Mail     bool // whether it may hand mails to a server at MailPort of its loopback
 	// RedisServer says whether it reaches the operator's Redis server, at RedisPort of its loopback.
 	RedisServer bool
-	// Redis says that PHP-FPM has a Redis server of its own beside it, for what it can work out
-	// again. It may be absent at any time. A command has none.
+	// Redis says that PHP-FPM has a Redis for what it can work out again: with RedisServer the operator's, else a server of its own
+	// beside it. It may be absent at any time. A command has none.
 	Redis bool
 
 	// Fresh says that Start fails with ErrHeld where it had to wait because the site was held:

@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/wait"
+	"slipway/internal/program/redis"
 )
 
 // objects is an object cache as a site has it: PHP asks, a Redis answers.
@@ -43,13 +46,11 @@ func newObjects(t *testing.T) *objects {
 }
 
 // redis runs a real one until the test has ended, or stop is called.
-func (o *objects) redis() (stop func()) {
+func (o *objects) redis(more ...string) (stop func()) {
 	o.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(
-		ctx, "redis-server", "--port", "0", "--unixsocket", o.socket, "--save", "", "--dir", o.dir, "--logfile",
-		filepath.Join(o.dir, "log"),
-	)
+	args := []string{"--port", "0", "--unixsocket", o.socket, "--save", "", "--dir", o.dir, "--logfile", filepath.Join(o.dir, "log")}
+	cmd := exec.CommandContext(ctx, "redis-server", append(args, more...)...)
 	if err := cmd.Start(); err != nil {
 		o.t.Fatalf("Redis is needed: apt-get install redis-server: %v", err)
 	}
@@ -64,6 +65,39 @@ func (o *objects) redis() (stop func()) {
 	})
 	return stop
 }
+
+// shared has the operator's server answer, over the way of a site, until the test has ended, or stop is called.
+func (o *objects) shared(of id.Site) (stop func()) {
+	o.t.Helper()
+	own := newObjects(o.t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	_, port, _ := strings.Cut(address, ":")
+	own.redis("--port", port, "--requirepass", "secret")
+	server, err := redis.Open(o.t.Context(), "redis://:secret@"+address, noNotes{}, nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if l, err = net.Listen("unix", o.socket); err != nil {
+		o.t.Fatal(err)
+	}
+	client := redis.Client{Site: of}
+	o.env = append(o.env, "SLIPWAY_REDIS_PREFIX="+client.Prefix())
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() { defer close(served); server.Serve(ctx, client, l) }()
+	stop = func() { cancel(); <-served }
+	o.t.Cleanup(stop)
+	return stop
+}
+
+type noNotes struct{}
+
+func (noNotes) Note(id.Site, string) {}
 
 func (o *objects) php(args ...string) string {
 	o.t.Helper()
@@ -95,6 +129,43 @@ func TestObjectCacheIsWordPress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On the operator's server, too, where each site has its own values.
+func TestObjectCacheOnServer(t *testing.T) {
+	t.Parallel()
+	o := newObjects(t)
+	stop := o.shared("site_a")
+	for seed := range 2 {
+		if said := o.php("same", strconv.Itoa(seed)); said != "same" {
+			t.Errorf("with seed %d: %.2000s", seed, said)
+		}
+	}
+	is := func(what, want string, args ...string) {
+		t.Helper()
+		if got := o.php(args...); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	for _, flush := range []string{"flush", "flush_group"} {
+		is("set", "true", "set", "options", "title", "one")
+		is("the next request", `"one"`, "get", "options", "title")
+		is(flush, "true", flush, "options")
+		is("after "+flush, "false", "get", "options", "title")
+	}
+	is("set", "true", "set", "options", "title", "one")
+	is("its figures", `{"hits":0,"misses":0,"bytes":0,"keys":0}`, "figures")
+	is("late", "true true truefalse", "late", filepath.Join(o.dir, "ours"))
+	is("what was read before a change", "false", "get", "options", "title")
+	is("set", "true", "set", "options", "title", "two")
+	for _, prefix := range []string{"site_b:", ""} { // whatever it says, it is the site of its way
+		env := o.env
+		o.env = append(slices.Clip(env), "SLIPWAY_REDIS_PREFIX="+prefix)
+		is("as "+prefix, "false", "get", "options", "title")
+		o.env = env
+	}
+	stop()
+	is("without the server", "none", "set", "options", "title", "three")
 }
 
 // Values are there for the next request, and for none once the database has been changed by

@@ -184,6 +184,7 @@ type ObjectCache struct {
 	On                        bool
 	Status                    string // one of those below
 	Hits, Misses, Keys, Bytes int64  // since its start, where it is active
+	Shared                    bool   // it is the operator's server, which doesn't count for each site
 }
 
 // What an object cache is doing.
@@ -201,6 +202,7 @@ const (
 type told struct {
 	Own     bool
 	Paused  bool
+	Shared  bool // the values are on the operator's server
 	Figures *struct{ Hits, Misses, Keys, Bytes int64 }
 }
 
@@ -220,5 +222,5 @@ func (w *WordPress) objectCache(on bool, t *told) ObjectCache {
 		return ObjectCache{On: true, Status: ObjectsDown}
 	}
 	f := t.Figures
-	return ObjectCache{true, ObjectsActive, f.Hits, f.Misses, f.Keys, f.Bytes}
+	return ObjectCache{true, ObjectsActive, f.Hits, f.Misses, f.Keys, f.Bytes, t.Shared}
 }

@@ -41,7 +41,7 @@ type wordpressBody struct {
 type objectCacheBody struct {
 	Enabled     bool   `json:"enabled"`
 	Status      string `json:"status" enum:"off,active,pending,paused,replaced,down,unavailable" doc:"pending: it starts within seconds, or with the next deployment of a site that was deployed before there were object caches. paused: another program of the site, such as a command, a terminal, a worker or another deployment, may change the database; the cache is active again once that has ended. replaced: wp-content has an object-cache.php of its own, which is used instead. down: Redis does not answer; WordPress works without it. unavailable: this server has no Redis any more."`
-	Hits        int64  `json:"hits" doc:"Since its start. It starts with the site's PHP."`
+	Hits        int64  `json:"hits" doc:"Since its start. It starts with the site's PHP. On a Redis server of the operator's (--redis) this and what follows is 0: it doesn't count for each site."`
 	Misses      int64  `json:"misses"`
 	Keys        int64  `json:"keys"`
 	MemoryBytes int64  `json:"memoryBytes"`
@@ -220,7 +220,7 @@ type updateWordPressIn struct {
 		Debug       *bool   `json:"debug,omitempty"`
 		XMLRPC      *bool   `json:"xmlrpc,omitempty"`
 		AutoUpdate  *string `json:"autoUpdate,omitempty" enum:"off,minor"`
-		ObjectCache *bool   `json:"objectCache,omitempty" doc:"Whether to cache results of database queries in a Redis server in the site's sandbox, within its memory limit. 503 if this server has no Redis."`
+		ObjectCache *bool   `json:"objectCache,omitempty" doc:"Whether to cache results of database queries in Redis: in a server in the site's sandbox, within its memory limit, or in the operator's server. 503 if this server has no Redis."`
 		PHP         *struct {
 			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
 			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`

@@ -59,6 +59,9 @@ func (d wordpressData) ObjectCacheState() string {
 	c := d.State.ObjectCache
 	switch c.Status {
 	case wordpress.ObjectsActive:
+		if c.Shared {
+			return "Active on the Redis server of this installation"
+		}
 		share := 0
 		if all := c.Hits + c.Misses; all > 0 {
 			share = int(100 * c.Hits / all)

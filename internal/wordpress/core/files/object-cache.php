@@ -10,6 +10,7 @@ class WP_Object_Cache {
 	public $global_groups = [];
 
 	private const LONGEST = 86400;  // seconds: what was missed by whoever changed it goes at last
+	private const LONGEST_SHARED = 3600; // on the operator's server, where what nobody finds any more takes others' room
 	private const AT_ONCE = 50;     // commands
 	private const NOTED = 2000;     // keys that a request has changed
 	private const BYTES = 1 << 20;  // of commands sent at once, about
@@ -127,7 +128,8 @@ class WP_Object_Cache {
 
 	private function life($expire): int {
 		$expire = (int) $expire;
-		return $expire > 0 ? min($expire, self::LONGEST) : self::LONGEST;
+		$longest = \Slipway\Redis::shared() === '' ? self::LONGEST : self::LONGEST_SHARED;
+		return $expire > 0 ? min($expire, $longest) : $longest;
 	}
 
 	private function keep(string $id, $group, $data): void {
@@ -308,15 +310,27 @@ class WP_Object_Cache {
 		return $values;
 	}
 
-	// What counts up a number that is there, whoever else does at the same time.
-	private const COUNT = <<<'LUA'
-local v = redis.call('GET', KEYS[1])
-if not v then return false end
-v = tonumber(v) or tonumber(string.match(v, '^d:(.*);$') or string.match(v, '^s:%d+:"(.*)";$') or '0') or 0
-v = string.format('%d', math.max(0, math.floor(v) + tonumber(ARGV[1])))
-redis.call('SET', KEYS[1], v, 'KEEPTTL')
-return v
-LUA;
+	// count counts up a number that is there, whoever else does at the same time. It returns the new one, false where there
+	// is none, and null where Redis is lost.
+	private function count(string $name, int $by) {
+		for ($try = 0; $try < 50; $try++) {
+			$answers = $this->ask([['WATCH', $name], ['GET', $name]]);
+			if ($answers === null) {
+				return null;
+			}
+			if (!is_string($answers[1])) {
+				return $this->ask([['UNWATCH']]) === null ? null : false;
+			}
+			$now = $this->value($answers[1], $good);
+			$next = max(0, ($good && is_numeric($now) ? (int) $now : 0) + $by);
+			$answers = $this->ask([['MULTI'], ['SET', $name, $next, 'KEEPTTL'], ['EXEC']]);
+			if ($answers === null || is_array($answers[2])) {
+				return $answers === null ? null : $next;
+			}
+		}
+		$this->redis->lose('others count all the time');
+		return null;
+	}
 
 	public function incr($key, $offset = 1, $group = 'default') {
 		$group = $group ?: 'default';
@@ -325,10 +339,10 @@ LUA;
 		}
 		$id = $this->id($key, $group);
 		if ($this->remote($group)) {
-			$answers = $this->ask([['EVAL', self::COUNT, 1, $this->changing($id, $group), (int) $offset]]);
-			if ($answers !== null) {
+			$next = $this->count($this->changing($id, $group), (int) $offset);
+			if ($next !== null) {
 				unset($this->cache[$group][$id]);
-				return is_string($answers[0]) ? $this->cache[$group][$id] = (int) $answers[0] : false;
+				return $next === false ? false : $this->cache[$group][$id] = $next;
 			}
 		}
 		if (!$this->here($id, $group)) {
@@ -344,10 +358,23 @@ LUA;
 
 	public function flush() {
 		$this->cache = [];
-		if ($this->redis->works()) {
-			$this->ask([['FLUSHDB']]);
-		}
+		$this->flush_redis();
 		return true;
+	}
+
+	// flush_redis makes all values unfindable. On the operator's server, where nobody may delete what others have, they expire.
+	private function flush_redis(): void {
+		if (!$this->redis->works()) {
+			return;
+		}
+		if (\Slipway\Redis::shared() === '') {
+			$this->ask([['FLUSHDB']]);
+			return;
+		}
+		\Slipway\Redis::forget();
+		if (!$this->redis->moved()) {
+			$this->redis->lose('the epoch stays');
+		}
 	}
 
 	public function flush_runtime() {
@@ -362,6 +389,10 @@ LUA;
 			return true;
 		}
 		$this->wide = true;
+		if (\Slipway\Redis::shared() !== '') { // nobody may look for keys there
+			$this->flush_redis();
+			return true;
+		}
 		$like = addcslashes($this->redis->prefix() . $this->name('', $group), '*?[]\\') . '*';
 		$from = '0';
 		try {
@@ -377,7 +408,7 @@ LUA;
 					return true;
 				}
 			}
-			$this->ask([['FLUSHDB']]); // too many to look through
+			$this->flush_redis(); // too many to look through
 		} catch (\Slipway\RedisLost $e) {
 		}
 		return true;
@@ -411,6 +442,9 @@ LUA;
 	public function figures(): array {
 		if (!$this->redis->works()) {
 			return [];
+		}
+		if (\Slipway\Redis::shared() !== '') { // which doesn't say what is a site's
+			return $this->ask([['PING']]) === null ? [] : ['hits' => 0, 'misses' => 0, 'bytes' => 0, 'keys' => 0];
 		}
 		$answers = $this->ask([['INFO', 'stats'], ['INFO', 'memory'], ['DBSIZE']]);
 		if ($answers === null) {

@@ -1,6 +1,6 @@
 <?php
-// Slipway's way to the Redis of a site, which runs beside its PHP: one persistent connection for
-// each worker, with everything that comes from it bounded in size and in time.
+// Slipway's way to the Redis of a site, which runs beside its PHP or is the operator's server: one persistent
+// connection for each worker, with everything that comes from it bounded in size and in time.
 namespace Slipway;
 
 // Redis does not answer as it should: what is left of the request goes on without it.
@@ -31,7 +31,7 @@ final class Redis {
 	// not in Redis: when it has ended, nobody finds what is there now.
 	public static function connect(): ?self {
 		$socket = (string) getenv('SLIPWAY_REDIS');
-		$off = dirname($socket) . '/off';
+		$off = self::own() . '/off';
 		$epoch = self::epoch();
 		if (!self::paused($epoch) && !(($since = @filemtime($off)) && $since > time() - self::OFF && $since <= time())) {
 			for ($try = 0; $try < 2; $try++) { // what an ended request left in a connection is no answer
@@ -41,7 +41,7 @@ final class Redis {
 				}
 				stream_set_timeout($stream, intdiv(self::$silence, 1000000), self::$silence % 1000000);
 				stream_set_chunk_size($stream, 1 << 16);
-				$redis = new self($stream, $epoch);
+				$redis = new self($stream, self::shared() . $epoch);
 				$redis->open = true;
 				try {
 					$token = bin2hex(random_bytes(8));
@@ -76,9 +76,19 @@ final class Redis {
 		return $epoch;
 	}
 
-	public static function forget(): void {
+	// shared is what all keys begin with on the operator's server; empty where the site has a Redis of its own.
+	public static function shared(): string { return (string) getenv('SLIPWAY_REDIS_PREFIX'); }
+
+	private static function own_epoch(): string {
 		$files = explode(':', (string) getenv('SLIPWAY_REDIS_EPOCHS'));
-		if ($f = @fopen(end($files), 'c')) { // it keeps its size: a full disk is no hindrance
+		return end($files);
+	}
+
+	// own is a directory of the site's, for as long as its PHP runs.
+	public static function own(): string { return dirname(self::own_epoch()); }
+
+	public static function forget(): void {
+		if ($f = @fopen(self::own_epoch(), 'c')) { // it keeps its size: a full disk is no hindrance
 			@fwrite($f, bin2hex(random_bytes(8)));
 			fclose($f);
 		}
@@ -100,7 +110,7 @@ final class Redis {
 	// moved reports whether the epoch is another one by now, and goes over to that.
 	public function moved(): bool {
 		$was = $this->prefix;
-		$this->prefix = self::epoch();
+		$this->prefix = self::shared() . self::epoch();
 		return $this->prefix !== $was;
 	}
 
@@ -109,7 +119,7 @@ final class Redis {
 		if ($this->open) {
 			$this->silent = !empty(stream_get_meta_data($this->stream)['timed_out']) || $this->until > 0 && microtime(true) > $this->until;
 			if ($this->silent) {
-				@touch(dirname((string) getenv('SLIPWAY_REDIS')) . '/off');
+				@touch(self::own() . '/off');
 			}
 			$this->close();
 			self::forget();
@@ -216,7 +226,7 @@ final class Redis {
 // holds for the request.
 function use_object_cache(): bool {
 	if (file_exists(WP_CONTENT_DIR . '/object-cache.php') || function_exists('wp_cache_init')) {
-		if (@mkdir(dirname((string) getenv('SLIPWAY_REDIS')) . '/told')) { // once for each start
+		if (@mkdir(Redis::own() . '/told')) { // once for each start
 			error_log('The object cache of Slipway is not used: wp-content has an object-cache.php of its own');
 		}
 		Redis::forget_at_end();

@@ -38,6 +38,14 @@ switch ($argv[1]) {
 	case 'set': // GROUP KEY VALUE
 		echo start() ? json_encode(wp_cache_set($argv[3], $argv[4], $argv[2])) : 'none';
 		break;
+	case 'flush': case 'flush_group': // GROUP
+		start();
+		echo json_encode($argv[1] === 'flush' ? wp_cache_flush() : wp_cache_flush_group($argv[2]));
+		break;
+	case 'figures':
+		start();
+		echo json_encode($GLOBALS['wp_object_cache']->figures());
+		break;
 	case 'late': // a value is changed, and its group flushed, by a request that began in the epoch before
 		start();
 		file_put_contents($argv[2], 'another'); // by Slipway
@@ -99,6 +107,9 @@ switch ($argv[1]) {
 			$what = $pick(array_merge(array_keys($args), array_fill(0, 12, 'get'), array_fill(0, 10, 'set')));
 			if ($what === 'flush' && mt_rand(0, 20)) {
 				continue;
+			}
+			if ($what === 'flush_group' && \Slipway\Redis::shared() !== '') {
+				continue; // it flushes all groups there
 			}
 			if (($what === 'incr' || $what === 'decr') && (is_float($now = $theirs->get($k, $g)) || $now === PHP_INT_MAX || is_string($now) && strlen($now) > 15)) {
 				continue; // theirs leaves the integers there

@@ -24,7 +24,7 @@ foreach (wp_get_themes() as $slug => $t) {
 }
 $cache = null; // of objects
 if (getenv('SLIPWAY_REDIS')) {
-	$cache = ['own' => file_exists(WP_CONTENT_DIR . '/object-cache.php'), 'paused' => class_exists('Slipway\Redis') && \Slipway\Redis::paused(), 'figures' => isset($GLOBALS['slipway_redis']) ? ($GLOBALS['wp_object_cache']->figures() ?: null) : null];
+	$cache = ['shared' => getenv('SLIPWAY_REDIS_PREFIX') !== false, 'own' => file_exists(WP_CONTENT_DIR . '/object-cache.php'), 'paused' => class_exists('Slipway\Redis') && \Slipway\Redis::paused(), 'figures' => isset($GLOBALS['slipway_redis']) ? ($GLOBALS['wp_object_cache']->figures() ?: null) : null];
 }
 answer(['objectCache' => $cache, 'version' => $GLOBALS['wp_version'], 'phpVersion' => PHP_VERSION, 'managed' => defined('DISALLOW_FILE_MODS') && DISALLOW_FILE_MODS, 'title' => get_bloginfo('name'), 'locale' => get_locale(), 'adminUrl' => admin_url(), 'public' => (int) get_option('blog_public'),
 	'content' => empty($in['content']) ? null : content((int) ($in['since'] ?? 0), !empty($in['compare'])),
