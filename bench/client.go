@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"slipway/e2e/world"
@@ -33,7 +34,51 @@ func (b *bench) client(w *world.World) error {
 		}
 	}
 	b.timing("slipway version, until it has ended", median(starts), median(nothing), "true", "≤ 30 ms")
+	if err := b.beginning(w); err != nil {
+		return err
+	}
 	return b.folders(w)
+}
+
+// beginning has a folder with one page live by two commands.
+func (b *bench) beginning(w *world.World) error {
+	var took []time.Duration
+	for n := range 5 {
+		dir := filepath.Join(b.dir, fmt.Sprintf("beginning-%d", n))
+		err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "index.html"), []byte("home"), 0o644))
+		if err != nil {
+			return err
+		}
+		var both time.Duration
+		for _, command := range []string{"init", "deploy"} {
+			one, _, err := b.slipway(w, dir, command)
+			if err != nil {
+				return err
+			}
+			both += one
+		}
+		took = append(took, both)
+	}
+	b.timing("slipway init and slipway deploy of a folder with one page", median(took), 0, "", "≤ 10 s")
+	return nil
+}
+
+// slipway runs a command in a folder, and returns how long it took and the most memory that it had, in kB.
+func (b *bench) slipway(w *world.World, dir string, args ...string) (took time.Duration, memory int64, err error) {
+	cmd := exec.CommandContext(b.ctx, b.binary, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+b.dir, "XDG_CONFIG_HOME="+b.dir, "SLIPWAY_SERVER=http://"+w.Listen, "SLIPWAY_TOKEN="+b.key)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	begun := time.Now()
+	if err := cmd.Run(); err != nil {
+		return 0, 0, fmt.Errorf("slipway %s: %w: %s", strings.Join(args, " "), err, said.String())
+	}
+	took = time.Since(begun)
+	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		memory = used.Maxrss
+	}
+	return took, memory, nil
 }
 
 // folders deploys folders by the command line, and copies them by rsync.
@@ -51,22 +96,11 @@ func (b *bench) folders(w *world.World) error {
 		if err := b.call(w, "POST", "/sites", in, &made); err != nil {
 			return err
 		}
-		slipway := func(args ...string) (time.Duration, error) {
-			cmd := exec.CommandContext(b.ctx, b.binary, args...)
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "HOME="+b.dir, "XDG_CONFIG_HOME="+b.dir, "SLIPWAY_SERVER=http://"+w.Listen, "SLIPWAY_TOKEN="+b.key)
-			var said bytes.Buffer
-			cmd.Stderr = &said
-			begun := time.Now()
-			if err := cmd.Run(); err != nil {
-				return 0, fmt.Errorf("slipway %s: %w: %s", strings.Join(args, " "), err, said.String())
-			}
-			return time.Since(begun), nil
-		}
-		if _, err := slipway("link", made.Data.ID); err != nil {
+		if _, _, err := b.slipway(w, dir, "link", made.Data.ID); err != nil {
 			return err
 		}
 		page := filepath.Join(dir, "0", "0.html")
+		var most int64 // kB of the command
 		for _, round := range []struct{ what, goal string }{
 			{fmt.Sprintf("slipway deploy of %d files, all new", n), ""},
 			{fmt.Sprintf("slipway deploy of %d files, none changed", n), goalOf(n)},
@@ -83,10 +117,11 @@ func (b *bench) folders(w *world.World) error {
 						return err
 					}
 				}
-				took, err := slipway("deploy")
+				took, memory, err := b.slipway(w, dir, "deploy")
 				if err != nil {
 					return err
 				}
+				most = max(most, memory)
 				ours = append(ours, took)
 				begun := time.Now()
 				if out, err := exec.CommandContext(b.ctx, "rsync", "-a", "--fsync", dir+"/", copied+"/").CombinedOutput(); err != nil {
@@ -96,6 +131,14 @@ func (b *bench) folders(w *world.World) error {
 			}
 			b.timing(round.what, median(ours), median(theirs), "rsync -a --fsync", round.goal)
 		}
+		server, err := status(w, "VmHWM")
+		if err != nil {
+			return err
+		}
+		b.add(row{
+			what:  fmt.Sprintf("most memory in deployments of %d files", n),
+			value: fmt.Sprintf("the command %d MB, the server so far %d MB", most>>10, server>>10),
+		})
 		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(copied)); err != nil {
 			return err
 		}
