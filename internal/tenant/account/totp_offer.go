@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -62,7 +63,10 @@ func (a *Accounts) OfferTOTP(ctx context.Context, s Session) (Offer, error) {
 	var token [32]byte
 	rand.Read(raw[:])
 	rand.Read(token[:])
-	o := newOffer(u, base64.RawURLEncoding.EncodeToString(token[:]), raw[:])
+	o, err := a.newOffer(ctx, u, base64.RawURLEncoding.EncodeToString(token[:]), raw[:])
+	if err != nil {
+		return Offer{}, err
+	}
 	box, now := a.seal.Seal(raw[:], totpPurpose(u.ID)), db.Now()
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		on, err := confirmed(ctx, tx, u.ID)
@@ -86,8 +90,14 @@ func (a *Accounts) OfferTOTP(ctx context.Context, s Session) (Offer, error) {
 	return o, err
 }
 
-func newOffer(u User, token string, secret []byte) Offer {
-	return Offer{token, totp.Text(secret), totp.URI(secret, "Slipway", u.Email)}
+// newOffer returns an offer under the name that the user knows the dashboard by. A colon would end the name in an app.
+func (a *Accounts) newOffer(ctx context.Context, u User, token string, secret []byte) (Offer, error) {
+	name := "Slipway"
+	err := a.db.QueryRow(ctx, `SELECT name FROM owner_brands WHERE owner_id = $1`, u.Owner).Scan(&name)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return Offer{}, fmt.Errorf("find name of dashboard: %w", err)
+	}
+	return Offer{token, totp.Text(secret), totp.URI(secret, strings.ReplaceAll(name, ":", ""), u.Email)}, nil
 }
 
 // OfferedTOTP returns an offer again to the session it was made for, for a form whose
@@ -105,7 +115,7 @@ func (a *Accounts) OfferedTOTP(ctx context.Context, s Session, token string) (Of
 	if err != nil {
 		return Offer{}, err
 	}
-	return newOffer(u, token, secret), nil
+	return a.newOffer(ctx, u, token, secret)
 }
 
 // offered opens the secret of a session's offer.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing"
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/seller"
@@ -74,6 +75,12 @@ func TestSellersHost(t *testing.T) {
 	w.browser().do("POST", "/forgot", url.Values{"email": {"ida@bakery.test"}}).want(t, 200) // also when asked at the installation's
 	if m := srv.Wait(2)[1]; !strings.Contains(m.Text, base+"/setup/") || strings.Contains(m.Text, w.srv.URL) {
 		t.Errorf("%s", m.Text)
+	}
+
+	s, _, err := w.dash.Accounts.SignIn(t.Context(), "ida@bakery.test", "quite another one 7", account.Device{})
+	must(t, err)
+	if o, err := w.dash.Accounts.OfferTOTP(t.Context(), s); err != nil || !strings.Contains(o.URI, "issuer=Harbor") {
+		t.Errorf("an authenticator app is offered %s: %v", o.URI, err)
 	}
 
 	// A customer of the installation may sign in here, and sees its own name.
