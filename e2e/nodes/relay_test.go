@@ -325,10 +325,16 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 }
 
 // A node is drained under load at both nodes: the other one takes over, no request fails, and either says that the program runs. So
-// nodes are replaced one after the other without a failed request.
+// nodes are replaced one after the other without a failed request: with SLIPWAY_E2E_BEFORE, the program of an earlier version, by this one,
+// and then back.
 func TestDrain(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
+	versions := []string{a.Binary}
+	if before := os.Getenv("SLIPWAY_E2E_BEFORE"); before != "" {
+		a.Binary, b.Binary = before, before
+		versions = append(versions, before)
+	}
 	i.start(a, b)
 	i.commit("talk", talker)
 	site := i.site(a, "talk")
@@ -366,10 +372,10 @@ func TestDrain(t *testing.T) {
 	}
 
 	// One node after the other is replaced, as in an upgrade, while visitors come to the one that stays.
-	for _, w := range []*world.World{home, other} {
-		stays := home
-		if w == home {
-			stays = other
+	for n := range 2 * len(versions) {
+		w, stays := home, other
+		if n%2 == 1 {
+			w, stays = other, home
 		}
 		if out, err := w.CLI("", "node", "drain", "--node", i.id(w)); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -381,6 +387,7 @@ func TestDrain(t *testing.T) {
 		if err := w.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		w.Binary = versions[n/2]
 		i.start(w)
 		end("while a node was replaced")
 		if status, body := i.visit(w, "talk", "/"); status != http.StatusOK {
