@@ -117,7 +117,7 @@ func TestCapHoldsOnThreeNodes(t *testing.T) {
 	nodes[2].kill()
 	until(t, "the others are refused", func() bool { return refused.Load() > 100 })
 	stored := func() int64 {
-		n, err := nodes[0].usage.Month(t.Context(), d, account.OwnerID("own_ada"), usage.Bandwidth)
+		n, _, err := nodes[0].usage.Current(t.Context(), d, account.OwnerID("own_ada"), usage.Bandwidth)
 		if err != nil {
 			t.Fatal(err)
 		}

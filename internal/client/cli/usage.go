@@ -13,7 +13,7 @@ import (
 type usageCommand struct {
 	target
 	Site  string `env:"-" help:"Only what this site used: its slug or ID." placeholder:"SITE"`
-	Month string `env:"-" help:"Month (UTC). Default: this one." placeholder:"YYYY-MM"`
+	Month string `env:"-" help:"Calendar month (UTC). Default: the period that limits count in now." placeholder:"YYYY-MM"`
 }
 
 // Run shows what the account used in a month, and the limits that it counts towards.
@@ -30,7 +30,10 @@ func (u usageCommand) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	query := url.Values{"from": {from.Format(time.DateOnly)}, "to": {from.AddDate(0, 1, 0).Format(time.DateOnly)}}
+	query := url.Values{} // of the period that limits count in, which usually is the calendar month
+	if u.Month != "" {
+		query = url.Values{"from": {from.Format(time.DateOnly)}, "to": {from.AddDate(0, 1, 0).Format(time.DateOnly)}}
+	}
 	if u.Site != "" {
 		s, err := siteNamed(ctx, c, u.Site)
 		if err != nil {

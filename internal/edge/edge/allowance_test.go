@@ -11,7 +11,6 @@ import (
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/visit"
-	"slipway/internal/tenant/limits"
 )
 
 // purse lends from one amount. What was stored comes from the ledger.
@@ -45,7 +44,7 @@ func TestAllowance(t *testing.T) {
 	w := start(t, func(c *Config) {
 		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, p
 	})
-	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT)`} {
+	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT, begins BIGINT DEFAULT 0, ends BIGINT DEFAULT 0)`} {
 		if err := w.DB.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +64,7 @@ func TestAllowance(t *testing.T) {
 	p.set(before.Bytes + 10*each)
 	if err := w.DB.Write(t.Context(), func(tx *db.Tx) error {
 		tx.Notify("paused")
-		_, err := tx.Exec(t.Context(), `INSERT INTO capped_owners VALUES ('owner', $1)`, limits.Month(db.Now()))
+		_, err := tx.Exec(t.Context(), `INSERT INTO capped_owners VALUES ('owner', 1, $1, $2)`, db.Now().Add(-time.Hour), db.Now().Add(time.Hour))
 		return err
 	}); err != nil {
 		t.Fatal(err)

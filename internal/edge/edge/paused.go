@@ -24,14 +24,16 @@ type capped struct {
 	reached bool               // nothing is left
 }
 
-// readPaused reads which sites are paused, this month because their owner's bandwidth is
+// readPaused reads which sites are paused, now because their owner's bandwidth is
 // used up or until further notice, which owners have so little of it left that their responses take an
 // allowance, and whose sites are slow at the limit. It reports whether that has changed.
 func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	month := int64(now.UTC().Year())*100 + int64(now.UTC().Month())
-	rows, err := e.DB.Query(ctx, `SELECT site_id FROM paused_sites WHERE month = $1 OR month = 0`, month)
+	// Versions before this one write the month alone.
+	const window = `(begins <= $1 AND ends > $1 OR ends = 0 AND month = $2)`
+	at, month := db.At(now), int64(now.UTC().Year())*100+int64(now.UTC().Month())
+	rows, err := e.DB.Query(ctx, `SELECT site_id FROM paused_sites WHERE (`+window+` OR month = 0)`, at, month)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id id.Site, err error) { return id, s.Scan(&id) })
 	if err != nil {
 		return false, fmt.Errorf("read paused sites: %w", err)
@@ -44,7 +46,7 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 	e.paused = paused
 	owners := map[id.Owner]capped{}
 	if e.allowances != nil {
-		rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE month = $1`, month)
+		rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE `+window, at, month)
 		few, err := db.Collect(rows, err, func(s db.Scanner) (id id.Owner, err error) { return id, s.Scan(&id) })
 		if err != nil {
 			return changed, fmt.Errorf("read capped owners: %w", err)
@@ -54,7 +56,7 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 		}
 	}
 	rates, reached := map[id.Owner]int64{}, map[id.Owner]bool{}
-	rows, err = e.DB.Query(ctx, `SELECT owner_id, rate, reached FROM throttled_owners WHERE month = $1`, month)
+	rows, err = e.DB.Query(ctx, `SELECT owner_id, rate, reached FROM throttled_owners WHERE `+window, at, month)
 	if _, err = db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) {
 		var rate int64
 		var spent bool

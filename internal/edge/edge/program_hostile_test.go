@@ -194,7 +194,7 @@ func TestProgramUpgradeToHTTP(t *testing.T) {
 func TestProgramLimitsFailClosed(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(http.ResponseWriter, *http.Request) { t.Error("the program was asked") })
-	for _, q := range []string{`DROP VIEW paused_sites`, `CREATE TABLE paused_sites (site_id TEXT, month BIGINT)`} {
+	for _, q := range []string{`DROP VIEW paused_sites`, `CREATE TABLE paused_sites (site_id TEXT, month BIGINT, begins BIGINT DEFAULT 0, ends BIGINT DEFAULT 0)`} {
 		if err := p.DB.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestProgramLimitsFailClosed(t *testing.T) {
 	if err := p.DB.Write(t.Context(), func(tx *db.Tx) error {
 		tx.Notify("paused")
 		now := time.Now().UTC()
-		_, err := tx.Exec(t.Context(), `INSERT INTO paused_sites VALUES ('s1', $1)`, now.Year()*100+int(now.Month()))
+		_, err := tx.Exec(t.Context(), `INSERT INTO paused_sites (site_id, month) VALUES ('s1', $1)`, now.Year()*100+int(now.Month()))
 		return err
 	}); err != nil {
 		t.Fatal(err)

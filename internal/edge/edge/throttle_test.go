@@ -33,7 +33,7 @@ func TestThrottle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, q := range []string{`DROP VIEW throttled_owners`, `CREATE TABLE throttled_owners (owner_id TEXT, month BIGINT, rate BIGINT, reached BOOLEAN)`} {
+	for _, q := range []string{`DROP VIEW throttled_owners`, `CREATE TABLE throttled_owners (owner_id TEXT, month BIGINT, rate BIGINT, reached BOOLEAN, begins BIGINT DEFAULT 0, ends BIGINT DEFAULT 0)`} {
 		if err := w.DB.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestThrottle(t *testing.T) {
 	}
 
 	// A byte a second: what is slow doesn't end before the test does.
-	admin(`INSERT INTO throttled_owners VALUES ('owner', $1, 1, $2)`, limits.Month(db.Now()), true)
+	admin(`INSERT INTO throttled_owners VALUES ('owner', 1, 1, TRUE, $1, $2)`, db.Now().Add(-time.Hour), db.Now().Add(time.Hour))
 	w.until("it is slow", func() bool { return w.table.hosts().find("blog").spent() })
 	browser := w.client()
 	browser.Timeout = time.Minute
@@ -120,13 +120,13 @@ func TestThrottle(t *testing.T) {
 	w.get("https://blog.sites.test/").want(t, 200, "0123")
 
 	// Where it isn't written yet that nothing is left, the node that finds nothing to borrow doesn't refuse either.
-	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT)`} {
+	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT, begins BIGINT DEFAULT 0, ends BIGINT DEFAULT 0)`} {
 		if err := w.DB.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 	}
-	admin(`INSERT INTO throttled_owners VALUES ('owner', $1, 1048576, $2)`, limits.Month(db.Now()), false)
-	admin(`INSERT INTO capped_owners VALUES ('owner', $1)`, limits.Month(db.Now()))
+	admin(`INSERT INTO throttled_owners (owner_id, month, rate, reached) VALUES ('owner', $1, 1048576, $2)`, limits.Month(db.Now()), false)
+	admin(`INSERT INTO capped_owners (owner_id, month) VALUES ('owner', $1)`, limits.Month(db.Now()))
 	w.until("the cap is known", func() bool { return w.table.hosts().find("blog").lease != nil })
 	w.get("https://blog.sites.test/small.txt").want(t, 200, "small")
 }
@@ -139,8 +139,8 @@ func TestThrottledBytesCount(t *testing.T) {
 		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, &purse{l: l}
 	})
 	for _, q := range []string{
-		`DROP VIEW throttled_owners`, `CREATE TABLE throttled_owners (owner_id TEXT, month BIGINT, rate BIGINT, reached BOOLEAN)`,
-		fmt.Sprintf(`INSERT INTO throttled_owners VALUES ('owner', %d, 1048576, TRUE)`, limits.Month(db.Now())),
+		`DROP VIEW throttled_owners`, `CREATE TABLE throttled_owners (owner_id TEXT, month BIGINT, rate BIGINT, reached BOOLEAN, begins BIGINT DEFAULT 0, ends BIGINT DEFAULT 0)`,
+		fmt.Sprintf(`INSERT INTO throttled_owners (owner_id, month, rate, reached) VALUES ('owner', %d, 1048576, TRUE)`, limits.Month(db.Now())),
 	} {
 		if err := w.DB.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)

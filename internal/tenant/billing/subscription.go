@@ -94,13 +94,17 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 		return err
 	}
 	_, next := s.next(settings)
+	counts, err := b.c.Usage.CountsFrom(ctx, tx, s.Owner, s.anchor)
+	if err != nil {
+		return err
+	}
 	n, err := tx.Exec(ctx, `
 		UPDATE billing_subscriptions
 			SET version_id = $2, next_version = $3, status = $4, anchor = $5, period = $6, period_start = $7, period_end = $8,
-			trial_end = $9, cancels = $10, reason = $11, unpaid_since = $12, changes = $13, ended_at = $14, next_at = $15
-		WHERE id = $1`,
+			trial_end = $9, cancels = $10, reason = $11, unpaid_since = $12, changes = $13, ended_at = $14, next_at = $15,
+			counts_from = CASE WHEN anchor = $5 THEN counts_from ELSE $16 END WHERE id = $1`,
 		s.ID, s.Version, s.Next, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.cancels, s.Reason, s.UnpaidSince, s.changes,
-		s.EndedAt, next)
+		s.EndedAt, next, counts)
 	if err == nil && n != 1 {
 		err = sql.ErrNoRows
 	}
@@ -109,7 +113,7 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 	}
 	tx.Notify("paused") // the edge reads which sites are
 	tx.Notify(s.Owner.Topic())
-	return nil
+	return b.c.Usage.ReconsiderTx(ctx, tx, s.Owner)
 }
 
 // event returns the subscription as webhooks show it.
@@ -152,8 +156,8 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO billing_subscriptions (id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end,
 			cancels, reason, unpaid_since, changes, next_at, created_at, ended_at)
-		VALUES ($1, $2, $3, '', $4, $5, $6, $7, $8, $9, 0, '', 0, 0, 0, $10, 0)`,
-		s.ID, owner, s.Version, s.Status, s.anchor, s.period, s.Start, s.End, s.TrialEnd, s.CreatedAt); err != nil {
+		VALUES ($1, $2, $3, '', $4, 0, $5, $6, $7, $8, 0, '', 0, 0, 0, $9, 0)`,
+		s.ID, owner, s.Version, s.Status, s.period, s.Start, s.End, s.TrialEnd, s.CreatedAt); err != nil {
 		return s, fmt.Errorf("write subscription: %w", err)
 	}
 	if err := b.writeTx(ctx, tx, s); err != nil {
@@ -187,8 +191,7 @@ func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old,
 	if end != s.End {
 		s.anchor, s.period, s.Start, s.End = start, 0, start, end
 	}
-	s.Version, s.Next = v.ID, ""
-	s.changes++
+	s.Version, s.Next, s.changes = v.ID, "", s.changes+1
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
 	}
@@ -214,8 +217,7 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 		return s, err
 	}
 	if now {
-		s.End = floor(b.now(), hour)
-		s.End = max(s.End, s.Start)
+		s.End = max(floor(b.now(), hour), s.Start)
 	}
 	if s.Status != Canceled {
 		s.Status, s.Reason, s.Next = Canceled, reason, ""

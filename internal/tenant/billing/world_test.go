@@ -59,7 +59,8 @@ func openWith(d *db.DB, key string, clock db.Clock) *Billing {
 	}
 	l := limits.New(limits.Settings{})
 	b := New(Config{
-		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Limits: l, Usage: usage.New(usage.Config{DB: d}), Clock: clock,
+		DB: d, Hooks: webhook.New(webhook.Config{DB: d, Seal: sealer, Billing: true}), Limits: l, Clock: clock,
+		Usage: usage.New(usage.Config{DB: d, Limits: l, Clock: clock}),
 	})
 	l.Connect(b)
 	return b

@@ -36,8 +36,8 @@ const (
 	Programs     Name = "sites.running"      // on all nodes that reach each other, commands and background processes included
 	Previews     Name = "previews"           // preview addresses of all sites; one has at most 100
 	Storage      Name = "storage.bytes"      // files of stored releases, and what programs store
-	BuildMinutes Name = "build.minutes"      // in a calendar month, UTC
-	Bandwidth    Name = "bandwidth.bytes"    // in a calendar month, UTC
+	BuildMinutes Name = "build.minutes"      // in a Window
+	Bandwidth    Name = "bandwidth.bytes"    // in a Window
 	Throttle     Name = "bandwidth.throttle" // bytes per second of all sites on a node, once the bandwidth is used up; 0: they are paused
 	Caches       Name = "caches.bytes"       // of builds; what exceeds it is dropped, the oldest first
 	Backups      Name = "backups.bytes"      // that backups added to where they are stored
@@ -55,10 +55,8 @@ type kind struct {
 	byDefault int64  // where the operator says nothing
 	name      string // what it counts, for sentences
 	verb      string // what an account does with it; empty: have
-	advice    string // how there comes to be room; empty: by deleting
+	advice    string // how there comes to be room; empty: by deleting, or with the next window
 }
-
-const nextMonth = "it starts at zero with the next calendar month"
 
 // kinds describes every limit.
 var kinds = map[Name]kind{
@@ -74,8 +72,8 @@ var kinds = map[Name]kind{
 	Programs:     {byDefault: 100, name: "running programs", verb: "run", advice: "stop sites or let them sleep"},
 	Previews:     {byDefault: 5000, name: "preview addresses", advice: "delete branches or sites that are not used"},
 	Storage:      {byDefault: 1 << 40, name: "stored files", verb: "store", advice: "delete sites that are not used"},
-	BuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use", advice: nextMonth},
-	Bandwidth:    {byDefault: 10 << 40, name: "bandwidth", verb: "use", advice: nextMonth},
+	BuildMinutes: {byDefault: 50_000, name: "build minutes", verb: "use"},
+	Bandwidth:    {byDefault: 10 << 40, name: "bandwidth", verb: "use"},
 	Throttle:     {name: "speed at the bandwidth limit"},
 	Caches:       {byDefault: 100 << 30, name: "build caches", verb: "store"},
 	Backups:      {byDefault: 100 << 30, name: "backups", verb: "store"},
@@ -156,7 +154,7 @@ type Plans interface {
 // Connect says who knows plans. It is called while the program is put together.
 func (l *Limits) Connect(p Plans) { l.plans = p }
 
-type countFunc func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error)
+type countFunc func(ctx context.Context, r db.Reader, owner id.Owner) (int64, Window, error)
 
 // New returns limits by the operator's settings.
 func New(s Settings) *Limits { return &Limits{settings: s} }
@@ -164,6 +162,14 @@ func New(s Settings) *Limits { return &Limits{settings: s} }
 // Count says how much of a limit an owner uses; several counts of one limit add up. It is
 // called while the program is put together.
 func (l *Limits) Count(name Name, count func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error)) {
+	l.CountWithin(name, func(ctx context.Context, r db.Reader, owner id.Owner) (int64, Window, error) {
+		n, err := count(ctx, r, owner)
+		return n, Window{}, err
+	})
+}
+
+// CountWithin is Count for what is limited within a window, and says which one it counted in.
+func (l *Limits) CountWithin(name Name, count func(ctx context.Context, r db.Reader, owner id.Owner) (int64, Window, error)) {
 	if l.counts == nil {
 		l.counts = map[Name][]countFunc{}
 	}
@@ -216,6 +222,9 @@ func (u Use) Reached() error {
 	kind := kinds[u.Name]
 	verb, advice := cmp.Or(kind.verb, "have"), cmp.Or(kind.advice, "delete some that are not used")
 	has := map[string]string{"have": "has", "store": "stores", "use": "has used"}[verb]
+	if u.Window.To > 0 {
+		advice = "it starts at zero " + u.Window.Ends()
+	}
 	more := "ask the operator for more"
 	if u.upgrade != "" {
 		more = "choose a larger plan"
@@ -309,7 +318,8 @@ type Use struct {
 	Limit int64 // or Unlimited
 	Used  int64
 
-	Throttle int64 // of bandwidth, as Use lists it: bytes per second of all sites once it is used up; 0: they are paused
+	Window   Window // in which it was used; zero: the limit isn't one of a window
+	Throttle int64  // of bandwidth, as Use lists it: bytes per second of all sites once it is used up; 0: they are paused
 
 	offered       bool   // plans are sold
 	plan, upgrade string // the owner's, and one with more
@@ -330,11 +340,11 @@ func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Na
 		return u, err
 	}
 	for _, count := range l.counts[name] {
-		n, err := count(ctx, r, owner)
+		n, in, err := count(ctx, r, owner)
 		if err != nil {
 			return u, fmt.Errorf("count %s: %w", name, err)
 		}
-		u.Used += n
+		u.Used, u.Window = u.Used+n, in
 	}
 	if u.Left() <= 0 {
 		err = l.offer(ctx, r, owner, &u)

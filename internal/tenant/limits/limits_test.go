@@ -72,14 +72,21 @@ func TestLimitWords(t *testing.T) {
 			Used:  10<<30 - 1,
 		}: "this account can store 10 GiB and stores 9.9 GiB; delete sites that are not used, or ask the operator for more",
 		{
-			Name:  limits.BuildMinutes,
-			Limit: 60,
-			Used:  61,
+			Name:   limits.BuildMinutes,
+			Limit:  60,
+			Used:   61,
+			Window: limits.MonthOf(db.Now()),
 		}: "this account can use 60 build minutes and has used 61; it starts at zero with the next calendar month, or ask the operator for more",
+		{
+			Name:   limits.BuildMinutes,
+			Limit:  60,
+			Used:   61,
+			Window: limits.Window{From: db.At(time.Date(2027, 1, 31, 9, 0, 0, 0, time.UTC)), To: db.At(time.Date(2027, 2, 28, 9, 0, 0, 0, time.UTC))},
+		}: "this account can use 60 build minutes and has used 61; it starts at zero on 28 February 2027, 09:00 UTC, or ask the operator for more",
 	} {
 		if f := fault.As(u.Reached()); f == nil || f.Details != want || f.Limit.Limit != u.Limit || f.Limit.Current != u.Used ||
 			f.Limit.Name != string(u.Name) {
-			t.Errorf("%+v", f)
+			t.Errorf("%+v: %s", f, f.Details)
 		}
 	}
 	u := limits.Use{Name: limits.Env, Limit: limits.Unlimited, Used: 1_234_567}

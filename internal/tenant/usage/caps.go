@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -30,13 +31,13 @@ type Teller interface {
 	TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w Warning) error
 }
 
-// Warning says how much of a month's limit is used.
+// Warning says how much of a limit is used.
 type Warning struct {
 	Name    limits.Name
 	Percent int64 // one of Warnings
 	Used    int64 // in the limit's unit
 	Limit   int64
-	Month   int64 // year and month (UTC), such as 202611
+	Window  limits.Window
 
 	Throttle int64 // bytes per second that sites get at the limit of bandwidth; 0: they are paused
 }
@@ -44,7 +45,7 @@ type Warning struct {
 // Connect says who tells owners. It is called while the program is put together.
 func (u *Usage) Connect(t Teller) { u.teller = t }
 
-// caps are the meters that have a limit of the month, and how much of a meter is one of the limit's unit.
+// caps are the meters that have a limit within a window, and how much of a meter is one of the limit's unit.
 var caps = []struct {
 	meter Meter
 	limit limits.Name
@@ -54,9 +55,10 @@ var caps = []struct {
 	{Build, limits.BuildMinutes, time.Minute.Milliseconds()},
 }
 
-// standing is how near an owner is to the limit of a month, as it is stored.
+// standing is how near an owner is to the limit of a window, as it is stored.
 type standing struct {
-	owner          id.Owner
+	owner id.Owner
+	limits.Window
 	most, warned   int64
 	throttle       int64
 	armed, reached bool
@@ -79,12 +81,15 @@ func (u *Usage) enforceTx(ctx context.Context, tx *db.Tx, rows []Row) error {
 }
 
 func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name limits.Name, each int64, owners []id.Owner) error {
-	month := limits.Month(u.now())
-	used, err := u.months(ctx, tx, owners, m)
+	windows, err := u.windows(ctx, tx, owners, u.now())
 	if err != nil {
 		return err
 	}
-	stored, err := u.standings(ctx, tx, m, month, owners)
+	used, err := u.within(ctx, tx, windows, m)
+	if err != nil {
+		return err
+	}
+	stored, err := u.standings(ctx, tx, m, windows)
 	if err != nil {
 		return err
 	}
@@ -93,8 +98,8 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 		if err != nil {
 			return err
 		}
-		was, used := stored[o], used[o]/each
-		is := standing{owner: o, most: most, warned: was.warned, reached: used >= most}
+		was, used, window := stored[o], used[o]/each, windows[o]
+		is := standing{owner: o, Window: window, most: most, warned: was.warned, reached: used >= most}
 		if is.armed = m == Bandwidth && most-used < u.armedBelow(most); is.armed {
 			if is.throttle, err = u.c.Limits.LimitOf(ctx, tx, o, limits.Throttle); err != nil {
 				return err
@@ -109,19 +114,15 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 		if was == is || was.owner == "" && is.warned == 0 && !is.armed && !is.reached {
 			continue
 		}
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-			ON CONFLICT (owner_id, meter, month) DO UPDATE
-			SET most = excluded.most, warned = excluded.warned, armed = excluded.armed, reached = excluded.reached, throttle = excluded.throttle`,
-			o, m, month, most, is.warned, is.armed, is.reached, is.throttle); err != nil {
-			return fmt.Errorf("write cap of owner: %w", err)
+		if err := writeCapTx(ctx, tx, m, is); err != nil {
+			return err
 		}
 		if is.reached != was.reached || is.armed != was.armed || is.throttle != was.throttle {
 			tx.Notify(pausedTopic)
 			tx.Notify(o.Topic())
 		}
 		if tell && u.teller != nil {
-			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most, month, is.throttle}); err != nil {
+			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most, window, is.throttle}); err != nil {
 				return err
 			}
 		}
@@ -154,24 +155,95 @@ func levelOf(used, most int64) (level int64) {
 	return level
 }
 
-// standings returns what is stored of owners' limits in a month.
-func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, month int64, owners []id.Owner) (map[id.Owner]standing, error) {
-	args := db.Args{m, month}
-	list := db.AddList(&args, owners)
+// writeCapTx stores how near an owner is to a limit.
+func writeCapTx(ctx context.Context, tx *db.Tx, m Meter, s standing) error {
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (owner_id, meter, month) DO UPDATE
+		SET most = excluded.most, warned = excluded.warned, armed = excluded.armed, reached = excluded.reached, throttle = excluded.throttle,
+			begins = excluded.begins, ends = excluded.ends`,
+		s.owner, m, s.Key(), s.most, s.warned, s.armed, s.reached, s.throttle, s.From, s.To); err != nil {
+		return fmt.Errorf("write cap of owner: %w", err)
+	}
+	return nil
+}
+
+// inForce is the condition for rows of usage_caps whose window is now, also where a version before this one wrote them, which
+// leaves out when it ends.
+func (u *Usage) inForce(args *db.Args) string {
+	now := args.Add(u.now())
+	return `(begins <= ` + now + ` AND ends > ` + now + ` OR ends = 0 AND month = ` + args.Add(limits.Month(u.now())) + `)`
+}
+
+// standings returns what is stored of owners' limits, each in a window.
+func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, windows map[id.Owner]limits.Window) (map[id.Owner]standing, error) {
+	args := db.Args{m}
+	list := db.AddList(&args, slices.Sorted(maps.Keys(windows)))
+	keys := map[int64]bool{}
+	for _, w := range windows {
+		keys[w.Key()] = true
+	}
 	rows, err := r.Query(ctx, `
-		SELECT owner_id, most, warned, armed, reached, throttle FROM usage_caps WHERE meter = $1 AND month = $2 AND owner_id IN (`+list+`)`, args...)
+		SELECT owner_id, month, begins, ends, most, warned, armed, reached, throttle FROM usage_caps
+		WHERE meter = $1 AND owner_id IN (`+list+`) AND month IN (`+db.AddList(&args, slices.Sorted(maps.Keys(keys)))+`)`, args...)
 	out := map[id.Owner]standing{}
 	_, err = db.Collect(rows, err, func(s db.Scanner) (x standing, err error) {
-		if err := s.Scan(&x.owner, &x.most, &x.warned, &x.armed, &x.reached, &x.throttle); err != nil {
+		var key int64
+		if err := s.Scan(&x.owner, &key, &x.From, &x.To, &x.most, &x.warned, &x.armed, &x.reached, &x.throttle); err != nil {
 			return x, err
 		}
-		out[x.owner] = x
+		if key == windows[x.owner].Key() {
+			out[x.owner] = x
+		}
 		return x, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read caps: %w", err)
 	}
 	return out, nil
+}
+
+// endTx ends what is in force of windows other than those that are now, and with next also what was going to be.
+func (u *Usage) endTx(ctx context.Context, tx *db.Tx, owners []id.Owner, next bool) error {
+	windows, err := u.windows(ctx, tx, owners, u.now())
+	if err != nil {
+		return err
+	}
+	args := db.Args{u.now()}
+	which := u.inForce(&args)
+	if next {
+		which = `(ends > $1 OR ` + which + `)`
+	}
+	var keys []string
+	for _, o := range owners {
+		keys = append(keys, `(CAST(`+args.Add(o)+` AS TEXT), CAST(`+args.Add(windows[o].Key())+` AS BIGINT))`)
+	}
+	n, err := tx.Exec(ctx, `UPDATE usage_caps SET ends = $1 WHERE `+which+` AND owner_id IN (`+db.AddList(&args, owners)+`)
+		AND (owner_id, month) NOT IN (VALUES `+strings.Join(keys, ", ")+`)`, args...)
+	if err != nil {
+		return fmt.Errorf("end caps of owners: %w", err)
+	}
+	if n > 0 {
+		tx.Notify(pausedTopic)
+	}
+	return nil
+}
+
+// ReconsiderTx puts an owner's limits into force at once, after their subscription has changed: what holds ends where another
+// window follows.
+func (u *Usage) ReconsiderTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
+	if u.c.Limits == nil {
+		return nil
+	}
+	if err := u.endTx(ctx, tx, []id.Owner{owner}, true); err != nil {
+		return err
+	}
+	for _, c := range caps {
+		if err := u.enforceMeterTx(ctx, tx, c.meter, c.limit, c.each, []id.Owner{owner}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reconsider looks again at who is near a limit, which the operator or a plan may have changed.
@@ -186,7 +258,8 @@ func (u *Usage) reconsider(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM usage_loans WHERE until < $1`, u.now().Add(-day)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `DELETE FROM usage_caps WHERE month < $1`, limits.Month(u.now().Add(-keepSites)))
+		old := u.now().Add(-keepSites)
+		_, err := tx.Exec(ctx, `DELETE FROM usage_caps WHERE ends > 0 AND ends < $1 OR ends = 0 AND month < $2`, old, limits.Month(old))
 		return err
 	})
 }
@@ -201,7 +274,8 @@ func (u *Usage) resume(ctx context.Context) error {
 
 // look compares again what some owners near a limit have used with what they may.
 func (u *Usage) look(ctx context.Context, which string) error {
-	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE month = $1`+which, limits.Month(u.now()))
+	var args db.Args
+	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE `+u.inForce(&args)+which, args...)
 	near, err := db.Collect(rows, err, scanOwner)
 	if err != nil {
 		return fmt.Errorf("find owners near a limit: %w", err)
@@ -209,6 +283,9 @@ func (u *Usage) look(ctx context.Context, which string) error {
 	slices.Sort(near)
 	for some := range slices.Chunk(near, 200) {
 		if err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
+			if err := u.endTx(ctx, tx, some, false); err != nil {
+				return err
+			}
 			for _, c := range caps {
 				if err := u.enforceMeterTx(ctx, tx, c.meter, c.limit, c.each, some); err != nil {
 					return err
@@ -225,15 +302,15 @@ func (u *Usage) look(ctx context.Context, which string) error {
 // smallAtOnce bounds a transaction that arms owners, so that it holds up others for a moment only.
 const smallAtOnce = 200
 
-// armSmall has nodes borrow from the beginning of a month where the whole limit is so little that they need loans. It asks for the
+// armSmall has nodes borrow from the beginning of the window that a moment lies in where the whole limit is so little that they need loans. It asks for the
 // limit of those alone who may have such a one and for whom that isn't noted yet: there may be many owners, and this is done all
 // the time.
-func (u *Usage) armSmall(ctx context.Context, month int64) error {
+func (u *Usage) armSmall(ctx context.Context, at db.Time) error {
 	if u.c.Limits == nil {
 		return nil
 	}
 	small := u.c.Limits.Below(limits.Bandwidth, flushMostMany)
-	args := db.Args{Bandwidth, month}
+	args := db.Args{Bandwidth, at}
 	who := `s.kind = 'personal' AND s.name IN (` + db.AddList(&args, small.Users) + `) OR s.kind = 'team' AND s.name IN (` + db.AddList(&args, small.Teams) + `)`
 	if small.Plans {
 		who += ` OR EXISTS (SELECT 1 FROM plan_limits p WHERE p.owner_id = s.owner_id AND p.name = $1 AND p.value < ` + args.Add(int64(flushMostMany)) + `)`
@@ -251,21 +328,21 @@ func (u *Usage) armSmall(ctx context.Context, month int64) error {
 	for {
 		rows, err := u.c.DB.Query(ctx, fmt.Sprintf(`
 			SELECT s.owner_id FROM owner_standing s
-			WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.month = $2)
+			WHERE NOT EXISTS (SELECT 1 FROM usage_caps c WHERE c.owner_id = s.owner_id AND c.meter = $1 AND c.begins <= $2 AND c.ends > $2)
 			AND (%s) AND s.owner_id > $%d ORDER BY s.owner_id LIMIT $%d`, who, after+1, after+2), args...)
 		owners, err := db.Collect(rows, err, scanOwner)
 		if err != nil {
 			return fmt.Errorf("find owners with a small limit: %w", err)
 		}
-		if err := u.armOwners(ctx, month, owners); err != nil || len(owners) < smallAtOnce {
+		if err := u.armOwners(ctx, at, owners); err != nil || len(owners) < smallAtOnce {
 			return err
 		}
 		args[after] = owners[len(owners)-1]
 	}
 }
 
-// armOwners has nodes borrow from now on for those of some owners whose limit is small.
-func (u *Usage) armOwners(ctx context.Context, month int64, owners []id.Owner) error {
+// armOwners has nodes borrow for those of some owners whose limit is small, from the beginning of the window that a moment lies in.
+func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) error {
 	most, throttle := map[id.Owner]int64{}, map[id.Owner]int64{}
 	for _, o := range owners {
 		n, err := u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Bandwidth)
@@ -284,11 +361,19 @@ func (u *Usage) armOwners(ctx context.Context, month int64, owners []id.Owner) e
 		return nil
 	}
 	err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
+		windows, err := u.windows(ctx, tx, slices.Collect(maps.Keys(most)), at)
+		if err != nil {
+			return err
+		}
 		tx.Notify(pausedTopic)
 		for _, o := range slices.Sorted(maps.Keys(most)) {
+			w := windows[o]
 			if _, err := tx.Exec(ctx, `
-				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle) VALUES ($1, $2, $3, $4, 0, TRUE, $5, $6)
-				ON CONFLICT (owner_id, meter, month) DO NOTHING`, o, Bandwidth, month, most[o], most[o] <= 0, throttle[o]); err != nil {
+				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends) VALUES ($1, $2, $3, $4, 0, TRUE, $5, $6, $7, $8)
+				ON CONFLICT (owner_id, meter, month) DO UPDATE
+				SET most = excluded.most, armed = TRUE, throttle = excluded.throttle, begins = excluded.begins, ends = excluded.ends
+				WHERE usage_caps.ends <> excluded.ends`,
+				o, Bandwidth, w.Key(), most[o], most[o] <= 0, throttle[o], w.From, w.To); err != nil {
 				return err
 			}
 		}
@@ -302,13 +387,13 @@ func (u *Usage) armOwners(ctx context.Context, month int64, owners []id.Owner) e
 
 func scanOwner(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) }
 
-// armEvery is how often owners are looked for whose limit is small; armAhead how long before a month begins.
+// armEvery is how often owners are looked for whose limit is small; armAhead how long before a window begins.
 const (
 	armEvery = 10 * time.Second
 	armAhead = time.Minute
 )
 
-// Run keeps limits in force until ctx ends: small ones of new accounts and of the next month, and larger ones of those who are
+// Run keeps limits in force until ctx ends: small ones of new accounts and of the next window, and larger ones of those who are
 // paused.
 func (u *Usage) Run(ctx context.Context) error {
 	tick := time.NewTicker(armEvery)
@@ -318,7 +403,7 @@ func (u *Usage) Run(ctx context.Context) error {
 			u.c.Log.WarnContext(ctx, "larger limits not put into force, will be retried", "err", err)
 		}
 		for _, at := range []db.Time{u.now(), u.now().Add(armAhead)} {
-			if err := u.armSmall(ctx, limits.Month(at)); err != nil && ctx.Err() == nil {
+			if err := u.armSmall(ctx, at); err != nil && ctx.Err() == nil {
 				u.c.Log.WarnContext(ctx, "small limits not put into force, will be retried", "err", err)
 			}
 		}

@@ -40,7 +40,7 @@ func (w *world) serve(most int64) *limits.Limits {
 
 func (w *world) paused() (n int) {
 	w.t.Helper()
-	ok(w.t, w.c.DB.QueryRow(w.t.Context(), `SELECT count(*) FROM paused_sites WHERE month = $1`, limits.Month(w.clock)).Scan(&n))
+	ok(w.t, w.c.DB.QueryRow(w.t.Context(), `SELECT count(*) FROM paused_sites WHERE begins <= $1 AND ends > $1`, w.clock).Scan(&n))
 	return n
 }
 
@@ -141,7 +141,7 @@ func TestBandwidthThrottles(t *testing.T) {
 		t.Helper()
 		var got int64
 		var spent bool
-		err := w.c.DB.QueryRow(t.Context(), `SELECT rate, reached FROM throttled_owners WHERE owner_id = $1 AND month = $2`, ada, limits.Month(w.clock)).Scan(&got, &spent)
+		err := w.c.DB.QueryRow(t.Context(), `SELECT rate, reached FROM throttled_owners WHERE owner_id = $1 AND begins <= $2 AND ends > $2`, ada, w.clock).Scan(&got, &spent)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestBandwidthThrottles(t *testing.T) {
 	}
 	edge.Add(w.clock, ada, Bandwidth, "site_a", 500)
 	ok(t, w.Write(t.Context(), edge))
-	if n, err := w.Month(t.Context(), w.c.DB, ada, Bandwidth); err != nil || n != 1500 {
+	if n, _, err := w.Current(t.Context(), w.c.DB, ada, Bandwidth); err != nil || n != 1500 {
 		t.Errorf("%d bytes are counted, those sent slowly among them: %v", n, err)
 	}
 	serve(limits.MostThrottle)
@@ -193,11 +193,10 @@ func TestSmallLimits(t *testing.T) {
 				small = u.Owner
 			}
 		}
-		month := limits.Month(w.clock)
 		for range 2 { // it finds nobody twice
-			ok(t, w.armSmall(t.Context(), month))
+			ok(t, w.armSmall(t.Context(), w.clock))
 		}
-		rows, err := w.c.DB.Query(t.Context(), `SELECT owner_id FROM usage_caps WHERE month = $1 AND armed`, month)
+		rows, err := w.c.DB.Query(t.Context(), `SELECT owner_id FROM usage_caps WHERE begins <= $1 AND ends > $1 AND armed`, w.clock)
 		armed, err := db.Collect(rows, err, scanOwner)
 		ok(t, err)
 		if len(armed) != c.want || c.want == 1 && armed[0] != small {

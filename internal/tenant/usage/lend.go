@@ -20,7 +20,7 @@ const leastLoan = 64 << 10
 // ReturnTopic wakes nodes to hand back what they have borrowed and not used.
 const ReturnTopic = "usage.return"
 
-// Lender lends one node parts of what owners have left of this month's bandwidth.
+// Lender lends one node parts of what owners have left of their bandwidth.
 type Lender struct {
 	*Usage
 	Node string // no other process has it
@@ -39,10 +39,19 @@ func (l Lender) Lend(ctx context.Context, owner id.Owner, outstanding int64, mor
 
 func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstanding int64, more bool) (lent int64, err error) {
 	now := l.now()
-	month := limits.Month(now)
-	// The row's lock: one node is lent something at a time.
-	if _, err := tx.Exec(ctx, `UPDATE usage_caps SET reached = reached WHERE owner_id = $1 AND meter = $2 AND month = $3`,
-		owner, Bandwidth, month); err != nil {
+	w, err := l.WindowOf(ctx, tx, owner, now)
+	if err != nil {
+		return 0, err
+	}
+	most, err := l.c.Limits.LimitOf(ctx, tx, owner, limits.Bandwidth)
+	if err != nil {
+		return 0, err
+	}
+	// The row's lock: one node is lent something at a time. It is there unless the window has just changed.
+	if _, err := tx.Exec(ctx, `
+		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, begins, ends) VALUES ($1, $2, $3, $4, 0, TRUE, FALSE, $5, $6)
+		ON CONFLICT (owner_id, meter, month) DO UPDATE SET reached = usage_caps.reached`,
+		owner, Bandwidth, w.Key(), most, w.From, w.To); err != nil {
 		return 0, fmt.Errorf("lock cap of owner: %w", err)
 	}
 	var others, nodes int64
@@ -53,15 +62,11 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 	}
 	if more {
 		// Usage is read after the loans: what a node stores meanwhile is in both rather than in neither.
-		used, err := l.Month(ctx, tx, owner, Bandwidth)
+		used, err := l.within(ctx, tx, map[id.Owner]limits.Window{owner: w}, Bandwidth)
 		if err != nil {
 			return 0, err
 		}
-		most, err := l.c.Limits.LimitOf(ctx, tx, owner, limits.Bandwidth)
-		if err != nil {
-			return 0, err
-		}
-		left := most - used - others - outstanding
+		left := most - used[owner] - others - outstanding
 		if lent = max(0, min(left, max(left/(2*(nodes+1)), leastLoan))); lent == 0 && others > 0 {
 			tx.Notify(ReturnTopic)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
-	"slipway/internal/tenant/limits"
 )
 
 // What nodes have outstanding and what is used is never more than the limit; a node that isn't heard of again counts for
@@ -21,7 +20,7 @@ func TestLend(t *testing.T) {
 	edge.Add(w.clock, ada, Bandwidth, "site_1", 1)
 	ok(t, w.Write(t.Context(), edge)) // which arms it
 	var owners int
-	ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM capped_owners WHERE month = $1`, limits.Month(w.clock)).Scan(&owners))
+	ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM capped_owners WHERE begins <= $1 AND ends > $1`, w.clock).Scan(&owners))
 	if owners != 1 {
 		t.Fatalf("%d owners need loans", owners)
 	}

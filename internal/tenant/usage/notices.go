@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
@@ -12,7 +13,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Notices tell owners through their notification channels and webhooks how much of a month's limit they have used.
+// Notices tell owners through their notification channels and webhooks how much of a limit they have used.
 type Notices struct {
 	Notify *notify.Notifications
 	Hooks  *webhook.Webhooks
@@ -21,28 +22,33 @@ type Notices struct {
 // TellUsageTx is Teller's.
 func (u Notices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w Warning) error {
 	if err := u.Hooks.EmitTx(ctx, tx, owner, event.UsageThreshold(event.Usage{
-		Limit: string(w.Name), Month: fmt.Sprintf("%d-%02d", w.Month/100, w.Month%100), Percent: w.Percent, Used: w.Used, Allow: w.Limit,
+		Limit: string(w.Name), Start: w.Window.From, End: w.Window.To, Percent: w.Percent, Used: w.Used, Allow: w.Limit,
 	})); err != nil {
 		return err
 	}
 	used := limits.Use{Name: w.Name, Limit: w.Limit, Used: w.Used}
+	until, next, over := "until the next month (UTC)", "with the next month (UTC)", "this month's limit"
+	if !w.Window.Calendar() {
+		at := w.Window.Ends()
+		until, next, over = "until "+strings.TrimPrefix(at, "on "), at, "this period's limit"
+	}
 	m := notify.Message{
 		Event: notify.UsageThreshold,
-		Title: fmt.Sprintf("%s: %d%% of this month's limit used", w.Name.Title(), w.Percent),
-		Text:  fmt.Sprintf("%s of %s. The limit starts over with the next month (UTC).", used.Amount(), used.Most()),
+		Title: fmt.Sprintf("%s: %d%% of %s used", w.Name.Title(), w.Percent, over),
+		Text:  fmt.Sprintf("%s of %s. The limit starts over %s.", used.Amount(), used.Most(), next),
 		Path:  "/account/usage",
 	}
 	if w.Percent >= 100 {
-		m.Title = w.Name.Title() + ": this month's limit is reached"
+		m.Title = w.Name.Title() + ": " + over + " is reached"
 		switch w.Name {
 		case limits.Bandwidth:
 			what := "paused"
 			if w.Throttle > 0 {
 				what = "slowed down to " + limits.Speed(w.Throttle)
 			}
-			m.Text = "All sites of the account are " + what + " until the next month (UTC), or until the operator raises the limit. " + m.Text
+			m.Text = "All sites of the account are " + what + " " + until + ", or until the limit is raised. " + m.Text
 		case limits.BuildMinutes:
-			m.Text = "Builds are refused until the next month (UTC), or until the operator raises the limit; live sites are not affected. " + m.Text
+			m.Text = "Builds are refused " + until + ", or until the limit is raised; live sites are not affected. " + m.Text
 		}
 	}
 	return u.Notify.TellTx(ctx, tx, owner, "", m)

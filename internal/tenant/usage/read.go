@@ -17,7 +17,8 @@ import (
 // Query says what of an owner's use to read.
 type Query struct {
 	Meters   []Meter       // Optional: empty means all of them.
-	From, To db.Time       // taken back to the beginning of their step. Optional: from the beginning of the month, until now.
+	From, To db.Time       // From is taken back to the beginning of its step. Optional: from the beginning of the window of limits, until now.
+	Exact    bool          // of a day that lies partly between them, count what was then; they are whole hours
 	Step     time.Duration // an hour or a day
 	Site     id.Site       // Optional: of all sites, and of what no site uses.
 }
@@ -42,8 +43,8 @@ const (
 	mostDays  = 400 * day
 )
 
-// check fills in what is not given and refuses what isn't stored.
-func (q *Query) check(now db.Time) error {
+// check fills in what is not given and refuses what isn't stored. Where no beginning is given, it is that of a window.
+func (q *Query) check(now db.Time, c limits.Cycle) error {
 	if len(q.Meters) == 0 {
 		q.Meters = Meters
 	}
@@ -51,7 +52,7 @@ func (q *Query) check(now db.Time) error {
 		q.To = now
 	}
 	if q.From == 0 {
-		q.From, _ = monthOf(q.To)
+		q.From, q.Exact = c.At(q.To).From, true
 	}
 	keep, most := keepSites, mostDays
 	if q.Step == hour {
@@ -60,7 +61,13 @@ func (q *Query) check(now db.Time) error {
 			keep = keepSources
 		}
 	}
-	q.From = floor(q.From, q.Step)
+	hours := keepHours
+	if q.Site != "" {
+		hours = keepSources
+	}
+	if q.Exact = q.Exact && q.Step == day && q.From > now.Add(-hours); !q.Exact {
+		q.From = floor(q.From, q.Step)
+	}
 	no := func(name, details string) error {
 		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: details, Code: "invalid_" + name}
 	}
@@ -86,7 +93,11 @@ func stepWords(step time.Duration) string {
 // the month alone, is in the first stretch of its month.
 func (u *Usage) Series(ctx context.Context, owner id.Owner, q Query) (list []Series, err error) {
 	now := u.now()
-	if err := q.check(now); err != nil {
+	of, err := limits.Cycles(ctx, u.c.DB, []id.Owner{owner})
+	if err != nil {
+		return nil, err
+	}
+	if err := q.check(now, of[owner]); err != nil {
 		return nil, err
 	}
 	err = u.c.DB.Snapshot(ctx, func(r db.Reader) error {
@@ -102,7 +113,7 @@ func (u *Usage) Series(ctx context.Context, owner id.Owner, q Query) (list []Ser
 		list = nil
 		for _, m := range q.Meters {
 			s := Series{Meter: m}
-			for at := q.From; at < q.To; at = at.Add(q.Step) {
+			for at := floor(q.From, q.Step); at < q.To; at = at.Add(q.Step) {
 				p := Point{At: at, Quantity: found[entry{meter: m, hour: at}], Sealed: at.Add(q.Step) <= end}
 				s.Points = append(s.Points, p)
 				s.Total += p.Quantity
@@ -122,24 +133,37 @@ func (u *Usage) read(ctx context.Context, r db.Reader, owner id.Owner, q Query) 
 	args := db.Args{owner, q.From, q.To, q.Step.Milliseconds()}
 	meters := db.AddList(&args, q.Meters)
 	var parts []string
-	part := func(table, column, quantity, where string) {
+	part := func(table, column, quantity, from, to, where string) {
 		parts = append(parts, `SELECT meter, `+column+` - `+column+` % $4 AS at, `+quantity+` AS quantity FROM `+table+`
-			WHERE owner_id = $1 AND meter IN (`+meters+`) AND `+column+` >= $2 AND `+column+` < $3`+where)
+			WHERE owner_id = $1 AND meter IN (`+meters+`) AND `+column+` >= `+from+` AND `+column+` < `+to+where)
 	}
 	const open = ` AND counted < quantity`
+	first, last := "$2", "$3" // the days that are counted as a whole
+	if q.Exact {
+		a, b := days(limits.Window{From: q.From, To: q.To})
+		first, last = args.Add(a), args.Add(b)
+	}
 	switch {
 	case q.Site == "" && q.Step == hour:
-		part("usage_hours", "hour", "quantity", "")
-		part("usage_sources", "hour", "quantity - counted", open)
+		part("usage_hours", "hour", "quantity", "$2", "$3", "")
+		part("usage_sources", "hour", "quantity - counted", "$2", "$3", open)
 	case q.Site == "":
-		part("usage_days", "day", "quantity", "")
-		part("usage_sources", "hour", "quantity - counted", open)
+		part("usage_days", "day", "quantity", first, last, "")
+		part("usage_sources", "hour", "quantity - counted", "$2", "$3", open)
+		if q.Exact {
+			part("usage_hours", "hour", "quantity", "$2", first, " AND hour < $3")
+			part("usage_hours", "hour", "quantity", last, "$3", "")
+		}
 	case q.Step == hour:
-		part("usage_sources", "hour", "quantity", " AND site_id = "+args.Add(string(q.Site)))
+		part("usage_sources", "hour", "quantity", "$2", "$3", " AND site_id = "+args.Add(string(q.Site)))
 	default:
 		site := " AND site_id = " + args.Add(string(q.Site))
-		part("usage_sites", "day", "quantity", site)
-		part("usage_sources", "hour", "quantity - counted", open+site)
+		part("usage_sites", "day", "quantity", first, last, site)
+		part("usage_sources", "hour", "quantity - counted", "$2", "$3", open+site)
+		if q.Exact {
+			part("usage_sources", "hour", "counted", "$2", first, " AND hour < $3"+site)
+			part("usage_sources", "hour", "counted", last, "$3", site)
+		}
 	}
 	rows, err := r.Query(ctx, `SELECT meter, at, CAST(SUM(quantity) AS BIGINT) FROM (`+strings.Join(parts, ` UNION ALL `)+`) AS used GROUP BY meter, at`, args...)
 	out := map[entry]int64{}
@@ -173,29 +197,29 @@ type Part struct {
 	Quantity int64
 }
 
-// BySite returns which sites used most of a meter in a calendar month, and how much the others did. Sites that are gone
-// are among them.
-func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, month db.Time, most int) (top []Part, others int64, err error) {
-	from, to := monthOf(month)
+// BySite returns which sites used most of a meter in a window, and how much the others did. Sites that are gone
+// are among them. Of days that lie partly in it, what is longer ago than rows of sources are stored is missing.
+func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, w limits.Window, most int) (top []Part, others int64, err error) {
+	first, last := days(w)
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT site_id, CAST(SUM(quantity) AS BIGINT) AS n FROM (
-			SELECT site_id, quantity FROM usage_sites WHERE owner_id = $1 AND meter = $2 AND day >= $3 AND day < $4
+			SELECT site_id, quantity FROM usage_sites WHERE owner_id = $1 AND meter = $2 AND day >= $5 AND day < $6
 			UNION ALL
-			SELECT site_id, quantity - counted FROM usage_sources
-			WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND counted < quantity
+			SELECT site_id, `+partOfSource+` FROM usage_sources
+			WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND `+partOfSource+` > 0
 			UNION ALL
-			SELECT site_id, quantity FROM usage_before WHERE owner_id = $1 AND meter = $2 AND month = $5
-		) AS used WHERE site_id <> '' GROUP BY site_id ORDER BY n DESC, site_id`, owner, m, from, to, limits.Month(from))
+			SELECT site_id, quantity FROM usage_before WHERE owner_id = $1 AND meter = $2 AND month > $7 AND month <= $8
+		) AS used WHERE site_id <> '' GROUP BY site_id ORDER BY n DESC, site_id`,
+		owner, m, w.From, w.To, first, last, limits.Month(w.From-1), limits.Month(w.To-1))
 	return cut(rows, err, most)
 }
 
-// ByDeployment returns which deployments took most of the build time of a calendar month, as far as it is not longer
+// ByDeployment returns which deployments took most of the build time of a window, as far as it is not longer
 // ago than rows of sources are stored.
-func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, month db.Time, most int) (top []Part, others int64, err error) {
-	from, to := monthOf(month)
+func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, w limits.Window, most int) (top []Part, others int64, err error) {
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT source, CAST(SUM(quantity) AS BIGINT) AS n FROM usage_sources
-		WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND source LIKE 'dep_%' GROUP BY source`, owner, Build, from, to)
+		WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND source LIKE 'dep_%' GROUP BY source`, owner, Build, w.From, w.To)
 	all, _, err := cut(rows, err, 1<<30)
 	if err != nil {
 		return nil, 0, err
@@ -231,12 +255,11 @@ func cut(rows *sql.Rows, err error, most int) (top []Part, others int64, _ error
 	return all[:min(most, len(all))], others, nil
 }
 
-// Forecast returns what a month comes to if it goes on like until now; of a month that is over, what it came to. The
+// Forecast returns what a window comes to if it goes on like until now; of one that is over, what it came to. The
 // first day says nothing yet: then it is what was used.
-func Forecast(used int64, month, now db.Time) int64 {
-	from, to := monthOf(month)
-	if now >= to || now.Sub(from) < day {
+func Forecast(used int64, w limits.Window, now db.Time) int64 {
+	if now >= w.To || now.Sub(w.From) < day {
 		return used
 	}
-	return int64(float64(used) / float64(now-from) * float64(to-from))
+	return int64(float64(used) / float64(now-w.From) * float64(w.To-w.From))
 }

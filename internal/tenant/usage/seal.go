@@ -9,7 +9,6 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
-	"slipway/internal/tenant/limits"
 )
 
 // Seal is the job that seals the hours that are over and forgets what is too old. One of it exists; it runs every
@@ -35,7 +34,7 @@ func (u *Usage) Schedule(ctx context.Context) error {
 	if err := u.reconsider(ctx); err != nil {
 		return err
 	}
-	if err := u.armSmall(ctx, limits.Month(u.now())); err != nil {
+	if err := u.armSmall(ctx, u.now()); err != nil {
 		return err
 	}
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {

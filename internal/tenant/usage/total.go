@@ -3,42 +3,104 @@ package usage
 import (
 	"context"
 	"fmt"
-	"time"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/limits"
 )
 
-// monthOf returns when the calendar month of a moment begins, and the next one, UTC.
-func monthOf(t db.Time) (from, to db.Time) {
-	at := t.Time().UTC()
-	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	return db.At(first), db.At(first.AddDate(0, 1, 0))
+// WindowOf returns the window of an owner's limits that a moment lies in.
+func (u *Usage) WindowOf(ctx context.Context, r db.Reader, owner id.Owner, at db.Time) (limits.Window, error) {
+	all, err := limits.Cycles(ctx, r, []id.Owner{owner})
+	return all[owner].At(at), err
 }
 
-// Month returns what an owner has used in this calendar month, UTC.
-func (u *Usage) Month(ctx context.Context, r db.Reader, owner id.Owner, m Meter) (int64, error) {
-	all, err := u.months(ctx, r, []id.Owner{owner}, m)
-	return all[owner], err
+// Windows returns the window of an owner's limits that is now, and those before it, the latest first.
+func (u *Usage) Windows(ctx context.Context, owner id.Owner, most int) (list []limits.Window, err error) {
+	all, err := limits.Cycles(ctx, u.c.DB, []id.Owner{owner})
+	for at := u.now(); len(list) < most; {
+		w := all[owner].At(at)
+		if n := len(list); n > 0 {
+			w.To = min(w.To, list[n-1].From)
+		}
+		list, at = append(list, w), w.From-1
+	}
+	return list, err
 }
 
-// months returns what owners have used in this calendar month: the days that are sealed, what isn't yet, and what
-// earlier versions counted.
-func (u *Usage) months(ctx context.Context, r db.Reader, owners []id.Owner, m Meter) (map[id.Owner]int64, error) {
-	from, to := monthOf(u.now())
-	args := db.Args{m, from, to, limits.Month(from)}
-	list := db.AddList(&args, owners)
-	rows, err := r.Query(ctx, `
-		SELECT owner_id, CAST(SUM(quantity) AS BIGINT) FROM (
-			SELECT owner_id, quantity FROM usage_days WHERE meter = $1 AND day >= $2 AND day < $3 AND owner_id IN (`+list+`)
-			UNION ALL
-			SELECT owner_id, quantity - counted FROM usage_sources
-			WHERE meter = $1 AND hour >= $2 AND hour < $3 AND counted < quantity AND owner_id IN (`+list+`)
-			UNION ALL
-			SELECT owner_id, quantity FROM usage_before WHERE meter = $1 AND month = $4 AND owner_id IN (`+list+`)
-		) AS used GROUP BY owner_id`, args...)
+// CountsFrom returns where the window begins that is now, for a subscription whose periods are counted from another anchor
+// from now on: the anchor, where the owner never had one.
+func (u *Usage) CountsFrom(ctx context.Context, r db.Reader, owner id.Owner, anchor db.Time) (db.Time, error) {
+	all, err := limits.Cycles(ctx, r, []id.Owner{owner})
+	if c, ok := all[owner]; ok {
+		return c.At(u.now()).From, err
+	}
+	return anchor, err
+}
+
+// windows returns the windows that a moment lies in.
+func (u *Usage) windows(ctx context.Context, r db.Reader, owners []id.Owner, at db.Time) (map[id.Owner]limits.Window, error) {
+	all, err := limits.Cycles(ctx, r, owners)
+	out := make(map[id.Owner]limits.Window, len(owners))
+	for _, o := range owners {
+		out[o] = all[o].At(at)
+	}
+	return out, err
+}
+
+// Current returns what an owner has used in the window of their limits that is now.
+func (u *Usage) Current(ctx context.Context, r db.Reader, owner id.Owner, m Meter) (int64, limits.Window, error) {
+	w, err := u.WindowOf(ctx, r, owner, u.now())
+	if err != nil {
+		return 0, w, err
+	}
+	all, err := u.within(ctx, r, map[id.Owner]limits.Window{owner: w}, m)
+	return all[owner], w, err
+}
+
+// days returns which days lie wholly within a window.
+func days(w limits.Window) (first, last db.Time) {
+	first, last = floor(w.From+db.Time(day.Milliseconds())-1, day), floor(w.To, day)
+	return first, max(first, last)
+}
+
+// within returns what owners have used, each in a window: the days and hours that are sealed, what isn't yet, and what
+// earlier versions counted, which belongs to where its month begins.
+func (u *Usage) within(ctx context.Context, r db.Reader, windows map[id.Owner]limits.Window, m Meter) (map[id.Owner]int64, error) {
 	out := map[id.Owner]int64{}
+	if len(windows) == 0 {
+		return out, nil
+	}
+	args := db.Args{m}
+	var of strings.Builder
+	for o, w := range windows {
+		first, last := days(w)
+		if of.Len() > 0 {
+			of.WriteString(", ")
+		}
+		fmt.Fprintf(&of, "(CAST(%s AS TEXT)", args.Add(o))
+		for _, n := range []int64{int64(w.From), int64(w.To), int64(first), int64(last), limits.Month(w.From - 1), limits.Month(w.To - 1)} {
+			fmt.Fprintf(&of, ", CAST(%s AS BIGINT)", args.Add(n))
+		}
+		of.WriteByte(')')
+	}
+	rows, err := r.Query(ctx, `
+		WITH w (owner_id, begins, ends, first, last, before, month) AS (VALUES `+of.String()+`)
+		SELECT owner_id, CAST(SUM(quantity) AS BIGINT) FROM (
+			SELECT w.owner_id, quantity FROM w JOIN usage_days d ON d.owner_id = w.owner_id AND meter = $1 AND day >= first AND day < last
+			UNION ALL
+			SELECT w.owner_id, quantity FROM w JOIN usage_hours h ON h.owner_id = w.owner_id AND meter = $1 AND hour >= begins AND hour < first
+				AND hour < ends
+			UNION ALL
+			SELECT w.owner_id, quantity FROM w JOIN usage_hours h ON h.owner_id = w.owner_id AND meter = $1 AND hour >= last AND hour < ends
+			UNION ALL
+			SELECT w.owner_id, quantity - counted FROM w JOIN usage_sources s ON s.owner_id = w.owner_id AND meter = $1
+				AND hour >= begins AND hour < ends AND counted < quantity
+			UNION ALL
+			SELECT w.owner_id, quantity FROM w JOIN usage_before b ON b.owner_id = w.owner_id AND meter = $1
+				AND b.month > w.before AND b.month <= w.month
+		) AS used GROUP BY owner_id`, args...)
 	_, err = db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) {
 		var n int64
 		if err := s.Scan(&o, &n); err != nil {
@@ -53,15 +115,22 @@ func (u *Usage) months(ctx context.Context, r db.Reader, owners []id.Owner, m Me
 	return out, nil
 }
 
-// UsedBySite reports whether a site of the owner's has used any of a meter in this calendar month.
+// partOfSource is how much of a row of a source counts in the window from $3 to $4 beside what is sealed by the day, $5 to $6.
+const partOfSource = `CASE WHEN hour < $5 OR hour >= $6 THEN quantity ELSE quantity - counted END`
+
+// UsedBySite reports whether a site of the owner's has used any of a meter in the window that is now.
 func (u *Usage) UsedBySite(ctx context.Context, r db.Reader, owner id.Owner, site id.Site, m Meter) (used bool, err error) {
-	from, to := monthOf(u.now())
+	w, err := u.WindowOf(ctx, r, owner, u.now())
+	if err != nil {
+		return false, err
+	}
+	first, last := days(w)
 	err = r.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM usage_sites WHERE owner_id = $1 AND meter = $2 AND day >= $3 AND day < $4 AND site_id = $5)
+		SELECT EXISTS (SELECT 1 FROM usage_sites WHERE owner_id = $1 AND meter = $2 AND day >= $5 AND day < $6 AND site_id = $7)
 		OR EXISTS (SELECT 1 FROM usage_sources
-			WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND counted < quantity AND site_id = $5)
-		OR EXISTS (SELECT 1 FROM usage_before WHERE owner_id = $1 AND meter = $2 AND month = $6 AND site_id = $5)`,
-		owner, m, from, to, site, limits.Month(from)).Scan(&used)
+			WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND `+partOfSource+` > 0 AND site_id = $7)
+		OR EXISTS (SELECT 1 FROM usage_before WHERE owner_id = $1 AND meter = $2 AND month > $8 AND month <= $9 AND site_id = $7)`,
+		owner, m, w.From, w.To, first, last, site, limits.Month(w.From-1), limits.Month(w.To-1)).Scan(&used)
 	if err != nil {
 		return false, fmt.Errorf("look for usage of site: %w", err)
 	}

@@ -1,5 +1,6 @@
 // Package usage owns what each owner uses by the hour (bandwidth, requests, build time, storage, backups, memory
-// and CPU of programs) and the limits of a calendar month that follow from it.
+// and CPU of programs) and the limits of a month that follow from it: a calendar month (UTC), or one of
+// the owner's subscription (limits.Window).
 //
 // A source (a process, an attempt of a build, a sample) writes the absolute quantity that it has counted in an
 // hour, and the larger quantity wins. So a write that is repeated changes nothing, sources never add to each
@@ -56,6 +57,7 @@ type Config struct {
 	DB     *db.DB
 	Limits *limits.Limits // Optional: without it nothing is limited.
 	Log    *slog.Logger
+	Clock  db.Clock // Optional: the machine's.
 }
 
 // Usage is the service. It is safe for concurrent use.
@@ -71,14 +73,16 @@ func New(c Config) *Usage {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	u := &Usage{c: c, now: db.Now}
+	if c.Clock != nil {
+		u.now = c.Clock.Now
+	}
 	if c.Limits != nil {
-		c.Limits.Count(limits.Bandwidth, func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error) {
-			return u.Month(ctx, r, owner, Bandwidth)
-		})
-		c.Limits.Count(limits.BuildMinutes, func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error) {
-			ms, err := u.Month(ctx, r, owner, Build)
-			return ms / time.Minute.Milliseconds(), err
-		})
+		for _, x := range caps {
+			c.Limits.CountWithin(x.limit, func(ctx context.Context, r db.Reader, owner id.Owner) (int64, limits.Window, error) {
+				n, w, err := u.Current(ctx, r, owner, x.meter)
+				return n / x.each, w, err
+			})
+		}
 	}
 	return u
 }

@@ -55,7 +55,7 @@ func (w *world) merge(rows ...Row) {
 
 func (w *world) month(owner id.Owner, m Meter) int64 {
 	w.t.Helper()
-	n, err := w.Month(w.t.Context(), w.c.DB, owner, m)
+	n, _, err := w.Current(w.t.Context(), w.c.DB, owner, m)
 	ok(w.t, err)
 	return n
 }

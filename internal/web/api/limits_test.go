@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/tenant/limits"
 )
 
@@ -132,5 +133,30 @@ func TestSitesCannotBeMadeAndDeletedWithoutEnd(t *testing.T) {
 	a := w.api("POST", "/sites", key, m{"name": "x", "type": "static", "repository": "git.test/acme/site"})
 	if a.status != 402 || a.json(t)["code"] != "limit_reached" || a.json(t)["current"] != 4.0 {
 		t.Error(a)
+	}
+}
+
+// What is limited by the month says which month it is.
+func TestLimitsSayTheirMonth(t *testing.T) {
+	t.Parallel()
+	w := newLimitedWorld(t, limits.Settings{})
+	_, key := w.user("a@example.test")
+	before := limits.MonthOf(db.Now())
+	all := w.must(200, "GET", "/account", key, nil)["limits"].(m)
+	after := limits.MonthOf(db.Now())
+	for _, name := range []limits.Name{limits.Bandwidth, limits.BuildMinutes, limits.Sites} {
+		of := all[string(name)].(m)
+		if name == limits.Sites {
+			if _, has := of["periodStart"]; has {
+				t.Errorf("%s: %v", name, of)
+			}
+			continue
+		}
+		is := func(x limits.Window) bool {
+			return of["periodStart"] == x.From.String() && of["periodEnd"] == x.To.String()
+		}
+		if !is(before) && !is(after) {
+			t.Errorf("%s: %v", name, of)
+		}
 	}
 }

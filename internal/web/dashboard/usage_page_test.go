@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/usage"
@@ -33,4 +35,19 @@ func TestUsagePage(t *testing.T) {
 	if p := w.as("eve@example.test").get("/account/usage"); p.status != 200 || strings.Contains(p.body, "3.0 MiB") || strings.Contains(p.body, "Harbor") {
 		t.Errorf("somebody else: %s", p)
 	}
+
+	// With a subscription, the page is about its month.
+	day := db.Now().Time().UTC().AddDate(0, 0, -10)
+	anchor := time.Date(day.Year(), day.Month(), day.Day(), 5, 0, 0, 0, time.UTC)
+	if err := w.dash.DB.Admin(t.Context(), fmt.Sprintf(`
+		INSERT INTO billing_subscriptions (id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end,
+			cancels, reason, unpaid_since, changes, next_at, created_at, ended_at)
+		VALUES ('sub_1', '%s', '', '', 'active', %d, 0, 0, 0, 0, 0, '', 0, 0, 0, 1, 0)`, ada.Owner, db.At(anchor))); err != nil {
+		t.Fatal(err)
+	}
+	from := anchor.Format("January 2, 15:04")
+	b.get("/account/usage").want(t, 200, "4.0 MiB", from+" to ", "Harbor &lt;Journal&gt;", "3.0 MiB", "dep_abc")
+	b.get("/account/usage?month="+anchor.Format("2006-01-02")).want(t, 200, "4.0 MiB")
+	b.get("/account/usage?month="+anchor.Format("2006-01")).want(t, 200, anchor.Format("Jan 2"))
+	b.get("/account").want(t, 200, "count from "+from+" to ")
 }

@@ -133,7 +133,7 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 			"The access of an app was revoked or has expired. The account that it acted for and the account that registered the app get the event.",
 		},
 		{
-			UsageThreshold(Usage{"bandwidth.bytes", "2026-11", 75, 75_000_000_000, 100_000_000_000}),
+			UsageThreshold(Usage{"bandwidth.bytes", 1_793_491_200_000, 1_796_083_200_000, 75, 75_000_000_000, 100_000_000_000}),
 			"50, 75, 90 or 100 percent of a month's limit are used: one event for each. At 100 percent sites are paused, or builds refused.",
 		},
 		{SubscriptionCreated(sub("active", "")), "A subscription began."},

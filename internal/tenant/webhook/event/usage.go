@@ -1,22 +1,28 @@
 package event
 
-// Usage is how much of a month's limit is used.
+import "slipway/internal/platform/db"
+
+// Usage is how much of a limit is used.
 type Usage struct {
-	Limit       string // its name, such as bandwidth.bytes
-	Month       string // such as 2026-11, in UTC
-	Percent     int64  // of the limit, which was reached: 50, 75, 90 or 100
+	Limit       string  // its name, such as bandwidth.bytes
+	Start, End  db.Time // of the month that the limit is for: a calendar month, or one of the owner's subscription
+	Percent     int64   // of the limit, which was reached: 50, 75, 90 or 100
 	Used, Allow int64
 }
 
 type usageData struct {
 	Limit   string `json:"limit"`
-	Month   string `json:"month"`
+	Month   string `json:"month"` // that it begins in
 	Percent int64  `json:"percent"`
 	Used    int64  `json:"used"`
 	Allowed int64  `json:"allowed"`
+	Start   string `json:"periodStart"`
+	End     string `json:"periodEnd"`
 }
 
-// UsageThreshold returns the event for an owner that has used so much of a month's limit.
+// UsageThreshold returns the event for an owner that has used so much of a limit.
 func UsageThreshold(u Usage) Event {
-	return Event{names: []string{"usage.threshold"}, data: data{Usage: &usageData{u.Limit, u.Month, u.Percent, u.Used, u.Allow}}}
+	return Event{names: []string{"usage.threshold"}, data: data{Usage: &usageData{
+		u.Limit, u.Start.Time().UTC().Format("2006-01"), u.Percent, u.Used, u.Allow, u.Start.String(), u.End.String(),
+	}}}
 }

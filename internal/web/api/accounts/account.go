@@ -30,6 +30,9 @@ type limitBody struct {
 	Used  int64  `json:"used"`
 
 	Throttle int64 `json:"throttle,omitempty" doc:"Of bandwidth.bytes: bytes per second that all sites together get once the limit is reached. Absent: sites are paused then."`
+
+	PeriodStart *string `json:"periodStart,omitempty" format:"date-time" doc:"Of bandwidth.bytes and build.minutes: what was used since then counts. Usually the start of the calendar month (UTC)."`
+	PeriodEnd   *string `json:"periodEnd,omitempty" format:"date-time" doc:"When they start over at zero."`
 }
 
 type accountKey struct {
@@ -107,10 +110,11 @@ func (a *API) getAccount(ctx context.Context, c account.Caller, _ *struct{}) (ac
 	}
 	bodies := map[string]limitBody{}
 	for _, l := range use {
-		bodies[string(l.Name)] = limitBody{Used: l.Used}
+		body := limitBody{Used: l.Used, PeriodStart: contract.When(l.Window.From), PeriodEnd: contract.When(l.Window.To)}
 		if l.Limit != limits.Unlimited {
-			bodies[string(l.Name)] = limitBody{&l.Limit, l.Used, l.Throttle}
+			body.Limit, body.Throttle = &l.Limit, l.Throttle
 		}
+		bodies[string(l.Name)] = body
 	}
 	body := accountBody{
 		ID: u.ID, Email: u.Email, Admin: u.Admin, CreatedAt: u.CreatedAt.String(), Limits: bodies,

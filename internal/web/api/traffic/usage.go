@@ -49,7 +49,7 @@ func (usageMeter) Schema(huma.Registry) *huma.Schema {
 
 type usageIn struct {
 	Meter usageMeter `query:"meter" doc:"Default: all meters."`
-	From  usageTime  `query:"from" doc:"A time (RFC 3339) or a day such as 2027-01-31. Rounded down to the start of a step. Default: the start of the month (UTC)." example:"2027-01-01"`
+	From  usageTime  `query:"from" doc:"A time (RFC 3339) or a day such as 2027-01-31. Rounded down to the start of a step. Default: the start of the period that limits count in (periodStart in GET /account), without what was used earlier on its day." example:"2027-01-01"`
 	To    usageTime  `query:"to" doc:"A time or a day. Default: now." example:"2027-02-01"`
 	Step  string     `query:"step" enum:"1h,1d" doc:"The time that a point covers. Default: 1d."`
 	Site  id.Site    `query:"siteId" doc:"Only what this site used. Default: all sites, and what belongs to no site, such as backups."`
@@ -91,7 +91,7 @@ func (a *API) usageRoutes() {
 			"and CPU time of applications. " +
 			"Recent usage appears within about ten seconds, storage once an hour. " +
 			"Hours go back 100 days (35 for one site) and days 400 days; one request covers at most 31 days by the hour. " +
-			"Limits of the month are in `GET /account`. A key that is restricted to some sites has to name one.",
+			"Limits, and the period that they count in, are in `GET /account`. A key that is restricted to some sites has to name one.",
 	}, a.getUsage)
 }
 

@@ -83,7 +83,8 @@ func (d *Pages) profilePage(ctx context.Context, q *shell.Request) (shell.Answer
 		Sites, Keys int
 		Factor      account.Factor
 		Limits      []limits.Use
-	}{sites, len(keys), factor, used}), nil
+		Counting    string
+	}{sites, len(keys), factor, used, limits.Counting(used)}), nil
 }
 
 type sessionsData struct{ Sessions []account.Session }

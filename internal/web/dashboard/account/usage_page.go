@@ -14,7 +14,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// usageMonths is how many months can be chosen; usageRows how many sites and deployments are listed of a meter.
+// usageMonths is how many windows of limits can be chosen; usageRows how many sites and deployments are listed of a meter.
 const (
 	usageMonths = 6
 	usageRows   = 10
@@ -23,19 +23,19 @@ const (
 type usageData struct {
 	Months []shell.Stretch
 	Meters []usageMeter
-	Title  string // of the month
+	Title  string // of the window
 	Query  string // of the call
 }
 
-// usageMeter is what was used of one meter in a month.
+// usageMeter is what was used of one meter in a window.
 type usageMeter struct {
 	ID, Title, Doc string
 	Used           string
 	Limit          string // empty where there is none
 	AtLimit        string // what happens there, in words; empty: nothing to say
 	Percent        int    // of the limit
-	Forecast       string // empty for a month that is over
-	Reached        string // when the limit is reached at this rate; empty: not in this month
+	Forecast       string // empty for a window that is over
+	Reached        string // when the limit is reached at this rate; empty: not in this window
 	Plot           shell.Plot
 	Rows           []usageRow // days with any use
 	UsedBy         []usageTable
@@ -104,10 +104,16 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		path = "/teams/" + q.Caller.Slug + "/usage"
 	}
 	now := db.Now()
-	month, months := chosenMonth(q.Query("month"), now, path)
-	data := usageData{Months: months, Title: month.Format("January 2006")}
-	query := usage.Query{From: db.At(month), To: db.At(month.AddDate(0, 1, 0)), Step: 24 * time.Hour}
-	data.Query = "?from=" + month.Format(time.DateOnly)
+	windows, err := d.Usage.Windows(ctx, q.Caller.Owner, usageMonths)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	window, months := chosenWindow(q.Query("month"), windows, path)
+	data := usageData{Months: months, Title: titleOf(window)}
+	query := usage.Query{From: window.From, To: window.To, Step: 24 * time.Hour, Exact: true}
+	if window.Calendar() || query.To <= now {
+		data.Query += "?from=" + window.From.Time().Format(time.DateOnly)
+	}
 	if query.To <= now {
 		data.Query += "&to=" + query.To.Time().Format(time.DateOnly)
 	}
@@ -138,7 +144,7 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 				m.AtLimit = atLimit(throttle, s.Total >= limit, query.To)
 			}
 		}
-		if err := d.usedBy(ctx, q, s.Meter, query.From, &m); err != nil {
+		if err := d.usedBy(ctx, q, s.Meter, window, &m); err != nil {
 			return shell.Answer{}, err
 		}
 		data.Meters = append(data.Meters, m)
@@ -146,34 +152,41 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return shell.Page("account_usage", "Usage", data), nil
 }
 
-// chosenMonth returns the beginning of the month that a page is about, and those that can be chosen.
-func chosenMonth(name string, now db.Time, path string) (month time.Time, all []shell.Stretch) {
-	at := now.Time()
-	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	month = first
-	for i := range usageMonths {
-		m := first.AddDate(0, -i, 0)
-		if m.Format("2006-01") == name {
-			month = m
+// chosenWindow returns the window of limits that a page is about, and those that can be chosen, the latest first.
+func chosenWindow(name string, windows []limits.Window, path string) (chosen limits.Window, all []shell.Stretch) {
+	at := 0
+	for i, w := range windows {
+		s := shell.Stretch{Name: w.From.Time().Format("2006-01"), Label: w.From.Time().Format("Jan 2006")}
+		if !w.Calendar() {
+			s.Name, s.Label = w.From.Time().Format("2006-01-02"), w.From.Time().Format("Jan 2")+" – "+w.To.Time().Format("Jan 2")
 		}
-		all = append(all, shell.Stretch{Name: m.Format("2006-01"), Label: m.Format("Jan 2006")})
-	}
-	for i := range all {
-		all[i].On = all[i].Name == month.Format("2006-01")
-		if all[i].Link = path; i > 0 {
-			all[i].Link = shell.Link(path, "month", all[i].Name)
+		if s.Link = path; i > 0 {
+			s.Link = shell.Link(path, "month", s.Name)
 		}
+		if s.Name == name {
+			at = i
+		}
+		all = append(all, s)
 	}
-	return month, all
+	all[at].On = true
+	return windows[at], all
 }
 
-// meterOf draws a month of a meter: a bar for each of its days, also those to come.
+// titleOf writes when a window is.
+func titleOf(w limits.Window) string {
+	if w.Calendar() {
+		return w.From.Time().Format("January 2006")
+	}
+	return w.From.Time().Format("January 2, 15:04") + " to " + w.To.Time().Format("January 2, 15:04")
+}
+
+// meterOf draws a window of a meter: a bar for each of its days, also those to come.
 func meterOf(s usage.Series, q usage.Query, now db.Time) usageMeter {
 	w := usageWords[s.Meter]
 	m := usageMeter{ID: string(s.Meter[:3]), Title: w.title, Doc: w.doc, Used: w.write(s.Total)}
 	var bars []shell.Bar
 	var top int64
-	for at := q.From; at < q.To; at = at.Add(24 * time.Hour) {
+	for at := q.From - q.From%db.Time(q.Step.Milliseconds()); at < q.To; at = at.Add(q.Step) {
 		b := shell.Bar{At: at, Values: []int64{0}, Says: at.Time().Format("Mon 2 January")}
 		if i := len(bars); i < len(s.Points) {
 			n := s.Points[i].Quantity
@@ -191,15 +204,15 @@ func meterOf(s usage.Series, q usage.Query, now db.Time) usageMeter {
 	}
 	m.Plot.Draw(bars, 24*time.Hour, w.round(top), w.write)
 	if q.To > now && now.Sub(q.From) >= 24*time.Hour {
-		m.Forecast = w.write(usage.Forecast(s.Total, q.From, now)) + " by " + q.To.Add(-24*time.Hour).Time().Format("January 2")
+		m.Forecast = w.write(usage.Forecast(s.Total, limits.Window{From: q.From, To: q.To}, now)) + " by " + q.To.Add(-time.Hour).Time().Format("January 2")
 	}
 	return m
 }
 
-// against compares what was used with the limit of the month.
+// against compares what was used with the limit of the window.
 func (m *usageMeter) against(s usage.Series, most int64, q usage.Query, now db.Time) {
 	m.Limit, m.Percent = usageWords[s.Meter].write(most), min(100, shell.Percent(s.Total, most))
-	if m.Forecast == "" || s.Total >= most || usage.Forecast(s.Total, q.From, now) < most {
+	if m.Forecast == "" || s.Total >= most || usage.Forecast(s.Total, limits.Window{From: q.From, To: q.To}, now) < most {
 		return
 	}
 	at := q.From + db.Time(float64(now-q.From)*float64(most)/float64(s.Total))
@@ -219,9 +232,9 @@ func atLimit(rate int64, reached bool, next db.Time) string {
 }
 
 // usedBy lists which sites, or for builds which deployments, used most.
-func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter, month db.Time, m *usageMeter) error {
+func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter, w limits.Window, m *usageMeter) error {
 	write := usageWords[meter].write
-	list, others, err := d.Usage.BySite(ctx, q.Caller.Owner, meter, month, usageRows)
+	list, others, err := d.Usage.BySite(ctx, q.Caller.Owner, meter, w, usageRows)
 	if err != nil {
 		return err
 	}
@@ -242,7 +255,7 @@ func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter,
 	if meter != usage.Build {
 		return nil
 	}
-	list, others, err = d.Usage.ByDeployment(ctx, q.Caller.Owner, month, usageRows)
+	list, others, err = d.Usage.ByDeployment(ctx, q.Caller.Owner, w, usageRows)
 	if err != nil {
 		return err
 	}

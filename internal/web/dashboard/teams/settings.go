@@ -14,7 +14,10 @@ import (
 
 type settingsData struct {
 	head
-	Limits  []limits.Use
+	Limits []limits.Use
+
+	Counting string // when what is limited by the month counts
+
 	Without int // members who would be blocked
 	Own     bool
 	IsOwner bool
@@ -30,6 +33,7 @@ func (d *Pages) settingsPage(ctx context.Context, q *shell.Request) (shell.Answe
 	if data.Limits, err = d.Accounts.LimitUse(ctx, q.Caller.Owner); err != nil {
 		return shell.Answer{}, err
 	}
+	data.Counting = limits.Counting(data.Limits)
 	list, _, err := d.Teams.Members(ctx, q.Caller.Owner, team.MemberFilter{})
 	if err != nil {
 		return shell.Answer{}, err
