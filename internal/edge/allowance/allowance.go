@@ -26,6 +26,9 @@ type Lender interface {
 	// Lend notes how much of an owner's bandwidth this node has outstanding and, with more, lends it a further part.
 	// A loan that isn't noted again ends 90 seconds later.
 	Lend(ctx context.Context, owner id.Owner, outstanding int64, more bool) (lent int64, err error)
+	// Arm notes which owners' limit is so small that they need loans from the first byte, where that isn't noted yet. Without
+	// owners it does so for all.
+	Arm(ctx context.Context, owners ...id.Owner) error
 }
 
 // Topic wakes nodes to hand back what they don't use.

@@ -36,6 +36,8 @@ func (l *lender) Lend(_ context.Context, _ id.Owner, outstanding int64, more boo
 	return lent, nil
 }
 
+func (l *lender) Arm(context.Context, ...id.Owner) error { return nil }
+
 func leaseOf(l *lender) (*Allowances, *Lease) {
 	a := New(Config{Lender: l})
 	return a, a.Set([]id.Owner{"ada"})["ada"]

@@ -2,6 +2,8 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +30,8 @@ func (p *purse) Lend(_ context.Context, _ id.Owner, outstanding int64, more bool
 	}
 	return max(0, min(p.most-p.l.of("s1").Bytes-outstanding, 4096)), nil
 }
+
+func (p *purse) Arm(context.Context, ...id.Owner) error { return nil }
 
 func (p *purse) set(most int64) {
 	p.mu.Lock()
@@ -94,5 +98,55 @@ func TestAllowance(t *testing.T) {
 	}
 	if w.admit(at, 1<<40) {
 		t.Error("more is admitted than is left")
+	}
+}
+
+// arming notes a limit only when it is asked for, as that of an account that is new.
+type arming struct {
+	*purse
+	mu    sync.Mutex // guards the rest
+	db    *db.DB
+	fails int
+	asked []id.Owner
+}
+
+func (a *arming) Arm(ctx context.Context, owners ...id.Owner) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked = append(a.asked, owners...); a.db == nil {
+		return nil
+	}
+	if a.fails--; a.fails >= 0 {
+		return errors.New("the database is away")
+	}
+	return a.db.Admin(ctx, fmt.Sprintf(`INSERT INTO capped_owners VALUES ('owner', 1, %d, %d)`, db.Now().Add(-time.Hour), db.Now().Add(time.Hour)))
+}
+
+// The first site of an owner answers no request before the owner's limit is in force, also where that takes several attempts.
+func TestNewOwnersAreCapped(t *testing.T) {
+	t.Parallel()
+	l := &ledger{bySite: map[id.Site]visit.Counts{}}
+	a := &arming{purse: &purse{l: l, most: 1}}
+	w := start(t, func(c *Config) {
+		c.Visits, c.VisitsEvery, c.Lender = visitsTo(l.add), 20*time.Millisecond, a
+	})
+	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT, begins BIGINT, ends BIGINT)`} {
+		if err := w.DB.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.mu.Lock()
+	a.db, a.fails = w.DB, 2
+	a.mu.Unlock()
+	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello"}))
+	w.get("https://blog.sites.test/").want(t, 200, "hello") // what is admitted is sent whole
+	for range 10 {
+		w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth")
+	}
+	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "again"}))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.asked) != 3 || a.asked[0] != "owner" { // not again for another release
+		t.Errorf("asked for %v", a.asked)
 	}
 }

@@ -132,6 +132,7 @@ type Edge struct {
 	loaded     atomic.Bool
 	paused     map[id.Site]bool    // sites; of follow alone
 	capped     map[id.Owner]capped // of follow alone
+	moved      bool                // of follow alone: who is paused or capped has changed since all rows were read
 	throttles  *throttle.Throttles
 	allowances *allowance.Allowances // nil without a lender
 	backends   map[string]backend    // by kind

@@ -34,14 +34,13 @@ func (e *Edge) follow(ctx context.Context) error {
 	for {
 		var err error
 		if time.Since(looked) > pausedEvery {
-			var changed bool
-			if changed, err = e.readPaused(ctx, time.Now()); err == nil {
+			if err = e.readPaused(ctx, time.Now()); err == nil {
 				looked = time.Now()
 			}
-			if changed { // whoever is paused, or is not any more, is known by the rows
-				all = time.Time{}
-				e.previews.forget()
-			}
+		}
+		if e.moved { // whoever is paused, or is not any more, is known by the rows
+			all, e.moved = time.Time{}, false
+			e.previews.forget()
 		}
 		if err != nil {
 			// The database is away; so are the rows.
@@ -84,6 +83,9 @@ func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int
 	defer cancel()
 	rows, err := e.readLive(ctx, version)
 	if err != nil {
+		return version, claimed, err
+	}
+	if err := e.arm(ctx, rows); err != nil {
 		return version, claimed, err
 	}
 	custom, err := e.readClaims(ctx, claimed)

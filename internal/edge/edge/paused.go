@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"slipway/internal/edge/allowance"
@@ -26,8 +27,8 @@ type capped struct {
 
 // readPaused reads which sites are paused, now because their owner's bandwidth is
 // used up or until further notice, which owners have so little of it left that their responses take an
-// allowance, and whose sites are slow at the limit. It reports whether that has changed.
-func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err error) {
+// allowance, and whose sites are slow at the limit. It notes whether that has changed.
+func (e *Edge) readPaused(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	// Versions before this one write the month alone.
@@ -36,20 +37,20 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 	rows, err := e.DB.Query(ctx, `SELECT site_id FROM paused_sites WHERE (`+window+` OR month = 0)`, at, month)
 	ids, err := db.Collect(rows, err, func(s db.Scanner) (id id.Site, err error) { return id, s.Scan(&id) })
 	if err != nil {
-		return false, fmt.Errorf("read paused sites: %w", err)
+		return fmt.Errorf("read paused sites: %w", err)
 	}
 	paused := make(map[id.Site]bool, len(ids))
 	for _, id := range ids {
 		paused[id] = true
 	}
-	changed = !maps.Equal(paused, e.paused)
+	e.moved = e.moved || !maps.Equal(paused, e.paused)
 	e.paused = paused
 	owners := map[id.Owner]capped{}
 	if e.allowances != nil {
 		rows, err = e.DB.Query(ctx, `SELECT owner_id FROM capped_owners WHERE `+window, at, month)
 		few, err := db.Collect(rows, err, func(s db.Scanner) (id id.Owner, err error) { return id, s.Scan(&id) })
 		if err != nil {
-			return changed, fmt.Errorf("read capped owners: %w", err)
+			return fmt.Errorf("read capped owners: %w", err)
 		}
 		for o, lease := range e.allowances.Set(few) {
 			owners[o] = capped{lease: lease}
@@ -64,15 +65,52 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) (changed bool, err
 		rates[o], reached[o] = rate, spent
 		return o, err
 	}); err != nil {
-		return changed, fmt.Errorf("read throttled owners: %w", err)
+		return fmt.Errorf("read throttled owners: %w", err)
 	}
 	for o, slow := range e.throttles.Set(rates) {
 		owners[o] = capped{owners[o].lease, slow, reached[o]}
 	}
-	changed = changed || !maps.Equal(owners, e.capped)
+	e.moved = e.moved || !maps.Equal(owners, e.capped)
 	e.capped = owners
-	return changed, nil
+	return nil
 }
+
+// arm makes sure that the limits of owners are in force whose first site comes with these rows, before the rows are: an owner whose
+// whole limit is small gets nothing beyond it from the first request on.
+func (e *Edge) arm(ctx context.Context, rows []*target) error {
+	if e.allowances == nil {
+		return nil
+	}
+	fresh := map[id.Owner]bool{}
+	for _, t := range rows {
+		if t.state != stateDeleted && !e.table.knows(t.owner) {
+			fresh[t.owner] = true
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	owners := slices.Sorted(maps.Keys(fresh))
+	if len(owners) > armAtOnce {
+		owners = nil // all
+	}
+	if err := e.Lender.Arm(ctx, owners...); err != nil {
+		return fmt.Errorf("put limits of owners into force: %w", err)
+	}
+	if err := e.readPaused(ctx, time.Now()); err != nil {
+		return err
+	}
+	for _, t := range rows {
+		if t.state == stateLive && e.paused[t.site] {
+			t.state = statePaused
+		}
+		t.capped = e.capped[t.owner]
+	}
+	return nil
+}
+
+// armAtOnce bounds the owners of a question; of more, all are asked for.
+const armAtOnce = 100
 
 // slowed lets a site answer slowly, whose owner has no bandwidth left. Where too many of the owner's responses are slow already, that is
 // said instead.

@@ -122,6 +122,13 @@ type table struct {
 
 func (t *table) hosts() *hosts { return t.now.Load() }
 
+// knows reports whether a site of an owner's was ever in it, and is counted.
+func (t *table) knows(owner id.Owner) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.owners[string(owner)] != nil
+}
+
 // change makes changes to a copy and puts it into force.
 func (t *table) change(f func(*changes)) {
 	t.mu.Lock()

@@ -304,8 +304,8 @@ const smallAtOnce = 200
 
 // armSmall has nodes borrow from the beginning of the window that a moment lies in where the whole limit is so little that they need loans. It asks for the
 // limit of those alone who may have such a one and for whom that isn't noted yet: there may be many owners, and this is done all
-// the time.
-func (u *Usage) armSmall(ctx context.Context, at db.Time) error {
+// the time. Where some are named, it does so for these alone.
+func (u *Usage) armSmall(ctx context.Context, at db.Time, only ...id.Owner) error {
 	if u.c.Limits == nil {
 		return nil
 	}
@@ -322,6 +322,9 @@ func (u *Usage) armSmall(ctx context.Context, at db.Time) error {
 		who = `1 = 1`
 	case !small.Plans && len(small.Users)+len(small.Teams) == 0:
 		return nil
+	}
+	if len(only) > 0 {
+		who = `(` + who + `) AND s.owner_id IN (` + db.AddList(&args, only) + `)`
 	}
 	args = append(args, id.Owner(""), smallAtOnce)
 	after := len(args) - 2

@@ -116,6 +116,15 @@ func TestBandwidthPauses(t *testing.T) {
 	}
 }
 
+// armed returns the owners for whom nodes borrow.
+func (w *world) armed() []id.Owner {
+	w.t.Helper()
+	rows, err := w.c.DB.Query(w.t.Context(), `SELECT owner_id FROM capped_owners WHERE begins <= $1 AND ends > $1`, w.clock)
+	armed, err := db.Collect(rows, err, scanOwner)
+	ok(w.t, err)
+	return armed
+}
+
 type heard struct{ all []Warning }
 
 func (x *heard) TellUsageTx(_ context.Context, _ *db.Tx, _ id.Owner, w Warning) error {
@@ -193,12 +202,13 @@ func TestSmallLimits(t *testing.T) {
 				small = u.Owner
 			}
 		}
+		if ok(t, (Lender{w.Usage, "one"}).Arm(t.Context(), small)); len(w.armed()) != min(c.want, 1) { // as soon as it has a site
+			t.Errorf("%+v: nodes borrow for %v", c.settings, w.armed())
+		}
 		for range 2 { // it finds nobody twice
 			ok(t, w.armSmall(t.Context(), w.clock))
 		}
-		rows, err := w.c.DB.Query(t.Context(), `SELECT owner_id FROM usage_caps WHERE begins <= $1 AND ends > $1 AND armed`, w.clock)
-		armed, err := db.Collect(rows, err, scanOwner)
-		ok(t, err)
+		armed := w.armed()
 		if len(armed) != c.want || c.want == 1 && armed[0] != small {
 			t.Errorf("%+v: nodes borrow for %v, want %d", c.settings, armed, c.want)
 		}

@@ -37,6 +37,11 @@ func (l Lender) Lend(ctx context.Context, owner id.Owner, outstanding int64, mor
 	return lent, err
 }
 
+// Arm has nodes borrow for those of some owners whose limit is small; without owners for all.
+func (l Lender) Arm(ctx context.Context, owners ...id.Owner) error {
+	return l.armSmall(ctx, l.now(), owners...)
+}
+
 func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstanding int64, more bool) (lent int64, err error) {
 	now := l.now()
 	w, err := l.WindowOf(ctx, tx, owner, now)
