@@ -46,6 +46,7 @@ type Limit struct {
 	Limit, Current int64
 	// The owner's plan and one with more, where plans are sold and there is one.
 	Plan, Upgrade string
+	Team          string // slug of the team whose limit it is; empty: a personal account, or no plan has more
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -213,8 +213,14 @@ func (l *Limits) offer(ctx context.Context, r db.Reader, owner id.Owner, u *Use)
 		return nil
 	}
 	u.offered = true
-	u.plan, u.upgrade, err = l.plans.Upgrade(ctx, r, owner, u.Name, u.Limit)
-	return err
+	if u.plan, u.upgrade, err = l.plans.Upgrade(ctx, r, owner, u.Name, u.Limit); err != nil || u.upgrade == "" {
+		return err
+	}
+	err = r.QueryRow(ctx, `SELECT name FROM owner_standing WHERE owner_id = $1 AND kind = 'team'`, owner).Scan(&u.team)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("find team of owner: %w", err)
+	}
+	return nil
 }
 
 // Reached is the fault of a limit that is used up.
@@ -240,7 +246,7 @@ func (u Use) Reached() error {
 		fmt.Sprintf("this account can %s %s and %s %s; %s, or %s", verb, u.Name.amount(u.Limit), has, used, advice, more),
 	)
 	if f := fault.As(err); u.offered {
-		if f.Limit.Plan, f.Limit.Upgrade = u.plan, u.upgrade; u.Limit == 0 {
+		if f.Limit.Plan, f.Limit.Upgrade, f.Limit.Team = u.plan, u.upgrade, u.team; u.Limit == 0 {
 			f.Details = "the plan doesn't include " + kind.name + "; " + more
 		}
 	}
@@ -323,6 +329,7 @@ type Use struct {
 
 	offered       bool   // plans are sold
 	plan, upgrade string // the owner's, and one with more
+	team          string // slug of the owner that the other one is for; empty: a person
 }
 
 // Left is how much more the owner may have; below zero when they have too much.

@@ -158,7 +158,8 @@ func levelOf(used, most int64) (level int64) {
 // writeCapTx stores how near an owner is to a limit.
 func writeCapTx(ctx context.Context, tx *db.Tx, m Meter, s standing) error {
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		ON CONFLICT (owner_id, meter, month) DO UPDATE
 		SET most = excluded.most, warned = excluded.warned, armed = excluded.armed, reached = excluded.reached, throttle = excluded.throttle,
 			begins = excluded.begins, ends = excluded.ends`,
@@ -302,9 +303,9 @@ func (u *Usage) look(ctx context.Context, which string) error {
 // smallAtOnce bounds a transaction that arms owners, so that it holds up others for a moment only.
 const smallAtOnce = 200
 
-// armSmall has nodes borrow from the beginning of the window that a moment lies in where the whole limit is so little that they need loans. It asks for the
-// limit of those alone who may have such a one and for whom that isn't noted yet: there may be many owners, and this is done all
-// the time. Where some are named, it does so for these alone.
+// armSmall has nodes borrow from the beginning of the window that a moment lies in where the whole limit is so little that they need
+// loans. It asks for the limit of those alone who may have such a one and for whom that isn't noted yet: there may be many owners, and
+// this is done all the time. Where some are named, it does so for these alone.
 func (u *Usage) armSmall(ctx context.Context, at db.Time, only ...id.Owner) error {
 	if u.c.Limits == nil {
 		return nil
@@ -372,7 +373,8 @@ func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) er
 		for _, o := range slices.Sorted(maps.Keys(most)) {
 			w := windows[o]
 			if _, err := tx.Exec(ctx, `
-				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends) VALUES ($1, $2, $3, $4, 0, TRUE, $5, $6, $7, $8)
+				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends)
+				VALUES ($1, $2, $3, $4, 0, TRUE, $5, $6, $7, $8)
 				ON CONFLICT (owner_id, meter, month) DO UPDATE
 				SET most = excluded.most, armed = TRUE, throttle = excluded.throttle, begins = excluded.begins, ends = excluded.ends
 				WHERE usage_caps.ends <> excluded.ends`,

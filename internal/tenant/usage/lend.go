@@ -54,7 +54,8 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 	}
 	// The row's lock: one node is lent something at a time. It is there unless the window has just changed.
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, begins, ends) VALUES ($1, $2, $3, $4, 0, TRUE, FALSE, $5, $6)
+		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, begins, ends)
+		VALUES ($1, $2, $3, $4, 0, TRUE, FALSE, $5, $6)
 		ON CONFLICT (owner_id, meter, month) DO UPDATE SET reached = usage_caps.reached`,
 		owner, Bandwidth, w.Key(), most, w.From, w.To); err != nil {
 		return 0, fmt.Errorf("lock cap of owner: %w", err)

@@ -298,6 +298,15 @@ func TestUpgrades(t *testing.T) {
 		return err
 	})
 	w.must(201, "POST", "/sites", key, m{"name": "Two", "type": "static", "repository": "git.test/acme/site"})
+
+	// What a team has used up leads to the team's page rather than the reader's own.
+	_, eve := w.user("eve@example.test")
+	_, ofTeam := w.teamOf(eve, "Acme")
+	w.must(201, "POST", "/subscription", ofTeam, m{"plan": "small"})
+	refused = w.must(402, "POST", "/sites", ofTeam, m{"name": "Blog", "type": "wordpress"})
+	if up, _ := refused["upgrade"].(map[string]any); !strings.HasSuffix(fmt.Sprint(up["url"]), "/account/plan?team=acme") {
+		t.Errorf("%v", refused)
+	}
 	if _, err := plan.ReadTerms(strings.NewReader(`{"plan": "x", "title": "X", "currency": "EUR", "interval": "month", "features": [], "limits": {"domains": 1}}`)); err == nil {
 		t.Error("a limit of a feature that isn't included")
 	}

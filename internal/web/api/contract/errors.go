@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/tenant/account"
 )
 
 // problem is the body of every error.
@@ -103,7 +104,7 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		if f.Limit != nil {
 			p.Limit, p.Current, p.Name, p.Plan = &f.Limit.Limit, &f.Limit.Current, f.Limit.Name, f.Limit.Plan
 			if f.Limit.Upgrade != "" {
-				p.Upgrade = &largerPlan{f.Limit.Upgrade, a.BaseURL + "/account/plan"}
+				p.Upgrade = &largerPlan{f.Limit.Upgrade, a.BaseURL + account.PageOf(f.Limit.Team, "/account/plan")}
 			}
 		}
 		if s.status == 429 || s.status == 503 {

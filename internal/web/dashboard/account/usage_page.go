@@ -204,7 +204,8 @@ func meterOf(s usage.Series, q usage.Query, now db.Time) usageMeter {
 	}
 	m.Plot.Draw(bars, 24*time.Hour, w.round(top), w.write)
 	if q.To > now && now.Sub(q.From) >= 24*time.Hour {
-		m.Forecast = w.write(usage.Forecast(s.Total, limits.Window{From: q.From, To: q.To}, now)) + " by " + q.To.Add(-time.Hour).Time().Format("January 2")
+		used := usage.Forecast(s.Total, limits.Window{From: q.From, To: q.To}, now)
+		m.Forecast = w.write(used) + " by " + q.To.Add(-time.Hour).Time().Format("January 2")
 	}
 	return m
 }
