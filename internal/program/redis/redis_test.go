@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,60 +33,78 @@ import (
 type server struct {
 	t    *testing.T
 	dir  string
-	port string
+	port string // chosen by the first run
 	args []string
-	cmd  *exec.Cmd
+	kill func() // ends it, and returns when it has ended
 }
 
 // start runs one, with further settings, until the test has ended.
 func start(t *testing.T, args ...string) *server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	s := &server{t: t, dir: t.TempDir(), port: port, args: args}
+	s := &server{t: t, dir: t.TempDir(), args: args}
 	s.run()
 	return s
 }
 
+// run starts it, and again where something else has taken its port in between.
 func (s *server) run() {
 	s.t.Helper()
-	port := []string{"--port", s.port}
-	for _, a := range s.args {
-		if a == "--tls-port" {
-			port = []string{"--port", "0"}
-		}
-	}
-	args := append([]string{"--bind", "127.0.0.1", "--save", "", "--dir", s.dir}, append(port, s.args...)...)
-	for i, a := range args {
-		if a == "PORT" {
-			args[i] = s.port
-		}
-	}
-	s.cmd = exec.Command("redis-server", args...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatalf("Redis is needed: apt-get install redis-server: %v", err)
-	}
-	cmd := s.cmd
-	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	ended := make(chan struct{})
+	close(ended)
+	port := s.port
 	wait.Until(s.t, "Redis listens", func() bool {
-		c, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+		select {
+		case <-ended:
+			if s.port == "" {
+				port = s.free()
+			}
+			ended = s.launch(port)
+		default:
+		}
+		c, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			c.Close()
 		}
 		return err == nil
 	})
+	s.port = port
 }
 
-func (s *server) again() {
+func (s *server) free() string {
 	s.t.Helper()
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
-	s.run()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func (s *server) launch(port string) (ended chan struct{}) {
+	s.t.Helper()
+	args := []string{"--bind", "127.0.0.1", "--save", "", "--dir", s.dir}
+	if slices.Contains(s.args, "--tls-port") {
+		args = append(args, "--port", "0")
+	} else {
+		args = append(args, "--port", port)
+	}
+	for _, a := range s.args {
+		if a == "PORT" {
+			a = port
+		}
+		args = append(args, a)
+	}
+	cmd := exec.Command("redis-server", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("Redis is needed: apt-get install redis-server: %v", err)
+	}
+	ended = make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	s.kill = func() { _ = cmd.Process.Kill(); <-ended }
+	s.t.Cleanup(s.kill)
+	return ended
 }
 
 func (s *server) address(scheme string) string { return scheme + "://:secret@127.0.0.1:" + s.port }
@@ -265,15 +284,15 @@ func TestServerRestarts(t *testing.T) {
 	if got := p.do("SET", "site_a:k", "1"); got != "OK" {
 		t.Fatalf("SET: %q", got)
 	}
-	s.again()
+	s.kill()
+	s.run()
 	if got := p.do("GET", "site_a:k"); got != "<nil>" {
 		t.Errorf("after its restart: %q", got)
 	}
 	if said.all() != "" {
 		t.Errorf("the log says %q", said.all())
 	}
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	s.kill()
 	for range 2 {
 		if got := p.do("PING"); got != "ERR the Redis server is not available" {
 			t.Errorf("without a server: %q", got)
@@ -328,8 +347,7 @@ func TestForgetSite(t *testing.T) {
 	if err := r.ForgetSite(t.Context(), "site_a"); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	s.kill()
 	if err := r.ForgetSite(t.Context(), "site_ab"); err == nil {
 		t.Error("without a server all is forgotten")
 	}

@@ -38,22 +38,27 @@ func (r *Redis) Serve(ctx context.Context, of Client, l net.Listener) {
 			time.Sleep(5 * time.Millisecond) // out of descriptors: others must close some first
 			continue
 		}
-		// share: total 128 connections of a program; owner its own programs; edge the connection is refused
-		if open.Add(1) > maxConns {
+		// share: total 128 connections of a program; owner its own programs'; edge the connection is refused
+		if open.Add(1) > 2*maxConns { // the second half hears that it is refused
 			open.Add(-1)
-			refuse(c, fmt.Sprintf("this program may have %d connections to Redis at once", maxConns))
+			c.Close()
 			continue
 		}
+		refused := open.Load() > maxConns
 		conns.Go(func() {
 			defer open.Add(-1)
 			defer c.Close()
+			if refused {
+				refuse(ctx, c, fmt.Sprintf("this program may have %d connections to Redis at once", maxConns))
+				return
+			}
 			up, err := r.open(ctx, of)
 			if err != nil {
-				refuse(c, "the Redis server is not available")
 				if ctx.Err() == nil && !down.Swap(true) {
 					r.log.WarnContext(ctx, "a program doesn't reach the Redis server", "site", of.Site, "err", err)
 					r.logs.Note(of.Site, "The Redis server is not available")
 				}
+				refuse(ctx, c, "the Redis server is not available")
 				return
 			}
 			defer up.Close()
@@ -81,9 +86,14 @@ func carry(ctx context.Context, program, server net.Conn) {
 	<-done
 }
 
-// refuse answers what the program asks first, and closes.
-func refuse(c net.Conn, why string) {
-	_ = c.SetDeadline(time.Now().Add(time.Second))
+// refuse answers what the program asks first, and closes. It waits for that: a program that still writes when the connection has ended
+// doesn't read why.
+func refuse(ctx context.Context, c net.Conn, why string) {
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	var asked [4096]byte
+	_, _ = c.Read(asked[:])
 	_, _ = io.WriteString(c, "-ERR "+why+"\r\n")
 	_ = c.Close()
 }
