@@ -2,32 +2,11 @@ package server
 
 import (
 	"context"
-	"net/http"
 
 	"slipway/internal/edge/certs"
-	"slipway/internal/edge/ports"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/domain"
 )
-
-// certificates builds the service that answers handshakes; nil on nodes without an edge.
-func (h *node) certificates(out *http.Client, l *ports.Ports) (*certs.Certs, error) {
-	if !h.s.Role("edge") {
-		return nil, nil
-	}
-	var names *certs.DNS
-	if l.DNS != nil {
-		names = &certs.DNS{Zone: h.s.ACMEDNSZone, Packets: l.Packets, Stream: l.DNS}
-		if len(h.s.ControlHosts) > 0 { // its address is known to lead here
-			names.Host = h.s.ControlHosts[0]
-		}
-	}
-	return certs.New(certs.Config{
-		DB: h.DB, Seal: h.seal, Out: out, CAs: h.s.ACMECA, Email: h.s.ACMEEmail, Bindings: h.s.Bindings, DNS: names,
-		SiteDomain: h.s.SiteDomain, Hosts: h.s.ControlHosts,
-		Domains: certified{h.Domains}, HTTP01: h.s.EdgeHTTP != "", TLSALPN01: true, Log: h.s.Log, Metrics: h.metrics,
-	})
-}
 
 // certified are the domains as they hear of certificates.
 type certified struct{ *domain.Domains }

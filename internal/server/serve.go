@@ -83,7 +83,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	services, stopServices := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServices()
 	g, failed := errgroup.WithContext(services)
-	for _, r := range h.services() {
+	for _, r := range h.services {
 		g.Go(func() error {
 			if err := r.run(failed); err != nil && failed.Err() == nil {
 				return fmt.Errorf("%s: %w", r.name, err)
@@ -95,7 +95,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	defer stopWork()
 	var working sync.WaitGroup
 	if h.s.Role("worker") {
-		for _, r := range h.workers() {
+		for _, r := range h.workers {
 			working.Go(func() {
 				if err := r.run(work); err != nil && work.Err() == nil {
 					h.s.Log.ErrorContext(ctx, "worker ended", "worker", r.name, "err", err)
@@ -119,7 +119,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	h.serving.Store(true)
 	reporting, stopReporting := context.WithCancel(failed)
 	defer stopReporting()
-	go h.tell.Report(reporting, l.Control.Addr(), h.works, h.s.Log)
+	go h.tell.Report(reporting, l.Control.Addr(), h.DB.Works, h.s.Log)
 
 	var end error
 	select {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"os"
 	goruntime "runtime"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/backup/retention"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/framework"
@@ -33,7 +33,9 @@ import (
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/doctor"
+	"slipway/internal/operator/installation"
 	"slipway/internal/operator/metrics"
+	"slipway/internal/operator/recovery"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
@@ -41,9 +43,11 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/memory"
 	fleet "slipway/internal/platform/node"
+	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/systemd"
 	"slipway/internal/program/app"
+	"slipway/internal/program/database"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/redis"
 	"slipway/internal/program/relay"
@@ -86,21 +90,15 @@ type node struct {
 	volume  *volume.Volume    // of sites' storage
 	metrics *prometheus.Registry
 
-	camera    *screenshot.Camera // nil where programs can't run
-	vies      *vies.Vies
-	answers   *idempotency.Answers
-	limiter   *ratelimit.Limiter
-	jobs      *job.Jobs
-	gc        *gc.Collector
-	retention *retention.Retention // nil: there are no plans
-	launch    *launch.Launch
-	redis     *redis.Redis       // nil: none was named
-	engine    *runtime.Processes // nil where programs can't run
-	bundles   *bundle.Bundles
-	source    *fetch.Fetcher
-	control   *control.Interface // nil without the role
-	edge      *edge.Edge         // nil without the role
-	certs     *certs.Certs       // nil without the role edge
+	camera  *screenshot.Camera // nil where programs can't run
+	engine  *runtime.Processes // nil where programs can't run
+	control *control.Interface // nil without the role
+	edge    *edge.Edge         // nil without the role
+	certs   *certs.Certs       // nil without the role edge
+
+	hasJobs  []worker
+	services []service // run on every node for as long as it serves
+	workers  []service // run on nodes with that role
 
 	door      *control.Door
 	draining  atomic.Bool // since the first sign of the end
@@ -109,9 +107,9 @@ type node struct {
 	serving   atomic.Bool // between the opening of the listeners and the first sign of the end
 }
 
-// workers is how many jobs of each queue run at once in one process. Builds have a
+// queues is how many jobs of each queue run at once in one process. Builds have a
 // tighter limit of their own; the rest of a deployment is mostly waiting.
-var workers = map[string]int{
+var queues = map[string]int{
 	"default":               4,
 	app.CommandQueue:        max(8, 4*goruntime.NumCPU()),
 	account.MailQueue:       2,
@@ -145,10 +143,6 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			h.DB.Close()
 		}
 	}()
-	address := s.NodeAddress
-	if !s.Role("worker") { // it has nothing to be reached for
-		address = ""
-	}
 	h.volume = volume.New(volume.Config{Dir: s.Path("storage")})
 	if s.Role("worker") {
 		if h.volume, err = volume.Open(ctx, h.DB, s.Storage, s.Path("storage"), s.Log); err != nil {
@@ -156,7 +150,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		}
 	}
 	h.self, err = fleet.New(fleet.Config{
-		DB: h.DB, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: address, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
+		DB: h.DB, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: s.NodeAddress, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
 		Storage: h.volume.Mark(), Log: s.Log,
 	})
 	if err != nil {
@@ -178,16 +172,10 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		return nil, err
 	}
 	releases := release.New(release.Config{
-		Blobs: store, Log: s.Log,
-		MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20,
+		Blobs: store, Log: s.Log, MaxFile: int64(s.MaxFileSize) << 20, MaxBytes: int64(s.MaxReleaseSize) << 20,
 	})
-	h.source, err = fetch.New(fetch.Config{
-		Dir:    s.Path("source"),
-		Egress: out,
-		Hosts:  s.GitAt,
-		Depth:  s.GitHistory,
-		Disk:   s.Store,
-		Log:    s.Log,
+	source, err := fetch.New(fetch.Config{
+		Dir: s.Path("source"), Egress: out, Hosts: s.GitAt, Depth: s.GitHistory, Disk: s.Store, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -196,11 +184,13 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 	if err != nil {
 		return nil, err
 	}
-	h.bundles = bundles
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
 	h.places = placement.New(h.DB, h.self, h.volume.Shared())
+	h.Operations = operation.New(operation.Config{DB: h.DB, Log: s.Log})
+	h.Usage = usage.New(usage.Config{DB: h.DB, Limits: h.Limits, Log: s.Log})
 	apps := app.Config{
 		DB: h.DB, Why: "this node doesn't have the worker role", Places: h.places, Node: h.self.ID(), Log: s.Log,
+		Operations: h.Operations, Limits: h.Limits, Usage: h.Usage,
 	}
 	if apps.Relay, err = h.openRelay(ctx, l); err != nil {
 		return nil, err
@@ -215,18 +205,11 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			apps.Why = "programs need the sandbox, which this server lacks; slipway doctor shows more"
 		}
 	}
-	h.Operations = operation.New(operation.Config{DB: h.DB, Log: s.Log})
-	apps.Operations = h.Operations
-	apps.Limits = h.Limits
-	h.Usage = usage.New(usage.Config{DB: h.DB, Limits: h.Limits, Log: s.Log})
-	apps.Usage = h.Usage
 	h.Apps = app.New(apps)
 	if h.relay != nil {
 		h.relay.Programs = h.Apps
 	}
-	h.Limits.Count(limits.Programs, func(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
-		return h.Apps.Running(owner), nil
-	})
+	h.Limits.Count(limits.Programs, h.Apps.RunningOf)
 	h.Limits.Count(limits.Storage, h.Apps.StorageOf)
 	h.Accounts = account.New(account.Config{DB: h.DB, Limits: h.Limits, Seal: h.seal, Mail: s.Mailer, Site: s.BaseURL, Log: s.Log})
 	h.Webhooks = webhook.New(webhook.Config{
@@ -246,11 +229,17 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		h.Sellers = seller.NewHosts(seller.HostsConfig{
 			DB: h.DB, BaseURL: s.BaseURL, Own: s.OwnHosts, SiteDomain: s.SiteDomain, Shared: s.SharedDomain, Log: s.Log,
 		})
+		if err := h.Sellers.Read(ctx); err != nil {
+			return nil, err
+		}
+		h.services = append(h.services, service{"hosts of sellers", h.Sellers.Run})
 		h.Stripe = stripe.New(stripe.Config{
 			DB: h.DB, Seal: h.seal, Billing: h.Billing, Out: stripe.Client(out, s.StripeAPI), API: s.StripeAPI, Log: s.Log,
 		})
 		h.Billing.Connect(h.Stripe)
-		h.vies = vies.New(vies.Config{DB: h.DB, Parties: h.Billing.Parties, Out: out.Client(15 * time.Second), Log: s.Log})
+		h.hasJobs = append(h.hasJobs, h.Billing, h.Stripe, vies.New(vies.Config{
+			DB: h.DB, Parties: h.Billing.Parties, Out: out.Client(15 * time.Second), Log: s.Log,
+		}))
 	}
 	h.Connections = connection.New(connection.Config{
 		DB:     h.DB,
@@ -287,10 +276,34 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		DB: h.DB, Accounts: h.Accounts, Limits: h.Limits, Sites: h.Sites, Hooks: h.Webhooks, Operations: h.Operations, Log: s.Log,
 	})
 	h.door = control.New(control.Config{Listen: s.Listen, Hosts: s.OwnHosts, Sellers: h.Sellers, Draining: &h.draining})
-	if err := h.openDatabases(apps.Why); err != nil {
+	data := database.Config{
+		DB:       h.DB,
+		Sites:    h.Sites,
+		Limits:   h.Limits,
+		Seal:     h.seal,
+		Dir:      s.Path("mariadb"),
+		UID:      installation.DatabaseUID,
+		FirstUID: installation.FirstDatabaseUID,
+		UIDs:     installation.DatabaseUIDs,
+		External: s.MariaDB,
+		Why:      apps.Why,
+		Memory:   int64(s.MariaDBMemory) << 20,
+		Size:     int64(s.DatabaseSize) << 20,
+		Log:      s.Log,
+		Logs:     h.Apps,
+		Places:   h.places,
+	}
+	if apps.Why == "" {
+		// The same place as that of builds and programs: what an earlier process left behind is gone.
+		if data.Runner, err = sandbox.New(sandbox.Config{Dir: s.Path("builds", "sandbox"), Log: s.Log}); err != nil {
+			return nil, err
+		}
+	}
+	if h.Databases, err = database.New(data); err != nil {
 		return nil, err
 	}
-	if h.redis, err = redis.Open(ctx, s.Redis, h.Apps, s.Log); err != nil {
+	objects, err := redis.Open(ctx, s.Redis, h.Apps, s.Log)
+	if err != nil {
 		return nil, err
 	}
 	h.Usage.Connect(usage.Notices{Notify: h.Notify, Hooks: h.Webhooks})
@@ -308,7 +321,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Usage:       h.Usage,
 		Sites:       h.Sites,
 		Hooks:       h.Webhooks,
-		Source:      h.source,
+		Source:      source,
 		Releases:    releases,
 		Builds:      builds,
 		Bundles:     bundles,
@@ -321,24 +334,54 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		BaseURL:     s.BaseURL,
 	})
 	h.Rules = ruletest.New(ruletest.Config{
-		DB:          h.DB,
-		Sites:       h.Sites,
-		Deployments: h.Deployments,
-		Releases:    releases,
-		Countries:   s.CountryDatabase != "",
+		DB: h.DB, Sites: h.Sites, Deployments: h.Deployments, Releases: releases, Countries: s.CountryDatabase != "",
 	})
 	h.Thumbnails = thumbnail.New(h.DB, releases)
 	h.Screenshots = screenshot.New(screenshot.Config{DB: h.DB, Sites: h.Sites, Camera: h.camera, Users: builds, Log: s.Log})
 	h.Git = pushes.New(pushes.Config{
 		DB: h.DB, Sites: h.Sites, Deployments: h.Deployments, Seal: h.seal,
-		Repositories: pushes.Look{Source: h.source, Sites: h.Sites}, Log: s.Log,
+		Repositories: pushes.Look{Source: source, Sites: h.Sites}, Log: s.Log,
 	})
-	h.gc = gc.New(gc.Config{DB: h.DB, Blobs: store, Log: s.Log})
-	h.gc.Register("deployments", h.Deployments.Roots)
-	h.gc.Register("uploads", h.Uploads.Roots) // after deployments, on whose releases they rely
-	if err := h.openBackups(store); err != nil {
+	unused := gc.New(gc.Config{DB: h.DB, Blobs: store, Log: s.Log})
+	unused.Register("deployments", h.Deployments.Roots)
+	unused.Register("uploads", h.Uploads.Roots) // after deployments, on whose releases they rely
+	kept := backup.Config{
+		DB:          h.DB,
+		Limits:      h.Limits,
+		Sites:       h.Sites,
+		Deployments: h.Deployments,
+		Hooks:       h.Webhooks,
+		Notify:      h.Notify,
+		Operations:  h.Operations,
+		Blobs:       store,
+		Databases:   snapshot.DatabasesOf(h.Databases, h.DB),
+		Every:       s.Backup.Every,
+		Alarm:       s.Backup.Alarm,
+		Log:         s.Log,
+		Mail:        h.Accounts,
+		Places:      h.places,
+	}
+	if h.engine != nil {
+		kept.Storage = snapshot.Storage(h.engine)
+	}
+	kept.Installation = &recovery.Installation{
+		Store:     s.Store,
+		Settings:  s.Backup,
+		DB:        h.DB,
+		Seal:      h.seal,
+		Blobs:     store,
+		Databases: kept.Databases,
+		Storage:   kept.Storage,
+		Version:   s.Version,
+		Log:       s.Log,
+	}
+	if kept.Scratch, err = s.Scratch("backup-tmp"); err != nil {
 		return nil, err
 	}
+	if kept.Repository, kept.Why, err = recovery.Open(s.Store, s.Backup, h.seal, s.Log); err != nil {
+		return nil, err
+	}
+	h.Backups = backup.New(kept)
 	names := domain.Config{
 		DB:         h.DB,
 		Limits:     h.Limits,
@@ -381,14 +424,14 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		press.Host = h.engine
 	}
 	h.WordPress = wordpress.New(press)
-	h.gc.Register("WordPress", h.WordPress.Roots)
+	unused.Register("WordPress", h.WordPress.Roots)
 	h.Connections.Connect(h.Deployments)
 	h.Deployments.Connect(h.WordPress)
 	h.Deployments.ConnectParts(
-		[]deploy.Keeper{h.Databases, h.Apps, h.Traffic, h.redis},
+		[]deploy.Keeper{h.Databases, h.Apps, h.Traffic, objects},
 		h.Domains, h.Git, h.Connections, h.Notify, h.Teams, h.Webhooks, h.Backups, h.Uploads, h.WordPress,
 	)
-	h.launch = launch.New(launch.Config{
+	launches := launch.New(launch.Config{
 		DB:          h.DB,
 		Apps:        h.Apps,
 		Engine:      h.engine,
@@ -399,17 +442,17 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Databases:   h.Databases,
 		WordPress:   h.WordPress,
 		Mailer:      s.Mailer,
-		Redis:       h.redis,
+		Redis:       objects,
 		Dir:         s.DataDir,
 		Previews:    h.Deployments.Previews,
 		Git:         h.Git,
 	})
-	h.Apps.Connect(h.launch, h.Notify)
-	h.Backups.Connect(h.WordPress, h.launch)
+	h.Apps.Connect(launches, h.Notify)
+	h.Backups.Connect(h.WordPress, launches)
 	if h.Billing != nil {
-		h.retention = retention.New(retention.Config{
+		h.hasJobs = append(h.hasJobs, retention.New(retention.Config{
 			DB: h.DB, Billing: h.Billing, Sites: h.Sites, Backups: h.Backups, Hooks: h.Webhooks, Mail: h.Accounts, Log: s.Log,
-		})
+		}))
 	}
 	h.SSO = sso.New(sso.Config{
 		DB: h.DB, Accounts: h.Accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.Teams,
@@ -434,21 +477,50 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		team.NamedPart{Name: "workers and scheduled commands", Part: h.Apps},
 		team.NamedPart{Name: "build caches", Part: builds},
 	)
-	h.answers = idempotency.New(idempotency.Config{DB: h.DB, Seal: h.seal, Log: s.Log})
-	h.limiter = ratelimit.New(ratelimit.Config{DB: h.DB, Log: s.Log})
-	h.jobs = job.New(job.Config{
-		DB: h.DB, Log: s.Log, Drain: drain / 2,
-		Queues: workers, Node: h.self.ID(),
-	})
-	for _, x := range h.withJobs() {
-		x.Work(h.jobs)
+	answers := idempotency.New(idempotency.Config{DB: h.DB, Seal: h.seal, Log: s.Log})
+	limiter := ratelimit.New(ratelimit.Config{DB: h.DB, Log: s.Log})
+	h.hasJobs = append(
+		h.hasJobs, h.Accounts, h.Teams, h.Connections, h.Notify, h.Sites, h.Webhooks, h.Deployments, h.Uploads, h.Thumbnails, h.Screenshots,
+		h.Apps, h.Databases, h.Backups, h.WordPress, h.Traffic, h.Usage, unused,
+	)
+	jobs := job.New(job.Config{DB: h.DB, Log: s.Log, Drain: drain / 2, Queues: queues, Node: h.self.ID()})
+	for _, x := range h.hasJobs {
+		x.Work(jobs)
+	}
+	h.services = append(h.services, []service{
+		{"database", h.DB.Run},
+		{"node", h.self.Run},
+		{"accounts", h.Accounts.Run},
+		{"answers", answers.Run},
+		{"operations", h.Operations.Run},
+		{"OAuth", h.OAuth.Run},
+		{"rate limit", limiter.Run},
+		{"memory", memory.GiveBack},
+		{"usage", h.Usage.Run},
+	}...)
+	h.workers = []service{
+		{"storage", h.volume.Run},
+		{"jobs", jobs.Run},
+		{"programs", h.Apps.Run},
+		{"databases", h.Databases.Run},
+		{"WordPress", h.WordPress.Run},
+		{"program files", bundles.Run},
+		{"webhooks", h.Webhooks.Run},
+		{"domains", h.Domains.Run},
+		{"git", h.Git.Run},
+		{"connections", h.Connections.Run},
+		{"sign-in domains", h.SSO.Run},
+		{"upgrades", (&upgrade.Announcer{Store: s.Store, DB: h.DB, To: h.Accounts, Log: s.Log}).Run},
+	}
+	if h.engine != nil {
+		h.workers = append(h.workers, service{"fence", h.engine.Fence})
 	}
 	if s.Role("api") {
 		h.control = control.NewInterface(control.InterfaceConfig{
 			Services:     h.Services,
-			Answers:      h.answers,
-			Limiter:      h.limiter,
-			Repositories: pushes.Look{Source: h.source, Sites: h.Sites},
+			Answers:      answers,
+			Limiter:      limiter,
+			Repositories: pushes.Look{Source: source, Sites: h.Sites},
 			SignUp:       s.SignUp,
 			RateLimit:    s.RateLimit,
 			DataDir:      s.DataDir,
@@ -457,15 +529,28 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 				Audience: s.BaseURL, Log: s.Log,
 			}),
 			Installation: &operator.Host{
-				DB: h.DB, Accounts: h.Accounts, Store: s.Store, SMTP: s.SMTP, Workers: workers,
+				DB: h.DB, Accounts: h.Accounts, Store: s.Store, SMTP: s.SMTP, Workers: queues,
 				Certificates: doctor.Certificates{SiteDomain: s.SiteDomain, Public: len(s.ACMECA) > 0, DNS: s.ACMEDNS != ""},
 			},
 		})
-	}
-	if h.certs, err = h.certificates(authorities, l); err != nil {
-		return nil, err
+		h.services = append(h.services, service{"dashboard", h.control.Run})
 	}
 	if s.Role("edge") {
+		var names *certs.DNS
+		if l.DNS != nil {
+			names = &certs.DNS{Zone: s.ACMEDNSZone, Packets: l.Packets, Stream: l.DNS}
+			if len(s.ControlHosts) > 0 { // its address is known to lead here
+				names.Host = s.ControlHosts[0]
+			}
+		}
+		h.certs, err = certs.New(certs.Config{
+			DB: h.DB, Seal: h.seal, Out: authorities, CAs: s.ACMECA, Email: s.ACMEEmail, Bindings: s.Bindings, DNS: names,
+			SiteDomain: s.SiteDomain, Hosts: s.ControlHosts,
+			Domains: certified{h.Domains}, HTTP01: s.EdgeHTTP != "", TLSALPN01: true, Log: s.Log, Metrics: h.metrics,
+		})
+		if err != nil {
+			return nil, err
+		}
 		h.edge = edge.New(edge.Config{
 			Programs: map[string]endpoint.Source{
 				framework.Node:      h.Apps,
@@ -493,6 +578,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 			Log:          s.Log,
 			Metrics:      h.metrics,
 		})
+		h.services = append(h.services, service{"edge", h.edge.Run}, service{"certificates", h.certs.Run})
 	}
 	metrics.Register(h.metrics, h.DB, s.DataDir)
 	return h, nil
@@ -503,14 +589,10 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := h.self.Join(ctx); err != nil {
 		return err
 	}
-	stored, err := h.Databases.Sites(ctx)
-	if err != nil {
+	if err := h.Apps.Adopt(ctx, h.Databases); err != nil {
 		return err
 	}
-	if err := h.Apps.Adopt(ctx, stored); err != nil {
-		return err
-	}
-	for _, x := range h.withJobs() {
+	for _, x := range h.hasJobs {
 		if x, recurs := x.(interface{ Schedule(context.Context) error }); recurs {
 			if err := x.Schedule(ctx); err != nil {
 				return err
@@ -520,102 +602,24 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := billing.Switch(ctx, h.DB, h.Billing != nil); err != nil {
 		return err
 	}
-	if h.Sellers != nil {
-		if err := h.Sellers.Read(ctx); err != nil {
-			return err
-		}
-	}
 	if h.control != nil {
 		if err := admin.Invite(ctx, h.Accounts, h.s.BaseURL, os.Stderr); err != nil {
 			return err
 		}
 	}
-	if h.edge == nil {
-		return nil
+	if h.certs != nil {
+		return h.certs.WriteRoot(ctx, h.s.Path("root.pem"))
 	}
-	return h.certs.WriteRoot(ctx, h.s.Path("root.pem"))
+	return nil
 }
 
 // worker has jobs that the queue runs. What must happen again and again it has a Schedule for.
 type worker interface{ Work(jobs *job.Jobs) }
 
-// withJobs lists the services that have jobs.
-func (h *node) withJobs() []worker {
-	list := []worker{
-		h.Accounts, h.Teams, h.Connections, h.Notify, h.Sites, h.Webhooks, h.Deployments, h.Uploads, h.Thumbnails, h.Screenshots,
-		h.Apps, h.Databases, h.Backups, h.WordPress, h.Traffic, h.Usage, h.gc,
-	}
-	if h.Billing != nil {
-		list = append(list, h.Billing, h.Stripe, h.vies, h.retention)
-	}
-	return list
-}
-
-// works returns an error while the service is down in a way that a restart heals: a PostgreSQL that is away is none of it.
-func (h *node) works(ctx context.Context) error {
-	if !h.DB.Single() {
-		return nil
-	}
-	if err := h.DB.Ping(ctx); err != nil {
-		return fmt.Errorf("database: %w", err)
-	}
-	return nil
-}
-
 // service is something that runs until its context ends.
 type service struct {
 	name string
 	run  func(context.Context) error
-}
-
-// services run on every node for as long as it serves.
-func (h *node) services() []service {
-	list := []service{
-		{"database", h.DB.Run},
-		{"node", h.self.Run},
-		{"accounts", h.Accounts.Run},
-		{"answers", h.answers.Run},
-		{"operations", h.Operations.Run},
-		{"OAuth", h.OAuth.Run},
-		{"rate limit", h.limiter.Run},
-		{"memory", memory.GiveBack},
-		{"usage", h.Usage.Run},
-	}
-	if h.control != nil {
-		list = append(list, service{"dashboard", h.control.Run})
-	}
-	if h.Sellers != nil {
-		list = append(list, service{"hosts of sellers", h.Sellers.Run})
-	}
-	if h.edge != nil {
-		list = append(list, service{"edge", h.edge.Run})
-	}
-	if h.certs != nil {
-		list = append(list, service{"certificates", h.certs.Run})
-	}
-	return list
-}
-
-// workers run on nodes with that role.
-func (h *node) workers() []service {
-	list := []service{
-		{"storage", h.volume.Run},
-		{"jobs", h.jobs.Run},
-		{"programs", h.Apps.Run},
-		{"databases", h.Databases.Run},
-		{"WordPress", h.WordPress.Run},
-		{"program files", h.bundles.Run},
-		{"webhooks", h.Webhooks.Run},
-		{"domains", h.Domains.Run},
-		{"git", h.Git.Run},
-		{"connections", h.Connections.Run},
-		{"sign-in domains", h.SSO.Run},
-		{"upgrades", (&upgrade.Announcer{Store: h.s.Store, DB: h.DB, To: h.Accounts, Log: h.s.Log}).Run},
-	}
-	if h.engine != nil {
-		list = append(list, service{"fence", h.engine.Fence})
-	}
-	return list
 }
 
 // openRelay makes what reaches other nodes, and what they reach; nil where there can be none.

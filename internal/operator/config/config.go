@@ -164,6 +164,9 @@ func (c Config) Check() (Settings, error) {
 	if err := s.checkNode(); err != nil {
 		return s, err
 	}
+	if !s.Role("worker") { // it has nothing to be reached for
+		s.NodeAddress = ""
+	}
 	if err := s.checkStorage(); err != nil {
 		return s, err
 	}

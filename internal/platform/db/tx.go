@@ -188,6 +188,17 @@ func conflicting(err error) bool {
 	return errors.As(err, &p) && (p.Code == "40001" || p.Code == "40P01")
 }
 
+// Works returns an error while the database is down in a way that a restart heals: a PostgreSQL that is away is none of it.
+func (d *DB) Works(ctx context.Context) error {
+	if !d.single {
+		return nil
+	}
+	if err := d.Ping(ctx); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	return nil
+}
+
 // Run keeps the database well until ctx ends: it hears PostgreSQL's notifications of
 // other nodes, and folds SQLite's write-ahead log back into the file when it is idle.
 func (d *DB) Run(ctx context.Context) error {

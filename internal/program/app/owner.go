@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
@@ -23,6 +24,11 @@ func (a *Apps) Running(owner account.OwnerID) int64 {
 	a.owners.mu.Lock()
 	defer a.owners.mu.Unlock()
 	return a.owners.up[owner]
+}
+
+// RunningOf is Running as limits count it.
+func (a *Apps) RunningOf(_ context.Context, _ db.Reader, owner account.OwnerID) (int64, error) {
+	return a.Running(owner), nil
 }
 
 // enter counts a command in, which left counts out, if the server and its owner have room

@@ -44,10 +44,18 @@ func (a *Apps) Here(ctx context.Context, site id.Site) error {
 	return a.c.Places.Here(ctx, site)
 }
 
-// Adopt pins the sites that have files, or databases as named, on this node alone, as those of earlier versions do. It is for before
+// Stored lists sites that have something on this node alone.
+type Stored interface {
+	Sites(ctx context.Context) ([]id.Site, error)
+}
+
+// Adopt pins the sites that have files or databases on this node alone, as those of earlier versions do. It is for before
 // anything starts.
-func (a *Apps) Adopt(ctx context.Context, databases []id.Site) error {
-	sites := databases
+func (a *Apps) Adopt(ctx context.Context, databases Stored) error {
+	sites, err := databases.Sites(ctx)
+	if err != nil {
+		return err
+	}
 	if a.c.Storage != nil && !a.shared() {
 		stored, err := a.c.Storage.StorageSites()
 		if err != nil {
