@@ -160,6 +160,11 @@ func (h *Hosts) SetTx(ctx context.Context, tx *db.Tx, seller, host string) error
 		if err := h.allowed(host); err != nil {
 			return err
 		}
+		if !tx.Single() { // one that is given at the same moment is seen once its transaction has ended
+			if _, err := tx.Exec(ctx, `SELECT 1 FROM billing_sellers ORDER BY id FOR UPDATE`); err != nil {
+				return fmt.Errorf("lock sellers: %w", err)
+			}
+		}
 		_, above, _ := strings.Cut(host, ".")
 		var sites, others int
 		if err := tx.QueryRow(ctx, `

@@ -1,6 +1,8 @@
 package seller
 
 import (
+	"errors"
+	"sync"
 	"testing"
 
 	"slipway/internal/platform/db"
@@ -75,6 +77,22 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.Until(t, "the new host", func() bool { return h.Has("new.harbor.test") && !h.Has("panel.harbor.test") })
+
+	// Of two sellers that are given one host at the same moment, one has it.
+	for range 20 {
+		var errs [2]error
+		var both sync.WaitGroup
+		for n, id := range []string{"harbor", "other"} {
+			both.Go(func() { errs[n] = set(id, "both.test") })
+		}
+		both.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("two sellers with one host: %v", errs)
+		}
+		if err := errors.Join(set("harbor", "new.harbor.test"), set("other", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	// One that the settings of a later start forbid is not served.
 	later := NewHosts(HostsConfig{DB: d, BaseURL: "https://panel.test", SiteDomain: "harbor.test"})
