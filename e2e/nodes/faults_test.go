@@ -183,10 +183,14 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 	close(stop)
 	ended.Wait()
 
-	var process struct{ Process struct{ State string } }
 	i.until("the program that naps is asleep", func() bool {
-		err := i.nodes[0].Call(t.Context(), i.key, "GET", "/sites/"+nap, nil, &process)
-		return err == nil && process.Process.State == "sleeping"
+		for _, w := range i.nodes { // the one that runs it knows, the other has heard
+			var process struct{ Process struct{ State string } }
+			if err := w.Call(t.Context(), i.key, "GET", "/sites/"+nap, nil, &process); err != nil || process.Process.State != "sleeping" {
+				return false
+			}
+		}
+		return true
 	})
 	home := map[*world.World]string{}
 	for _, w := range i.nodes {

@@ -150,3 +150,41 @@ func TestNewOwnersAreCapped(t *testing.T) {
 		t.Errorf("asked for %v", a.asked)
 	}
 }
+
+// Where limits can't be put into force, as with a disk that is full, an edge that starts serves its sites all the same, and later only the
+// first sites of new owners wait.
+func TestArmingHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	l := &ledger{bySite: map[id.Site]visit.Counts{}}
+	a := &arming{purse: &purse{l: l, most: 1 << 20}, fails: 1 << 30}
+	site := func(d *db.DB, label string, version int64) {
+		t.Helper()
+		if err := d.Write(t.Context(), func(tx *db.Tx) error {
+			tx.Notify("live")
+			_, err := tx.Exec(t.Context(), `INSERT INTO live (host_label, site_id, owner_id, release, deployment_id, state, version)
+				VALUES ($1, $1, 'first', '', 'dep_1', 'live', $2)`, label, version)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := start(t, func(c *Config) {
+		c.Visits, c.VisitsEvery, c.Lender, a.db = visitsTo(l.add), 20*time.Millisecond, a, c.DB
+		site(c.DB, "one", 1)
+	})
+	known := func(label string) bool { return w.table.hosts().find(label) != nil }
+	if !known("one") {
+		t.Fatal("a site waits for the limits of its owner at the start")
+	}
+	w.version.Store(1)
+	w.row("s2", "blog", stateLive, "")
+	site(w.DB, "two", w.version.Add(1))
+	w.until("another site of an owner who is known", func() bool { return known("two") })
+	if known("blog") {
+		t.Error("the first site of a new owner is there before its limit")
+	}
+	a.mu.Lock()
+	a.db = nil
+	a.mu.Unlock()
+	w.until("it comes", func() bool { return known("blog") })
+}

@@ -85,7 +85,7 @@ func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int
 	if err != nil {
 		return version, claimed, err
 	}
-	if err := e.arm(ctx, rows); err != nil {
+	if rows, err = e.arm(ctx, rows); err != nil {
 		return version, claimed, err
 	}
 	custom, err := e.readClaims(ctx, claimed)

@@ -76,10 +76,12 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) error {
 }
 
 // arm makes sure that the limits of owners are in force whose first site comes with these rows, before the rows are: an owner whose
-// whole limit is small gets nothing beyond it from the first request on.
-func (e *Edge) arm(ctx context.Context, rows []*target) error {
+// whole limit is small gets nothing beyond it from the first request on. Where that can't be made sure of, their rows are left out and
+// come with the next look, and nobody else's wait for them. An edge that starts leaves out none: with a disk that is full there would be
+// no site at all.
+func (e *Edge) arm(ctx context.Context, rows []*target) ([]*target, error) {
 	if e.allowances == nil {
-		return nil
+		return rows, nil
 	}
 	fresh := map[id.Owner]bool{}
 	for _, t := range rows {
@@ -88,17 +90,21 @@ func (e *Edge) arm(ctx context.Context, rows []*target) error {
 		}
 	}
 	if len(fresh) == 0 {
-		return nil
+		return rows, nil
 	}
 	owners := slices.Sorted(maps.Keys(fresh))
 	if len(owners) > armAtOnce {
 		owners = nil // all
 	}
 	if err := e.Lender.Arm(ctx, owners...); err != nil {
-		return fmt.Errorf("put limits of owners into force: %w", err)
+		e.Log.WarnContext(ctx, "limits of owners not in force", "owners", len(fresh), "err", err)
+		if e.loaded.Load() {
+			e.moved = true // the next look is at all rows
+			return slices.DeleteFunc(rows, func(t *target) bool { return fresh[t.owner] }), nil
+		}
 	}
 	if err := e.readPaused(ctx, time.Now()); err != nil {
-		return err
+		return rows, err
 	}
 	for _, t := range rows {
 		if t.state == stateLive && e.paused[t.site] {
@@ -106,7 +112,7 @@ func (e *Edge) arm(ctx context.Context, rows []*target) error {
 		}
 		t.capped = e.capped[t.owner]
 	}
-	return nil
+	return rows, nil
 }
 
 // armAtOnce bounds the owners of a question; of more, all are asked for.
