@@ -121,9 +121,9 @@ func changingOver(t *testing.T, w *world.World, zone *dnstest.Zone) world.Guide 
 	return world.Guide{
 		Name: "moving", Email: "max@example.com", Files: map[string]string{"index.html": "<title>Harbor</title>\n"},
 		Setup: []string{
-			world.SignIn, "export SSL_CERT_FILE=" + root(t, w) + " HTTPS_PROXY=" + toSites(t, w).URL, "slipway init --name Lighthouse", "slipway deploy",
+			world.SignIn, "export SSL_CERT_FILE=" + root(t, w) + " HTTPS_PROXY=" + toSites(t, w).URL, "slipway init --name Lighthouse",
 			// The edge hears of a new site a moment later.
-			"curl -s -o /dev/null --retry 60 --retry-delay 1 --retry-all-errors https://lighthouse.slipway.example/", "slipway domains add harbor.example",
+			`curl -s -o /dev/null --retry 60 --retry-delay 1 --retry-all-errors "$(slipway deploy)"`, "slipway domains add harbor.example",
 			"slipway domains verify harbor.example",
 		},
 		Replace: []string{plan, plan + " --from " + old.URL, "https://harbor.example", old.URL, "203.0.113.5", "127.0.0.1"},

@@ -34,7 +34,9 @@ func succeeds(document string) error {
 	}
 	for path, methods := range d.Paths {
 		for method, op := range methods {
-			well := func(status string) bool { return status == "101" || strings.HasPrefix(status, "2") || strings.HasPrefix(status, "3") }
+			well := func(status string) bool {
+				return status == "101" || strings.HasPrefix(status, "2") || strings.HasPrefix(status, "3")
+			}
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(op.Responses)), well) {
 				return fmt.Errorf("%s %s has failures only", method, path)
 			}
