@@ -50,7 +50,7 @@ func (w *ways) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener) {
 		l.Close()
 		return
 	}
-	w.redis.Serve(ctx, redis.Client{Site: s.Site, Preview: s.Preview}, l)
+	w.redis.Serve(ctx, redis.Client{Owner: s.Owner, Site: s.Site, Preview: s.Preview}, l)
 }
 
 // Changed hears that a command of a site has ended, which may have changed what its WordPress stores.

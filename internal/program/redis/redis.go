@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway/internal/platform/id"
@@ -93,6 +94,10 @@ type Redis struct {
 	server *Server
 	logs   Logs
 	log    *slog.Logger
+
+	mu sync.Mutex // guards connected
+	// share: total the connections that the server takes; owner 1,024 on this node; edge the connection is refused
+	connected map[id.Owner]int
 }
 
 // Open returns the way to the server at an operator's address; nil: the address is empty. A server that can't keep sites apart is
@@ -114,11 +119,12 @@ func Open(ctx context.Context, address string, logs Logs, log *slog.Logger) (*Re
 	if err != nil {
 		log.WarnContext(ctx, "the Redis server (--redis) does not answer", "err", err)
 	}
-	return &Redis{s, logs, log}, nil
+	return &Redis{server: s, logs: logs, log: log, connected: map[id.Owner]int{}}, nil
 }
 
 // Client says whose programs reach the server: a site's own, or those of one of its previews.
 type Client struct {
+	Owner   id.Owner // whose connections these are
 	Site    id.Site
 	Preview string // Optional: empty means the site's own. Letters and digits.
 }

@@ -377,7 +377,9 @@ func TestUnsuitable(t *testing.T) {
 	if _, err := Open(t.Context(), open.address("redis"), &notes{}, nil); err == nil || !strings.Contains(err.Error(), "can't be used: its default") {
 		t.Errorf("it is opened: %v", err)
 	}
-	r := &Redis{parsed(t, open.address("redis")), &notes{}, slog.New(slog.DiscardHandler)} // it has become open since
+	r := &Redis{ // it has become open since
+		server: parsed(t, open.address("redis")), logs: &notes{}, log: slog.New(slog.DiscardHandler), connected: map[id.Owner]int{},
+	}
 	if got := r.program(t, Client{Site: "site_a"}).do("PING"); got != "ERR the Redis server is not available" {
 		t.Errorf("a server whose default user needs no password answers a program: %q", got)
 	}
@@ -477,5 +479,24 @@ func TestParseServer(t *testing.T) {
 		if s != nil && (s.password != "secret" || !strings.Contains(s.addr, ":")) {
 			t.Errorf("%s: %+v", text, s)
 		}
+	}
+}
+
+// One owner's programs leave connections for those of others.
+func TestOwnersShare(t *testing.T) {
+	t.Parallel()
+	r := &Redis{connected: map[id.Owner]int{}}
+	for range maxOwner {
+		if !r.enter("ada") {
+			t.Fatal("refused within the share")
+		}
+	}
+	if r.enter("ada") || !r.enter("eve") {
+		t.Error("an owner has more than the share, or another one none")
+	}
+	r.leave("ada")
+	r.leave("eve")
+	if !r.enter("ada") || len(r.connected) != 1 {
+		t.Errorf("what has ended still counts: %v", r.connected)
 	}
 }

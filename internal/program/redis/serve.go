@@ -52,6 +52,11 @@ func (r *Redis) Serve(ctx context.Context, of Client, l net.Listener) {
 				refuse(ctx, c, fmt.Sprintf("this program may have %d connections to Redis at once", maxConns))
 				return
 			}
+			if !r.enter(of.Owner) {
+				refuse(ctx, c, fmt.Sprintf("the programs of this account may have %d connections to Redis at once", maxOwner))
+				return
+			}
+			defer r.leave(of.Owner)
 			up, err := r.open(ctx, of)
 			if err != nil {
 				if ctx.Err() == nil && !down.Swap(true) {
@@ -67,6 +72,28 @@ func (r *Redis) Serve(ctx context.Context, of Client, l net.Listener) {
 			}
 			carry(ctx, c, up.Conn)
 		})
+	}
+}
+
+// maxOwner is how many connections the programs of an owner have at once on this node: Redis takes 10,000 by default.
+const maxOwner = 1024
+
+// enter counts a connection of an owner's in, unless there are too many; leave counts it out.
+func (r *Redis) enter(owner id.Owner) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.connected[owner] >= maxOwner {
+		return false
+	}
+	r.connected[owner]++
+	return true
+}
+
+func (r *Redis) leave(owner id.Owner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.connected[owner]--; r.connected[owner] == 0 {
+		delete(r.connected, owner)
 	}
 }
 
