@@ -159,16 +159,24 @@ func cover(ctx context.Context, client *http.Client, d pod.Description, t pod.Tr
 	return app.RemoveAll(beside)
 }
 
-// clientOf returns a client that trusts one certificate alone.
-func clientOf(ca string) (*http.Client, error) {
+// trust returns what trusts one certificate alone.
+func trust(ca string) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(ca)) {
 		return nil, errors.New("the program's description has no certificate")
 	}
+	return &tls.Config{RootCAs: roots, ServerName: "slipway", MinVersion: tls.VersionTLS13}, nil
+}
+
+func clientOf(ca string) (*http.Client, error) {
+	trusted, err := trust(ca)
+	if err != nil {
+		return nil, err
+	}
 	return &http.Client{
 		Timeout:       fetchPatience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "slipway", MinVersion: tls.VersionTLS13}},
+		Transport:     &http.Transport{TLSClientConfig: trusted},
 	}, nil
 }
 

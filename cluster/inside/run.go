@@ -68,6 +68,9 @@ func Run() (pod.End, error) {
 			return pod.End{Code: 125, Reason: "nobody took the terminal"}, nil
 		}
 	}
+	if err := openWays(d); err != nil {
+		return pod.End{}, err
+	}
 	before := oomKills()
 	done, err := e.start()
 	if err != nil {

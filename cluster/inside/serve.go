@@ -98,10 +98,16 @@ func dialProgram() (*net.TCPConn, error) {
 	return c.(*net.TCPConn), nil
 }
 
+// half is a connection of which one direction can be ended.
+type half interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // join passes bytes on between two connections until both sides have ended.
-func join(a, b *net.TCPConn) {
+func join(a, b half) {
 	var both sync.WaitGroup
-	one := func(from, to *net.TCPConn) {
+	one := func(from, to half) {
 		if _, err := io.Copy(to, from); err != nil { // one side is gone: the other learns it
 			from.Close()
 			to.Close()

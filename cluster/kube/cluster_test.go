@@ -382,6 +382,98 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// reads says what it hears where a program finds its ways.
+const reads = `
+const net = require('net')
+const hear = at => new Promise(done => {
+  let text = ''
+  const c = net.connect(at, () => c.end('and back'))
+  c.on('data', d => text += d)
+  c.on('end', () => done(text.replace('\n', ' ')))
+  c.on('error', e => done(e.code))
+})
+;(async () => {
+  for (const at of ['/run/mysqld/mysqld.sock', '/run/slipway/redis.sock', 33306, 2525, 36379]) {
+    console.log(at + ': ' + await hear(typeof at === 'number' ? { host: '127.0.0.1', port: at } : at))
+  }
+})()
+`
+
+// A program finds its databases, its mail server and Redis where it does on one machine, and nothing where it has none.
+func TestWays(t *testing.T) {
+	c := newCluster(t, client(t), "ways", true)
+	ways := &served{dir: t.TempDir()}
+	c.Connect(ways)
+	s, said := c.spec("led", reads)
+	s.Database, s.Mail, s.RedisServer = true, true, true
+	if e, err := runtime.Run(t.Context(), c, s); err != nil || e.Code != 0 {
+		t.Errorf("it ended as %+v, %v, and said\n%s", e, err, said())
+	}
+	want := `stdout /run/mysqld/mysqld.sock: databases of site_led and back
+stdout /run/slipway/redis.sock: Redis of site_led and back
+stdout 33306: databases of site_led and back
+stdout 2525: mail of site_led and back
+stdout 36379: Redis of site_led and back`
+	if said() != want {
+		t.Errorf("it heard\n%s", said())
+	}
+	if ways.done.Load() != 1 || ways.changed.Load() != 1 {
+		t.Errorf("its databases were given back %d times, their change was told %d times", ways.done.Load(), ways.changed.Load())
+	}
+	s, said = c.spec("alone", reads)
+	if e, err := runtime.Run(t.Context(), c, s); err != nil || e.Code != 0 || strings.Contains(said(), "and back") {
+		t.Errorf("it ended as %+v, %v, and said\n%s", e, err, said())
+	}
+}
+
+// With egress a program also reaches the ports that it names of public addresses, and its own site by its name.
+func TestReach(t *testing.T) {
+	c := newCluster(t, client(t), "reach", true)
+	const public = "203.0.113.7" // the node's here, so that something answers
+	if out, err := exec.Command("ip", "addr", "add", public+"/32", "dev", "lo").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	defer exec.Command("ip", "addr", "del", public+"/32", "dev", "lo").Run()
+	listen := func(at string) net.Listener {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	named, other, edge := listen(public+":0"), listen(public+":0"), listen("127.0.0.1:0")
+	for l, name := range map[net.Listener]string{named: "named", other: "other", edge: "edge"} {
+		go greet(l, name)
+	}
+	c.c.Edge = edge.Addr().String()
+	targets := []string{named.Addr().String(), other.Addr().String(), "shop.example.com:443", "shop.example.com:8443"}
+	port := named.Addr().(*net.TCPAddr).Port
+	for name, want := range map[string]string{"both": targets[0] + " " + targets[2], "ports": targets[0], "own": targets[2], "neither": "", "closed": ""} {
+		s, said := c.spec(name, dials)
+		s.Env, s.Egress = []string{"TARGETS=" + strings.Join(targets, " ")}, name != "closed"
+		if name != "own" && name != "neither" {
+			s.Ports = []int{port}
+		}
+		if name != "ports" && name != "neither" {
+			s.Own = []string{"shop.example.com:443"}
+		}
+		e, err := runtime.Run(t.Context(), c, s)
+		if err != nil || e.Code != 0 {
+			t.Errorf("%s: it ended as %+v, %v, and said\n%s", name, e, err, said())
+		}
+		var reached []string
+		for line := range strings.Lines(said()) {
+			if at, ok := strings.CutPrefix(strings.TrimSpace(line), "stdout REACHED "); ok {
+				reached = append(reached, at)
+			}
+		}
+		if got := strings.Join(reached, " "); got != want {
+			t.Errorf("%s: it reached %q and not %q", name, got, want)
+		}
+	}
+}
+
 // A pod that somebody deletes, one whose image is not there, and one for which there is no room are told in words.
 func TestFailures(t *testing.T) {
 	c := newCluster(t, client(t), "failures", true)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"slipway/internal/build/bundle"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
 )
 
@@ -43,7 +44,12 @@ type Config struct {
 	Canary net.Listener
 	// Address is the host under which pods reach Packs and try Canary.
 	Address string
-	Log     *slog.Logger // Optional.
+	// Edge is where this installation's own sites answer over TLS, host:port. Optional: without it no program reaches its
+	// own site but by the addresses that visitors use.
+	Edge string
+	// Own are public ranges that are the cluster's own all the same, as Policies has them.
+	Own []string
+	Log *slog.Logger // Optional.
 }
 
 // Image is an image that programs run in.
@@ -56,6 +62,8 @@ type Image struct {
 type Engine struct {
 	c     Config
 	packs *packs
+	ways  runtime.Ways // nil: a Spec must ask for neither databases, mail nor Redis
+	share shares
 
 	mu sync.Mutex // guards programs
 	// share: total the programs that run; owner those that it may run; edge gone with the program
@@ -71,6 +79,7 @@ const (
 	labelOwner   = "slipway.dev/owner"
 	labelProgram = "slipway.dev/program"
 	labelNetwork = "slipway.dev/network"
+	labelPorts   = "slipway.dev/ports" // whose policy it is that opens further ports
 )
 
 const (
@@ -86,7 +95,7 @@ const resync = 5 * time.Minute
 // New removes what an earlier process of the same name left, and follows the pods until ctx ends.
 func New(ctx context.Context, c Config) (*Engine, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	e := &Engine{c: c, programs: map[string]*program{}}
+	e := &Engine{c: c, programs: map[string]*program{}, share: shares{by: map[id.Site]int{}}}
 	mine := meta.ListOptions{LabelSelector: labelEngine + "=" + c.Name}
 	// A pod belongs to its Secret, but deletion of those that belong takes the cluster a while.
 	now := int64(0)
@@ -100,7 +109,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if e.packs, err = newPacks(c); err != nil {
 		return nil, err
 	}
-	go e.packs.serve(ctx, c.Packs, c.Canary)
+	go e.packs.serve(ctx, c.Packs, c.Canary, e.take)
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, resync, informers.WithNamespace(c.Namespace),
 		informers.WithTweakListOptions(func(o *meta.ListOptions) { o.LabelSelector = mine.LabelSelector }))
 	pods := factory.Core().V1().Pods().Informer()
@@ -159,23 +168,32 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 	}
 	name := podName(s.ID)
 	x := &program{
-		e: e, name: name, token: rand.Text(), output: s.Output, terminal: s.Terminal,
+		e: e, spec: s, name: name, token: rand.Text(), output: s.Output, terminal: s.Terminal,
 		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	secret, err := e.secret(s, name, x.token)
 	if err != nil {
 		return nil, err
 	}
+	if x.led, err = e.lead(ctx, s); err != nil {
+		return nil, err
+	}
+	e.share.enter(s)
 	e.mu.Lock()
 	e.programs[name] = x
 	e.mu.Unlock()
 	made, err := e.c.Client.CoreV1().Secrets(e.c.Namespace).Create(ctx, secret, meta.CreateOptions{})
+	if err == nil && s.Egress && len(s.Ports) > 0 {
+		_, err = e.c.Client.NetworkingV1().NetworkPolicies(e.c.Namespace).Create(ctx, e.portsPolicy(s, made), meta.CreateOptions{})
+	}
 	if err == nil {
 		_, err = e.c.Client.CoreV1().Pods(e.c.Namespace).Create(ctx, e.pod(s, made, image, int64(uid)), meta.CreateOptions{})
 	}
 	if err != nil {
 		e.remove(name, 0)
 		e.forget(name)
+		x.led.close()
+		e.share.leave(s)
 		return nil, fmt.Errorf("start program: %w", explain(err))
 	}
 	if err := x.begin(ctx); err != nil {

@@ -39,24 +39,9 @@ var NotYet = []Lack{
 		needs: func(s runtime.Spec) bool { return s.PHP != nil },
 	},
 	{
-		Name:  "Databases",
-		Why:   "Databases of sites are not available on Kubernetes yet: use an external database",
-		needs: func(s runtime.Spec) bool { return s.Database },
-	},
-	{
-		Name:  "Mail",
-		Why:   "The mail server of programs is not available on Kubernetes yet",
-		needs: func(s runtime.Spec) bool { return s.Mail },
-	},
-	{
-		Name:  "Redis",
-		Why:   "Redis is not available on Kubernetes yet",
-		needs: func(s runtime.Spec) bool { return s.Redis || s.RedisServer },
-	},
-	{
-		Name:  "Additional ports",
-		Why:   "Programs on Kubernetes may connect to ports 80 and 443 only: run.ports is not available yet",
-		needs: func(s runtime.Spec) bool { return len(s.Ports) > 0 },
+		Name:  "Redis beside PHP",
+		Why:   "The object cache is not available on Kubernetes yet",
+		needs: func(s runtime.Spec) bool { return s.Redis },
 	},
 }
 

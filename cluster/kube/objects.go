@@ -24,9 +24,12 @@ const (
 	volumeApp  = "app"
 	volumeTmp  = "tmp"
 	volumeSpec = "spec"
+	volumeRun  = "run"
 	container  = "program"
 	preparing  = "prepare"
 
+	// runSize is how much the folder of sockets may hold: it is the program's, too.
+	runSize = 16 << 20
 	// entryMemory is what the entry point needs beside the program.
 	entryMemory = 24 << 20
 	// maxTree is how many bytes a bundle may have, as it may when it is stored.
@@ -65,7 +68,7 @@ func (e *Engine) secret(s runtime.Spec, name, token string) (*core.Secret, error
 	d := pod.Description{
 		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s),
 		Temporary: temporary(s), Token: token, Pids: s.Limits.Pids, MaxBytes: maxTree,
-		Address: address(e.c.Address, e.c.Packs), CA: e.packs.ca,
+		Name: name, Ways: e.waysOf(s), Address: address(e.c.Address, e.c.Packs), CA: e.packs.ca,
 	}
 	if e.c.Canary != nil {
 		d.Canary = address(e.c.Address, e.c.Canary)
@@ -150,6 +153,10 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	tmp := core.VolumeMount{Name: volumeTmp, MountPath: "/tmp"}
 	before := []core.VolumeMount{described, tmp, {Name: volumeApp, MountPath: runtime.AppDir}}
 	mounts := []core.VolumeMount{described, tmp, {Name: volumeApp, MountPath: runtime.AppDir, ReadOnly: true}}
+	if len(e.waysOf(s)) > 0 { // sockets are there
+		volumes = append(volumes, scratch(volumeRun, runSize))
+		mounts = append(mounts, core.VolumeMount{Name: volumeRun, MountPath: "/run"})
+	}
 	for i, f := range s.Files {
 		mounts = append(mounts, core.VolumeMount{Name: volumeSpec, MountPath: path.Join(runtime.AppDir, f.Path), SubPath: fileKey(i), ReadOnly: true})
 	}
@@ -172,11 +179,20 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	}
 	program := part(container, mounts, "run")
 	program.Ports = []core.ContainerPort{{Name: "slipway", ContainerPort: pod.Port}}
+	labels := e.labels(s)
+	if s.Egress && len(s.Ports) > 0 {
+		labels[labelPorts] = secret.Name
+	}
+	var names []core.HostAlias
+	var kernel []core.Sysctl
+	if own := e.ownNames(s); len(own) > 0 {
+		names = []core.HostAlias{{IP: ownHost, Hostnames: own}}
+		kernel = []core.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}} // to listen at 443 of it
+	}
 	return &core.Pod{
 		ObjectMeta: meta.ObjectMeta{
-			Name: secret.Name, Labels: e.labels(s),
-			// Where this process dies before it removes the pod, it goes with its Secret.
-			OwnerReferences: []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID}},
+			Name: secret.Name, Labels: labels,
+			OwnerReferences: belongsTo(secret), // where this process dies before it removes the pod
 		},
 		Spec: core.PodSpec{
 			RestartPolicy:                 core.RestartPolicyNever, // when a program starts again is decided where its crashes are counted
@@ -186,12 +202,19 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 			SecurityContext: &core.PodSecurityContext{
 				RunAsUser: &uid, RunAsGroup: &uid, FSGroup: &uid, RunAsNonRoot: &yes,
 				SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
+				Sysctls:        kernel,
 			},
+			HostAliases:    names,
 			InitContainers: []core.Container{part(preparing, before, "prepare")},
 			Containers:     []core.Container{program},
 			Volumes:        volumes,
 		},
 	}
+}
+
+// belongsTo says that an object goes with a program's Secret.
+func belongsTo(secret *core.Secret) []meta.OwnerReference {
+	return []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID}}
 }
 
 // Namespace returns the namespace of programs, which admits nothing but restricted pods.
@@ -214,17 +237,12 @@ var notPublic = []string{
 // them; packs is the port at which it sends files. own are public ranges that are the cluster's own all the same.
 func Policies(control []string, packs int, own []string) []*networking.NetworkPolicy {
 	tcp, udp := core.ProtocolTCP, core.ProtocolUDP
-	port := func(protocol *core.Protocol, n int) networking.NetworkPolicyPort {
-		at := intstr.FromInt(n)
-		return networking.NetworkPolicyPort{Protocol: protocol, Port: &at}
-	}
 	var peers []networking.NetworkPolicyPeer
 	for _, c := range control {
 		peers = append(peers, networking.NetworkPolicyPeer{IPBlock: &networking.IPBlock{CIDR: c}})
 	}
-	except := append(append([]string{}, notPublic...), own...)
 	programs := map[string]string{labelManaged: managedBy, labelPart: component}
-	public := map[string]string{labelManaged: managedBy, labelPart: component, labelNetwork: networkPublic}
+	open := map[string]string{labelManaged: managedBy, labelPart: component, labelNetwork: networkPublic}
 	return []*networking.NetworkPolicy{
 		{
 			ObjectMeta: meta.ObjectMeta{Name: "slipway-closed", Labels: map[string]string{labelManaged: managedBy}},
@@ -238,13 +256,10 @@ func Policies(control []string, packs int, own []string) []*networking.NetworkPo
 		{
 			ObjectMeta: meta.ObjectMeta{Name: "slipway-public", Labels: map[string]string{labelManaged: managedBy}},
 			Spec: networking.NetworkPolicySpec{
-				PodSelector: meta.LabelSelector{MatchLabels: public},
+				PodSelector: meta.LabelSelector{MatchLabels: open},
 				PolicyTypes: []networking.PolicyType{networking.PolicyTypeEgress},
 				Egress: []networking.NetworkPolicyEgressRule{
-					{
-						To:    []networking.NetworkPolicyPeer{{IPBlock: &networking.IPBlock{CIDR: "0.0.0.0/0", Except: except}}},
-						Ports: []networking.NetworkPolicyPort{port(&tcp, 80), port(&tcp, 443)},
-					},
+					{To: public(own), Ports: []networking.NetworkPolicyPort{port(&tcp, 80), port(&tcp, 443)}},
 					{
 						To: []networking.NetworkPolicyPeer{{
 							NamespaceSelector: &meta.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "kube-system"}},
@@ -254,6 +269,34 @@ func Policies(control []string, packs int, own []string) []*networking.NetworkPo
 					},
 				},
 			},
+		},
+	}
+}
+
+func port(protocol *core.Protocol, n int) networking.NetworkPolicyPort {
+	at := intstr.FromInt(n)
+	return networking.NetworkPolicyPort{Protocol: protocol, Port: &at}
+}
+
+// public are the addresses that programs with egress connect to.
+func public(own []string) []networking.NetworkPolicyPeer {
+	except := append(append([]string{}, notPublic...), own...)
+	return []networking.NetworkPolicyPeer{{IPBlock: &networking.IPBlock{CIDR: "0.0.0.0/0", Except: except}}}
+}
+
+// portsPolicy opens a program's further ports of public addresses. It goes with the program.
+func (e *Engine) portsPolicy(s runtime.Spec, secret *core.Secret) *networking.NetworkPolicy {
+	tcp := core.ProtocolTCP
+	var ports []networking.NetworkPolicyPort
+	for _, n := range s.Ports {
+		ports = append(ports, port(&tcp, n))
+	}
+	rule := networking.NetworkPolicyEgressRule{To: public(e.c.Own), Ports: ports}
+	return &networking.NetworkPolicy{
+		ObjectMeta: meta.ObjectMeta{Name: secret.Name, Labels: e.labels(s), OwnerReferences: belongsTo(secret)},
+		Spec: networking.NetworkPolicySpec{
+			PodSelector: meta.LabelSelector{MatchLabels: map[string]string{labelPorts: secret.Name}},
+			PolicyTypes: []networking.PolicyType{networking.PolicyTypeEgress}, Egress: []networking.NetworkPolicyEgressRule{rule},
 		},
 	}
 }

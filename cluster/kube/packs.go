@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/cluster/pod"
 	"slipway/internal/build/bundle"
 )
 
@@ -63,12 +64,16 @@ func newPacks(c Config) (*packs, error) {
 	return p, nil
 }
 
-// serve answers pods until ctx ends. Whoever reaches the canary learns nothing but that.
-func (p *packs) serve(ctx context.Context, l, canary net.Listener) {
+// serve answers pods until ctx ends; take has connections that are to be led on. Whoever reaches the canary learns nothing
+// but that.
+func (p *packs) serve(ctx context.Context, l, canary net.Listener, take func(*tls.Conn)) {
 	s := &http.Server{
 		Handler: p, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{p.cert}, MinVersion: tls.VersionTLS13},
-		ErrorLog:  slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{p.cert}, MinVersion: tls.VersionTLS13, NextProtos: []string{pod.WaysProtocol}},
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){
+			pod.WaysProtocol: func(_ *http.Server, c *tls.Conn, _ http.Handler) { take(c) },
+		},
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	go func() {
 		<-ctx.Done()

@@ -36,6 +36,8 @@ const (
 // program is one that the engine has started.
 type program struct {
 	e        *Engine
+	spec     runtime.Spec
+	led      *led
 	name     string // of its pod
 	token    string
 	output   func(stream, line string)
@@ -130,6 +132,11 @@ func (x *program) end(exit runtime.Exit) {
 		x.logs.Wait()
 		x.e.remove(x.name, 0)
 		x.e.forget(x.name)
+		x.led.close()
+		others := x.e.share.leave(x.spec)
+		if x.e.ways != nil && reaches(x.spec) && (others || len(x.spec.Argv) > 0 || x.spec.Shell != "") {
+			x.e.ways.Changed(x.spec.Site)
+		}
 		close(x.gone)
 	}()
 }

@@ -34,16 +34,47 @@ type Description struct {
 	Files     []string `json:"files"`     // paths below the bundle at which a file of the Secret appears
 	Temporary []string `json:"temporary"` // paths below the bundle that are writable folders of this pod's
 
-	Address string `json:"address"` // host:port of the packs, over TLS
+	Name    string `json:"name"`    // of the pod, by which the engine knows it
+	Address string `json:"address"` // host:port of the packs and of what Ways lead to, over TLS
 	CA      string `json:"ca"`      // the certificate that it has, PEM
 	// Canary is an address that listens and that no pod may reach: reaching it says that the network is
 	// open. Empty: nothing is proven.
 	Canary string `json:"canary"`
 
+	Ways []Way `json:"ways"` // what the program reaches beside the network
+
 	Token    string `json:"token"` // whoever asks on Port knows it
 	Pids     int64  `json:"pids"`
 	MaxBytes int64  `json:"maxBytes"` // of each tree
 	Terminal *Size  `json:"terminal,omitempty"`
+}
+
+// WaysProtocol is what a pod asks for by TLS's ALPN at Description.Address where a connection is to be led on.
+// It begins with a question like those on Port: the pod's Asker, and the verb of a Way.
+const WaysProtocol = "slipway-ways"
+
+// What a way leads to.
+const (
+	Database = "database"
+	Mail     = "mail"
+	Redis    = "redis"
+	Own      = "own" // the edge, for the program's own site
+)
+
+// Way is where a program finds something that the control plane leads it to.
+type Way struct {
+	Verb    string `json:"verb"`
+	Address string `json:"address"`          // host:port of the pod's loopback
+	Socket  string `json:"socket,omitempty"` // a Unix socket beside it
+}
+
+// Asker is how a pod says who it is on WaysProtocol.
+func (d Description) Asker() string { return d.Name + "." + d.Token }
+
+// AskerOf takes an Asker apart.
+func AskerOf(asker string) (name, token string) {
+	name, token, _ = strings.Cut(asker, ".")
+	return name, token
 }
 
 // Size is a terminal's.

@@ -277,11 +277,11 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	}
 }
 
-// Where a program finds its site's databases: a socket, and a port for drivers that know
-// no sockets.
+// DatabaseSocket and DatabasePort are where a program finds its site's databases: a socket, and a port of its
+// loopback for drivers that know no sockets.
 const (
-	databaseSocket = "/run/mysqld/mysqld.sock"
-	databasePort   = 33306 // 3306 may lead outside
+	DatabaseSocket = "/run/mysqld/mysqld.sock"
+	DatabasePort   = 33306 // 3306 may lead outside
 )
 
 // database opens the way to the databases of the program's site.
@@ -294,8 +294,8 @@ func (p *Processes) database(ctx context.Context, x *process, cmd *sandbox.Comma
 		return err
 	}
 	x.noDatabase = done
-	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: databaseSocket})
-	cmd.Forwards = map[int]string{databasePort: databaseSocket}
+	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: socket, Target: DatabaseSocket})
+	cmd.Forwards = map[int]string{DatabasePort: DatabaseSocket}
 	return nil
 }
 
@@ -388,14 +388,15 @@ func (p *Processes) mail(cmd *sandbox.Command, s Spec, dir string) (done func(),
 	return forward(cmd, dir, mailSocket, MailPort, func(ctx context.Context, l net.Listener) { p.ways.ServeMail(ctx, s.Site, l) })
 }
 
-const redisServerSocket = "/run/slipway/redis.sock"
+// RedisServerSocket is where PHP finds the operator's Redis server.
+const RedisServerSocket = "/run/slipway/redis.sock"
 
 // redisServer opens the program's way to the operator's Redis server, and returns what closes it.
 func (p *Processes) redisServer(cmd *sandbox.Command, s Spec, dir string) (done func(), err error) {
 	if !s.RedisServer || p.ways == nil {
 		return func() {}, nil
 	}
-	return forward(cmd, dir, redisServerSocket, RedisPort, func(ctx context.Context, l net.Listener) { p.ways.ServeRedis(ctx, s, l) })
+	return forward(cmd, dir, RedisServerSocket, RedisPort, func(ctx context.Context, l net.Listener) { p.ways.ServeRedis(ctx, s, l) })
 }
 
 // forward gives a program a socket, and a port of its loopback for what knows no sockets, which serve answers until done is called.

@@ -125,7 +125,7 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: redisDir})
 	cmd.Env = append(cmd.Env, "SLIPWAY_REDIS_EPOCHS="+redisEpoch+":"+path.Join(inside, redisCounter))
 	if s.RedisServer {
-		cmd.Env = append(cmd.Env, "SLIPWAY_REDIS="+redisServerSocket)
+		cmd.Env = append(cmd.Env, "SLIPWAY_REDIS="+RedisServerSocket)
 		return left, nil
 	}
 	most := redisMemory(s.Limits.Memory)

@@ -1,0 +1,307 @@
+package kube
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"slipway/cluster/pod"
+	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
+)
+
+// maxLed is how many connections of one program are led on at once.
+const maxLed = 512
+
+// Connect gives programs their ways, which are made after the engine. It belongs before the first Start.
+func (e *Engine) Connect(w runtime.Ways) { e.ways = w }
+
+// waysOf returns what a program finds on its loopback.
+func (e *Engine) waysOf(s runtime.Spec) (ways []pod.Way) {
+	at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	if s.Database {
+		ways = append(ways, pod.Way{Verb: pod.Database, Address: at(runtime.DatabasePort), Socket: runtime.DatabaseSocket})
+	}
+	if s.Mail {
+		ways = append(ways, pod.Way{Verb: pod.Mail, Address: at(runtime.MailPort)})
+	}
+	if s.RedisServer {
+		ways = append(ways, pod.Way{Verb: pod.Redis, Address: at(runtime.RedisPort), Socket: runtime.RedisServerSocket})
+	}
+	for _, at := range e.ownOf(s) {
+		ways = append(ways, pod.Way{Verb: pod.Own, Address: at})
+	}
+	return ways
+}
+
+// ownHost is what the names of a program's own site are in its pod: beside where the program itself may listen.
+const ownHost = "127.0.0.2"
+
+// ownNames returns the names of a program's own site that its pod is to know.
+func (e *Engine) ownNames(s runtime.Spec) (names []string) {
+	if !s.Egress || e.c.Edge == "" {
+		return nil
+	}
+	for _, own := range s.Own {
+		host, _, err := net.SplitHostPort(own)
+		if err == nil && len(validation.IsDNS1123Subdomain(host)) == 0 && net.ParseIP(host) == nil && !slices.Contains(names, host) {
+			names = append(names, host)
+		}
+	}
+	return names
+}
+
+// ownOf returns where a pod listens for what its program sends to its own site.
+func (e *Engine) ownOf(s runtime.Spec) (ways []string) {
+	names := e.ownNames(s)
+	for _, own := range s.Own {
+		host, port, err := net.SplitHostPort(own)
+		if at := net.JoinHostPort(ownHost, port); err == nil && slices.Contains(names, host) && !slices.Contains(ways, at) {
+			ways = append(ways, at)
+		}
+	}
+	return ways
+}
+
+// led are the connections of a program that the engine leads to what serves them.
+type led struct {
+	database string // the socket of its site's databases
+	// Those who serve mail and Redis take connections from here.
+	mail, redis *handed
+
+	stop   context.CancelFunc
+	served sync.WaitGroup // those who serve, and the connections
+	done   func()         // the databases' server is needed no longer
+
+	mu sync.Mutex // guards conns
+	// share: total maxLed connections of a program; owner its own; edge the connection is refused
+	conns map[net.Conn]bool // nil once the program has ended
+}
+
+var errNoWays = errors.New("this process leads no programs to databases, mail or Redis")
+
+// lead opens the ways of a program.
+func (e *Engine) lead(ctx context.Context, s runtime.Spec) (*led, error) {
+	l := &led{done: func() {}, stop: func() {}, conns: map[net.Conn]bool{}}
+	if !s.Database && !s.Mail && !s.RedisServer {
+		return l, nil
+	}
+	if e.ways == nil {
+		return nil, errNoWays
+	}
+	if s.Database {
+		var err error
+		if l.database, l.done, err = e.ways.DatabaseSocket(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	life, stop := context.WithCancel(context.Background()) // the program's: ctx ends with the start
+	l.stop = stop
+	if s.Mail {
+		l.mail = newHanded(life)
+		l.served.Go(func() { e.ways.ServeMail(life, s.Site, l.mail) })
+	}
+	if s.RedisServer {
+		l.redis = newHanded(life)
+		l.served.Go(func() { e.ways.ServeRedis(life, s, l.redis) })
+	}
+	return l, nil
+}
+
+// close ends all connections of a program that has ended, and returns when they have.
+func (l *led) close() {
+	l.stop()
+	l.mu.Lock()
+	conns := l.conns
+	l.conns = nil
+	l.mu.Unlock()
+	for c := range conns {
+		c.Close()
+	}
+	l.served.Wait()
+	l.done()
+}
+
+// enter counts a connection in, if it may be led; leave counts it out.
+func (l *led) enter(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns == nil || len(l.conns) >= maxLed {
+		return false
+	}
+	l.conns[c] = true
+	l.served.Add(1)
+	return true
+}
+
+func (l *led) leave(c net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	l.served.Done()
+}
+
+// take leads a connection of a pod on until it ends. A pod that is not who it says, or asks for what its program
+// doesn't have, is told nothing.
+func (e *Engine) take(c *tls.Conn) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(dialPatience))
+	asker, verb, _, err := pod.Listen(c)
+	if err != nil {
+		return
+	}
+	name, token := pod.AskerOf(asker)
+	x := e.program(name)
+	if x == nil || subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) != 1 {
+		return
+	}
+	reply := func(b byte) bool { _, err := c.Write([]byte{b}); return err == nil }
+	if !x.led.enter(c) {
+		reply(pod.No)
+		return
+	}
+	defer x.led.leave(c)
+	to := func(network, at string) {
+		up, err := (&net.Dialer{Timeout: dialPatience}).Dial(network, at)
+		if err != nil {
+			e.c.Log.Warn("what a program asks for is not reached", "program", name, "what", verb, "err", err)
+			reply(pod.No)
+			return
+		}
+		defer up.Close()
+		if reply(pod.Yes) {
+			_ = c.SetDeadline(time.Time{})
+			join(c, up.(half))
+		}
+	}
+	switch {
+	case verb == pod.Database && x.led.database != "":
+		to("unix", x.led.database)
+	case verb == pod.Own && len(e.ownNames(x.spec)) > 0:
+		to("tcp", e.c.Edge)
+	case verb == pod.Mail && x.led.mail != nil && reply(pod.Yes):
+		x.led.mail.give(c)
+	case verb == pod.Redis && x.led.redis != nil && reply(pod.Yes):
+		x.led.redis.give(c)
+	default:
+		reply(pod.No)
+	}
+}
+
+// half is a connection of which one direction can be ended.
+type half interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// join passes bytes on between two connections until both sides have ended.
+func join(a, b half) {
+	one := func(from, to half) {
+		if _, err := io.Copy(to, from); err != nil {
+			from.Close()
+			to.Close()
+			return
+		}
+		_ = to.CloseWrite()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { one(a, b) })
+	both.Go(func() { one(b, a) })
+	both.Wait()
+}
+
+// handed is a listener whose connections are handed to it.
+type handed struct {
+	conns  chan net.Conn
+	closed chan struct{} // no more are taken
+	once   sync.Once
+}
+
+func newHanded(ctx context.Context) *handed {
+	h := &handed{conns: make(chan net.Conn), closed: make(chan struct{})}
+	context.AfterFunc(ctx, func() { h.Close() })
+	return h
+}
+
+// give hands a connection over and returns when it has been closed, or nobody takes it.
+func (h *handed) give(c *tls.Conn) {
+	gone := make(chan struct{})
+	select {
+	case h.conns <- &lent{Conn: c, gone: gone}:
+		select {
+		case <-gone:
+		case <-h.closed:
+		}
+	case <-h.closed:
+	case <-time.After(dialPatience): // as many as may be are being served
+	}
+}
+
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		_ = c.SetDeadline(time.Time{})
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handed) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+func (h *handed) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+
+// lent is a connection that was handed over.
+type lent struct {
+	*tls.Conn
+	gone chan struct{} // closed with it
+	once sync.Once
+}
+
+func (l *lent) Close() error {
+	defer l.once.Do(func() { close(l.gone) })
+	return l.Conn.Close()
+}
+
+// shares counts the programs that may change what others of their site hold copies of.
+type shares struct {
+	mu sync.Mutex // guards by
+	// share: total the programs that run; owner those that it may run; edge gone with the program
+	by map[id.Site]int
+}
+
+func reaches(s runtime.Spec) bool { return s.Database || s.Redis }
+
+func (h *shares) enter(s runtime.Spec) {
+	if reaches(s) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.by[s.Site]++
+	}
+}
+
+// leave reports whether others of the site go on.
+func (h *shares) leave(s runtime.Spec) (others bool) {
+	if !reaches(s) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by[s.Site]--; h.by[s.Site] > 0 {
+		return true
+	}
+	delete(h.by, s.Site)
+	return false
+}

@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/cluster/pod"
+	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
+)
+
+// served are ways whose servers say what they are, and for whom.
+type served struct {
+	dir     string
+	done    atomic.Int32
+	changed atomic.Int32
+}
+
+func (w *served) DatabaseSocket(_ context.Context, s runtime.Spec) (string, func(), error) {
+	socket := filepath.Join(w.dir, s.ID+".sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return "", nil, err
+	}
+	go greet(l, "databases of "+string(s.Site))
+	return socket, func() { l.Close(); w.done.Add(1) }, nil
+}
+
+func (w *served) ServeMail(ctx context.Context, site id.Site, l net.Listener) {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	greet(l, "mail of "+string(site))
+}
+
+func (w *served) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener) {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	greet(l, "Redis of "+string(s.Site))
+}
+
+func (w *served) Changed(id.Site) { w.changed.Add(1) }
+
+// greet tells who connects a name, and then all that it hears.
+func greet(l net.Listener, name string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			fmt.Fprintln(c, name)
+			_, _ = io.Copy(c, c)
+		}()
+	}
+}
+
+// A connection is led to what its program has, by the program's token alone, so many at once, until the program's end.
+func TestLed(t *testing.T) {
+	t.Parallel()
+	ways := &served{dir: t.TempDir()}
+	e := &Engine{c: Config{Log: slog.New(slog.DiscardHandler)}, programs: map[string]*program{}, ways: ways, share: shares{by: map[id.Site]int{}}}
+	var err error
+	if e.packs, err = newPacks(e.c); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go e.packs.serve(t.Context(), l, nil, e.take)
+	start := func(name string, s runtime.Spec) *program {
+		x := &program{name: name, token: "secret-of-" + name}
+		if x.led, err = e.lead(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.programs[name] = x
+		return x
+	}
+	a := start("a", runtime.Spec{ID: "a", Site: "site_a", Database: true, Mail: true, RedisServer: true})
+	start("b", runtime.Spec{ID: "b", Site: "site_b", Mail: true})
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(e.packs.ca))
+	// ask returns a connection that is led, or nil.
+	ask := func(name, token, verb string) *tls.Conn {
+		t.Helper()
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "slipway", NextProtos: []string{pod.WaysProtocol}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if reply, err := pod.Ask(c, pod.Description{Name: name, Token: token}.Asker(), verb, 0); err != nil || reply != pod.Yes {
+			return nil
+		}
+		return c
+	}
+	for verb, want := range map[string]string{pod.Database: "databases of site_a", pod.Mail: "mail of site_a", pod.Redis: "Redis of site_a"} {
+		c := ask("a", a.token, verb)
+		if c == nil {
+			t.Fatalf("%s is refused", verb)
+		}
+		fmt.Fprint(c, "and back")
+		_ = c.CloseWrite()
+		if got, err := io.ReadAll(c); err != nil || string(got) != want+"\nand back" {
+			t.Errorf("%s: %q, %v", verb, got, err)
+		}
+	}
+	for _, q := range [][3]string{
+		{"a", "secret-of-b", pod.Database},
+		{"a", "", pod.Database},
+		{"", a.token, pod.Database},
+		{"none", a.token, pod.Database},
+		{"b", "secret-of-b", pod.Database},
+		{"b", "secret-of-b", pod.Redis},
+		{"a", a.token, pod.Dial},
+	} {
+		if ask(q[0], q[1], q[2]) != nil {
+			t.Errorf("%s with the token %q is led to %s", q[0], q[1], q[2])
+		}
+	}
+	var all []*tls.Conn
+	for range maxLed {
+		c := ask("a", a.token, pod.Database)
+		if c == nil {
+			t.Fatalf("connection %d is refused", len(all)+1)
+		}
+		all = append(all, c)
+	}
+	if ask("a", a.token, pod.Mail) != nil {
+		t.Error("one too many is led")
+	}
+	if ask("b", "secret-of-b", pod.Mail) == nil {
+		t.Error("another program is refused")
+	}
+	a.led.close()
+	for _, c := range all {
+		_, _ = io.Copy(io.Discard, c) // ends
+	}
+	if ask("a", a.token, pod.Database) != nil || ways.done.Load() != 1 {
+		t.Errorf("after its end it is led on; its databases were given back %d times", ways.done.Load())
+	}
+}
