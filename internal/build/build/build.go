@@ -29,13 +29,14 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// Config says what builds run in. Without a Runner they are refused with Why.
+// Config says what builds run in. Without a Runner and Elsewhere they are refused with Why.
 type Config struct {
 	DB        *db.DB
 	Runner    sandbox.Runner
-	Why       string // why there is none
+	Elsewhere Elsewhere // carries builds out where sandboxes can't be made. Optional: nil is here, by Runner.
+	Why       string    // why there is neither
 	Toolchain *toolchain.Toolchain
-	Egress    *egress.Egress
+	Egress    *egress.Egress // the way out of a sandbox. Optional: nil where the Runner needs none.
 	Dir       string         // absolute, ours: scratch directories and caches
 	AtOnce    int            // Optional: 0 means half the processors, at least one
 	Limits    sandbox.Limits // Optional: zero fields are the sandbox's defaults
@@ -103,7 +104,10 @@ type Spec struct {
 }
 
 // Secret is a value to be hidden, with the name of its variable where it has one.
-type Secret struct{ Name, Value string }
+type Secret struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Disk is the disk that caches lie on.
 type Disk interface {
@@ -139,6 +143,8 @@ type Artefact struct {
 	// Runtime and Start say how the artefact is served: as files, or by a program.
 	Runtime string
 	Start   *framework.Start
+	// Standalone is the folder of the server that Next.js has made, which Start starts; empty: there is none.
+	Standalone string
 	// Skip reports whether a path, or a whole folder, is none of what a program runs from.
 	// Optional.
 	Skip func(name string) bool

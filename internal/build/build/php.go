@@ -71,8 +71,7 @@ func (b *build) php(ctx context.Context) error {
 }
 
 // phpProgram completes what PHP runs from: packages of Node.js only built the front end,
-// Laravel finds its public uploads by the link that its storage:link would make, and what
-// looks like source or lies in storage is no static file.
+// Laravel finds its public uploads by the link that its storage:link would make.
 func (b *build) phpProgram(a *Artefact) {
 	plan := b.Plan
 	if plan.Framework == "laravel" {
@@ -84,18 +83,24 @@ func (b *build) phpProgram(a *Artefact) {
 		modules := path.Join(plan.Root, "node_modules")
 		a.Skip = func(name string) bool { return name == modules }
 	}
+	a.Hidden = hiddenPHP(a.Start, b.Storage)
+}
+
+// hiddenPHP returns which files of a PHP project are not served as they are: what looks like source, and what
+// lies in storage.
+func hiddenPHP(start *framework.Start, storage []string) func(name string) bool {
 	var stored []string
-	if a.Start != nil {
-		for _, dir := range slices.Concat(a.Start.Storage, a.Start.Temporary, b.Storage) {
-			if rel, ok := strings.CutPrefix(path.Clean(dir), path.Clean(a.Start.DocumentRoot)+"/"); ok {
+	if start != nil {
+		for _, dir := range slices.Concat(start.Storage, start.Temporary, storage) {
+			if rel, ok := strings.CutPrefix(path.Clean(dir), path.Clean(start.DocumentRoot)+"/"); ok {
 				stored = append(stored, rel)
-			} else if a.Start.DocumentRoot == "" {
+			} else if start.DocumentRoot == "" {
 				stored = append(stored, path.Clean(dir))
 			}
 		}
 	}
 	stored = append(stored, "storage") // the link
-	a.Hidden = func(name string) bool {
+	return func(name string) bool {
 		return !framework.ShowsPHP(name) || slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
 	}
 }

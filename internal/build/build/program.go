@@ -29,7 +29,7 @@ func (b *build) program(root *os.Root) Artefact {
 		n := nextOutput{root: root, dir: path.Clean(plan.Root)}
 		a.Assets = n.assets()
 		if dir := n.standalone(plan); dir != "" {
-			a.Start = &framework.Start{Command: framework.Command{Argv: []string{"node", "server.js"}, Dir: dir}, PortEnv: "PORT"}
+			a.Start, a.Standalone = startStandalone(dir), dir
 			a.Assets = n.moved(dir, a.Assets)
 			if len(b.Commands) == 0 {
 				b.printf("info", "Next.js standalone output: the program runs from it alone")
@@ -50,6 +50,11 @@ func (b *build) program(root *os.Root) Artefact {
 		a.Skip = func(name string) bool { return skip[name] }
 	}
 	return a
+}
+
+// startStandalone is how the server that Next.js has made in a folder is started.
+func startStandalone(dir string) *framework.Start {
+	return &framework.Start{Command: framework.Command{Argv: []string{"node", "server.js"}, Dir: dir}, PortEnv: "PORT"}
 }
 
 // within reports whether name is dir or below it.

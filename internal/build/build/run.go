@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,15 +33,15 @@ type build struct {
 	tools  toolchain.Tools
 	extra  []toolchain.Tools // what of tools is released apart
 	dir    string            // ours: the socket, and work
-	work   string            // the build's: repo and .home, or whatever it puts in their place
-	uid    int
+	work   string            // the build's: repo and .home, or whatever it puts in their place; set before where it is elsewhere
+	uid    int               // likewise
 	env    []string
 }
 
 // Run builds what s says and calls use with the artefact. Caches for the next build are
 // saved whole only when use succeeded.
 func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Context, Artefact) error) (err error) {
-	if b.c.Runner == nil {
+	if b.c.Runner == nil && b.c.Elsewhere == nil {
 		return &fault.Error{
 			Kind:    fault.Unavailable,
 			Message: fmt.Sprintf("This %s project needs a build, and this server can't run builds", s.Plan.Name),
@@ -72,7 +73,11 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		r.Begin()
 		printf(r, "info", "A build slot is free")
 	}
-	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
+	x := &build{Builds: b, Spec: s, report: r}
+	if b.c.Elsewhere != nil {
+		return x.elsewhere(ctx, use)
+	}
+	x.cache = b.cacheOf(s.Site, s.Branch)
 	b.busy.take(x.cache.dir, true)
 	defer func() {
 		b.busy.give(x.cache.dir)
@@ -80,39 +85,48 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 			b.measuring.Go(func() { x.measure(ctx) }) // thousands of files: nobody needs to wait for it
 		}
 	}()
-	r.Enter("prepare")
-	for _, text := range x.Plan.VersionWarnings(x.Env) {
-		printf(r, "warn", "%s", text)
+	return x.carryOut(ctx, use)
+}
+
+// carryOut is a build from its first stage to its last.
+func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
+	b.report.Enter("prepare")
+	for _, text := range b.Plan.VersionWarnings(b.Env) {
+		b.printf("warn", "%s", text)
 	}
 	if err := b.makeRoom(ctx); err != nil {
 		return err
 	}
-	cleanup, err := x.prepare(ctx)
+	cleanup, err := b.prepare(ctx)
 	defer func() { err = errors.Join(err, cleanup()) }()
 	if err != nil {
 		return err
 	}
-	network, closeNetwork, err := Network(ctx, b.c.Egress, x.dir, func(why string) { printf(r, "warn", "%s", why) })
-	if err != nil {
+	var network sandbox.Network
+	if b.c.Egress != nil {
+		var closeNetwork func()
+		network, closeNetwork, err = Network(ctx, b.c.Egress, b.dir, func(why string) { b.printf("warn", "%s", why) })
+		if err != nil {
+			return err
+		}
+		defer closeNetwork()
+	}
+	defer func() { b.saveCaches(ctx, err == nil) }()
+	if err := b.install(ctx, network); err != nil {
 		return err
 	}
-	defer closeNetwork()
-	defer func() { x.saveCaches(ctx, err == nil) }()
-	if err := x.install(ctx, network); err != nil {
+	if err := b.run(ctx, network, "build", b.Plan.Build, map[string]string{"NODE_ENV": "production"}, ""); err != nil {
 		return err
 	}
-	if err := x.run(ctx, network, "build", s.Plan.Build, map[string]string{"NODE_ENV": "production"}, ""); err != nil {
-		return err
-	}
-	r.Enter("publish")
-	return x.handOver(ctx, use)
+	b.report.Enter("publish")
+	return b.handOver(ctx, use)
 }
 
 // prepare checks the commit out, brings caches and tools, and gives it all to the
 // site's uid. The cleanup it returns is always to be called.
 func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
-	b.work = filepath.Join(b.dir, "work")
+	b.work = cmp.Or(b.work, filepath.Join(b.dir, "work"))
 	cleanup = func() error {
 		for _, t := range append(b.extra, b.tools) {
 			t.Release()
@@ -131,8 +145,10 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	if err := os.MkdirAll(b.work, 0o700); err != nil {
 		return cleanup, fmt.Errorf("make build directory: %w", err)
 	}
-	if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
-		return cleanup, err
+	if b.uid == 0 {
+		if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
+			return cleanup, err
+		}
 	}
 	texts := b.texts(ctx)
 	b.environment(texts)

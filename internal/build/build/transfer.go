@@ -5,13 +5,12 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/tenant/account"
-	sites "slipway/internal/tenant/site"
+	"slipway/internal/platform/id"
 )
 
 // MoveSiteTx gives a site's build caches to another owner.
-func (b *Builds) MoveSiteTx(ctx context.Context, tx *db.Tx, id sites.ID, from, to account.OwnerID) (int64, error) {
-	n, err := tx.Exec(ctx, `UPDATE build_caches SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, id, to)
+func (b *Builds) MoveSiteTx(ctx context.Context, tx *db.Tx, site id.Site, from, to id.Owner) (int64, error) {
+	n, err := tx.Exec(ctx, `UPDATE build_caches SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, site, to)
 	if err != nil {
 		return 0, fmt.Errorf("move build caches of site: %w", err)
 	}

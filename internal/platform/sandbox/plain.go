@@ -30,6 +30,10 @@ const markVar = "SLIPWAY_SANDBOX"
 type Plain struct {
 	Config
 	engine
+
+	// Alone says that nobody else is where commands run, as in a container of their own: paths are not checked for
+	// what others could put in their place. Optional.
+	Alone bool
 }
 
 // NewPlain prepares a plain runner. Config.Bwrap is not used.
@@ -42,7 +46,7 @@ func NewPlain(c Config) (*Plain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plain{c, e}, nil
+	return &Plain{Config: c, engine: e}, nil
 }
 
 // Run runs c on the host, with /sys hidden when we are root. Paths below Root in Dir, and in values of Env that begin
@@ -52,6 +56,7 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{Killed: reason(ctx)}, nil
 	}
+	c.alone = p.Alone
 	if err := c.check(); err != nil {
 		return Result{}, err
 	}

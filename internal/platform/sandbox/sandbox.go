@@ -89,6 +89,8 @@ type Command struct {
 	// One writer for both (comparable with ==) gets everything in the order in which it
 	// was written; between two the order is lost.
 	Stdout, Stderr io.Writer
+
+	alone bool // see Plain
 }
 
 // Bind shows one host path inside the sandbox.
@@ -255,6 +257,9 @@ func (c *Command) check() error {
 		c.GID = c.UID
 	}
 	c.Limits = c.Limits.withDefaults()
+	if c.alone {
+		return nil
+	}
 	c.Binds = append([]Bind(nil), c.Binds...)
 	for i, b := range c.Binds {
 		if !path.IsAbs(b.Target) || path.Clean(b.Target) != b.Target || b.Target == "/" || within(

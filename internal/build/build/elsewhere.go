@@ -1,0 +1,154 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/build/buildlog"
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/platform/sandbox"
+)
+
+// Elsewhere carries builds out in another place than this machine's sandboxes: in pods of a cluster. Whose turn
+// it is, under which uid and what becomes of the artefact is decided here all the same (ADR 0044).
+type Elsewhere interface {
+	// Build carries t out and reports it to r as a build here does, its stages too. The files of the artefact
+	// are in t.Output when it returns. What it returns is as the build left it: it is checked here.
+	Build(ctx context.Context, t Task, r Report) (Left, error)
+}
+
+// Task is a build whose turn has come.
+type Task struct {
+	Job
+	ID     string // unique among the builds that run
+	Site   id.Site
+	Owner  id.Owner
+	Source string // folder with the checkout
+	Output string // folder for the files of the artefact, empty
+}
+
+// Job is what whoever carries a build out must know. It holds secrets.
+type Job struct {
+	UID      int               `json:"uid"` // the site's own
+	Plan     framework.Plan    `json:"plan"`
+	Env      map[string]string `json:"env"`
+	Secrets  []Secret          `json:"secrets"`
+	Commands []string          `json:"commands"`
+	Whole    bool              `json:"whole"`
+	Storage  []string          `json:"storage"`
+	Limits   sandbox.Limits    `json:"limits"`
+}
+
+// Left says what the files of an artefact from elsewhere are.
+type Left struct {
+	Folder     string                  `json:"folder"`
+	Standalone string                  `json:"standalone"`
+	Assets     []framework.AssetFolder `json:"assets"`
+}
+
+// maxAssets is how many folders of files an artefact from elsewhere may name.
+const maxAssets = 100
+
+// check refuses what leads out of the artefact.
+func (l Left) check() error {
+	local := func(name string) bool { return name == "" || filepath.IsLocal(name) }
+	ok := local(l.Folder) && local(l.Standalone) && len(l.Assets) <= maxAssets
+	for _, f := range l.Assets {
+		ok = ok && local(f.Folder) && local(f.At)
+	}
+	if !ok {
+		return &fault.Error{
+			Kind: fault.Invalid, Code: "output_missing", Message: "There is nothing to publish", Details: "the build's output can't be read",
+		}
+	}
+	return nil
+}
+
+// elsewhere has the build carried out in another place, and hands over what comes back.
+func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
+	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
+	defer func() {
+		if e := removeTree(b.dir); e != nil && err == nil {
+			err = fmt.Errorf("clear build directory: %w", e)
+		}
+	}()
+	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
+		return fmt.Errorf("clear build directory: %w", err)
+	}
+	source, output := filepath.Join(b.dir, "source"), filepath.Join(b.dir, "output")
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return fmt.Errorf("make build directory: %w", err)
+	}
+	if err := os.Mkdir(output, 0o700); err != nil {
+		return fmt.Errorf("make build directory: %w", err)
+	}
+	if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
+		return err
+	}
+	if err := b.Tree.Checkout(ctx, source); err != nil {
+		return fmt.Errorf("check out: %w", err)
+	}
+	left, err := b.c.Elsewhere.Build(ctx, Task{
+		ID: b.ID, Site: b.Site, Owner: b.Owner, Source: source, Output: output,
+		Job: Job{
+			UID: b.uid, Plan: b.Plan, Env: b.Env, Secrets: b.Secrets, Commands: b.Commands, Whole: b.Whole, Storage: b.Storage,
+			Limits: b.c.Limits,
+		},
+	}, b.report)
+	if err != nil {
+		return err
+	}
+	if err := left.check(); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(output)
+	if err != nil {
+		return fmt.Errorf("open output: %w", err)
+	}
+	defer root.Close()
+	a := Artefact{Files: root, Folder: left.Folder, Runtime: b.Plan.Runtime, Start: b.Plan.Start, Assets: left.Assets}
+	if left.Standalone != "" && b.Plan.Framework == "next" {
+		a.Start, a.Standalone = startStandalone(left.Standalone), left.Standalone
+	}
+	if a.Runtime == framework.PHP {
+		a.Hidden = hiddenPHP(a.Start, b.Storage)
+	}
+	return use(ctx, a)
+}
+
+// Alone carries out the only build of a place that is its own, such as a pod: it neither waits for a turn nor
+// keeps caches. work is where commands find their files. c has no DB and no Elsewhere.
+func Alone(
+	ctx context.Context, c Config, j Job, tree Tree, work string, r Report, use func(context.Context, Artefact) error,
+) error {
+	c.Limits = j.Limits
+	x := &build{
+		Builds: New(c), report: r, work: work, uid: j.UID,
+		Spec: Spec{
+			ID: "alone", Tree: tree, Plan: j.Plan, Env: j.Env, Secrets: slices.Clone(j.Secrets), Commands: j.Commands, Whole: j.Whole,
+			Storage: j.Storage,
+		},
+	}
+	return x.carryOut(ctx, use)
+}
+
+// Ended returns the fault of a build that its place ended in a stage for what it used, in the words of a build here.
+func (j Job) Ended(stage string, why sandbox.Reason) error {
+	if stage != "install" {
+		stage = "build"
+	}
+	return &fault.Error{
+		Kind: fault.Invalid, Message: fmt.Sprintf("The %s did not finish", stage), Code: CodeFailed,
+		Details: buildlog.New(buildlog.Config{}).Cause(buildlog.Failure{
+			ExitCode: 128 + int(unix.SIGKILL), OOM: why == sandbox.OutOfMemory, Killed: string(why), Stage: stage, Manager: j.Plan.Manager,
+			MemoryLimit: j.Limits.Memory, DiskLimit: j.Limits.Disk, TimeLimit: j.Limits.Wall,
+		}),
+	}
+}
