@@ -54,8 +54,8 @@ type Config struct {
 
 // Image is an image that programs run in.
 type Image struct {
-	Name string
-	Node string // the version of Node.js that it has, as "24.1.0"
+	Name string `json:"name"`
+	Node string `json:"node"` // the version of Node.js that it has, as "24.1.0"
 }
 
 // Engine runs programs as pods. It is safe for concurrent use.

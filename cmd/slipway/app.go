@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"slipway/internal/operator/admin"
+	"slipway/internal/operator/flags"
 )
 
 type appCommand struct {
@@ -14,27 +15,27 @@ type appCommand struct {
 	Enable  appEnable  `cmd:"" help:"Let people authorize a disabled app again."`
 }
 
-type appList struct{ common }
+type appList struct{ flags.Data }
 
 // Run lists the apps, also while the server runs.
-func (a appList) Run(ctx context.Context) error { return admin.ListApps(ctx, a.store(), stdout) }
+func (a appList) Run(ctx context.Context) error { return admin.ListApps(ctx, a.Store(), stdout) }
 
 type appDisable struct {
-	common
+	flags.Data
 	App string `help:"Client ID of the app." required:"" placeholder:"ID"`
 }
 
 // Run disables the app, also while the server runs.
 func (a appDisable) Run(ctx context.Context) error {
-	return admin.SetAppDisabled(ctx, a.store(), a.App, true, stdout)
+	return admin.SetAppDisabled(ctx, a.Store(), a.App, true, stdout)
 }
 
 type appEnable struct {
-	common
+	flags.Data
 	App string `help:"Client ID of the app." required:"" placeholder:"ID"`
 }
 
 // Run enables the app, also while the server runs.
 func (a appEnable) Run(ctx context.Context) error {
-	return admin.SetAppDisabled(ctx, a.store(), a.App, false, stdout)
+	return admin.SetAppDisabled(ctx, a.Store(), a.App, false, stdout)
 }

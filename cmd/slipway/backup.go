@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 
+	"slipway/internal/operator/flags"
 	"slipway/internal/platform/id"
 
 	"slipway/internal/operator/recovery"
@@ -18,13 +19,13 @@ type backupCommand struct {
 }
 
 type backupCreate struct {
-	common
+	flags.Data
 	To string `name:"to" help:"Where to: s3://BUCKET?endpoint=https://HOST or a directory. Default: --backup-to of slipway serve." placeholder:"URL"`
 }
 
 // Run has the running service take the backup, and waits for it.
 func (b backupCreate) Run(ctx context.Context) error {
-	return recovery.Create(ctx, b.store(), b.To, stdout)
+	return recovery.Create(ctx, b.Store(), b.To, stdout)
 }
 
 // place holds where backups are and what opens them.
@@ -39,28 +40,28 @@ func (p place) place() recovery.Place {
 }
 
 type backupList struct {
-	common
+	flags.Data
 	place
 }
 
 // Run prints the backups.
 func (b backupList) Run(ctx context.Context) error {
-	return recovery.List(ctx, b.store(), b.place.place(), stdout)
+	return recovery.List(ctx, b.Store(), b.place.place(), stdout)
 }
 
 type backupVerify struct {
-	common
+	flags.Data
 	place
 	ID string `name:"id" help:"Which backup. Default: the newest." placeholder:"ID"`
 }
 
 // Run verifies a backup.
 func (b backupVerify) Run(ctx context.Context) error {
-	return recovery.Verify(ctx, b.store(), b.place.place(), id.Backup(b.ID), "", stdout)
+	return recovery.Verify(ctx, b.Store(), b.place.place(), id.Backup(b.ID), "", stdout)
 }
 
 type backupRestore struct {
-	common
+	flags.Data
 	place
 	ID      string `name:"id" help:"Which backup. Default: the newest." placeholder:"ID"`
 	MariaDB string `name:"mariadb" help:"MariaDB server for sites' databases, as for slipway serve. Default: private ones." placeholder:"ADDRESS"`
@@ -68,5 +69,5 @@ type backupRestore struct {
 
 // Run restores a backup.
 func (b backupRestore) Run(ctx context.Context) error {
-	return recovery.Restore(ctx, b.store(), b.place.place(), id.Backup(b.ID), b.MariaDB, stdout)
+	return recovery.Restore(ctx, b.Store(), b.place.place(), id.Backup(b.ID), b.MariaDB, stdout)
 }

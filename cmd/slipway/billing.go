@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/operator/admin"
+	"slipway/internal/operator/flags"
 	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
 )
@@ -33,7 +34,7 @@ type billingCommand struct {
 	Stripe      billingStripe      `cmd:"" help:"Accept cards through Stripe."`
 }
 
-func (c common) billing() admin.Billing { return admin.Billing{Store: c.store(), Out: stdout} }
+func sells(d flags.Data) admin.Billing { return admin.Billing{Store: d.Store(), Out: stdout} }
 
 // withFile opens a file, or standard input for -.
 func withFile(name string, fn func(r io.Reader) error) error {
@@ -49,23 +50,23 @@ func withFile(name string, fn func(r io.Reader) error) error {
 }
 
 type billingPublish struct {
-	common
+	flags.Data
 	File   string `arg:"" help:"JSON file, or - for standard input."`
 	Seller string `help:"Id of the seller who offers the plan. Default: the installation." placeholder:"ID"`
 }
 
 // Run publishes the version, also while the server runs.
 func (c billingPublish) Run(ctx context.Context) error {
-	return withFile(c.File, func(r io.Reader) error { return c.billing().Publish(ctx, r, c.Seller) })
+	return withFile(c.File, func(r io.Reader) error { return sells(c.Data).Publish(ctx, r, c.Seller) })
 }
 
-type billingPlans struct{ common }
+type billingPlans struct{ flags.Data }
 
 // Run lists the versions.
-func (c billingPlans) Run(ctx context.Context) error { return c.billing().Plans(ctx) }
+func (c billingPlans) Run(ctx context.Context) error { return sells(c.Data).Plans(ctx) }
 
 type billingSeller struct {
-	common
+	flags.Data
 	ID   string `arg:"" help:"Short name of the seller, such as harbor."`
 	File string `arg:"" help:"JSON file, or - for standard input."`
 	Logo string `help:"PNG or JPEG file, at most 512 by 512 pixels and 256 KiB. Default: the logo stays as it is." type:"path" placeholder:"FILE"`
@@ -75,29 +76,29 @@ type billingSeller struct {
 func (c billingSeller) Run(ctx context.Context) error {
 	return withFile(c.File, func(r io.Reader) error {
 		if c.Logo == "" {
-			return c.billing().Seller(ctx, c.ID, r, nil)
+			return sells(c.Data).Seller(ctx, c.ID, r, nil)
 		}
-		return withFile(c.Logo, func(logo io.Reader) error { return c.billing().Seller(ctx, c.ID, r, logo) })
+		return withFile(c.Logo, func(logo io.Reader) error { return sells(c.Data).Seller(ctx, c.ID, r, logo) })
 	})
 }
 
 type billingSettings struct {
-	common
+	flags.Data
 	File string `arg:"" help:"JSON file, or - for standard input."`
 }
 
 // Run replaces the settings, also while the server runs.
 func (c billingSettings) Run(ctx context.Context) error {
-	return withFile(c.File, func(r io.Reader) error { return c.billing().Settings(ctx, r) })
+	return withFile(c.File, func(r io.Reader) error { return sells(c.Data).Settings(ctx, r) })
 }
 
-type billingReceivables struct{ common }
+type billingReceivables struct{ flags.Data }
 
 // Run lists what is open.
-func (c billingReceivables) Run(ctx context.Context) error { return c.billing().Receivables(ctx) }
+func (c billingReceivables) Run(ctx context.Context) error { return sells(c.Data).Receivables(ctx) }
 
 type billingPay struct {
-	common
+	flags.Data
 	Invoice   string `arg:"" help:"Number or id of the invoice."`
 	Amount    string `arg:"" help:"Amount in the invoice's currency, such as 19.00."`
 	Reference string `help:"The bank's reference of the transfer. No two transfers have the same." required:"" placeholder:"TEXT"`
@@ -105,11 +106,11 @@ type billingPay struct {
 
 // Run records the transfer.
 func (c billingPay) Run(ctx context.Context) error {
-	return c.billing().Pay(ctx, c.Invoice, c.Amount, c.Reference)
+	return sells(c.Data).Pay(ctx, c.Invoice, c.Amount, c.Reference)
 }
 
 type billingCreditNote struct {
-	common
+	flags.Data
 	Invoice string `arg:"" help:"Number or id of the invoice."`
 	Amount  string `help:"Amount with tax, such as 19.00. Default: what is left of the invoice." placeholder:"AMOUNT"`
 	Reason  string `help:"Reason shown on the credit note." required:"" placeholder:"TEXT"`
@@ -117,27 +118,31 @@ type billingCreditNote struct {
 
 // Run issues the credit note.
 func (c billingCreditNote) Run(ctx context.Context) error {
-	return c.billing().CreditNote(ctx, c.Invoice, c.Amount, c.Reason)
+	return sells(c.Data).CreditNote(ctx, c.Invoice, c.Amount, c.Reason)
 }
 
 type billingFinalize struct {
-	common
+	flags.Data
 	Invoice string `arg:"" help:"Id of the draft."`
 }
 
 // Run gives the draft its number.
-func (c billingFinalize) Run(ctx context.Context) error { return c.billing().Finalize(ctx, c.Invoice) }
+func (c billingFinalize) Run(ctx context.Context) error {
+	return sells(c.Data).Finalize(ctx, c.Invoice)
+}
 
 type billingWriteOff struct {
-	common
+	flags.Data
 	Invoice string `arg:"" help:"Number or id of the invoice."`
 }
 
 // Run gives up what is left.
-func (c billingWriteOff) Run(ctx context.Context) error { return c.billing().WriteOff(ctx, c.Invoice) }
+func (c billingWriteOff) Run(ctx context.Context) error {
+	return sells(c.Data).WriteOff(ctx, c.Invoice)
+}
 
 type customerMoney struct {
-	common
+	flags.Data
 	Customer string `arg:"" help:"Email address of a user, or slug of a team."`
 	Amount   string `arg:"" help:"Amount, such as 19.00."`
 	Currency string `help:"Currency of the amount." default:"EUR" placeholder:"CODE"`
@@ -150,7 +155,7 @@ type billingCredit struct {
 
 // Run gives the credit.
 func (c billingCredit) Run(ctx context.Context) error {
-	return c.billing().Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reason, false)
+	return sells(c.Data).Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reason, false)
 }
 
 type billingRefund struct {
@@ -160,11 +165,11 @@ type billingRefund struct {
 
 // Run records the refund.
 func (c billingRefund) Run(ctx context.Context) error {
-	return c.billing().Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reference, true)
+	return sells(c.Data).Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reference, true)
 }
 
 type billingCoupon struct {
-	common
+	flags.Data
 	Code        string        `arg:"" help:"Code that customers enter, such as SPRING-27."`
 	Percent     string        `help:"Percentage off, such as 25." xor:"worth" required:"" placeholder:"PERCENT"`
 	Amount      string        `help:"Amount off, such as 5.00." xor:"worth" required:"" placeholder:"AMOUNT"`
@@ -176,13 +181,13 @@ type billingCoupon struct {
 
 // Run makes the coupon.
 func (c billingCoupon) Run(ctx context.Context) error {
-	return c.billing().Coupon(ctx, plan.Coupon{
+	return sells(c.Data).Coupon(ctx, plan.Coupon{
 		Code: c.Code, Currency: money.Currency(c.Currency), Periods: c.Periods, Most: c.Redemptions,
 	}, c.Percent, c.Amount, c.Lasts)
 }
 
 type billingGrant struct {
-	common
+	flags.Data
 	Customer string        `arg:"" help:"Email address of a user, or slug of a team."`
 	Limit    string        `arg:"" help:"Name of the limit, such as sites."`
 	Value    int64         `arg:"" help:"The limit."`
@@ -192,11 +197,11 @@ type billingGrant struct {
 
 // Run grants the limit.
 func (c billingGrant) Run(ctx context.Context) error {
-	return c.billing().Grant(ctx, c.Customer, c.Limit, c.Value, c.Lasts, c.Reason)
+	return sells(c.Data).Grant(ctx, c.Customer, c.Limit, c.Value, c.Lasts, c.Reason)
 }
 
 type billingVAT struct {
-	common
+	flags.Data
 	Customer string `arg:"" help:"Email address of a user, or slug of a team."`
 	State    string `arg:"" optional:"" help:"valid or invalid. Without it, what is known is shown." enum:"valid,invalid," default:""`
 }
@@ -204,25 +209,25 @@ type billingVAT struct {
 // Run keeps the verdict.
 func (c billingVAT) Run(ctx context.Context) error {
 	if c.State == "" {
-		return c.billing().ShowVAT(ctx, c.Customer)
+		return sells(c.Data).ShowVAT(ctx, c.Customer)
 	}
-	return c.billing().VAT(ctx, c.Customer, c.State == "valid")
+	return sells(c.Data).VAT(ctx, c.Customer, c.State == "valid")
 }
 
 type billingRecompute struct {
-	common
+	flags.Data
 	Invoice string `arg:"" optional:"" help:"Number or id of the invoice. Default: all."`
 }
 
 // Run compares.
 func (c billingRecompute) Run(ctx context.Context) error {
-	return c.billing().Recompute(ctx, c.Invoice)
+	return sells(c.Data).Recompute(ctx, c.Invoice)
 }
 
-type billingCheck struct{ common }
+type billingCheck struct{ flags.Data }
 
 // Run checks the books.
-func (c billingCheck) Run(ctx context.Context) error { return c.billing().Check(ctx) }
+func (c billingCheck) Run(ctx context.Context) error { return sells(c.Data).Check(ctx) }
 
 type billingStripe struct {
 	Connect    stripeConnect    `cmd:"" help:"Accept cards with an API key of Stripe, read from a file. A restricted key suffices."`
@@ -233,39 +238,39 @@ type billingStripe struct {
 }
 
 type stripeConnect struct {
-	common
+	flags.Data
 	File string `arg:"" help:"File with the API key, or - for standard input."`
 }
 
 // Run connects the account, also while the server runs.
 func (c stripeConnect) Run(ctx context.Context) error {
-	return withFile(c.File, func(r io.Reader) error { return c.billing().StripeConnect(ctx, r) })
+	return withFile(c.File, func(r io.Reader) error { return sells(c.Data).StripeConnect(ctx, r) })
 }
 
 type stripeSecret struct {
-	common
+	flags.Data
 	File string `arg:"" help:"File with the signing secret, or - for standard input."`
 }
 
 // Run keeps the secret.
 func (c stripeSecret) Run(ctx context.Context) error {
-	return withFile(c.File, func(r io.Reader) error { return c.billing().StripeSecret(ctx, r) })
+	return withFile(c.File, func(r io.Reader) error { return sells(c.Data).StripeSecret(ctx, r) })
 }
 
-type stripeStatus struct{ common }
+type stripeStatus struct{ flags.Data }
 
 // Run prints what is connected.
-func (c stripeStatus) Run(ctx context.Context) error { return c.billing().StripeStatus(ctx) }
+func (c stripeStatus) Run(ctx context.Context) error { return sells(c.Data).StripeStatus(ctx) }
 
 type stripeReplay struct {
-	common
+	flags.Data
 	Since time.Duration `help:"How far back, at most 720h." default:"72h" placeholder:"DURATION"`
 }
 
 // Run lets the server read the events again.
-func (c stripeReplay) Run(ctx context.Context) error { return c.billing().StripeReplay(ctx, c.Since) }
+func (c stripeReplay) Run(ctx context.Context) error { return sells(c.Data).StripeReplay(ctx, c.Since) }
 
-type stripeDisconnect struct{ common }
+type stripeDisconnect struct{ flags.Data }
 
 // Run ends the use of the account.
-func (c stripeDisconnect) Run(ctx context.Context) error { return c.billing().StripeDisconnect(ctx) }
+func (c stripeDisconnect) Run(ctx context.Context) error { return sells(c.Data).StripeDisconnect(ctx) }

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"slipway/internal/client/cli"
+	"slipway/internal/operator/flags"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
 )
@@ -18,7 +19,7 @@ import (
 // commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
 // its name in capitals, and a key of the file given by --config, in that order.
 type commands struct {
-	Config configFile `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
+	Config flags.File `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
 
 	cli.Commands `embed:""`
 
@@ -47,7 +48,7 @@ func (c *commands) parser() (*kong.Kong, error) {
 		kong.Name("slipway"),
 		kong.Description("Your own Vercel, Netlify and managed WordPress in one program."),
 		kong.DefaultEnvars("SLIPWAY"),
-		kong.Configuration(tomlFile),
+		kong.Configuration(flags.TOML),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindToProvider(c.environment),
 	)

@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"slipway/internal/operator/flags"
 )
 
 // parse reads a command line as main does, without running it.
 func parse(t *testing.T, args ...string) (commands, error) {
 	t.Helper()
 	var c commands
-	p, err := kong.New(&c, kong.Name("slipway"), kong.DefaultEnvars("SLIPWAY"), kong.Configuration(tomlFile))
+	p, err := kong.New(&c, kong.Name("slipway"), kong.DefaultEnvars("SLIPWAY"), kong.Configuration(flags.TOML))
 	if err != nil {
 		t.Fatal(err)
 	}

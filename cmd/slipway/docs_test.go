@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"slipway/internal/operator/flags"
 )
 
 // docs/operating.md lists every flag of slipway serve, and none that does not exist.
@@ -19,7 +21,7 @@ func TestOperatingNamesEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parser, err := kong.New(&commands{}, kong.Configuration(tomlFile))
+	parser, err := kong.New(&commands{}, kong.Configuration(flags.TOML))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"slipway/internal/operator/admin"
+	"slipway/internal/operator/flags"
 )
 
 type nodeCommand struct {
@@ -17,55 +18,55 @@ type nodeCommand struct {
 	AcceptKey     nodeAcceptKey     `cmd:"" name:"accept-key" help:"Make the secrets.key of the data directory the installation's key, if the old one is lost for good."`
 }
 
-type nodeList struct{ common }
+type nodeList struct{ flags.Data }
 
 // Run lists the nodes.
-func (n nodeList) Run(ctx context.Context) error { return admin.ListNodes(ctx, n.store(), stdout) }
+func (n nodeList) Run(ctx context.Context) error { return admin.ListNodes(ctx, n.Store(), stdout) }
 
 type nodeDrain struct {
-	common
+	flags.Data
 	Node string `help:"Id or name of the node." required:"" placeholder:"NODE"`
 }
 
 // Run drains the node.
 func (n nodeDrain) Run(ctx context.Context) error {
-	return admin.DrainNode(ctx, n.store(), n.Node, false, stdout)
+	return admin.DrainNode(ctx, n.Store(), n.Node, false, stdout)
 }
 
 type nodeResume struct {
-	common
+	flags.Data
 	Node string `help:"Id or name of the node." required:"" placeholder:"NODE"`
 }
 
 // Run ends the draining.
 func (n nodeResume) Run(ctx context.Context) error {
-	return admin.DrainNode(ctx, n.store(), n.Node, true, stdout)
+	return admin.DrainNode(ctx, n.Store(), n.Node, true, stdout)
 }
 
 type nodeAcceptStorage struct {
-	common
+	flags.Data
 	Storage string `help:"Directory that every node mounts. Without it each node has storage of its own again." placeholder:"DIR"`
 }
 
 // Run accepts the directory; the nodes are restarted after it.
 func (n nodeAcceptStorage) Run(ctx context.Context) error {
-	return admin.AcceptStorage(ctx, n.store(), n.Storage, stdout)
+	return admin.AcceptStorage(ctx, n.Store(), n.Storage, stdout)
 }
 
 type nodeForget struct {
-	common
+	flags.Data
 	Node string `arg:"" help:"Id or name of the node."`
 	Yes  bool   `help:"Also if sites have files or databases on it alone, which are lost then."`
 }
 
 // Run forgets the node.
 func (n nodeForget) Run(ctx context.Context) error {
-	return admin.ForgetNode(ctx, n.store(), n.Node, n.Yes, stdout)
+	return admin.ForgetNode(ctx, n.Store(), n.Node, n.Yes, stdout)
 }
 
-type nodeAcceptKey struct{ common }
+type nodeAcceptKey struct{ flags.Data }
 
 // Run accepts the key; the service is restarted after it.
 func (n nodeAcceptKey) Run(ctx context.Context) error {
-	return admin.AcceptKey(ctx, n.store(), stdout)
+	return admin.AcceptKey(ctx, n.Store(), stdout)
 }

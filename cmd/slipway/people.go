@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/doctor"
+	"slipway/internal/operator/flags"
 )
 
 type userCommand struct {
@@ -23,34 +24,34 @@ type userCommand struct {
 	Resume  userResume  `cmd:"" help:"Reactivate a suspended user."`
 }
 
-type userList struct{ common }
+type userList struct{ flags.Data }
 
 // Run lists everybody.
-func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.store(), stdout) }
+func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.Store(), stdout) }
 
 type userSuspend struct {
-	common
+	flags.Data
 	Email  string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
 	Reason string `help:"Reason shown to the user at sign-in." placeholder:"TEXT"`
 }
 
 // Run suspends the user, also while the server runs.
 func (u userSuspend) Run(ctx context.Context) error {
-	return admin.SuspendUser(ctx, u.store(), u.Email, u.Reason, stdout)
+	return admin.SuspendUser(ctx, u.Store(), u.Email, u.Reason, stdout)
 }
 
 type userResume struct {
-	common
+	flags.Data
 	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
 }
 
 // Run lets the user in again, also while the server runs.
 func (u userResume) Run(ctx context.Context) error {
-	return admin.ResumeUser(ctx, u.store(), u.Email, stdout)
+	return admin.ResumeUser(ctx, u.Store(), u.Email, stdout)
 }
 
 type userCreate struct {
-	common
+	flags.Data
 	Email   string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
 	Admin   bool   `help:"Make the user an operator of this installation."`
 	BaseURL string `name:"base-url" help:"Base URL of the one-time link." default:"http://127.0.0.1:8080" placeholder:"URL"`
@@ -62,7 +63,7 @@ func (u userCreate) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return admin.CreateUser(ctx, u.store(), admin.NewUser{
+	return admin.CreateUser(ctx, u.Store(), admin.NewUser{
 		Email:    u.Email,
 		Password: password,
 		Admin:    u.Admin,
@@ -90,7 +91,7 @@ type keyCommand struct {
 }
 
 type keyCreate struct {
-	common
+	flags.Data
 	User    string        `help:"Email address of the user that the key belongs to." required:"" placeholder:"EMAIL"`
 	Name    string        `help:"Name of the key." required:"" placeholder:"NAME"`
 	Scope   []string      `help:"Scope of the key, such as sites:read. Repeatable. Default: all scopes." placeholder:"SCOPE"`
@@ -103,7 +104,7 @@ func (k keyCreate) Run(ctx context.Context) error {
 	if len(k.Scope) == 0 {
 		k.Scope = []string{"*"}
 	}
-	return admin.CreateKey(ctx, k.store(), admin.NewKey{
+	return admin.CreateKey(ctx, k.Store(), admin.NewKey{
 		User:    k.User,
 		Name:    k.Name,
 		Scopes:  k.Scope,
@@ -116,14 +117,14 @@ type caCommand struct {
 	Export caExport `cmd:"" help:"Print the root certificate of the local certificate authority, to trust it in browsers and tools."`
 }
 
-type caExport struct{ common }
+type caExport struct{ flags.Data }
 
 // Run prints the root certificate.
-func (c caExport) Run(ctx context.Context) error { return admin.ExportCA(ctx, c.store(), stdout) }
+func (c caExport) Run(ctx context.Context) error { return admin.ExportCA(ctx, c.Store(), stdout) }
 
 type doctorCommand struct {
-	common
-	mailFlags
+	flags.Data
+	flags.Mail
 	OutboundCAFile string `name:"outbound-ca-file" help:"Additional root certificates to trust for email." type:"path" placeholder:"FILE"`
 	Storage        string `help:"Directory of sites' storage that every node mounts, as for slipway serve." placeholder:"DIR"`
 	Redis          string `help:"Redis server for sites' programs, as for slipway serve." placeholder:"ADDRESS"`
@@ -135,9 +136,9 @@ type doctorCommand struct {
 
 // Run prints what is there and what is missing.
 func (c doctorCommand) Run(ctx context.Context) error {
-	m := c.smtp()
+	m := c.Mail.Settings()
 	m.CAFile = c.OutboundCAFile
-	store := c.store()
+	store := c.Store()
 	store.Storage, store.Redis = c.Storage, c.Redis
 	return doctor.Print(ctx, store, m, doctor.Certificates{
 		SiteDomain: c.SiteDomain,

@@ -75,5 +75,5 @@ func checkSettings(text string) (config.Settings, error) {
 	if err != nil {
 		return config.Settings{}, err
 	}
-	return c.Serve.settings().Check()
+	return c.Serve.Settings(version).Check()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"slipway/internal/operator/admin"
+	"slipway/internal/operator/flags"
 	"slipway/internal/tenant/sso"
 )
 
@@ -30,7 +31,7 @@ func (w ssoWay) way() admin.SSOWay {
 }
 
 type ssoAdd struct {
-	common
+	flags.Data
 	ssoWay
 	Kind     string   `help:"google, microsoft, gitlab, github, or oidc for any other issuer." required:"" placeholder:"KIND"`
 	ID       string   `name:"id" help:"Id of the provider, a part of the redirect URI. Default: the kind." placeholder:"ID"`
@@ -50,40 +51,40 @@ func (a ssoAdd) Run(ctx context.Context) error {
 	if secret == "" {
 		return errors.New("the client secret is missing: write it to standard input")
 	}
-	return admin.AddSSO(ctx, a.store(), a.way(), sso.NewProvider{
+	return admin.AddSSO(ctx, a.Store(), a.way(), sso.NewProvider{
 		ID: sso.ProviderID(a.ID), Kind: sso.Kind(strings.ToLower(a.Kind)), Name: a.Name, Issuer: a.Issuer, Tenant: strings.ToLower(a.Tenant),
 		ClientID: a.ClientID, Secret: sso.Secret(secret), Domains: a.Domains,
 	}, stdout)
 }
 
 type ssoList struct {
-	common
+	flags.Data
 	ssoWay
 }
 
 // Run lists the providers, also while the server runs.
 func (l ssoList) Run(ctx context.Context) error {
-	return admin.ListSSO(ctx, l.store(), l.way(), stdout)
+	return admin.ListSSO(ctx, l.Store(), l.way(), stdout)
 }
 
 type ssoRemove struct {
-	common
+	flags.Data
 	ssoWay
 	ID string `name:"id" help:"Id of the provider." required:"" placeholder:"ID"`
 }
 
 // Run removes the provider, also while the server runs.
 func (r ssoRemove) Run(ctx context.Context) error {
-	return admin.RemoveSSO(ctx, r.store(), r.way(), sso.ProviderID(r.ID), stdout)
+	return admin.RemoveSSO(ctx, r.Store(), r.way(), sso.ProviderID(r.ID), stdout)
 }
 
 type ssoTest struct {
-	common
+	flags.Data
 	ssoWay
 	ID string `name:"id" help:"Id of the provider." required:"" placeholder:"ID"`
 }
 
 // Run asks the issuer.
 func (t ssoTest) Run(ctx context.Context) error {
-	return admin.TestSSO(ctx, t.store(), t.way(), sso.ProviderID(t.ID), stdout)
+	return admin.TestSSO(ctx, t.Store(), t.way(), sso.ProviderID(t.ID), stdout)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"slipway/internal/operator/admin"
+	"slipway/internal/operator/flags"
 )
 
 type teamCommand struct {
@@ -14,22 +15,22 @@ type teamCommand struct {
 }
 
 type teamSetOwner struct {
-	common
+	flags.Data
 	Team  string `help:"Slug or id of the team." required:"" placeholder:"SLUG"`
 	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
 }
 
 // Run appoints the owner, also while the server runs.
 func (t teamSetOwner) Run(ctx context.Context) error {
-	return admin.SetTeamOwner(ctx, t.store(), t.Team, t.Email, stdout)
+	return admin.SetTeamOwner(ctx, t.Store(), t.Team, t.Email, stdout)
 }
 
 type teamOptionalSSO struct {
-	common
+	flags.Data
 	Team string `help:"Slug or id of the team." required:"" placeholder:"SLUG"`
 }
 
 // Run makes single sign-on optional, also while the server runs.
 func (t teamOptionalSSO) Run(ctx context.Context) error {
-	return admin.FreeTeam(ctx, t.store(), t.Team, stdout)
+	return admin.FreeTeam(ctx, t.Store(), t.Team, stdout)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/operator/flags"
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/upgrade"
 )
@@ -20,7 +21,7 @@ import (
 var releaseKeys = ""
 
 type upgradeCommand struct {
-	common
+	flags.Data
 	Archive    string        `arg:"" optional:"" help:"The release: path or https:// address of slipway_VERSION_linux_ARCH.tar.gz, with SHA256SUMS and SHA256SUMS.minisig beside it."`
 	ReleaseKey []string      `name:"release-key" help:"Public key of minisign whose releases are trusted, in addition to those built in. Repeatable." placeholder:"KEY"`
 	SHA256     string        `name:"sha256" env:"-" help:"SHA-256 that the archive must have, in the place of a signature." placeholder:"HEX"`
@@ -53,7 +54,7 @@ func (u upgradeCommand) Run(ctx context.Context) error {
 	}
 	c := upgrade.Config{
 		// The program before drives what the new one may not be able to.
-		Store: u.store(), Program: strings.TrimSuffix(program, ".previous"), Control: u.Listen, Edge: edge, SiteDomain: u.SiteDomain,
+		Store: u.Store(), Program: strings.TrimSuffix(program, ".previous"), Control: u.Listen, Edge: edge, SiteDomain: u.SiteDomain,
 		Service: u.Service, Image: installation.ImageFile, Start: u.ReadyIn, Watch: u.Watch, Out: os.Stdout,
 	}
 	from := upgrade.Source{Archive: u.Archive, SHA256: u.SHA256, Keys: slices.Concat(strings.Split(releaseKeys, ","), u.ReleaseKey)}

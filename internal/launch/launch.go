@@ -54,7 +54,7 @@ type Config struct {
 	Git         *pushes.Pushes // says what the databases of a site's previews begin as
 	// Apps and Engine run what a backup holds. Required by Trial.
 	Apps   *app.Apps
-	Engine *runtime.Processes
+	Engine runtime.Host
 	Node   string       // this node's id. Optional: needed where storage is shared.
 	Mailer *mail.Mailer // sends what programs send. Optional.
 	Redis  *redis.Redis // the server that programs reach. Optional.

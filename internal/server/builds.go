@@ -14,9 +14,11 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// openBuilds makes what builds run in, and the engine that runs programs in the same sandbox; it is
+// openBuilds makes what builds run in, and the engine that runs programs: elsewhere, or in the same sandbox. It is
 // nil where there is none: without a sandbox nothing of a program is its own.
-func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bundle.Bundles, l *ports.Ports) (*build.Builds, error) {
+func (h *node) openBuilds(
+	ctx context.Context, out *egress.Egress, bundles *bundle.Bundles, l *ports.Ports, elsewhere Elsewhere,
+) (*build.Builds, error) {
 	s := h.s
 	dir := s.Path("builds")
 	builds, err := build.Open(ctx, build.OpenConfig{
@@ -29,13 +31,20 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 		ToolUID:  installation.ToolUID,
 		CAFile:   s.OutboundCAFile,
 	})
-	if err != nil || s.InsecureBuilds || builds.Why() != "" {
+	if err != nil {
+		return nil, err
+	}
+	if elsewhere != nil {
+		h.engine, err = elsewhere.Open(ctx, Node{ID: h.self.ID(), Lease: h.self, Bundles: bundles, Users: builds, Log: s.Log})
 		return builds, err
+	}
+	if s.InsecureBuilds || builds.Why() != "" {
+		return builds, nil
 	}
 	h.camera = &screenshot.Camera{
 		Runner: builds.Runner(), Browser: screenshot.Find(s.Browser), Dir: filepath.Join(dir, "screenshots"), Edge: l.Local(),
 	}
-	h.engine, err = runtime.NewProcesses(runtime.Config{
+	engine, err := runtime.NewProcesses(runtime.Config{
 		Runner:     builds.Runner(),
 		Bundles:    bundles,
 		Toolchain:  builds.Toolchain(),
@@ -51,5 +60,9 @@ func (h *node) openBuilds(ctx context.Context, out *egress.Egress, bundles *bund
 		Lease:      h.self,
 		Log:        s.Log,
 	})
-	return builds, err
+	if err != nil {
+		return nil, err
+	}
+	h.engine = engine
+	return builds, nil
 }

@@ -28,8 +28,9 @@ import (
 const drain = 20 * time.Second
 
 // Serve runs the service until ctx ends, then drains. What is wrong with the settings,
-// the addresses or the database is an error before anything is changed.
-func Serve(ctx context.Context, c config.Config) error {
+// the addresses or the database is an error before anything is changed. Programs run on this machine, or elsewhere if
+// that is not nil.
+func Serve(ctx context.Context, c config.Config, elsewhere Elsewhere) error {
 	tell := systemd.NewNotifier()
 	passed, err := systemd.Sockets()
 	if err != nil {
@@ -61,7 +62,7 @@ func Serve(ctx context.Context, c config.Config) error {
 	if err := tell.Working("Preparing the database.", 15*time.Minute); err != nil {
 		s.Log.WarnContext(ctx, "systemd is not told", "err", err)
 	}
-	h, err := wire(ctx, s, listeners)
+	h, err := wire(ctx, s, listeners, elsewhere)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestServe(t *testing.T) {
 		Listen: "127.0.0.1:0", EdgeHTTP: "127.0.0.1:0", EdgeHTTPS: "127.0.0.1:0",
 		SiteDomain: "localhost", RateLimit: 100, GitHistory: 10, MaxFileSize: 1, MaxReleaseSize: 1,
 		BuildMemory: 512, BuildDisk: 512, BuildTime: time.Minute, DatabaseSize: 64, MariaDBMemory: 256,
-	})
+	}, nil)
 	if err != nil || !seen {
 		t.Fatalf("started: %v; %v", seen, err)
 	}

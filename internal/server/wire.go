@@ -91,7 +91,7 @@ type node struct {
 	metrics *prometheus.Registry
 
 	camera  *screenshot.Camera // nil where programs can't run
-	engine  *runtime.Processes // nil where programs can't run
+	engine  runtime.Host       // nil where programs can't run
 	control *control.Interface // nil without the role
 	edge    *edge.Edge         // nil without the role
 	certs   *certs.Certs       // nil without the role edge
@@ -124,7 +124,7 @@ var queues = map[string]int{
 }
 
 // wire makes every package from the settings. It opens the database and starts nothing.
-func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err error) {
+func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Elsewhere) (_ *node, err error) {
 	h := &node{s: s, metrics: prometheus.NewRegistry(), Services: services.Services{
 		Limits:         limits.New(s.AccountLimits),
 		Certificates:   certs.Addresses{SiteDomain: s.SiteDomain, Public: len(s.ACMECA) > 0, Shared: s.ACMEDNSZone != ""},
@@ -185,7 +185,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		return nil, err
 	}
 	builds := build.New(build.Config{Why: "this node doesn't have the worker role"})
-	h.places = placement.New(h.DB, h.self, h.volume.Shared())
+	h.places = placement.New(h.DB, h.self, elsewhere != nil || h.volume.Shared())
 	h.Operations = operation.New(operation.Config{DB: h.DB, Log: s.Log})
 	h.Usage = usage.New(usage.Config{DB: h.DB, Limits: h.Limits, Log: s.Log})
 	apps := app.Config{
@@ -196,7 +196,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		return nil, err
 	}
 	if s.Role("worker") {
-		if builds, err = h.openBuilds(ctx, out, bundles, l); err != nil {
+		if builds, err = h.openBuilds(ctx, out, bundles, l, elsewhere); err != nil {
 			return nil, err
 		}
 		if h.engine != nil {
@@ -293,7 +293,11 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports) (_ *node, err 
 		Logs:     h.Apps,
 		Places:   h.places,
 	}
-	if apps.Why == "" {
+	switch {
+	case apps.Why != "":
+	case elsewhere != nil && s.MariaDB == "":
+		data.Why = "databases need a MariaDB server here that the operator names"
+	case elsewhere == nil:
 		// The same place as that of builds and programs: what an earlier process left behind is gone.
 		if data.Runner, err = sandbox.New(sandbox.Config{Dir: s.Path("builds", "sandbox"), Log: s.Log}); err != nil {
 			return nil, err

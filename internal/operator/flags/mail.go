@@ -1,12 +1,14 @@
-//go:build linux
+package flags
 
-package main
+import (
+	"os"
 
-import "slipway/internal/operator/config"
+	"slipway/internal/operator/config"
+)
 
-// mailFlags name the mail server. There is no flag for the password: the command line can
+// Mail names the mail server. There is no flag for the password: the command line can
 // be read by every user of the machine.
-type mailFlags struct {
+type Mail struct {
 	SMTP             string `name:"smtp" help:"SMTP server for password resets, invites, notifications and WordPress mail. Without it no email is sent." placeholder:"HOST:PORT"`
 	SMTPUser         string `name:"smtp-user" help:"SMTP user name." placeholder:"NAME"`
 	SMTPPasswordFile string `name:"smtp-password-file" help:"File with the SMTP password. Alternatively set SLIPWAY_SMTP_PASSWORD." type:"path" placeholder:"FILE"`
@@ -14,8 +16,9 @@ type mailFlags struct {
 	SMTPTLS          string `name:"smtp-tls" help:"auto, implicit, starttls or off. auto is implicit on port 465, off on loopback, else STARTTLS." default:"auto" enum:"auto,implicit,starttls,off"`
 }
 
-func (m mailFlags) smtp() config.SMTP {
-	password, _ := lookupEnv("SLIPWAY_SMTP_PASSWORD")
+// Settings returns the mail server.
+func (m Mail) Settings() config.SMTP {
+	password, _ := os.LookupEnv("SLIPWAY_SMTP_PASSWORD")
 	return config.SMTP{
 		Addr:         m.SMTP,
 		User:         m.SMTPUser,

@@ -1,6 +1,7 @@
 //go:build linux
 
-package main
+// Package process owns what a server asks of the kernel for its own process before it serves.
+package process
 
 import (
 	"syscall"
@@ -8,6 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// Prepare makes this process ready to serve.
+func Prepare() {
+	// What is made for other users, as for the sandbox's, they must be able to read, whoever starts the program; what is for
+	// this user alone says so file by file.
+	syscall.Umask(0o022)
+	_ = leaveWork() // without it the service works as well, but slower
+}
 
 // timerSlack is how much later than asked for the kernel may wake a thread of the service.
 const timerSlack = time.Millisecond

@@ -1,22 +1,21 @@
-//go:build linux
-
-package main
+package flags
 
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 	"github.com/alecthomas/kong"
 )
 
-// configFile is the flag that names the file.
-type configFile string
+// File is a flag that names a file of settings.
+type File string
 
 // BeforeResolve reads the file before kong looks for the values of other flags.
-func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, trace *kong.Path) error {
-	resolver, err := k.LoadConfig(string(ctx.FlagValue(trace.Flag).(configFile)))
+func (File) BeforeResolve(k *kong.Kong, ctx *kong.Context, trace *kong.Path) error {
+	resolver, err := k.LoadConfig(string(ctx.FlagValue(trace.Flag).(File)))
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -24,10 +23,10 @@ func (configFile) BeforeResolve(k *kong.Kong, ctx *kong.Context, trace *kong.Pat
 	return nil
 }
 
-// tomlFile makes a file's keys stand in for flags that neither the command line nor the
+// TOML makes a file's keys stand in for flags that neither the command line nor the
 // environment sets. A key that no flag has is an error: it is a typing mistake that
 // would otherwise go unnoticed.
-func tomlFile(r io.Reader) (kong.Resolver, error) {
+func TOML(r io.Reader) (kong.Resolver, error) {
 	values := map[string]any{}
 	if _, err := toml.NewDecoder(r).Decode(&values); err != nil {
 		return nil, fmt.Errorf("read configuration file: %w", err)
@@ -61,7 +60,7 @@ func (f fileResolver) Validate(app *kong.Application) error {
 // Resolve returns the file's value for a flag, unless the environment has one.
 func (f fileResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, env := range flag.Envs {
-		if _, set := lookupEnv(env); set {
+		if _, set := os.LookupEnv(env); set {
 			return nil, nil
 		}
 	}

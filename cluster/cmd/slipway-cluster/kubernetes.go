@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	client "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway/cluster/kube"
+	"slipway/internal/program/runtime"
+	"slipway/internal/server"
+)
+
+// kubernetes says where programs run. It is a server.Elsewhere.
+type kubernetes struct {
+	Kubeconfig string `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
+	Namespace  string `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
+	Images     string `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION}]." required:"" type:"path" placeholder:"FILE"`
+	Address    string `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
+	Files      string `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
+	Canary     string `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
+	Unenforced bool   `name:"allow-unenforced-network" help:"Start programs on a cluster that doesn't enforce network policies. They reach everything that its pods reach."`
+}
+
+// How often the API server is asked at most, in requests per second: a start takes about four.
+const (
+	apiRate  = 100
+	apiBurst = 200
+)
+
+// Open connects to the cluster and opens the engine.
+func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, err error) {
+	if net.ParseIP(k.Address) == nil {
+		return nil, fmt.Errorf("--kubernetes-address: %q is not an IP address", k.Address)
+	}
+	images, err := readImages(k.Images)
+	if err != nil {
+		return nil, fmt.Errorf("--kubernetes-images: %w", err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", k.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	config.QPS, config.Burst = apiRate, apiBurst
+	config.UserAgent = "slipway/" + version
+	api, err := client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	c := kube.Config{
+		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, Address: k.Address, Log: n.Log,
+	}
+	if c.Packs, err = net.Listen("tcp", k.Files); err != nil {
+		return nil, fmt.Errorf("--kubernetes-listen: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			c.Packs.Close()
+		}
+	}()
+	if !k.Unenforced {
+		if c.Canary, err = net.Listen("tcp", k.Canary); err != nil {
+			return nil, fmt.Errorf("--kubernetes-canary: %w", err)
+		}
+	}
+	// Requests that are under way when the service is asked to stop still need it.
+	return kube.New(context.WithoutCancel(ctx), c)
+}
+
+// maxImages bounds the file of images.
+const maxImages = 1 << 20
+
+func readImages(file string) (images []kube.Image, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxImages))
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&images); err != nil {
+		return nil, err
+	}
+	if len(images) == 0 {
+		return nil, errors.New("it lists no image")
+	}
+	for _, i := range images {
+		if i.Name == "" || i.Node == "" {
+			return nil, errors.New("each image needs a name and the version of its Node.js")
+		}
+	}
+	return images, nil
+}

@@ -1,0 +1,23 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+
+	"slipway/internal/build/bundle"
+	"slipway/internal/program/runtime"
+)
+
+// Elsewhere opens an engine that runs programs elsewhere than on this machine. The module cluster has one, for Kubernetes.
+type Elsewhere interface {
+	Open(ctx context.Context, n Node) (runtime.Host, error)
+}
+
+// Node is what an engine is told of the node that it runs programs for.
+type Node struct {
+	ID      string        // among those of the installation
+	Lease   runtime.Lease // under which its programs write to storage
+	Bundles *bundle.Bundles
+	Users   runtime.Users
+	Log     *slog.Logger
+}
