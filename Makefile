@@ -5,7 +5,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test test-packages test-cluster test-terraform quick bench release image pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-packages test-cluster test-terraform quick bench release image images pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,9 +33,13 @@ image: bin/slipway ## the container image of this commit, in dist
 	go run ./scripts/image -program bin/slipway -version $(VERSION) -arch $(shell go env GOARCH) -out dist/slipway_$(VERSION)_$(shell go env GOARCH).oci.tar
 	@install -m 0644 packaging/image/seccomp.json dist/slipway-seccomp.json
 
+images: ## the images of a cluster for this commit, in dist/images, with lists of what is in them; ARGS="-of node24 -arch arm64" for one
+	@go run ./scripts/need mmdebstrap npm
+	go run ./scripts/image -of all -version $(VERSION) -arch $(shell go env GOARCH) -out dist/images $(ARGS)
+
 test-packages: ## the Debian package and its unit on clean systems, upgrades from the last release, the image in Podman, Prometheus; takes an hour, and root
 	@go run ./scripts/need gnupg mmdebstrap podman lintian minisign prometheus
-	go test -tags packages -count=1 -timeout 120m -run '^(TestDebian|TestForeign|TestImage|TestLastRelease|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
+	go test -tags packages -count=1 -timeout 120m -run '^(TestDebian|TestForeign|TestImage|TestClusterImages|TestLastRelease|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
 
 test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where one is there
 	go -C terraform mod tidy -diff

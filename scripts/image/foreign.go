@@ -52,7 +52,7 @@ func (i *image) foreign(to, work string) error {
 	// What the smallest variant has besides the packages that are asked for.
 	smallest := "--include=?or(?essential,?priority(required))"
 	if err := i.mmdebstrap("--variant=extract", "--mode=auto", "--skip=check/qemu", "--architectures="+i.arch, smallest,
-		"--include=apt,"+strings.Join(packages, ","), "--extract-hook="+database, "bookworm", unpacked); err != nil {
+		"--include=apt,"+strings.Join(i.kind.packages, ","), "--extract-hook="+database, "bookworm", unpacked); err != nil {
 		return err
 	}
 	f, err := os.Create(to)

@@ -20,7 +20,7 @@ import (
 // packages. SLIPWAY_IMAGE_FOREIGN keeps it, for those who want to look.
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
-	i := image{program: filepath.Join(dir, "program"), arch: map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH], date: time.Unix(1_700_000_000, 0)}
+	i := image{program: filepath.Join(dir, "program"), arch: map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH], date: time.Unix(1_700_000_000, 0), kind: &machine}
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

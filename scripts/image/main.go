@@ -1,14 +1,18 @@
-// Command image makes the container image of a program that is there: an OCI archive that podman load, docker load and
-// registries take. Its first layer is Debian with what sites are built and run with, its second one the program alone, so
-// that an upgrade fetches little.
+// Command image makes container images as OCI archives, which podman load, docker load, ctr import and registries take.
 //
-// The same program, packages and date make the same bytes. mmdebstrap fetches the packages.
+// Without -of it is the image of a program that is there. Its first layer is Debian with what sites are built and run with,
+// its second one the program alone, so that an upgrade fetches little. With -of it is one of those of a cluster, or all of
+// them: cluster.go says which there are.
+//
+// The same programs, packages and date make the same bytes. mmdebstrap fetches the packages.
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,13 +20,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// packages are those of the first layer beside Debian's own. tini ends what programs leave behind, as init does elsewhere.
-var packages = []string{
-	"bubblewrap", "ca-certificates", "composer", "curl", "git", "mariadb-server", "openssh-client", "php-cli", "php-curl", "php-fpm",
-	"php-gd", "php-intl", "php-mbstring", "php-mysql", "php-xml", "php-zip", "redis-server", "tini", "unzip",
-}
+	"slipway/scripts/internal/sbom"
+)
 
 // user is who the program is in the image, and their group.
 const user = 10001
@@ -30,14 +30,20 @@ const user = 10001
 func main() {
 	var i image
 	flag.StringVar(&i.program, "program", "", "the program, of the same architecture")
-	flag.StringVar(&i.out, "out", "", "the archive to write")
+	flag.StringVar(&i.out, "out", "", "the archive to write; with -of the folder for the archives")
 	flag.StringVar(&i.arch, "arch", "amd64", "architecture, amd64 or arm64; nothing of another one than this machine's is run")
 	flag.StringVar(&i.version, "version", "", "version for the label")
 	flag.StringVar(&i.base, "base", "", "first layer made earlier with -keep, instead of a new one")
 	flag.StringVar(&i.keep, "keep", "", "keep the first layer in this file")
+	of := flag.String("of", "", "images of a cluster: all, or names separated by commas: "+strings.Join(clusterNames(), ", "))
 	date := flag.Int64("date", 0, "date of everything in the image, in Unix seconds; default: the commit's")
 	flag.Parse()
-	err := i.run(*date)
+	var err error
+	if *of != "" {
+		err = i.cluster(*of, *date)
+	} else {
+		err = i.run(*date)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
@@ -48,23 +54,36 @@ func main() {
 type image struct {
 	program, out, arch, version string
 	base, keep                  string // Optional
+	kind                        *kind  // nil: the image of one machine
 	date                        time.Time
+}
+
+// kind is what distinguishes one image from another.
+type kind struct {
+	title, name string   // name is the image's in a registry
+	suffix      string   // of its tag, behind the version
+	packages    []string // of the first layer, beside Debian's own
+	hooks       []string // that the first layer is made with
+	program     string   // where the program is, without the first slash
+	config      map[string]any
+	node        *node // Optional
+}
+
+// tag is what podman load and docker load call the image. A tag has no plus sign.
+func (i *image) tag() string {
+	return i.kind.name + ":" + strings.ReplaceAll(i.version, "+", "-") + i.kind.suffix
 }
 
 func (i *image) run(date int64) error {
 	if i.program == "" || i.out == "" {
 		return fmt.Errorf("-program and -out are required")
 	}
-	if date == 0 {
-		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
-		if err != nil {
-			return fmt.Errorf("date of the commit: %w", err)
-		}
-		if date, err = strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err != nil {
-			return err
-		}
+	if i.kind == nil {
+		i.kind = &machine
 	}
-	i.date = time.Unix(date, 0).UTC()
+	if err := i.dated(date); err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp("", "slipway-image-")
 	if err != nil {
 		return err
@@ -72,21 +91,12 @@ func (i *image) run(date int64) error {
 	defer os.RemoveAll(work)
 	base := i.base
 	if base == "" {
-		base = filepath.Join(work, "base.tar")
-		if i.keep != "" {
+		if base = filepath.Join(work, "base.tar"); i.keep != "" {
 			base = i.keep
 		}
-		make := i.debian
-		if i.arch != runtime.GOARCH {
-			make = func(to string) error { return i.foreign(to, work) }
-		}
-		if err := make(base); err != nil {
+		if err := i.first(base, work); err != nil {
 			return err
 		}
-	}
-	top, err := i.top()
-	if err != nil {
-		return err
 	}
 	archive, err := newArchive(i.out, i.date)
 	if err != nil {
@@ -99,34 +109,86 @@ func (i *image) run(date int64) error {
 	}
 	defer f.Close()
 	var layers []layer
-	for _, from := range []struct {
-		what string
-		tar  interface{ Read([]byte) (int, error) }
-	}{{"Debian with " + strings.Join(packages, ", "), f}, {"Slipway " + i.version, bytes.NewReader(top)}} {
-		l, err := archive.layer(from.tar, from.what)
-		if err != nil {
+	add := func(from io.Reader, what string) error {
+		l, err := archive.layer(from, what)
+		layers = append(layers, l)
+		return err
+	}
+	if err := add(f, "Debian with "+strings.Join(i.kind.packages, ", ")); err != nil {
+		return err
+	}
+	if n := i.kind.node; n != nil {
+		var b bytes.Buffer
+		if err := n.layer(&b, i.arch, work, i.date); err != nil {
 			return err
 		}
-		layers = append(layers, l)
+		if err := add(&b, n.String()); err != nil {
+			return err
+		}
+	}
+	top, err := i.top()
+	if err != nil {
+		return err
+	}
+	if err := add(bytes.NewReader(top), "Slipway "+i.version); err != nil {
+		return err
 	}
 	return archive.finish(i, layers)
 }
 
-// debian writes the first layer.
+// dated sets the date of everything in the image; 0 is the commit's.
+func (i *image) dated(date int64) error {
+	if date == 0 {
+		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
+		if err != nil {
+			return fmt.Errorf("date of the commit: %w", err)
+		}
+		if date, err = strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err != nil {
+			return err
+		}
+	}
+	i.date = time.Unix(date, 0).UTC()
+	return nil
+}
+
+// first writes the first layer.
+func (i *image) first(to, work string) error {
+	if i.arch != runtime.GOARCH {
+		return i.foreign(to, work)
+	}
+	return i.debian(to)
+}
+
+// parts returns what the image is made of.
+func (i *image) parts() ([]sbom.Component, error) {
+	var all []sbom.Component
+	err := entries(i.base, func(name string, _ *tar.Header, r *tar.Reader) (err error) {
+		if name == "var/lib/dpkg/status" {
+			all, err = sbom.Debian(r)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n := i.kind.node; n != nil {
+		all = append(all, n.parts()...)
+	}
+	ours, err := sbom.Program(i.program)
+	return append(all, ours...), err
+}
+
+// debian writes the first layer of this machine's architecture.
 func (i *image) debian(to string) error {
-	hooks := []string{
-		fmt.Sprintf(`chroot "$1" useradd --uid %d --user-group --home-dir /var/lib/slipway --no-create-home --shell /usr/sbin/nologin slipway`, user),
-		`install -d -o 10001 -g 10001 -m 0700 "$1/var/lib/slipway"`,
-		// The image says what it is: nothing in it is upgraded in place.
-		`install -d "$1/usr/lib/slipway" && : > "$1/usr/lib/slipway/image"`,
+	hooks := append(append([]string{}, i.kind.hooks...),
 		// What differs from one run to the next, secrets among it, and what no container reads.
 		`rm -rf "$1"/var/lib/mysql/* "$1"/etc/mysql/debian.cnf "$1"/etc/ssl/private/* "$1"/var/log/* "$1"/var/cache/* "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/info`,
 		`rm -f "$1"/etc/machine-id "$1"/var/lib/dbus/machine-id "$1"/etc/resolv.conf "$1"/etc/hostname "$1"/var/lib/systemd/random-seed "$1"/etc/passwd- "$1"/etc/group- "$1"/etc/shadow- "$1"/etc/gshadow- "$1"/etc/subuid- "$1"/etc/subgid-`,
 		// Accounts carry the day on which they were made; no password ages here.
 		`sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1:1:/' "$1"/etc/shadow`,
 		`printf 'deb http://deb.debian.org/debian bookworm main\ndeb http://deb.debian.org/debian bookworm-updates main\ndeb http://deb.debian.org/debian-security bookworm-security main\n' > "$1/etc/apt/sources.list"; rm -f "$1"/etc/apt/sources.list.d/* "$1"/etc/apt/apt.conf.d/99mmdebstrap`,
-	}
-	args := []string{"--variant=minbase", "--mode=auto", "--architectures=" + i.arch, "--include=" + strings.Join(packages, ",")}
+	)
+	args := []string{"--variant=minbase", "--mode=auto", "--architectures=" + i.arch, "--include=" + strings.Join(i.kind.packages, ",")}
 	for _, h := range hooks {
 		args = append(args, "--customize-hook="+h)
 	}

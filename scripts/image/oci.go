@@ -7,8 +7,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -122,30 +122,18 @@ func (a *archive) finish(i *image, layers []layer) error {
 		diffs, parts = append(diffs, l.diff), append(parts, l.descriptor)
 		history = append(history, map[string]string{"created": created, "created_by": l.what})
 	}
+	settings := maps.Clone(i.kind.config)
+	labels := map[string]string{
+		"org.opencontainers.image.title": i.kind.title, "org.opencontainers.image.version": i.version, "org.opencontainers.image.created": created,
+	}
+	if n := i.kind.node; n != nil {
+		labels["dev.slipway.node"] = n.version
+	}
+	settings["Labels"] = labels
 	config, err := json.Marshal(map[string]any{
 		"created": created, "architecture": i.arch, "os": "linux",
 		"rootfs": map[string]any{"type": "layers", "diff_ids": diffs}, "history": history,
-		"config": map[string]any{
-			"User": fmt.Sprintf("%d:%d", user, user),
-			"Env": []string{
-				"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/var/lib/slipway", "LANG=C.UTF-8",
-				"SLIPWAY_DATA_DIR=/var/lib/slipway", "SLIPWAY_LISTEN=:8080", "SLIPWAY_EDGE_HTTP=:80", "SLIPWAY_EDGE_HTTPS=:443",
-			},
-			"Entrypoint":   []string{"/usr/bin/tini", "--", "/usr/bin/slipway"},
-			"Cmd":          []string{"serve"},
-			"WorkingDir":   "/var/lib/slipway",
-			"ExposedPorts": map[string]struct{}{"80/tcp": {}, "443/tcp": {}, "443/udp": {}, "8080/tcp": {}},
-			"Volumes":      map[string]struct{}{"/var/lib/slipway": {}},
-			"StopSignal":   "SIGTERM",
-			// Docker's own; the specification has no check.
-			"Healthcheck": map[string]any{
-				"Test":     []string{"CMD-SHELL", `curl -fsS "http://127.0.0.1:${SLIPWAY_LISTEN##*:}/healthz"`},
-				"Interval": 30 * time.Second, "Timeout": 5 * time.Second, "StartPeriod": time.Minute, "Retries": 3,
-			},
-			"Labels": map[string]string{
-				"org.opencontainers.image.title": "Slipway", "org.opencontainers.image.version": i.version, "org.opencontainers.image.created": created,
-			},
-		},
+		"config": settings,
 	})
 	if err != nil {
 		return err
@@ -164,7 +152,7 @@ func (a *archive) finish(i *image, layers []layer) error {
 		return err
 	}
 	manifest.Platform = map[string]string{"architecture": i.arch, "os": "linux"}
-	name := "slipway:" + tag(i.version) // what podman load and docker load call it
+	name := i.tag()
 	manifest.Annotations = map[string]string{"org.opencontainers.image.ref.name": name}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{manifest}})
 	if err != nil {
@@ -195,12 +183,7 @@ func (a *archive) finish(i *image, layers []layer) error {
 
 func blobFile(digest string) string { return "blobs/sha256/" + strings.TrimPrefix(digest, "sha256:") }
 
-// tag returns a version as an image's tag, which has no plus sign.
-func tag(version string) string {
-	return strings.ReplaceAll(version, "+", "-")
-}
-
-// top returns the second layer: the program.
+// top returns the last layer: the program.
 func (i *image) top() ([]byte, error) {
 	program, err := os.ReadFile(i.program)
 	if err != nil {
@@ -208,7 +191,7 @@ func (i *image) top() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err = w.WriteHeader(&tar.Header{Name: "usr/bin/slipway", Mode: 0o755, Size: int64(len(program)), ModTime: i.date, Format: tar.FormatPAX})
+	err = w.WriteHeader(&tar.Header{Name: i.kind.program, Mode: 0o755, Size: int64(len(program)), ModTime: i.date, Format: tar.FormatPAX})
 	if err == nil {
 		_, err = w.Write(program)
 	}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"slipway/scripts/internal/sbom"
+)
+
+// short is the name of a cluster's image on the command line.
+func (k *kind) short() string {
+	if k.suffix != "" {
+		return k.suffix[1:]
+	}
+	return strings.TrimPrefix(k.name, "slipway-")
+}
+
+func clusterNames() (all []string) {
+	for i := range clusterKinds {
+		all = append(all, clusterKinds[i].short())
+	}
+	return all
+}
+
+// cluster makes images of a cluster, with the programs of the module cluster, and beside each the list of what is in it.
+func (i *image) cluster(of string, date int64) error {
+	if i.out == "" || i.version == "" {
+		return fmt.Errorf("-out and -version are required")
+	}
+	if err := i.dated(date); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(i.out, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "slipway-images-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	names := clusterNames()
+	if of != "all" {
+		names = strings.Split(of, ",")
+	}
+	for _, name := range names {
+		n := slices.Index(clusterNames(), name)
+		if n < 0 {
+			return fmt.Errorf("no image is called %q: there are %s", name, strings.Join(clusterNames(), ", "))
+		}
+		if err := i.one(&clusterKinds[n], work); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// one makes one image of a cluster. What it shares with others is in work.
+func (i *image) one(k *kind, work string) error {
+	one := *i
+	one.kind = k
+	command := "slipway-" + path.Base(k.program) // slipway/program is slipway-program
+	one.program = filepath.Join(work, command)
+	if _, err := os.Stat(one.program); err != nil {
+		c := exec.Command("go", "-C", "cluster", "build", "-trimpath", "-ldflags", "-s -w", "-o", one.program, "./cmd/"+command)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+i.arch, "GOFLAGS=")
+		c.Stdout, c.Stderr = os.Stderr, os.Stderr
+		if err := c.Run(); err != nil {
+			return fmt.Errorf("build %s: %w", command, err)
+		}
+	}
+	if i.base == "" {
+		one.base = filepath.Join(work, "base-"+strings.Join(k.packages, "-")+".tar")
+		if _, err := os.Stat(one.base); err != nil {
+			if err := one.first(one.base, work); err != nil {
+				return err
+			}
+		}
+	}
+	file := strings.ReplaceAll(one.tag(), ":", "_") + "_" + i.arch
+	one.out = filepath.Join(i.out, file+".oci.tar")
+	if err := one.run(i.date.Unix()); err != nil {
+		return err
+	}
+	parts, err := one.parts()
+	if err != nil {
+		return err
+	}
+	fmt.Println(one.out)
+	return sbom.Write(filepath.Join(i.out, file+".cdx.json"), i.date, sbom.Component{Type: "container", Name: k.name, Version: i.version + k.suffix}, parts)
+}

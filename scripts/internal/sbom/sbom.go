@@ -1,0 +1,84 @@
+// Package sbom owns the lists of what releases and images are made of, in CycloneDX 1.6 (ECMA-424).
+package sbom
+
+import (
+	"bufio"
+	"debug/buildinfo"
+	"encoding/json"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Component is a part of something.
+type Component struct {
+	Type    string `json:"type"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	PURL    string `json:"purl,omitempty"`
+}
+
+// Program returns what a Go program is built from, as the program itself tells it: the Go that it was compiled with, and
+// the modules in it.
+func Program(file string) ([]Component, error) {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	all := []Component{{Type: "platform", Name: "Go", Version: info.GoVersion, PURL: "pkg:generic/go@" + info.GoVersion}}
+	for _, m := range info.Deps {
+		all = append(all, module(m))
+	}
+	return all, nil
+}
+
+func module(m *debug.Module) Component {
+	if m.Replace != nil && m.Replace.Version != "" { // one without is another folder of this repository
+		m = m.Replace
+	}
+	return Component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version}
+}
+
+// Debian returns the packages of a list that dpkg keeps.
+func Debian(status io.Reader) (all []Component, err error) {
+	var name, version, arch string
+	end := func() {
+		if name != "" {
+			purl := "pkg:deb/debian/" + name + "@" + strings.NewReplacer("+", "%2B", ":", "%3A").Replace(version) + "?arch=" + arch
+			all = append(all, Component{Type: "library", Name: name, Version: version, PURL: purl})
+		}
+		name, version, arch = "", "", ""
+	}
+	lines := bufio.NewScanner(status)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ": ")
+		switch key {
+		case "":
+			end()
+		case "Package":
+			name = value
+		case "Version":
+			version = value
+		case "Architecture":
+			arch = value
+		}
+	}
+	end()
+	return all, lines.Err()
+}
+
+// Write writes the list of what something is made of.
+func Write(file string, date time.Time, what Component, parts []Component) error {
+	text, err := json.MarshalIndent(map[string]any{
+		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+		"metadata":   map[string]any{"timestamp": date.Format(time.RFC3339), "component": what},
+		"components": parts,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
