@@ -5,7 +5,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help run test test-packages test-cluster test-terraform quick bench release image images pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-nodes test-packages test-cluster test-terraform quick bench release image images pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ image: bin/slipway ## the container image of this commit, in dist
 images: ## the images of a cluster for this commit, in dist/images, with lists of what is in them; ARGS="-of node24 -arch arm64" for one
 	@go run ./scripts/need mmdebstrap npm
 	go run ./scripts/image -of all -version $(VERSION) -arch $(shell go env GOARCH) -out dist/images $(ARGS)
+
+test-nodes: ## the stories of programs and WordPress on two nodes, each request to either; takes half an hour, and root
+	SLIPWAY_E2E_NODES=2 go test -count=1 -timeout 60m ./e2e/programs ./e2e/wordpress
 
 test-packages: ## the Debian package and its unit on clean systems, upgrades from the last release, the image in Podman, Prometheus; takes an hour, and root
 	@go run ./scripts/need gnupg mmdebstrap podman lintian minisign prometheus

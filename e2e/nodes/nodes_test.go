@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,40 +24,7 @@ import (
 
 var binary string
 
-// TestMain runs the tests with a throw-away PostgreSQL, if none is named.
-func TestMain(m *testing.M) {
-	if os.Getenv("SLIPWAY_TEST_DSN") != "" {
-		os.Exit(world.Main(m, &binary))
-	}
-	os.Exit(again())
-}
-
-// again runs this test program once more, below withpostgres.
-func again() int {
-	dir, err := os.MkdirTemp("", "slipway-nodes-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "withpostgres")
-	build := exec.Command("go", "build", "-o", program, "./scripts/withpostgres")
-	build.Dir = world.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build withpostgres: %v\n%s", err, out)
-		return 1
-	}
-	cmd := exec.Command(program, os.Args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	var exit *exec.ExitError
-	if err := cmd.Run(); errors.As(err, &exit) {
-		return exit.ExitCode()
-	} else if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
+func TestMain(m *testing.M) { os.Exit(world.MainOnPostgres(m, &binary)) }
 
 // installation is two nodes.
 type installation struct {

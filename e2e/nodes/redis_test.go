@@ -4,55 +4,27 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"net"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"slipway/e2e/world"
 )
 
-// redisServer starts the operator's server, which takes nobody without TLS, and returns its address for --redis.
-func redisServer(t *testing.T, certificate tls.Certificate, ca string) string {
+// operators starts a server of the operator's that ends with the test, and returns its address.
+func operators(t *testing.T, start func(dir string, certificate *world.Receiver) (string, func(), error), certificate *world.Receiver) string {
 	t.Helper()
-	dir := t.TempDir()
-	ports, err := world.FreePorts(1)
+	address, stop, err := start(t.TempDir(), certificate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
-		"key.pem":  {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	host, port, err := net.SplitHostPort(ports[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command("redis-server", "--bind", host, "--port", "0", "--tls-port", port, "--dir", dir, "--save", "", "--requirepass", "secret",
-		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-auth-clients", "no")
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
-		t.Fatalf("Redis is needed: apt-get install redis-server: %v", err)
-	}
-	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
-	return "rediss://:secret@" + ports[0] + "?ca=" + url.QueryEscape(ca)
+	t.Cleanup(stop)
+	return address
 }
 
-// redisKeys returns how many keys the server at an address of redisServer holds.
+// redisKeys returns how many keys the server at an address of world.Redis holds.
 func redisKeys(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

@@ -268,7 +268,7 @@ func (i *installation) streamsEnd(home, other *world.World) {
 func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
-	server := redisServer(t, a.Hooks.Certificate(), a.Hooks.CA)
+	server := operators(t, world.Redis, a.Hooks)
 	for _, w := range i.nodes {
 		w.Flags = append(w.Flags, "--redis", server)
 	}

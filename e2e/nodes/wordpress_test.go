@@ -1,61 +1,16 @@
 package nodes
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"slipway/e2e/world"
 )
-
-// mariaDB starts the operator's server, which takes nobody without TLS, and returns its address for --mariadb.
-func mariaDB(t *testing.T, certificate tls.Certificate, ca string) string {
-	t.Helper()
-	dir := t.TempDir()
-	ports, err := world.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string][]byte{
-		"cert.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
-		"key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-		"init.sql": []byte("CREATE USER IF NOT EXISTS admin@'%' IDENTIFIED BY 'secret' REQUIRE SSL;\n" +
-			"GRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	common := []string{"--no-defaults", "--user=root", "--basedir=/usr", "--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + dir}
-	out, err := exec.CommandContext(t.Context(), "mariadb-install-db", append(common, "--skip-test-db")...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("mariadb-install-db: %v: %s", err, out)
-	}
-	host, port, _ := strings.Cut(ports[0], ":")
-	server := exec.Command("mariadbd", append(common, "--socket="+filepath.Join(dir, "socket"), "--bind-address="+host, "--port="+port,
-		"--init-file="+filepath.Join(dir, "init.sql"), "--innodb-buffer-pool-size=32M", "--performance-schema=OFF",
-		"--require-secure-transport=ON", "--ssl-cert="+filepath.Join(dir, "cert.pem"), "--ssl-key="+filepath.Join(dir, "key.pem"))...)
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
-	return "mysql://admin:secret@" + ports[0] + "?tls=true&ca=" + url.QueryEscape(ca)
-}
 
 // With storage that all nodes mount and a MariaDB that all reach, over TLS, a WordPress survives either of its machines: what was
 // written through one node is answered by the other after the first has died, and back. Its object cache is on a Redis that all reach.
@@ -66,8 +21,8 @@ func TestWordPressSurvivesItsNode(t *testing.T) {
 	if err := world.DebianWordPress(core, "6.1.90"); err != nil {
 		t.Fatal(err)
 	}
-	server := mariaDB(t, a.Hooks.Certificate(), a.Hooks.CA)
-	objects := redisServer(t, a.Hooks.Certificate(), a.Hooks.CA)
+	server := operators(t, world.MariaDB, a.Hooks)
+	objects := operators(t, world.Redis, a.Hooks)
 	for _, w := range i.nodes {
 		w.Flags = append(w.Flags, "--mariadb", server, "--redis", objects, "--wordpress-source", core)
 	}

@@ -394,9 +394,11 @@ type conversation struct {
 func (a *realApp) join(version string) *conversation {
 	a.t.Helper()
 	u, _ := url.Parse(a.URL)
-	config := a.browser.Transport.(*http.Transport).TLSClientConfig.Clone()
-	config.ServerName, config.NextProtos = u.Hostname(), []string{"http/1.1"}
-	conn, err := tls.Dial("tcp", a.HTTPS, config)
+	roots, err := a.Trust()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", a.HTTPS, &tls.Config{RootCAs: roots, ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		a.t.Fatal(err)
 	}

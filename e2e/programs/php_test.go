@@ -229,7 +229,7 @@ func fpm(h *installation) (list []string) {
 		if err != nil || !bytes.Contains(b, []byte("php-fpm: master")) {
 			continue
 		}
-		if mounts, err := os.ReadFile(filepath.Join(dir, "mountinfo")); err == nil && bytes.Contains(mounts, []byte(h.Data)) {
+		if mounts, err := os.ReadFile(filepath.Join(dir, "mountinfo")); err == nil && bytes.Contains(mounts, []byte(h.Dir+"/")) {
 			list = append(list, filepath.Base(dir))
 		}
 	}

@@ -173,7 +173,7 @@ func (h *installation) visit(method, path, body string) (string, error) {
 
 // processes are the pids of everything of this installation that runs its sites' script.
 func (h *installation) processes() (list []string) {
-	data := []byte(strings.TrimPrefix(h.Data, filepath.Dir(os.TempDir()))) // which may be a file system of its own
+	data := []byte(strings.TrimPrefix(h.Dir, filepath.Dir(os.TempDir()))+"/") // which may be a file system of its own
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range all {
 		b, err := os.ReadFile(name)

@@ -125,7 +125,7 @@ func (w *World) Browser() (*http.Client, error) {
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: w.transport(&http.Transport{
 			DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 				return dialer.DialContext(ctx, "tcp", w.address(addr))
 			},
@@ -133,7 +133,7 @@ func (w *World) Browser() (*http.Client, error) {
 			DisableCompression:  true,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConnsPerHost: 64,
-		},
+		}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
 }

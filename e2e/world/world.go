@@ -74,6 +74,9 @@ func Build(dir string) (string, error) {
 // Main builds the program, tells where it is, runs the tests and takes it away again, with
 // all that they started. It returns their exit status.
 func Main(tests interface{ Run() int }, binary *string) int {
+	if several() && os.Getenv(dsnVar) == "" {
+		return onPostgres()
+	}
 	if os.Getenv(supervisedVar) == "" {
 		return supervise()
 	}
@@ -121,6 +124,7 @@ type World struct {
 	// Sockets are passed on to serve as systemd does it.
 	Sockets []*os.File
 
+	fleet  *fleet // Optional: the nodes that it runs on instead of one process.
 	client *http.Client
 	mu     sync.Mutex // guards proc and roots
 	proc   *process
@@ -163,8 +167,15 @@ func New(binary, dir string) (*World, error) {
 		"git.test=" + w.Git.URL,
 		"--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s", "--browser", "none",
 	}
+	if several() {
+		if w.fleet, err = newFleet(w); err != nil {
+			w.Git.Close()
+			w.Hooks.Close()
+			return nil, err
+		}
+	}
 	w.client = &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+		Transport:     w.transport(&http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return w, nil
@@ -174,7 +185,11 @@ func New(binary, dir string) (*World, error) {
 // receiver.
 func (w *World) Close() {
 	w.Kill()
-	clearGroups(w.Data)
+	if w.fleet != nil {
+		w.fleet.close()
+	} else {
+		clearGroups(w.Data)
+	}
 	w.Git.Close()
 	w.Hooks.Close()
 	w.client.CloseIdleConnections()
@@ -226,6 +241,9 @@ func (w *World) Args(more ...string) []string {
 // it ended instead. Once more where its ports are taken: a child that the life before was making when
 // it was killed holds them until it is another program.
 func (w *World) Start(ctx context.Context) error {
+	if w.fleet != nil {
+		return w.fleet.start(ctx, w)
+	}
 	taken, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var err error
@@ -240,6 +258,9 @@ func (w *World) Start(ctx context.Context) error {
 
 // Launch starts the program and returns at once.
 func (w *World) Launch() error {
+	if w.fleet != nil {
+		return w.fleet.each(w, (*World).Launch)
+	}
 	log, err := os.OpenFile(filepath.Join(w.Dir, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -270,6 +291,9 @@ func (w *World) Launch() error {
 
 // Ready asks until the program says that it is ready.
 func (w *World) Ready(ctx context.Context) error {
+	if w.fleet != nil {
+		return w.fleet.each(w, func(node *World) error { return node.Ready(ctx) })
+	}
 	w.mu.Lock()
 	p := w.proc
 	w.mu.Unlock()
@@ -292,6 +316,9 @@ func (w *World) Ready(ctx context.Context) error {
 
 // Stop asks the program to end and returns how it did: nil means status 0.
 func (w *World) Stop(ctx context.Context) error {
+	if w.fleet != nil {
+		return w.fleet.each(w, func(node *World) error { return node.Stop(ctx) })
+	}
 	p := w.running()
 	if p == nil {
 		return errors.New("not running")
@@ -313,22 +340,32 @@ func (w *World) Stop(ctx context.Context) error {
 
 // Kill ends the program with SIGKILL, if it runs, and returns when it is gone.
 func (w *World) Kill() {
+	if w.fleet != nil {
+		_ = w.fleet.each(w, func(node *World) error { node.Kill(); return nil })
+		return
+	}
 	if p := w.running(); p != nil {
 		p.cmd.Process.Kill()
 		<-p.done
 	}
 }
 
-// PID is the program's process id, or 0.
+// PID is the program's process id, that of the first of several nodes, or 0.
 func (w *World) PID() int {
+	if w.fleet != nil {
+		return w.fleet.nodes[0].PID()
+	}
 	if p := w.running(); p != nil {
 		return p.cmd.Process.Pid
 	}
 	return 0
 }
 
-// Ended is closed when the program's present life is over.
+// Ended is closed when the program's present life, that of the first of several nodes, is over.
 func (w *World) Ended() <-chan struct{} {
+	if w.fleet != nil {
+		return w.fleet.nodes[0].Ended()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.proc.done
@@ -350,6 +387,9 @@ func (w *World) running() *process {
 
 // Log is the end of what the program said.
 func (w *World) Log(bytes int) string {
+	if w.fleet != nil {
+		return w.fleet.log(bytes)
+	}
 	text, err := os.ReadFile(filepath.Join(w.Dir, "serve.log"))
 	if err != nil {
 		return err.Error()

@@ -88,6 +88,7 @@ func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, erro
 		Site:       p.Site.ID,
 		Owner:      p.Site.Owner,
 		Deployment: id,
+		Live:       p.Site.LiveDeployment == id,
 		Host:       strings.TrimPrefix(l.c.Sites.URL(p.Site.Slug), "https://"),
 		Health:     defaultHealth,
 		Sleep:      defaultSleep,

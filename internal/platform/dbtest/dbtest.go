@@ -123,16 +123,27 @@ var migratedFile = sync.OnceValues(func() ([]byte, error) {
 // create makes a database on the cluster that ends with the test.
 func create(t testing.TB, dsn, like string) string {
 	t.Helper()
-	name := fresh()
+	url, drop, err := createOn(dsn, like)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		if err := admin(dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if err := drop(); err != nil {
 			t.Errorf("drop test database: %v", err)
 		}
 	})
+	return url
+}
+
+// Create makes a database without a schema on the cluster at dsn, outside a test. The caller drops it.
+func Create(dsn string) (url string, drop func() error, err error) { return createOn(dsn, "") }
+
+func createOn(dsn, like string) (url string, drop func() error, err error) {
+	name := fresh()
 	if err := admin(dsn, "CREATE DATABASE "+name+like); err != nil {
-		t.Fatal(err)
+		return "", nil, err
 	}
-	return beside(dsn, name)
+	return beside(dsn, name), func() error { return admin(dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }, nil
 }
 
 // template is made once per process and goes with the throw-away cluster.

@@ -52,6 +52,7 @@ type Wanted struct {
 	Site       id.Site
 	Owner      account.OwnerID // who owns the site
 	Deployment id.Deployment
+	Live       bool          // the site serves it
 	Tasks      []task.Task   // what runs beside it while it is live
 	Host       string        // of the site, for health checks
 	HealthPath string        // Optional: empty means that a connection is enough.

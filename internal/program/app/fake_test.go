@@ -173,6 +173,7 @@ func newWorld(t *testing.T) *world {
 		defer w.mu.Unlock()
 		want := w.want
 		want.Deployment = id.Deployment(deployment)
+		want.Live = w.known[want.Site].deployment == want.Deployment
 		return want, nil
 	})})
 	t.Cleanup(w.apps.close)

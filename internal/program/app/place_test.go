@@ -110,7 +110,7 @@ func TestLimitCountsAllNodes(t *testing.T) {
 	hears := func() { // as if b had asked a over the network
 		b.states.mu.Lock()
 		defer b.states.mu.Unlock()
-		b.states.by, b.states.at = map[string]stated{}, time.Now().Add(time.Hour)
+		b.states.by, b.states.next = map[string]stated{}, time.Now().Add(time.Hour)
 		f.ok(addStates(b.states.by, a.States()))
 	}
 	hears()

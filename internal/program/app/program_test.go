@@ -297,6 +297,29 @@ func TestLateRequestAfterASwitch(t *testing.T) {
 	})
 }
 
+// Where one takes over from the next faster than anybody looks, each drains, and none stays as a preview. What drains doesn't keep a
+// late visitor of one that is over from being answered.
+func TestQuickSwitches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for n := range 2 * perSite {
+			one := id.Deployment(fmt.Sprint("d", n))
+			w.known["site"] = row{"site", one, "live", "", 0}
+			w.acquire(one).Release()
+			w.known["site"] = row{"site", "next", "live", "", 0}
+			w.look()
+		}
+		w.acquire("late").Release()
+		w.pass(2 * lingerTime)
+		synctest.Wait()
+		for n, p := range w.engine.started[:2*perSite] {
+			if p.running() {
+				t.Errorf("deployment %d, which was live for a moment, runs on", n)
+			}
+		}
+	})
+}
+
 // A rollback to what is still draining leaves it up, whatever is under way.
 func TestComesBackWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

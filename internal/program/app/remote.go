@@ -164,6 +164,7 @@ func (a *Apps) reach(ctx context.Context, address string, deployment id.Deployme
 	if err != nil {
 		return nil, err
 	}
+	a.states.forget() // it is awake now
 	x := &remote{
 		apps: a, deployment: deployment, address: address, program: p, ended: make(chan struct{}), spare: make(chan net.Conn, 1),
 	}

@@ -168,7 +168,7 @@ func (a *Apps) move(p *program, known map[id.Site]row) {
 	case p.away: // leave says until when
 	case p.live:
 		p.drain = time.Time{} // it may have come back
-	case was && in != nil:
+	case was && (in != nil || p.starting != nil):
 		p.drain = now.Add(want.Drain)
 	}
 	if stopped && in == nil && p.starting == nil && p.state != Stopped {

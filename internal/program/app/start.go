@@ -51,6 +51,7 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	}
 	p.mu.Lock()
 	p.want = want
+	p.live = p.live || want.Live // known from now on: where another one takes its place while it starts, it drains, and isn't a preview
 	p.mu.Unlock()
 	if a.c.Engine == nil {
 		return nil, want, a.noEngine()
@@ -235,7 +236,7 @@ func (in *instance) ask(ctx context.Context, host, path string) (int, error) {
 }
 
 // share holds a site to so many programs at once that its addresses wake: what it serves is
-// always among them.
+// always among them, and what drains, because another one has taken its place, isn't counted.
 func (a *Apps) share(ctx context.Context, p *program, site id.Site) error {
 	a.mu.Lock()
 	up := 0
@@ -244,7 +245,7 @@ func (a *Apps) share(ctx context.Context, p *program, site id.Site) error {
 			continue
 		}
 		other.mu.Lock()
-		if other.want.Site == site && (other.now != nil || other.starting != nil) {
+		if other.want.Site == site && (other.now != nil || other.starting != nil) && other.drain.IsZero() {
 			up++
 		}
 		other.mu.Unlock()

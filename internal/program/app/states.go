@@ -10,16 +10,17 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// How long what other nodes say of their programs is believed, and how long is waited for it.
+// How long what other nodes say of their programs is believed at least, and how long is waited for it. Somebody who has restarted or
+// visited a program wants to see it awake; so where they answer quickly they are asked often.
 const (
-	statesEvery = 2 * time.Second
+	statesEvery = 100 * time.Millisecond
 	statesTime  = time.Second
 )
 
 // states is what other nodes said of what runs there.
 type states struct {
-	mu sync.Mutex // guards what follows; held while the nodes are asked, once for all who wait
-	at time.Time
+	mu   sync.Mutex // guards what follows; held while the nodes are asked, once for all who wait
+	next time.Time  // when they are asked again: nodes that answer late are asked rarely
 	// share: total what all nodes run; owner what it runs; edge replaced by what they say next
 	by map[string]stated
 }
@@ -80,6 +81,13 @@ func (a *Apps) runningElsewhere(owner account.OwnerID) int64 {
 	return x.Running
 }
 
+// forget makes the next one who asks hear of what has just changed.
+func (s *states) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = time.Time{}
+}
+
 func (a *Apps) statedElsewhere(key string) (x stated, ok bool) {
 	if a.c.Places == nil || a.c.Relay == nil {
 		return x, false
@@ -87,8 +95,9 @@ func (a *Apps) statedElsewhere(key string) (x stated, ok bool) {
 	s := &a.states
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.at) > statesEvery {
-		s.by, s.at = a.askStates(), time.Now()
+	if begun := time.Now(); begun.After(s.next) {
+		s.by = a.askStates()
+		s.next = time.Now().Add(max(statesEvery, 4*time.Since(begun)))
 	}
 	x, ok = s.by[key]
 	return x, ok
