@@ -155,13 +155,15 @@ func (a *realApp) commitOf(version string) {
 // after its deployment has ended.
 func (a *realApp) becomes(want string) {
 	a.t.Helper()
-	a.until(want, func() (bool, error) {
-		got, err := world.Read(a.browser.Get(a.URL))
-		return err == nil && got.Status == 200 && strings.Contains(
-			string(got.Body),
-			want,
-		), errors.Join(err, fmt.Errorf("%d %.300s", got.Status, got.Body))
-	})
+	for _, browser := range world.Everywhere(a.browser) {
+		a.until(want, func() (bool, error) {
+			got, err := world.Read(browser.Get(a.URL))
+			return err == nil && got.Status == 200 && strings.Contains(
+				string(got.Body),
+				want,
+			), errors.Join(err, fmt.Errorf("%d %.300s", got.Status, got.Body))
+		})
+	}
 }
 
 // says asks once and wants an answer.

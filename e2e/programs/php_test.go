@@ -365,13 +365,15 @@ func (h *installation) site(name string, files map[string]string) {
 // moment after its deployment has ended.
 func (h *installation) shows(text string) {
 	h.t.Helper()
-	h.until("a page that begins with "+text, func() (bool, error) {
-		a, err := world.Read(h.browser.Get(h.URL))
-		return err == nil && a.Status == 200 && strings.HasPrefix(
-			string(a.Body),
-			text,
-		), errors.Join(err, fmt.Errorf("%d %.200s", a.Status, a.Body))
-	})
+	for _, browser := range world.Everywhere(h.browser) {
+		h.until("a page that begins with "+text, func() (bool, error) {
+			a, err := world.Read(browser.Get(h.URL))
+			return err == nil && a.Status == 200 && strings.HasPrefix(
+				string(a.Body),
+				text,
+			), errors.Join(err, fmt.Errorf("%d %.200s", a.Status, a.Body))
+		})
+	}
 }
 
 func (h *installation) commitFiles(name string, files map[string]string) {

@@ -251,6 +251,20 @@ func (w *World) transport(t *http.Transport) http.RoundTripper {
 	return out
 }
 
+// Everywhere returns a client of each node that a client of a world reaches: what has changed is seen there one after the other.
+func Everywhere(c *http.Client) (all []*http.Client) {
+	nodes, ok := c.Transport.(anyNode)
+	if !ok {
+		return []*http.Client{c}
+	}
+	for _, t := range nodes {
+		one := *c
+		one.Transport = t
+		all = append(all, &one)
+	}
+	return all
+}
+
 // anyNode sends each request through any of its transports.
 type anyNode []*http.Transport
 
