@@ -93,6 +93,11 @@ func Run() (pod.End, error) {
 func (e *entry) start() (done func(), err error) {
 	argv := append([]string{pod.EntryFile, "exec", strconv.FormatInt(e.d.Pids, 10)}, e.d.Argv...)
 	attr := &syscall.ProcAttr{Dir: e.d.Dir, Env: e.d.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if e.d.PHP != "" {
+		if attr.Env, err = offerPHP(e.d.PHP, e.d.Env); err != nil {
+			return nil, fmt.Errorf("prepare PHP: %w", err)
+		}
+	}
 	if e.screen != nil {
 		fd := e.screen.inside.Fd()
 		attr.Files = []uintptr{fd, fd, fd}
@@ -116,6 +121,14 @@ func (e *entry) start() (done func(), err error) {
 		defer writers[i].Close()
 	}
 	attr.Files = []uintptr{null.Fd(), writers[0].Fd(), writers[1].Fd()}
+	if e.d.FPM != "" {
+		socket, err := listenFPM(e.d.FPM)
+		if err != nil {
+			return nil, fmt.Errorf("prepare PHP: %w", err)
+		}
+		defer socket.Close() // from now on who connects after the program's end is refused
+		attr.Files = append(attr.Files, socket.Fd())
+	}
 	if e.pid, err = syscall.ForkExec(pod.EntryFile, argv, attr); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (e *entry) answer(c *net.TCPConn) {
 			reply(pod.No)
 		}
 	case pod.Dial:
-		to, err := dialProgram()
+		to, err := e.dial()
 		if err != nil {
 			reply(pod.No)
 			return
@@ -66,6 +66,8 @@ func (e *entry) answer(c *net.TCPConn) {
 		if reply(pod.Yes) {
 			join(c, to)
 		}
+	case pod.Open:
+		_ = send(c, number, reply)
 	case pod.Stop:
 		e.stop(time.Duration(number) * time.Millisecond)
 		if reply(pod.Yes) {
@@ -82,6 +84,13 @@ func (e *entry) answer(c *net.TCPConn) {
 			reply(pod.No)
 		}
 	}
+}
+
+func (e *entry) dial() (half, error) {
+	if e.d.FPM != "" {
+		return dialFPM()
+	}
+	return dialProgram()
 }
 
 // dialProgram connects to the program, which listens on the loopback: of either kind, since "localhost"

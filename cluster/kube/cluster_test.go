@@ -127,7 +127,10 @@ func newCluster(t *testing.T, c kubernetes.Interface, namespace string, enforced
 	}
 	e, err := New(ctx, Config{
 		Client: c, Namespace: namespace, Name: "one", Bundles: bundles, Users: users{}, Packs: packs, Canary: listen(), Address: address,
-		Images: []Image{{Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE")}},
+		Dir: filepath.Join(dir, "copies"),
+		Images: []Image{{
+			Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE"), PHP: strings.Fields(os.Getenv("SLIPWAY_CLUSTER_PHP")),
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +268,7 @@ func TestConformance(t *testing.T) {
 	c := newCluster(t, client(t), "conformance", true)
 	var mu sync.Mutex // guards the bundles of cases that run side by side
 	enginetest.Run(t, func(t *testing.T) enginetest.Setup {
-		return enginetest.Setup{Engine: c, Remote: true, Lacks: lacks(), Bundle: func(files map[string]string) bundle.ID {
+		return enginetest.Setup{Engine: c, Lacks: lacks(), Bundle: func(files map[string]string) bundle.ID {
 			mu.Lock()
 			defer mu.Unlock()
 			return c.bundle(files)

@@ -49,6 +49,8 @@ type Config struct {
 	Edge string
 	// Own are public ranges that are the cluster's own all the same, as Policies has them.
 	Own []string
+	// Dir is where copies of files in programs' storage are kept while they are served. Ours alone, and emptied.
+	Dir string
 	Log *slog.Logger // Optional.
 }
 
@@ -56,14 +58,17 @@ type Config struct {
 type Image struct {
 	Name string `json:"name"`
 	Node string `json:"node"` // the version of Node.js that it has, as "24.1.0"
+	// PHP are the versions of PHP that it has where Debian's packages put them, the newest first, as "8.4.11".
+	PHP []string `json:"php"`
 }
 
 // Engine runs programs as pods. It is safe for concurrent use.
 type Engine struct {
-	c     Config
-	packs *packs
-	ways  runtime.Ways // nil: a Spec must ask for neither databases, mail nor Redis
-	share shares
+	c      Config
+	packs  *packs
+	copies *copies
+	ways   runtime.Ways // nil: a Spec must ask for neither databases, mail nor Redis
+	share  shares
 
 	mu sync.Mutex // guards programs
 	// share: total the programs that run; owner those that it may run; edge gone with the program
@@ -107,6 +112,9 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, fmt.Errorf("remove programs of an earlier process: %w", err)
 	}
 	if e.packs, err = newPacks(c); err != nil {
+		return nil, err
+	}
+	if e.copies, err = newCopies(c.Dir); err != nil {
 		return nil, err
 	}
 	go e.packs.serve(ctx, c.Packs, c.Canary, e.take)
@@ -158,7 +166,7 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 	if why := refusal(s); why != "" {
 		return nil, errors.New(why)
 	}
-	image, err := e.image(s.Node)
+	in, err := e.choose(s)
 	if err != nil {
 		return nil, err
 	}
@@ -168,10 +176,10 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 	}
 	name := podName(s.ID)
 	x := &program{
-		e: e, spec: s, name: name, token: rand.Text(), output: s.Output, terminal: s.Terminal,
+		e: e, spec: s, name: name, token: rand.Text(), output: told(s), terminal: s.Terminal,
 		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
-	secret, err := e.secret(s, name, x.token)
+	secret, err := e.secret(s, name, x.token, in)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +195,7 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 		_, err = e.c.Client.NetworkingV1().NetworkPolicies(e.c.Namespace).Create(ctx, e.portsPolicy(s, made), meta.CreateOptions{})
 	}
 	if err == nil {
-		_, err = e.c.Client.CoreV1().Pods(e.c.Namespace).Create(ctx, e.pod(s, made, image, int64(uid)), meta.CreateOptions{})
+		_, err = e.c.Client.CoreV1().Pods(e.c.Namespace).Create(ctx, e.pod(s, made, in.image, int64(uid)), meta.CreateOptions{})
 	}
 	if err != nil {
 		e.remove(name, 0)

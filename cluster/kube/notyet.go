@@ -1,12 +1,6 @@
 package kube
 
-import (
-	"fmt"
-	"strings"
-
-	"slipway/internal/build/toolchain"
-	"slipway/internal/program/runtime"
-)
+import "slipway/internal/program/runtime"
 
 // Lack is something that a program may need and that this engine doesn't offer yet.
 type Lack struct {
@@ -34,11 +28,6 @@ var NotYet = []Lack{
 		},
 	},
 	{
-		Name:  "PHP and WordPress",
-		Why:   "PHP is not available on Kubernetes yet",
-		needs: func(s runtime.Spec) bool { return s.PHP != nil },
-	},
-	{
 		Name:  "Redis beside PHP",
 		Why:   "The object cache is not available on Kubernetes yet",
 		needs: func(s runtime.Spec) bool { return s.Redis },
@@ -53,16 +42,4 @@ func refusal(s runtime.Spec) string {
 		}
 	}
 	return ""
-}
-
-// image returns the newest image whose Node.js a program can run on.
-func (e *Engine) image(node string) (string, error) {
-	var have []string
-	for _, i := range e.c.Images {
-		if toolchain.Fits(node, i.Node) {
-			return i.Name, nil
-		}
-		have = append(have, i.Node)
-	}
-	return "", fmt.Errorf("no image on this cluster has Node.js %s: there is %s", node, strings.Join(have, ", "))
 }

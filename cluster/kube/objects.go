@@ -64,7 +64,7 @@ func temporary(s runtime.Spec) (paths []string) {
 }
 
 // secret returns the Secret that holds what a pod runs: never the pod's own description, which more may read.
-func (e *Engine) secret(s runtime.Spec, name, token string) (*core.Secret, error) {
+func (e *Engine) secret(s runtime.Spec, name, token string, in fits) (*core.Secret, error) {
 	d := pod.Description{
 		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s),
 		Temporary: temporary(s), Token: token, Pids: s.Limits.Pids, MaxBytes: maxTree,
@@ -97,6 +97,7 @@ func (e *Engine) secret(s runtime.Spec, name, token string) (*core.Secret, error
 		data[fileKey(i)] = f.Text
 		size += len(f.Text)
 	}
+	describePHP(s, in.php, &d, data)
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
@@ -160,6 +161,7 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	for i, f := range s.Files {
 		mounts = append(mounts, core.VolumeMount{Name: volumeSpec, MountPath: path.Join(runtime.AppDir, f.Path), SubPath: fileKey(i), ReadOnly: true})
 	}
+	mounts = append(mounts, phpMounts(s)...)
 	for i, name := range temporary(s) {
 		folder := "temporary-" + strconv.Itoa(i)
 		volumes = append(volumes, scratch(folder, s.Limits.Disk))

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +37,7 @@ type program struct {
 	e        *Engine
 	spec     runtime.Spec
 	led      *led
+	view     view
 	name     string // of its pod
 	token    string
 	output   func(stream, line string)
@@ -133,6 +133,8 @@ func (x *program) end(exit runtime.Exit) {
 		x.e.remove(x.name, 0)
 		x.e.forget(x.name)
 		x.led.close()
+		x.view.close()
+		x.e.copies.forget(x.name)
 		others := x.e.share.leave(x.spec)
 		if x.e.ways != nil && reaches(x.spec) && (others || len(x.spec.Argv) > 0 || x.spec.Shell != "") {
 			x.e.ways.Changed(x.spec.Site)
@@ -204,6 +206,25 @@ func stuck(p *core.Pod) string {
 
 // ask connects to the entry point and asks it something.
 func (x *program) ask(ctx context.Context, verb string, number int64) (*net.TCPConn, byte, error) {
+	return x.put(ctx, func(c net.Conn) (byte, error) { return pod.Ask(c, x.token, verb, number) })
+}
+
+// askFor asks the entry point for a file.
+func (x *program) askFor(ctx context.Context, w pod.Wanted) (*net.TCPConn, byte, error) {
+	return x.put(ctx, func(c net.Conn) (byte, error) { return pod.AskFor(c, x.token, w) })
+}
+
+// runs reports whether the program has not ended.
+func (x *program) runs() bool {
+	select {
+	case <-x.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+func (x *program) put(ctx context.Context, question func(net.Conn) (byte, error)) (*net.TCPConn, byte, error) {
 	p := x.pod()
 	if p == nil || p.Status.PodIP == "" {
 		return nil, 0, runtime.ErrNotListening
@@ -215,7 +236,7 @@ func (x *program) ask(ctx context.Context, verb string, number int64) (*net.TCPC
 	}
 	tcp := c.(*net.TCPConn)
 	_ = tcp.SetDeadline(time.Now().Add(dialPatience))
-	reply, err := pod.Ask(tcp, x.token, verb, number)
+	reply, err := question(tcp)
 	if err != nil {
 		tcp.Close()
 		return nil, 0, err
@@ -226,10 +247,8 @@ func (x *program) ask(ctx context.Context, verb string, number int64) (*net.TCPC
 
 // Dial connects to the program's port, through the entry point of its pod.
 func (x *program) Dial(ctx context.Context) (net.Conn, error) {
-	select {
-	case <-x.ended:
-		return nil, errors.New("the program has ended")
-	default:
+	if !x.runs() {
+		return nil, errEnded
 	}
 	c, reply, err := x.ask(ctx, pod.Dial, 0)
 	if err != nil {
@@ -240,11 +259,6 @@ func (x *program) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, runtime.ErrNotListening
 	}
 	return c, nil
-}
-
-// Open is not offered: no network carries an open file, and programs that answer by themselves need none.
-func (x *program) Open(string) (*os.File, bool, error) {
-	return nil, false, errors.New("files of a program on Kubernetes are not opened from outside")
 }
 
 // Stop asks the entry point to end the program, so that how it ended and its last words are kept; where

@@ -47,6 +47,9 @@ type Description struct {
 	Pids     int64  `json:"pids"`
 	MaxBytes int64  `json:"maxBytes"` // of each tree
 	Terminal *Size  `json:"terminal,omitempty"`
+
+	FPM string `json:"fpm,omitempty"` // its own folder, where the program is PHP-FPM: it inherits its socket as descriptor 3
+	PHP string `json:"php,omitempty"` // what a command finds by the name php
 }
 
 // WaysProtocol is what a pod asks for by TLS's ALPN at Description.Address where a connection is to be led on.
@@ -111,6 +114,7 @@ const (
 	Dial     = "dial"     // Yes, then the connection is the program's; or No: it doesn't listen
 	Stop     = "stop"     // with milliseconds: SIGTERM now, SIGKILL then; the connection ends with the pod
 	Report   = "usage"    // Yes, then a Usage as JSON
+	Open     = "open"     // with the length of the Wanted that follows as JSON: Yes, a File as a line of JSON, its bytes unless they are had; or No
 	Terminal = "terminal" // Yes, then what is typed as frames one way, what is written the other way
 )
 
@@ -120,12 +124,56 @@ const (
 	No  byte = '-'
 )
 
+// Wanted is the question that follows Open.
+type Wanted struct {
+	Folder string `json:"folder"` // one of the program's, relative to the bundle
+	Path   string `json:"path"`   // below it
+	Have   File   `json:"have"`   // what the engine has of it
+}
+
+// File says which file something is, and in which state.
+type File struct {
+	Size    int64  `json:"size"`
+	Changed int64  `json:"changed"` // nanoseconds since 1970
+	Inode   uint64 `json:"inode"`
+}
+
+// maxWanted is how long a Wanted may be.
+const maxWanted = 16 << 10
+
+// AskFor asks for a file.
+func AskFor(c io.ReadWriter, token string, w Wanted) (reply byte, err error) {
+	text, err := json.Marshal(w)
+	if err != nil {
+		return 0, err
+	}
+	return ask(c, append(fmt.Appendf(nil, "%s %s %d\n", token, Open, len(text)), text...))
+}
+
+// ReadWanted reads what follows Open.
+func ReadWanted(c io.Reader, length int64) (w Wanted, err error) {
+	if length < 0 || length > maxWanted {
+		return w, errTooLong
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(c, text); err != nil {
+		return w, err
+	}
+	return w, json.Unmarshal(text, &w)
+}
+
+var errTooLong = errors.New("the question is too long")
+
 // maxLine is how long the line of a question may be.
 const maxLine = 256
 
 // Ask writes a question and reads its reply.
 func Ask(c io.ReadWriter, token, verb string, number int64) (reply byte, err error) {
-	if _, err := fmt.Fprintf(c, "%s %s %d\n", token, verb, number); err != nil {
+	return ask(c, fmt.Appendf(nil, "%s %s %d\n", token, verb, number))
+}
+
+func ask(c io.ReadWriter, question []byte) (reply byte, err error) {
+	if _, err := c.Write(question); err != nil {
 		return 0, err
 	}
 	var b [1]byte
@@ -147,7 +195,7 @@ func Listen(c io.Reader) (token, verb string, number int64, err error) {
 			break
 		}
 		if line = append(line, b[0]); len(line) == maxLine {
-			return "", "", 0, errors.New("the question is too long")
+			return "", "", 0, errTooLong
 		}
 	}
 	if _, err := fmt.Sscanf(string(line), "%s %s %d", &token, &verb, &number); err != nil {

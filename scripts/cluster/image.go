@@ -13,13 +13,21 @@ import (
 	"strings"
 )
 
-// runtimeImage is the image of the tests' programs: Node.js of this machine, a shell, and the entry point.
+// runtimeImage is the image of the tests' programs: Node.js and PHP of this machine, a shell, and the entry point.
 const runtimeImage = "localhost/slipway-runtime:test"
 
 // nodeVersion is that of the machine's Node.js.
 func nodeVersion() string {
 	out, _ := exec.Command("node", "--version").Output()
 	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
+}
+
+// phpVersion is that of the machine's PHP; the first two of its numbers name its files.
+func phpVersion() (version, minor string) {
+	out, _ := exec.Command("php", "-r", "echo PHP_VERSION;").Output()
+	version = strings.TrimSpace(string(out))
+	parts := strings.SplitN(version, ".", 3)
+	return version, strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
 func images(dir string) error {
@@ -31,19 +39,47 @@ func images(dir string) error {
 		return err
 	}
 	files := map[string]string{"slipway/program": filepath.Join(dir, "slipway-program")}
-	for _, program := range []string{"node", "sh", "sleep", "cat"} {
-		at, err := exec.LookPath(program)
-		if err != nil {
-			return err
-		}
-		files["usr/bin/"+program] = at
-		libraries, err := exec.Command("ldd", at).Output()
+	put := func(at, from string) error {
+		files[at] = from
+		libraries, err := exec.Command("ldd", from).Output()
 		if err != nil {
 			return err
 		}
 		for _, m := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(libraries), -1) {
 			files[strings.TrimPrefix(m[1], "/")] = m[1]
 		}
+		return nil
+	}
+	_, php := phpVersion()
+	for _, program := range []string{"node", "sh", "sleep", "cat", "php" + php, "php-fpm" + php} {
+		from, err := exec.LookPath(program)
+		if err != nil {
+			return err
+		}
+		at := "usr/bin/" + program
+		if strings.HasPrefix(program, "php-fpm") {
+			at = "usr/sbin/" + program
+		}
+		if err := put(at, from); err != nil {
+			return err
+		}
+	}
+	extensions, err := filepath.Glob("/usr/lib/php/20*/*.so")
+	if err != nil {
+		return err
+	}
+	for _, at := range extensions {
+		if err := put(strings.TrimPrefix(at, "/"), at); err != nil {
+			return err
+		}
+	}
+	files["usr/share/zoneinfo/UTC"] = "/usr/share/zoneinfo/UTC"
+	settings, err := filepath.Glob("/etc/php/" + php + "/*/conf.d/*.ini") // links, of which the image has the files
+	if err != nil {
+		return err
+	}
+	for _, at := range settings {
+		files[strings.TrimPrefix(at, "/")] = at
 	}
 	files["bin/sh"] = files["usr/bin/sh"]
 	return image(filepath.Join(dir, "runtime.tar"), runtimeImage, files, "/slipway/program")

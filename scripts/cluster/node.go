@@ -36,7 +36,9 @@ func node(dir string, args []string) int {
 	}
 	// Pods write to it; the tests of a machine with little memory would find it there.
 	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=20m")
+	php, _ := phpVersion()
 	c.Env = append(os.Environ(),
+		"SLIPWAY_CLUSTER_PHP="+php,
 		"KUBECONFIG="+filepath.Join(dir, "admin.kubeconfig"),
 		"SLIPWAY_CLUSTER_ADDRESS="+address,
 		"SLIPWAY_CLUSTER_IMAGE="+runtimeImage,

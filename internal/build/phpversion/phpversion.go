@@ -98,7 +98,11 @@ func ask(ctx context.Context, fpm string) (Version, bool) {
 // Choose returns the newest installed version that a constraint of composer.json allows;
 // an empty one allows all. Where there is none the fault names those that are.
 func Choose(ctx context.Context, constraint string) (Version, error) {
-	all := Installed(ctx)
+	return Among(Installed(ctx), constraint)
+}
+
+// Among returns the first of some versions that a constraint allows, as Choose does.
+func Among(all []Version, constraint string) (Version, error) {
 	if len(all) == 0 {
 		return Version{}, &fault.Error{
 			Kind: fault.Unavailable, Message: "PHP is not installed on this server", Code: "php_missing",

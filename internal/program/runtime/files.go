@@ -23,7 +23,9 @@ func (f *files) close() {
 		_ = f.tree.Close()
 	}
 	for _, p := range f.places {
-		_ = p.root.Close()
+		if p.root != nil { // of a View
+			_ = p.root.Close()
+		}
 	}
 	for _, done := range f.done {
 		done()
@@ -46,33 +48,45 @@ func (f *files) in(name string) (place, string) {
 // maxLinks is how many links a path may lead over.
 const maxLinks = 16
 
-// open opens a path. Links of the tree are followed one at a time, so that one which leads
-// into storage does so; those in storage, which the program has made, never leave it.
-func (f *files) open(name string) (*os.File, bool, error) {
-	name = strings.TrimPrefix(path.Clean("/"+name), "/")
-	if name == "" {
+// open opens a path. Links in storage, which the program has made, never leave it.
+func (f *files) open(name string) (file *os.File, stored bool, err error) {
+	in, rest, err := f.find(name)
+	if err != nil {
+		return nil, false, err
+	}
+	file, err = in.open(rest)
+	return file, in.stored, err
+}
+
+// find returns the place that a path leads to, and the path there. Links of the tree are followed one at a time, so that one
+// which leads into storage does so.
+func (f *files) find(name string) (place, string, error) {
+	if name = strings.TrimPrefix(path.Clean("/"+name), "/"); name == "" {
 		name = "."
 	}
 	for range maxLinks {
 		in, rest := f.in(name)
 		if in.stored {
-			file, err := in.root.OpenFile(rest, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-			return file, true, err
+			return in, rest, nil
 		}
 		to, err := step(in.root, rest)
 		if err != nil {
-			return nil, false, err
+			return place{}, "", err
 		}
 		if to == "" {
-			file, err := in.root.OpenFile(rest, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-			return file, false, err
+			return in, rest, nil
 		}
 		// Relative to the whole: a link of a tree may lead into another or into storage.
 		if name = path.Join(in.at, to); name == ".." || strings.HasPrefix(name, "../") {
-			return nil, false, errOutside
+			return place{}, "", errOutside
 		}
 	}
-	return nil, false, &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
+	return place{}, "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
+}
+
+// open opens what is at a path of a place. Nothing waits there, whatever it is.
+func (p place) open(name string) (*os.File, error) {
+	return p.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }
 
 var errOutside = errors.New("a link points outside")

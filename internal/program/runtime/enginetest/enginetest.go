@@ -29,8 +29,6 @@ type Setup struct {
 	Bundle func(files map[string]string) bundle.ID
 	// Lacks names the cases that the engine can't pass yet, with the reason. Optional.
 	Lacks map[string]string
-	// Remote says that programs run elsewhere: no file of theirs is opened from outside.
-	Remote bool
 }
 
 // Run tests an engine; setup makes one for each test.
@@ -361,9 +359,6 @@ func overlays(w *world) {
 		if got := w.ask(p, "write", runtime.AppDir+"/"+name); got == "written" {
 			w.t.Errorf("%s was changed", name)
 		}
-	}
-	if w.Remote {
-		return
 	}
 	f, stored, err := p.Open("themes/one/style.css")
 	if err != nil || stored {

@@ -1,0 +1,76 @@
+package kube
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"slipway/cluster/pod"
+	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
+)
+
+// Copies take so many bytes and an owner's no more than its part; those that were asked for the longest ago go first.
+func TestCopiesAreBounded(t *testing.T) {
+	t.Parallel()
+	s, err := newCopies(filepath.Join(t.TempDir(), "copies"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(owner id.Owner, n int, size int64) bool {
+		t.Helper()
+		c := &copied{
+			key: copyKey{"program-of-" + string(owner), runtime.Stored{Folder: "up", Path: strconv.Itoa(n)}}, owner: owner,
+			is: pod.File{Size: size}, asked: time.Now(), file: filepath.Join(s.dir, string(owner)+strconv.Itoa(n)),
+		}
+		if err := os.WriteFile(c.file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !s.reserve(c) {
+			return false
+		}
+		s.by[c.key] = s.order.PushFront(c)
+		return true
+	}
+	has := func(owner string, n int) bool {
+		f, _ := s.cached(copyKey{"program-of-" + owner, runtime.Stored{Folder: "up", Path: strconv.Itoa(n)}})
+		if f == nil {
+			return false
+		}
+		f.Close()
+		return true
+	}
+	if !add("b", 1, 10) {
+		t.Fatal("a small file has no room")
+	}
+	for n := range 4 {
+		add("a", n, maxOwnerCopies/4)
+	}
+	has("a", 0) // and so 1 was asked for the longest ago
+	if !add("a", 4, 1) || has("a", 1) || !has("a", 0) || !has("a", 4) || !has("b", 1) {
+		t.Error("another copy than the one that was asked for the longest ago has gone")
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "a1")); err == nil {
+		t.Error("a copy that has gone is on the disk")
+	}
+	for _, owner := range []id.Owner{"c", "d", "e", "f"} {
+		for n := range 4 {
+			add(owner, n, maxOwnerCopies/4)
+		}
+	}
+	if s.bytes > maxCopies || has("a", 2) || has("b", 1) || !has("f", 3) {
+		t.Errorf("%d bytes of %d", s.bytes, int64(maxCopies))
+	}
+	if add("a", 9, maxOwnerCopies+1) {
+		t.Error("more than an owner may have has room")
+	}
+	for _, owner := range []string{"a", "b", "c", "d", "e", "f"} {
+		s.forget("program-of-" + owner)
+	}
+	left, err := os.ReadDir(s.dir)
+	if err != nil || len(left) > 1 || s.bytes != 0 || len(s.owners) != 0 || len(s.by) != 0 { // a9 was never taken
+		t.Errorf("%d bytes and %d files are left, %v", s.bytes, len(left), err)
+	}
+}

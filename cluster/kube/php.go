@@ -1,0 +1,112 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+
+	"slipway/cluster/pod"
+	"slipway/internal/build/phpversion"
+	"slipway/internal/build/toolchain"
+	"slipway/internal/program/php"
+	"slipway/internal/program/runtime"
+)
+
+// fits is what a program runs in.
+type fits struct {
+	image string
+	php   phpversion.Version // where the program needs one
+}
+
+// choose returns the newest image that has what a program needs.
+func (e *Engine) choose(s runtime.Spec) (fits, error) {
+	var have []string
+	var why error
+	for _, i := range e.c.Images {
+		if !toolchain.Fits(s.Node, i.Node) {
+			have = append(have, i.Node)
+			continue
+		}
+		if s.PHP == nil {
+			return fits{image: i.Name}, nil
+		}
+		var versions []phpversion.Version
+		for _, number := range i.PHP {
+			versions = append(versions, debian(number))
+		}
+		v, err := phpversion.Among(versions, s.PHP.Version)
+		if err == nil {
+			return fits{i.Name, v}, nil
+		}
+		why = cmp.Or(why, err)
+	}
+	if why != nil {
+		return fits{}, why
+	}
+	return fits{}, fmt.Errorf("no image on this cluster has Node.js %s: there is %s", s.Node, strings.Join(have, ", "))
+}
+
+// debian is a version of PHP where Debian's packages have it.
+func debian(number string) phpversion.Version {
+	v := phpversion.Version{Number: number}
+	v.FPM, v.CLI = "/usr/sbin/php-fpm"+v.Minor(), "/usr/bin/php"+v.Minor()
+	return v
+}
+
+// isFPM reports whether a program is PHP-FPM, and not a command that finds php.
+func isFPM(s runtime.Spec) bool { return s.PHP != nil && len(s.Argv) == 0 && s.Shell == "" }
+
+// phpScratch is PHP-FPM's own folder.
+const phpScratch = "/tmp/.php"
+
+// phpFiles are the files of PHP-FPM's configuration, by their places.
+func phpFiles(s runtime.Spec) map[string]string {
+	if !isFPM(s) {
+		return nil
+	}
+	return php.Pool{Memory: s.Limits.Memory, Scratch: phpScratch}.Files()
+}
+
+func phpKey(i int) string { return "php-" + strconv.Itoa(i) }
+
+// describePHP says how a program with PHP is started.
+func describePHP(s runtime.Spec, v phpversion.Version, d *pod.Description, data map[string][]byte) {
+	switch {
+	case s.PHP == nil:
+		return
+	case !isFPM(s):
+		d.PHP = v.CLI
+		return
+	}
+	d.Argv, d.Env, d.FPM = php.Argv(v), append(d.Env, php.Env()...), phpScratch
+	files := phpFiles(s)
+	for i, at := range slices.Sorted(maps.Keys(files)) {
+		data[phpKey(i)] = []byte(files[at])
+	}
+}
+
+func phpMounts(s runtime.Spec) (mounts []core.VolumeMount) {
+	for i, at := range slices.Sorted(maps.Keys(phpFiles(s))) {
+		mounts = append(mounts, core.VolumeMount{Name: volumeSpec, MountPath: path.Clean(at), SubPath: phpKey(i), ReadOnly: true})
+	}
+	return mounts
+}
+
+// told returns what hears a program's lines: those of PHP-FPM as on one machine.
+func told(s runtime.Spec) func(stream, line string) {
+	if s.PHP == nil || s.Output == nil {
+		return s.Output
+	}
+	return func(stream, line string) {
+		if stream == "stderr" {
+			line = php.Line(line)
+		}
+		s.Output(stream, line)
+	}
+}
