@@ -68,6 +68,12 @@ type copied struct {
 func (c *copied) bytes() int64 { return max(c.is.Size, leastCopy) }
 
 func newCopies(dir string) (*copies, error) {
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "slipway-copies-"); err != nil {
+			return nil, fmt.Errorf("make room for copies of programs' files: %w", err)
+		}
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("clear copies of programs' files: %w", err)
 	}

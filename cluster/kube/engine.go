@@ -49,7 +49,8 @@ type Config struct {
 	Edge string
 	// Own are public ranges that are the cluster's own all the same, as Policies has them.
 	Own []string
-	// Dir is where copies of files in programs' storage are kept while they are served. Ours alone, and emptied.
+	// Dir is where copies of files in programs' storage are kept while they are served. Ours alone, and emptied. Optional: empty
+	// is a new one among the system's temporary folders.
 	Dir string
 	Log *slog.Logger // Optional.
 }
@@ -57,7 +58,7 @@ type Config struct {
 // Image is an image that programs run in.
 type Image struct {
 	Name string `json:"name"`
-	Node string `json:"node"` // the version of Node.js that it has, as "24.1.0"
+	Node string `json:"node"` // the version of Node.js that it has, as "24.1.0"; empty: none
 	// PHP are the versions of PHP that it has where Debian's packages put them, the newest first, as "8.4.11".
 	PHP []string `json:"php"`
 }

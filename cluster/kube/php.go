@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -24,29 +23,43 @@ type fits struct {
 	php   phpversion.Version // where the program needs one
 }
 
-// choose returns the newest image that has what a program needs.
+// choose returns the newest image that has what a program needs. PHP that also asks for Node.js, as its build does, gets it where
+// an image has both.
 func (e *Engine) choose(s runtime.Spec) (fits, error) {
 	var have []string
+	var php fits
 	var why error
 	for _, i := range e.c.Images {
-		if !toolchain.Fits(s.Node, i.Node) {
+		node := i.Node != "" && toolchain.Fits(s.Node, i.Node)
+		if i.Node != "" {
 			have = append(have, i.Node)
-			continue
 		}
-		if s.PHP == nil {
+		switch {
+		case s.PHP == nil && node:
 			return fits{image: i.Name}, nil
+		case s.PHP == nil || php.image != "" && !node:
+			continue
 		}
 		var versions []phpversion.Version
 		for _, number := range i.PHP {
 			versions = append(versions, debian(number))
 		}
 		v, err := phpversion.Among(versions, s.PHP.Version)
-		if err == nil {
+		switch {
+		case err != nil:
+			if len(versions) > 0 || why == nil {
+				why = err
+			}
+		case node || s.Node == "":
 			return fits{i.Name, v}, nil
+		default:
+			php = fits{i.Name, v}
 		}
-		why = cmp.Or(why, err)
 	}
-	if why != nil {
+	switch {
+	case php.image != "":
+		return php, nil
+	case why != nil:
 		return fits{}, why
 	}
 	return fits{}, fmt.Errorf("no image on this cluster has Node.js %s: there is %s", s.Node, strings.Join(have, ", "))
