@@ -11,9 +11,6 @@ import (
 // The engine is a Host: what it can't keep or hold yet it refuses, or has none of.
 var _ runtime.Host = (*Engine)(nil)
 
-// Connect gives programs their ways.
-func (e *Engine) Connect(runtime.Ways) {}
-
 // Fence ends nothing: no program writes to storage.
 func (e *Engine) Fence(ctx context.Context) error {
 	<-ctx.Done()

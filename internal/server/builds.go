@@ -35,7 +35,9 @@ func (h *node) openBuilds(
 		return nil, err
 	}
 	if elsewhere != nil {
-		h.engine, err = elsewhere.Open(ctx, Node{ID: h.self.ID(), Lease: h.self, Bundles: bundles, Users: builds, Log: s.Log})
+		h.engine, err = elsewhere.Open(ctx, Node{
+			ID: h.self.ID(), Lease: h.self, Dir: filepath.Join(dir, "programs"), Edge: l.Local(), Bundles: bundles, Users: builds, Log: s.Log,
+		})
 		return builds, err
 	}
 	if s.InsecureBuilds || builds.Why() != "" {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,7 +23,7 @@ import (
 type kubernetes struct {
 	Kubeconfig string `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
 	Namespace  string `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
-	Images     string `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION}]." required:"" type:"path" placeholder:"FILE"`
+	Images     string `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION, \"php\": [VERSION]}]." required:"" type:"path" placeholder:"FILE"`
 	Address    string `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
 	Files      string `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
 	Canary     string `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
@@ -56,6 +57,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 	}
 	c := kube.Config{
 		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, Address: k.Address, Log: n.Log,
+		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge,
 	}
 	if c.Packs, err = net.Listen("tcp", k.Files); err != nil {
 		return nil, fmt.Errorf("--kubernetes-listen: %w", err)
@@ -96,8 +98,8 @@ func readImages(file string) (images []kube.Image, err error) {
 		return nil, errors.New("it lists no image")
 	}
 	for _, i := range images {
-		if i.Name == "" || i.Node == "" {
-			return nil, errors.New("each image needs a name and the version of its Node.js")
+		if i.Name == "" || i.Node == "" && len(i.PHP) == 0 {
+			return nil, errors.New("each image needs a name and the versions of its Node.js or PHP")
 		}
 	}
 	return images, nil
