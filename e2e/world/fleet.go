@@ -1,7 +1,6 @@
 package world
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -22,14 +21,14 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// Nodes is the variable that, with the value 2, makes every world an installation of two nodes, which share what an operator of
+// NodesVar is the variable that, with the value 2, makes every world an installation of two nodes, which share what an operator of
 // several machines shares: PostgreSQL, an object store, a directory for storage, MariaDB and Redis. Each request goes to either.
-const Nodes = "SLIPWAY_E2E_NODES"
+const NodesVar = "SLIPWAY_E2E_NODES"
 
 // dsnVar names the PostgreSQL cluster to tests.
 const dsnVar = "SLIPWAY_TEST_DSN"
 
-func several() bool { return os.Getenv(Nodes) == "2" }
+func several() bool { return os.Getenv(NodesVar) == "2" }
 
 // onPostgres runs this test program once more, with a throw-away PostgreSQL.
 func onPostgres() int {
@@ -107,11 +106,17 @@ func newFleet(w *World) (_ *fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	storage := filepath.Join(w.Dir, "storage")
-	if err := cmp.Or(os.Mkdir(storage, 0o711), os.Chmod(storage, 0o711)); err != nil { // programs reach their own folder below it
+	first := filepath.Join(w.Dir, "node1", "data")
+	storage := filepath.Join(first, "storage") // where it is on one node: stories look there
+	if err := os.MkdirAll(storage, 0o711); err != nil {
 		return nil, err
 	}
-	w.Flags = append(w.Flags, "--database", database, "--blobs", bucket, "--storage", storage, "--base-url", "http://"+w.Listen)
+	for _, dir := range []string{filepath.Dir(first), first, storage} { // programs reach their own folder below it
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return nil, err
+		}
+	}
+	w.Flags = append(w.Flags, "--database", database, "--blobs", bucket, "--storage", storage, "--backup-to", filepath.Join(w.Dir, "backups"), "--base-url", "http://"+w.Listen)
 	for flag, start := range map[string]func(string, *Receiver) (string, func(), error){"--mariadb": MariaDB, "--redis": Redis} {
 		dir := filepath.Join(w.Dir, strings.TrimLeft(flag, "-"))
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -263,6 +268,37 @@ func Everywhere(c *http.Client) (all []*http.Client) {
 		all = append(all, &one)
 	}
 	return all
+}
+
+// Somewhere returns a client of any one node that a client of a world reaches, as a balancer gives somebody with cookies one: what
+// each node keeps for itself, such as cached pages, is to be seen there alone.
+func Somewhere(c *http.Client) *http.Client {
+	all := Everywhere(c)
+	return all[mathrand.IntN(len(all))]
+}
+
+// Nodes returns how many nodes the installation has.
+func (w *World) Nodes() int {
+	if w.fleet == nil {
+		return 1
+	}
+	return len(w.fleet.nodes)
+}
+
+// Database returns the address of the installation's database.
+func (w *World) Database() string {
+	if n := slices.Index(w.Flags, "--database"); n >= 0 {
+		return w.Flags[n+1]
+	}
+	return "sqlite:" + filepath.Join(w.Data, "slipway.db")
+}
+
+// Schemas is the pattern of the folders of all databases of sites.
+func (w *World) Schemas() string {
+	if w.fleet != nil {
+		return filepath.Join(w.Dir, "mariadb", "data", "s??????????????????????????")
+	}
+	return filepath.Join(w.Data, "mariadb", "owners", "*", "data", "s??????????????????????????")
 }
 
 // anyNode sends each request through any of its transports.

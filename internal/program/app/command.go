@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/platform/node"
+	"slipway/internal/program/placement"
+	"slipway/internal/program/relay"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
 )
@@ -29,9 +31,23 @@ type Execution struct {
 	Terminal *runtime.Terminal
 }
 
-// Execute runs a command of a deployment to its end and returns how it ended. The error is
+// Execute runs a command of a deployment to its end and returns how it ended; one that has a terminal where the site runs. The error is
 // a fault where it could not be started, took longer than it may, or ctx ended.
 func (a *Apps) Execute(ctx context.Context, x Execution) (runtime.Exit, error) {
+	var away *placement.Away
+	if x.Terminal != nil && a.c.Relay != nil && errors.As(a.look(ctx, x.Deployment), &away) && away.State != node.Down && away.Address != "" {
+		shell := relay.Shell{Deployment: x.Deployment, Command: x.Command, Process: x.Process, Timeout: x.Timeout}
+		return a.c.Relay.Shell(ctx, away.Address, shell, x.Terminal)
+	}
+	return a.execute(ctx, x)
+}
+
+// Shell is Execute here, for another node.
+func (a *Apps) Shell(ctx context.Context, x relay.Shell, t *runtime.Terminal) (runtime.Exit, error) {
+	return a.execute(ctx, Execution{Deployment: x.Deployment, Command: x.Command, Process: x.Process, Timeout: x.Timeout, Terminal: t})
+}
+
+func (a *Apps) execute(ctx context.Context, x Execution) (runtime.Exit, error) {
 	running, done, err := a.begin(ctx, x)
 	if err != nil {
 		return runtime.Exit{}, err

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/node"
 )
 

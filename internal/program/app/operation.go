@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/volume"

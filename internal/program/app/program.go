@@ -10,10 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/transport"

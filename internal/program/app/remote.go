@@ -12,11 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/node"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"

@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/figures"
 )
 

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 )
 
 // codeFull is the code of all errors that say that something is not started for as much as

@@ -8,10 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/placement"
 )
 

@@ -9,11 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/text"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/php"

@@ -4,7 +4,7 @@
 // A connection is TLS with certificates of the installation's authority on both sides (certs.NodeTLS). It begins with one line
 // of JSON that names a deployment, or its scripts that no visitor can ask for, answered by one line once its program listens, or
 // by a fault that says why it does not; until then no request has been sent. What follows is HTTP/1.1, as if the program itself
-// were at the other end.
+// were at the other end. A line may instead ask for a command with a terminal, whose frames follow.
 //
 // The package knows no request and no site.
 package relay
@@ -29,6 +29,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
 )
 
 const (
@@ -51,6 +52,7 @@ type asked struct {
 	Deployment id.Deployment `json:"deployment,omitempty"`
 	Tasks      bool          `json:"tasks,omitempty"`  // its scripts that no visitor can ask for
 	States     bool          `json:"states,omitempty"` // instead: how what runs there is
+	Shell      *Shell        `json:"shell,omitempty"`  // instead: a command that has a terminal
 }
 
 // answered is the line of who listens.
@@ -65,6 +67,10 @@ type refused struct {
 	Details string        `json:"details,omitempty"`
 	Code    string        `json:"code,omitempty"`
 	After   time.Duration `json:"after,omitempty"`
+}
+
+func (r *refused) fault() *fault.Error {
+	return &fault.Error{Kind: r.Kind, Message: r.Message, Details: r.Details, Code: r.Code, RetryAfter: r.After}
 }
 
 // ErrUnreached is the error of Dial where the other node did not take the connection.
@@ -203,8 +209,8 @@ func greet(c net.Conn, what asked) (Program, error) {
 	if err := readLine(c, &a); err != nil {
 		return Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
 	}
-	if f := a.Fault; f != nil {
-		return Program{}, &fault.Error{Kind: f.Kind, Message: f.Message, Details: f.Details, Code: f.Code, RetryAfter: f.After}
+	if a.Fault != nil {
+		return Program{}, a.Fault.fault()
 	}
 	if a.Program == nil {
 		return Program{}, ErrUnreached
@@ -233,6 +239,8 @@ type Programs interface {
 	// Reach wakes a deployment's program here. carry then passes what comes on a connection on to it, until either ends; it is to be
 	// called once. With tasks it passes on to the scripts that no visitor can ask for.
 	Reach(ctx context.Context, deployment id.Deployment, tasks bool) (p Program, carry func(net.Conn), err error)
+	// Shell executes a command with a terminal in a deployment's sandbox here, until it or ctx ends.
+	Shell(ctx context.Context, x Shell, t *runtime.Terminal) (runtime.Exit, error)
 	// States says how what runs here is, in words that Dialer.States gets.
 	States() []byte
 }
@@ -404,7 +412,7 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, known func()) {
 	}
 	known()
 	var a asked
-	if err := readLine(c, &a); err != nil || a.Deployment == "" && !a.States {
+	if err := readLine(c, &a); err != nil || a.Deployment == "" && !a.States && a.Shell == nil {
 		return
 	}
 	if a.States {
@@ -412,18 +420,14 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, known func()) {
 		return
 	}
 	_ = raw.SetDeadline(time.Time{})
+	if a.Shell != nil {
+		s.shell(ctx, *a.Shell, c)
+		return
+	}
 	p, carry, err := s.Programs.Reach(ctx, a.Deployment, a.Tasks)
 	out := answered{Program: &p}
 	if err != nil {
-		f := fault.As(err)
-		if f == nil {
-			s.Log.ErrorContext(ctx, "program not reached for another node", "deployment", a.Deployment, "err", err)
-			f = &fault.Error{
-				Kind: fault.Unavailable, Message: "The program could not be started", Code: "internal_error",
-				RetryAfter: 5 * time.Second,
-			}
-		}
-		out = answered{Fault: &refused{f.Kind, f.Message, f.Details, f.Code, f.RetryAfter}}
+		out = answered{Fault: s.refusal(ctx, "program not reached for another node", a.Deployment, err)}
 	}
 	line, marshalErr := json.Marshal(out)
 	if marshalErr != nil {
@@ -439,4 +443,17 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, known func()) {
 		c.Close()
 	}
 	carry(c)
+}
+
+// refusal is what another node is told of an error. One that is no fault is this node's to know.
+func (s *Server) refusal(ctx context.Context, what string, deployment id.Deployment, err error) *refused {
+	f := fault.As(err)
+	if f == nil {
+		s.Log.ErrorContext(ctx, what, "deployment", deployment, "err", err)
+		f = &fault.Error{
+			Kind: fault.Unavailable, Message: "The program could not be started", Code: "internal_error",
+			RetryAfter: 5 * time.Second,
+		}
+	}
+	return &refused{f.Kind, f.Message, f.Details, f.Code, f.RetryAfter}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -22,6 +23,8 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/wait"
+	"slipway/internal/program/runtime"
+	"slipway/internal/program/task"
 )
 
 // echo is the programs of a node: one that repeats lines, and one that does not start.
@@ -41,6 +44,36 @@ func (e *echo) Reach(_ context.Context, deployment id.Deployment, tasks bool) (P
 		defer e.carried.Add(-1)
 		_, _ = io.Copy(c, c)
 	}, nil
+}
+
+// Shell repeats what is typed, and how large the terminal is, until "exit" is; or it doesn't start.
+func (e *echo) Shell(ctx context.Context, x Shell, t *runtime.Terminal) (runtime.Exit, error) {
+	if x.Deployment != "dep_echo" {
+		return runtime.Exit{}, &fault.Error{Kind: fault.Conflict, Message: "It does not start", Code: "stopped"}
+	}
+	e.carried.Add(1)
+	defer e.carried.Add(-1)
+	fmt.Fprintln(t.Output, x.Command.Shell, x.Process, x.Timeout, t.Size)
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for r := bufio.NewScanner(t.Input); r.Scan(); {
+			lines <- r.Text()
+		}
+	}()
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok || line == "exit" {
+				return runtime.Exit{Code: 3, Reason: fmt.Sprint("typed: ", line)}, nil
+			}
+			fmt.Fprintln(t.Output, line)
+		case size := <-t.Sizes:
+			fmt.Fprintln(t.Output, size)
+		case <-ctx.Done():
+			return runtime.Exit{}, context.Cause(ctx)
+		}
+	}
 }
 
 func (e *echo) States() []byte { return []byte("states") }
@@ -115,6 +148,64 @@ func TestReach(t *testing.T) {
 	if _, _, err := d.Dial(t.Context(), l.Addr().String(), "dep_echo"); !errors.Is(err, ErrUnreached) {
 		t.Errorf("nobody listens: %v", err)
 	}
+}
+
+// What is typed into a terminal reaches the node that runs its shell, and what that shows comes back, until either end closes it.
+func TestShell(t *testing.T) {
+	t.Parallel()
+	e, address, d := listening(t)
+	for _, typed := range []string{"exit", ""} { // or nothing more, which hangs up
+		in, typing := io.Pipe()
+		shown, shows := io.Pipe()
+		sizes := make(chan runtime.Size)
+		large := strings.Repeat("x", 3*maxFrame)[:60_000]
+		go func() {
+			r := bufio.NewReader(shown)
+			line := func(want string) {
+				if got, err := r.ReadString('\n'); err != nil || got != want+"\n" {
+					t.Errorf("shown %q, %v; want %q", got, err, want)
+				}
+			}
+			line("sh terminal 1h0m0s {100 30}")
+			sizes <- runtime.Size{Columns: 120, Rows: 40}
+			line("{120 40}")
+			io.WriteString(typing, large+"\n")
+			line(large)
+			if typed != "" {
+				io.WriteString(typing, typed+"\n")
+			} else {
+				typing.Close()
+			}
+		}()
+		exit, err := d.Shell(
+			t.Context(), address, Shell{Deployment: "dep_echo", Command: task.Command{Shell: "sh"}, Process: "terminal", Timeout: time.Hour},
+			&runtime.Terminal{Input: in, Output: shows, Size: runtime.Size{Columns: 100, Rows: 30}, Sizes: sizes})
+		if err != nil || exit != (runtime.Exit{Code: 3, Reason: "typed: " + typed}) {
+			t.Errorf("it ended as %+v, %v", exit, err)
+		}
+		in.Close()
+	}
+
+	none := &runtime.Terminal{Input: strings.NewReader(""), Output: io.Discard}
+	_, err := d.Shell(t.Context(), address, Shell{Deployment: "dep_other"}, none)
+	if f := fault.As(err); f == nil || f.Kind != fault.Conflict || f.Code != "stopped" {
+		t.Errorf("one that does not start: %v", err)
+	}
+	in, _ := io.Pipe()
+	defer in.Close()
+	ctx, leave := context.WithCancelCause(t.Context())
+	why := errors.New("left")
+	end := make(chan error, 1)
+	go func() {
+		_, err := d.Shell(ctx, address, Shell{Deployment: "dep_echo"}, &runtime.Terminal{Input: in, Output: io.Discard})
+		end <- err
+	}()
+	wait.Until(t, "it runs", func() bool { return e.carried.Load() == 1 })
+	leave(why)
+	if err := <-end; !errors.Is(err, why) {
+		t.Errorf("it was left: %v", err)
+	}
+	wait.Until(t, "it runs no longer", func() bool { return e.carried.Load() == 0 })
 }
 
 // Who has no certificate of a node, or one of another installation, is not let in and does not let itself be led elsewhere; what is no
