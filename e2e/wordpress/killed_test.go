@@ -125,7 +125,7 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 		}
 		before = want
 	}
-	left, err := filepath.Glob(filepath.Join(h.Data, "storage", to.ID, ".*"))
+	left, err := filepath.Glob(filepath.Join(h.Storage(), to.ID, ".*"))
 	ok(t, err)
 	if len(left) > 0 {
 		t.Errorf("what is left of it: %q", left)

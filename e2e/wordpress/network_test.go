@@ -15,7 +15,7 @@ import (
 
 // content is where a site's wp-content is on disk.
 func (h *installation) content(s siteBody, name string) string {
-	return filepath.Join(h.Data, "storage", s.ID, "wp-content", name)
+	return filepath.Join(h.Storage(), s.ID, "wp-content", name)
 }
 
 // plant puts a file into a site's wp-content.

@@ -116,7 +116,7 @@ func (h *installation) repository() {
 	}
 	h.call("POST", "/sites/"+s.ID+"/rollback", nil, nil)
 	both("1.0")
-	if b, err := os.ReadFile(filepath.Join(h.Data, "storage", s.ID, "wp-content", "uploads/not-a-upload")); err == nil {
+	if b, err := os.ReadFile(filepath.Join(h.Storage(), s.ID, "wp-content", "uploads/not-a-upload")); err == nil {
 		t.Errorf("the repository's uploads were taken: %s", b)
 	}
 

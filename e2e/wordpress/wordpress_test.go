@@ -474,7 +474,7 @@ func (h *installation) uids(sites []siteBody) (n int) {
 func (h *installation) closed(s siteBody, stranger *visitor) {
 	t := h.t
 	t.Helper()
-	storage := filepath.Join(h.Data, "storage", s.ID, "wp-content")
+	storage := filepath.Join(h.Storage(), s.ID, "wp-content")
 	for name, text := range map[string]string{
 		"uploads/evil.php":     "<?php echo 'owned';",
 		"uploads/evil.phtml":   "<?php echo 'owned';",
@@ -533,12 +533,14 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 
 // left names what there still is of a site in the data directory.
 func (h *installation) left(id string) (list []string) {
-	_ = filepath.WalkDir(h.Data, func(path string, e os.DirEntry, err error) error {
-		if err == nil && strings.Contains(filepath.Base(path), id) {
-			list = append(list, path)
-		}
-		return nil
-	})
+	for _, dir := range h.Holds() {
+		_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err == nil && strings.Contains(filepath.Base(path), id) {
+				list = append(list, path)
+			}
+			return nil
+		})
+	}
 	schemas, _ := filepath.Glob(h.Schemas())
 	return append(list, schemas...)
 }
@@ -649,12 +651,14 @@ func (h *installation) hostile(a, b siteBody) {
 // sockets are the Unix sockets of the installation: those of every site's PHP and databases.
 func (h *installation) sockets() (list []string) {
 	h.t.Helper()
-	_ = filepath.WalkDir(h.Data, func(path string, e os.DirEntry, err error) error {
-		if err == nil && e.Type()&os.ModeSocket != 0 {
-			list = append(list, path)
-		}
-		return nil
-	})
+	for _, dir := range h.Holds() {
+		_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if err == nil && e.Type()&os.ModeSocket != 0 {
+				list = append(list, path)
+			}
+			return nil
+		})
+	}
 	if len(list) < 3 {
 		h.t.Errorf("there are only the sockets %q", list)
 	}

@@ -106,15 +106,12 @@ func newFleet(w *World) (_ *fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	first := filepath.Join(w.Dir, "node1", "data")
-	storage := filepath.Join(first, "storage") // where it is on one node: stories look there
-	if err := os.MkdirAll(storage, 0o711); err != nil {
+	storage := filepath.Join(w.Dir, "storage")
+	if err := os.Mkdir(storage, 0o711); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{filepath.Dir(first), first, storage} { // programs reach their own folder below it
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return nil, err
-		}
+	if err := os.Chmod(storage, 0o711); err != nil { // programs reach their own folder below it
+		return nil, err
 	}
 	w.Flags = append(w.Flags, "--database", database, "--blobs", bucket, "--storage", storage, "--backup-to", filepath.Join(w.Dir, "backups"), "--base-url", "http://"+w.Listen)
 	for flag, start := range map[string]func(string, *Receiver) (string, func(), error){"--mariadb": MariaDB, "--redis": Redis} {
@@ -291,6 +288,26 @@ func (w *World) Database() string {
 		return w.Flags[n+1]
 	}
 	return "sqlite:" + filepath.Join(w.Data, "slipway.db")
+}
+
+// Storage is the directory of the storage of all sites.
+func (w *World) Storage() string {
+	if w.fleet != nil {
+		return filepath.Join(w.Dir, "storage")
+	}
+	return filepath.Join(w.Data, "storage")
+}
+
+// Holds are the directories in which the installation keeps what belongs to sites, but for backups.
+func (w *World) Holds() []string {
+	if w.fleet == nil {
+		return []string{w.Data}
+	}
+	all := []string{w.Storage()}
+	for _, node := range w.fleet.nodes {
+		all = append(all, node.Data)
+	}
+	return all
 }
 
 // Schemas is the pattern of the folders of all databases of sites.
