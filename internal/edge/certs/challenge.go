@@ -3,8 +3,6 @@ package certs
 import (
 	"context"
 	"crypto/tls"
-	"database/sql"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -118,9 +116,11 @@ func (s *Certs) Challenge(w http.ResponseWriter, r *http.Request) bool {
 	own.mu.Unlock()
 	answer := c.KeyAuthorization
 	if !found || c.Type != acme.ChallengeTypeHTTP01 || c.Identifier.Value != host {
-		if answer = s.elsewhere(r.Context(), acme.ChallengeTypeHTTP01, host, token); answer == "" {
+		all := s.elsewhere(r.Context(), acme.ChallengeTypeHTTP01, host, token)
+		if len(all) == 0 {
 			return false
 		}
+		answer = all[0]
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -137,25 +137,28 @@ func (s *Certs) proof(ctx context.Context, host string) (*tls.Certificate, error
 	if c != nil {
 		return c, nil
 	}
-	answer := s.elsewhere(ctx, acme.ChallengeTypeTLSALPN01, host, "")
-	if answer == "" {
+	all := s.elsewhere(ctx, acme.ChallengeTypeTLSALPN01, host, "")
+	if len(all) == 0 {
 		return nil, nil
 	}
 	return acmez.TLSALPN01ChallengeCert(acme.Challenge{
-		Type: acme.ChallengeTypeTLSALPN01, KeyAuthorization: answer,
+		Type: acme.ChallengeTypeTLSALPN01, KeyAuthorization: all[0], // a name has one order at a time
 		Identifier: acme.Identifier{Type: "dns", Value: host},
 	})
 }
 
-// elsewhere returns the answer to a challenge of another node, or nothing. A few of these
+// maxAnswers bounds how many answers one name has: a name and its wildcard have one each, and those of orders that were given up.
+const maxAnswers = 16
+
+// elsewhere returns the answers to challenges that nodes have presented, the newest first. A few of these
 // questions are looked up at a time, so that strangers who make them up harm themselves.
-func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string {
+func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) []string {
 	if s.single {
-		return ""
+		return nil
 	}
 	done, ok := s.slot(ctx, host)
 	if !ok {
-		return ""
+		return nil
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -164,14 +167,15 @@ func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) string 
 	if token != "" {
 		q, args = q+" AND token = $4", append(args, token)
 	}
-	var answer string
-	if err := s.c.DB.QueryRow(ctx, q+" LIMIT 1", args...).Scan(&answer); err != nil {
-		if !errors.Is(err, sql.ErrNoRows) && ctx.Err() == nil {
+	rows, err := s.c.DB.Query(ctx, q+fmt.Sprint(" ORDER BY until DESC, token LIMIT ", maxAnswers), args...)
+	all, err := db.Collect(rows, err, func(row db.Scanner) (answer string, err error) { return answer, row.Scan(&answer) })
+	if err != nil {
+		if ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "challenge not looked up", "host", host, "err", err)
 		}
-		return ""
+		return nil
 	}
-	return answer
+	return all
 }
 
 // newSlots returns the places of queries on behalf of strangers, by the name that they ask for:

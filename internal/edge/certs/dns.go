@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,7 +134,8 @@ func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
 	w.WriteMsg(m)
 }
 
-// proofs are the values of the TXT records at a name of our zone.
+// proofs are the values of the TXT records at a name of our zone: those of all nodes, since a name and its wildcard, which two of them
+// may prove at once, have one name here.
 func (s *Certs) proofs(name string) []string {
 	var out []string
 	own := &s.challenges
@@ -144,13 +146,12 @@ func (s *Certs) proofs(name string) []string {
 		}
 	}
 	own.mu.Unlock()
-	if len(out) > 0 {
-		return out
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if answer := s.elsewhere(ctx, acme.ChallengeTypeDNS01, name, ""); answer != "" {
-		out = append(out, acme.Challenge{KeyAuthorization: answer}.DNS01KeyAuthorization())
+	for _, answer := range s.elsewhere(ctx, acme.ChallengeTypeDNS01, name, "") {
+		if value := (acme.Challenge{KeyAuthorization: answer}).DNS01KeyAuthorization(); !slices.Contains(out, value) {
+			out = append(out, value)
+		}
 	}
 	return out
 }

@@ -1,11 +1,14 @@
 package certs
 
 import (
+	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mholt/acmez/v3/acme"
 	"github.com/miekg/dns"
 
 	"slipway/internal/tenant/domain"
@@ -73,6 +76,41 @@ func TestWildcards(t *testing.T) {
 	}
 	if w.pebble.Orders.Load() != before {
 		t.Error("it was ordered for")
+	}
+}
+
+// A name and its wildcard, which have one name in our zone, are proven at once by two nodes: each answers with both proofs.
+func TestProofsOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	zone := func(w *world, c *Config) { withDNS("acme.test")(w, c); w.nodes = true }
+	front := start(t, zone)
+	other := startNode(t, front, func(w *world, c *Config) {
+		zone(w, c)
+		c.CAs = []string{front.pebble.Directory()}
+		c.Out = front.pebble.Client()
+	})
+	want := map[string]bool{}
+	for n, node := range []*world{front, other, other} {
+		c := acme.Challenge{
+			Type: acme.ChallengeTypeDNS01, Token: fmt.Sprint("token", n), KeyAuthorization: fmt.Sprint("token", n, ".thumb"),
+			Identifier: acme.Identifier{Type: "dns", Value: "customer.test"},
+		}
+		withdraw, err := node.present(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer withdraw()
+		want[c.DNS01KeyAuthorization()] = true
+	}
+	for _, node := range []*world{front, other} {
+		got := map[string]bool{}
+		all := node.proofs(node.Delegation("*.customer.test"))
+		for _, value := range all {
+			got[value] = true
+		}
+		if len(all) != len(want) || !maps.Equal(got, want) {
+			t.Errorf("proofs %q, want %v", all, want)
+		}
 	}
 }
 
