@@ -35,16 +35,22 @@ func (o *output) carry(stream string, from io.ReadCloser) {
 			}
 		}
 		if len(line) > 0 {
-			text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
-			o.mu.Lock()
-			_, _ = io.WriteString(os.Stdout, pod.Mark(stream, text)+"\n")
-			o.mu.Unlock()
+			o.print(stream, strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", ""))
 		}
 		if err != nil {
 			return
 		}
 	}
 }
+
+func (o *output) print(stream, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, _ = io.WriteString(os.Stdout, pod.Mark(stream, text)+"\n")
+}
+
+// say tells the user something of ours.
+func (o *output) say(text string) { o.print("stderr", "slipway: "+text) }
 
 // field reads a number behind a word of a file, as cgroups have them; a file with a number alone has
 // the word "".

@@ -123,7 +123,7 @@ func lay(ctx context.Context, d pod.Description) error {
 			return err
 		}
 	}
-	return nil
+	return store(d, app)
 }
 
 // place makes room for something at a path: nothing is there, and the folder above is.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/cluster/pod"
+	"slipway/internal/platform/sandbox"
 )
 
 // endMessage is where the cluster reads how a container ended.
@@ -37,6 +38,9 @@ type entry struct {
 	started chan struct{}
 	pid     int // of the program; set before started is closed
 	killed  atomic.Bool
+	full    atomic.Bool // ended because it stored too much
+	kept    *keeping    // nil where it keeps nothing
+	holds   holds
 	screen  *screen // nil where the program has no terminal
 }
 
@@ -71,6 +75,7 @@ func Run() (pod.End, error) {
 	if err := openWays(d); err != nil {
 		return pod.End{}, err
 	}
+	e.kept = newKeeping(d, &e.out)
 	before := oomKills()
 	done, err := e.start()
 	if err != nil {
@@ -82,10 +87,19 @@ func Run() (pod.End, error) {
 			e.stop(-1)
 		}
 	}()
+	go e.kept.watch(func() {
+		e.full.Store(true)
+		_ = unix.Kill(-1, unix.SIGKILL)
+	})
 	status := e.reap()
 	_ = unix.Kill(-1, unix.SIGKILL) // what it left behind
 	done()
-	return e.endOf(status, oomKills() > before), nil
+	end := e.endOf(status, oomKills() > before)
+	if e.kept != nil {
+		stored := e.kept.stored()
+		end.Stored = &stored
+	}
+	return end, nil
 }
 
 // start starts the program by Exec, which narrows what it may do first. done waits for the rest of
@@ -192,6 +206,8 @@ func (e *entry) endOf(status unix.WaitStatus, oom bool) pod.End {
 	end := pod.End{Code: 128 + int(status.Signal()), Reason: "ended by signal " + unix.SignalName(status.Signal())}
 	switch {
 	case status.Signal() != unix.SIGKILL:
+	case e.full.Load():
+		end.Reason = string(sandbox.StorageFull)
 	case e.killed.Load():
 		end.Reason = "stopped"
 	case oom:
@@ -200,7 +216,7 @@ func (e *entry) endOf(status unix.WaitStatus, oom bool) pod.End {
 	return end
 }
 
-// Main runs one of the entry point's parts: prepare, run or exec. It returns the status to end with.
+// Main runs one of the entry point's parts: prepare, run, exec or count. It returns the status to end with.
 func Main(args []string) int {
 	failed := func(err error) int {
 		fmt.Println(pod.Mark("stderr", "slipway: "+err.Error()))
@@ -212,8 +228,16 @@ func Main(args []string) int {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if err := Prepare(ctx); err != nil {
+			if end, ok := asReadOnly(err); ok {
+				Tell(end)
+				return end.Code
+			}
 			return failed(err)
 		}
+		return 0
+	case len(args) == 1 && args[0] == "count":
+		stored := Stored()
+		Tell(pod.End{Reason: "exit code 0", Stored: &stored})
 		return 0
 	case len(args) == 1 && args[0] == "run":
 		end, err := Run()

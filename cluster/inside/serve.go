@@ -73,8 +73,15 @@ func (e *entry) answer(c *net.TCPConn) {
 		if reply(pod.Yes) {
 			_, _ = io.Copy(io.Discard, c) // until either end goes
 		}
-	case pod.Report:
-		if text, err := json.Marshal(usage()); err == nil && reply(pod.Yes) {
+	case pod.Hold:
+		e.hold(c, time.Duration(number)*time.Millisecond, func() bool { return reply(pod.Yes) })
+	case pod.Report, pod.Count:
+		u := usage()
+		if verb == pod.Count {
+			<-e.started
+			u.Stored = e.kept.stored()
+		}
+		if text, err := json.Marshal(u); err == nil && reply(pod.Yes) {
 			_, _ = c.Write(text)
 		}
 	case pod.Terminal:

@@ -6,8 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -31,8 +29,6 @@ import (
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/runtime/enginetest"
 )
-
-const patience = 2 * time.Minute
 
 // client returns a client of the cluster that scripts/cluster started, once its node is ready.
 func client(t *testing.T) kubernetes.Interface {
@@ -59,24 +55,6 @@ func client(t *testing.T) kubernetes.Interface {
 		return false
 	})
 	return c
-}
-
-func until(t *testing.T, what string, true func() bool) {
-	t.Helper()
-	for late := time.Now().Add(patience); !true(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not after %v: %s", patience, what)
-		}
-	}
-}
-
-// users gives each site a uid of its own.
-type users struct{}
-
-func (users) UID(_ context.Context, site id.Site) (int, error) {
-	h := fnv.New32a()
-	io.WriteString(h, string(site))
-	return 300_000 + int(h.Sum32()%1_000_000), nil
 }
 
 // cluster is an engine in a namespace of its own.
@@ -125,9 +103,13 @@ func newCluster(t *testing.T, c kubernetes.Interface, namespace string, enforced
 	if enforced {
 		go enforce(ctx, c, namespace)
 	}
+	if err := provision(ctx, c, namespace, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
 	e, err := New(ctx, Config{
 		Client: c, Namespace: namespace, Name: "one", Bundles: bundles, Users: users{}, Packs: packs, Canary: listen(), Address: address,
-		Dir: filepath.Join(dir, "copies"),
+		Storage: Storage{Class: storageClass},
+		Dir:     filepath.Join(dir, "copies"),
 		Images: []Image{{
 			Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE"), PHP: strings.Fields(os.Getenv("SLIPWAY_CLUSTER_PHP")),
 		}},

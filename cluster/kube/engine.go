@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"slipway/cluster/pod"
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
@@ -51,8 +52,9 @@ type Config struct {
 	Own []string
 	// Dir is where copies of files in programs' storage are kept while they are served. Ours alone, and emptied. Optional: empty
 	// is a new one among the system's temporary folders.
-	Dir string
-	Log *slog.Logger // Optional.
+	Dir     string
+	Storage Storage
+	Log     *slog.Logger // Optional.
 }
 
 // Image is an image that programs run in.
@@ -74,6 +76,8 @@ type Engine struct {
 	mu sync.Mutex // guards programs
 	// share: total the programs that run; owner those that it may run; edge gone with the program
 	programs map[string]*program // by the name of their pod
+	holds    *holds
+	port     int // of pods
 }
 
 // Labels of the objects that the engine makes.
@@ -101,14 +105,12 @@ const resync = 5 * time.Minute
 // New removes what an earlier process of the same name left, and follows the pods until ctx ends.
 func New(ctx context.Context, c Config) (*Engine, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	e := &Engine{c: c, programs: map[string]*program{}, share: shares{by: map[id.Site]int{}}}
-	mine := meta.ListOptions{LabelSelector: labelEngine + "=" + c.Name}
-	// A pod belongs to its Secret, but deletion of those that belong takes the cluster a while.
-	now := int64(0)
-	err := errors.Join(
-		c.Client.CoreV1().Pods(c.Namespace).DeleteCollection(ctx, meta.DeleteOptions{GracePeriodSeconds: &now}, mine),
-		c.Client.CoreV1().Secrets(c.Namespace).DeleteCollection(ctx, meta.DeleteOptions{}, mine),
-	)
+	if err := c.Storage.check(); err != nil {
+		return nil, err
+	}
+	e := &Engine{c: c, programs: map[string]*program{}, holds: newHolds(), port: pod.Port, share: shares{by: map[id.Site]int{}}}
+	// Before anything is removed or made: others see that what has this name belongs to somebody.
+	err := errors.Join(e.renew(ctx), e.removeOf(ctx, c.Name))
 	if err != nil {
 		return nil, fmt.Errorf("remove programs of an earlier process: %w", err)
 	}
@@ -120,7 +122,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	}
 	go e.packs.serve(ctx, c.Packs, c.Canary, e.take)
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, resync, informers.WithNamespace(c.Namespace),
-		informers.WithTweakListOptions(func(o *meta.ListOptions) { o.LabelSelector = mine.LabelSelector }))
+		informers.WithTweakListOptions(func(o *meta.ListOptions) { o.LabelSelector = labelEngine + "=" + c.Name }))
 	pods := factory.Core().V1().Pods().Informer()
 	tell := func(object any, gone bool) {
 		if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -144,6 +146,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
+	go e.live(ctx)
 	return e, nil
 }
 
@@ -175,41 +178,95 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 	if err != nil {
 		return nil, err
 	}
-	name := podName(s.ID)
-	x := &program{
-		e: e, spec: s, name: name, token: rand.Text(), output: told(s), terminal: s.Terminal,
-		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
-	}
-	secret, err := e.secret(s, name, x.token, in)
+	done, waited, err := e.holds.enter(ctx, s.Site)
 	if err != nil {
 		return nil, err
+	}
+	defer done()
+	if waited && s.Fresh {
+		return nil, runtime.ErrHeld
+	}
+	var k kept
+	err = e.patiently(ctx, &s, func() (err error) { k, err = e.prepareStorage(ctx, s); return err })
+	if err != nil {
+		return nil, fmt.Errorf("start program: %w", explain(err))
+	}
+	x, err := e.launch(ctx, s, in, int64(uid), k)
+	for range 3 {
+		if errors.Is(err, errDisplaced) {
+			x, err = e.launch(ctx, s, in, int64(uid), k)
+		}
+	}
+	if err == nil && x.refusedToWrite() {
+		k.readOnly = true
+		x, err = e.launch(ctx, s, in, int64(uid), k)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	return x, nil
+}
+
+// launch makes the pod of a program, and returns when the program runs in it or has ended.
+func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (*program, error) {
+	x, err := e.newProgram(ctx, s, k)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := e.secret(s, k, x.name, x.token, in)
+	if err == nil {
+		err = e.patiently(ctx, &s, func() error { return e.make(ctx, s, secret, in.image, uid, k) })
+	}
+	if err != nil {
+		x.end(lost(err.Error()))
+		<-x.gone
+		return nil, explain(err)
+	}
+	if err := x.begin(ctx); err != nil {
+		e.remove(x.name, 0)
+		x.end(lost(err.Error()))
+		return nil, err
+	}
+	return x, nil
+}
+
+// make makes the objects of a program. It may be repeated: their names are the program's own.
+func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, image string, uid int64, k kept) error {
+	secrets, pods := e.c.Client.CoreV1().Secrets(e.c.Namespace), e.c.Client.CoreV1().Pods(e.c.Namespace)
+	made, err := secrets.Create(ctx, secret, meta.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		made, err = secrets.Get(ctx, secret.Name, meta.GetOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	if s.Egress && len(s.Ports) > 0 {
+		_, err = e.c.Client.NetworkingV1().NetworkPolicies(e.c.Namespace).Create(ctx, e.portsPolicy(s, made), meta.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	p := e.pod(s, made, image, uid)
+	e.keep(p, k)
+	if _, err = pods.Create(ctx, p, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return e.takeClaim(ctx, k, p.Name)
+}
+
+// newProgram returns a program that hears what the cluster tells of its pod, which is to be made.
+func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, k kept) (x *program, err error) {
+	x = &program{
+		e: e, spec: s, name: podName(s.ID), claim: k.claim, token: rand.Text(), output: told(s), terminal: s.Terminal,
+		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if x.led, err = e.lead(ctx, s); err != nil {
 		return nil, err
 	}
 	e.share.enter(s)
 	e.mu.Lock()
-	e.programs[name] = x
-	e.mu.Unlock()
-	made, err := e.c.Client.CoreV1().Secrets(e.c.Namespace).Create(ctx, secret, meta.CreateOptions{})
-	if err == nil && s.Egress && len(s.Ports) > 0 {
-		_, err = e.c.Client.NetworkingV1().NetworkPolicies(e.c.Namespace).Create(ctx, e.portsPolicy(s, made), meta.CreateOptions{})
-	}
-	if err == nil {
-		_, err = e.c.Client.CoreV1().Pods(e.c.Namespace).Create(ctx, e.pod(s, made, in.image, int64(uid)), meta.CreateOptions{})
-	}
-	if err != nil {
-		e.remove(name, 0)
-		e.forget(name)
-		x.led.close()
-		e.share.leave(s)
-		return nil, fmt.Errorf("start program: %w", explain(err))
-	}
-	if err := x.begin(ctx); err != nil {
-		e.remove(name, 0)
-		x.end(lost(err.Error()))
-		return nil, fmt.Errorf("start program: %w", err)
-	}
+	defer e.mu.Unlock()
+	e.programs[x.name] = x
 	return x, nil
 }
 
@@ -228,6 +285,9 @@ const removal = 20 * time.Second
 func (e *Engine) remove(name string, grace int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()
+	if x := e.program(name); x != nil && x.claim != "" {
+		grace = max(grace, 1) // with 0 the cluster forgets it before it has ended, and another one could write beside it
+	}
 	err := errors.Join(
 		e.c.Client.CoreV1().Pods(e.c.Namespace).Delete(ctx, name, meta.DeleteOptions{GracePeriodSeconds: &grace}),
 		e.c.Client.CoreV1().Secrets(e.c.Namespace).Delete(ctx, name, meta.DeleteOptions{}),
@@ -239,6 +299,11 @@ func (e *Engine) remove(name string, grace int64) {
 
 // podName makes a name that no other pod has.
 func podName(program string) string {
+	return "program-" + dashed(program, 40) + "-" + strings.ToLower(rand.Text()[:8])
+}
+
+// dashed returns a name as those of objects are written, cut to a length.
+func dashed(name string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
@@ -247,8 +312,8 @@ func podName(program string) string {
 			return r + 'a' - 'A'
 		}
 		return '-'
-	}, program)
-	return "program-" + strings.Trim(clean[:min(len(clean), 40)], "-") + "-" + strings.ToLower(rand.Text()[:8])
+	}, name)
+	return strings.Trim(clean[:min(len(clean), most)], "-")
 }
 
 // label makes a label's value of a name.

@@ -2,8 +2,8 @@ package kube
 
 import (
 	"context"
-	"errors"
 
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
 )
@@ -11,46 +11,40 @@ import (
 // The engine is a Host: what it can't keep or hold yet it refuses, or has none of.
 var _ runtime.Host = (*Engine)(nil)
 
-// Fence ends nothing: no program writes to storage.
+// Fence ends nothing: whoever takes a site over ends what other processes left of it, and waits until the cluster has seen that end.
 func (e *Engine) Fence(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// Hold holds nothing: no program writes to storage.
-func (e *Engine) Hold(id.Site) (release func()) { return func() {} }
+// StorageDir reports whether a site has storage, which has no directory here.
+func (e *Engine) StorageDir(site id.Site) (dir string, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), removal)
+	defer cancel()
+	all, err := e.claims(ctx, site)
+	return "", err == nil && len(all) > 0
+}
 
-// StorageShared reports that every node has the same storage, which is none.
-func (e *Engine) StorageShared() bool { return true }
-
-// StorageFault returns nil.
-func (e *Engine) StorageFault() error { return nil }
-
-// StorageSites lists no site.
-func (e *Engine) StorageSites() ([]id.Site, error) { return nil, nil }
-
-// StorageSize returns 0.
-func (e *Engine) StorageSize(context.Context, id.Site) (int64, error) { return 0, nil }
-
-// StorageDir returns none.
-func (e *Engine) StorageDir(id.Site) (dir string, ok bool) { return "", false }
-
-// StorageFolders returns none.
-func (e *Engine) StorageFolders(id.Site) (map[string]string, error) { return nil, nil }
+// StorageFolders refuses to list what a site stores: it is in no directory here. A site that stores nothing has none.
+func (e *Engine) StorageFolders(site id.Site) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), removal)
+	defer cancel()
+	if all, err := e.claims(ctx, site); err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return nil, &fault.Error{
+		Kind: fault.Unavailable, Message: "Files that programs store on Kubernetes can't be read or backed up by Slipway yet",
+		Details: "use the volume snapshots of your cluster", Code: "no_storage",
+	}
+}
 
 // MakeStorage refuses.
 func (e *Engine) MakeStorage(context.Context, id.Site, string) (dir string, err error) {
-	return "", errors.New("storage folders are not available on Kubernetes yet")
+	return "", &fault.Error{
+		Kind: fault.Unavailable, Message: "Files can't be restored to storage on Kubernetes by Slipway yet",
+		Details: "use the volume snapshots of your cluster", Code: "no_storage",
+	}
 }
-
-// ForgetStorage does nothing.
-func (e *Engine) ForgetStorage(id.Site) error { return nil }
-
-// PreviewStores lists none.
-func (e *Engine) PreviewStores() (map[id.Site][]string, error) { return nil, nil }
-
-// ForgetPreview does nothing.
-func (e *Engine) ForgetPreview(id.Site, string) error { return nil }
 
 // ClearRedis reports that no program has a Redis.
 func (e *Engine) ClearRedis(id.Site) bool { return false }

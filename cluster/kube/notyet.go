@@ -15,19 +15,6 @@ type Lack struct {
 // tests leave out its case.
 var NotYet = []Lack{
 	{
-		Name: "Storage",
-		Why:  "Folders that keep what a program writes are not available on Kubernetes yet",
-		Case: "storage stays, by site",
-		needs: func(s runtime.Spec) bool {
-			for _, f := range s.Storage {
-				if !f.Temporary {
-					return true
-				}
-			}
-			return false
-		},
-	},
-	{
 		Name:  "Redis beside PHP",
 		Why:   "The object cache is not available on Kubernetes yet",
 		needs: func(s runtime.Spec) bool { return s.Redis },

@@ -56,7 +56,7 @@ func fileKey(i int) string { return "file-" + strconv.Itoa(i) }
 // temporary returns the paths of a program's temporary folders.
 func temporary(s runtime.Spec) (paths []string) {
 	for _, f := range s.Storage {
-		if f.Temporary {
+		if f.Temporary || s.Isolated {
 			paths = append(paths, f.Path)
 		}
 	}
@@ -64,10 +64,11 @@ func temporary(s runtime.Spec) (paths []string) {
 }
 
 // secret returns the Secret that holds what a pod runs: never the pod's own description, which more may read.
-func (e *Engine) secret(s runtime.Spec, name, token string, in fits) (*core.Secret, error) {
+func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*core.Secret, error) {
 	d := pod.Description{
 		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s),
 		Temporary: temporary(s), Token: token, Pids: s.Limits.Pids, MaxBytes: maxTree,
+		Storage: k.folders, StorageLimit: s.Limits.Storage, ReadOnly: k.readOnly,
 		Name: name, Ways: e.waysOf(s), Address: address(e.c.Address, e.c.Packs), CA: e.packs.ca,
 	}
 	if e.c.Canary != nil {

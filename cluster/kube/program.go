@@ -39,6 +39,7 @@ type program struct {
 	led      *led
 	view     view
 	name     string // of its pod
+	claim    string // of its storage; empty where it keeps nothing
 	token    string
 	output   func(stream, line string)
 	terminal *runtime.Terminal
@@ -51,6 +52,7 @@ type program struct {
 	last    *core.Pod
 	exit    runtime.Exit
 	isEnded bool
+	stored  *int64 // bytes of its storage at its end; nil where that is not known
 	logs    sync.WaitGroup
 }
 
@@ -61,6 +63,9 @@ func lost(why string) runtime.Exit { return runtime.Exit{Code: 137, Reason: why}
 func (x *program) see(p *core.Pod, deleted bool) {
 	x.mu.Lock()
 	x.last = p
+	if !x.isEnded {
+		x.stored = storedOf(p)
+	}
 	x.mu.Unlock()
 	if exit, over := exitOf(p); over {
 		x.end(exit)
@@ -130,6 +135,9 @@ func (x *program) end(exit runtime.Exit) {
 	close(x.ended)
 	go func() {
 		x.logs.Wait()
+		if x.claim != "" && x.stored != nil {
+			x.e.noteStored(x.claim, *x.stored)
+		}
 		x.e.remove(x.name, 0)
 		x.e.forget(x.name)
 		x.led.close()
@@ -186,6 +194,12 @@ func stuck(p *core.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse && c.Reason == core.PodReasonUnschedulable &&
 			time.Since(c.LastTransitionTime.Time) > roomPatience {
+			if strings.Contains(c.Message, "PersistentVolumeClaim") { // a disk that is being made
+				if time.Since(c.LastTransitionTime.Time) < claimPatience {
+					continue
+				}
+				return "the cluster has no volume for the storage of this site: " + c.Message
+			}
 			return "no room on the cluster: " + c.Message
 		}
 	}
@@ -230,7 +244,7 @@ func (x *program) put(ctx context.Context, question func(net.Conn) (byte, error)
 		return nil, 0, runtime.ErrNotListening
 	}
 	dialer := net.Dialer{Timeout: dialPatience}
-	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(p.Status.PodIP, strconv.Itoa(pod.Port)))
+	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(p.Status.PodIP, strconv.Itoa(x.e.port)))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -312,17 +326,27 @@ func (x *program) Exit() runtime.Exit {
 func (x *program) Usage() runtime.Usage {
 	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
 	defer cancel()
-	c, reply, err := x.ask(ctx, pod.Report, 0)
+	u, err := x.report(ctx, pod.Report)
 	if err != nil {
 		return runtime.Usage{}
 	}
-	defer c.Close()
-	var u pod.Usage
-	_ = c.SetDeadline(time.Now().Add(dialPatience))
-	if reply != pod.Yes || json.NewDecoder(io.LimitReader(c, 1<<10)).Decode(&u) != nil {
-		return runtime.Usage{}
-	}
 	return runtime.Usage{Memory: u.Memory, CPU: time.Duration(u.CPU)}
+}
+
+// countPatience is how long the counting of what is stored may take.
+const countPatience = time.Minute
+
+func (x *program) report(ctx context.Context, verb string) (u pod.Usage, err error) {
+	c, reply, err := x.ask(ctx, verb, 0)
+	if err != nil {
+		return u, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(countPatience))
+	if reply != pod.Yes {
+		return u, errors.New("the program says nothing of itself")
+	}
+	return u, json.NewDecoder(io.LimitReader(c, 1<<10)).Decode(&u)
 }
 
 // follow tells what the program prints, by the pod's log, until its end.

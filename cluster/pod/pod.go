@@ -22,6 +22,8 @@ const (
 	FilesDir  = "/slipway/files"          // the key of each file of Description.Files, for prepare
 	StageDir  = "/slipway/temporary"      // where prepare sees temporary folders, by number
 	EntryFile = "/slipway/program"        // the entry point, in the image
+	// StorageDir is where prepare sees all of the site's storage.
+	StorageDir = "/slipway/storage"
 )
 
 // Description says what a pod runs. It is secret: environments hold passwords.
@@ -33,6 +35,10 @@ type Description struct {
 	Trees     []Tree   `json:"trees"`     // the first one is the bundle itself
 	Files     []string `json:"files"`     // paths below the bundle at which a file of the Secret appears
 	Temporary []string `json:"temporary"` // paths below the bundle that are writable folders of this pod's
+
+	Storage      []Folder `json:"storage,omitempty"` // those that outlive the pod
+	StorageLimit int64    `json:"storageLimit,omitempty"`
+	ReadOnly     bool     `json:"readOnly,omitempty"` // the program may not write to them: they are full
 
 	Name    string `json:"name"`    // of the pod, by which the engine knows it
 	Address string `json:"address"` // host:port of the packs and of what Ways lead to, over TLS
@@ -94,17 +100,28 @@ type Tree struct {
 	Query  string `json:"query"`
 }
 
+// Folder is one of the site's storage.
+type Folder struct {
+	Path string `json:"path"` // where it appears, below the bundle
+	Name string `json:"name"` // of its directory in StorageDir
+}
+
+// StorageFull is the reason of a prepare that must not let the program write to its storage.
+const StorageFull = "storage is full"
+
 // End says how a program ended. It is the container's termination message, too.
 type End struct {
 	Code        int    `json:"code"`
 	Reason      string `json:"reason"`
 	OutOfMemory bool   `json:"outOfMemory,omitempty"`
+	Stored      *int64 `json:"stored,omitempty"` // bytes of the site's storage, where that was counted
 }
 
 // Usage is what a pod uses.
 type Usage struct {
 	Memory int64 `json:"memory"` // bytes
 	CPU    int64 `json:"cpu"`    // nanoseconds
+	Stored int64 `json:"stored"` // bytes of the site's storage; counted only for Count
 }
 
 // Verbs are what the engine asks on Port, one for each connection: a line of the token, the verb and
@@ -114,6 +131,8 @@ const (
 	Dial     = "dial"     // Yes, then the connection is the program's; or No: it doesn't listen
 	Stop     = "stop"     // with milliseconds: SIGTERM now, SIGKILL then; the connection ends with the pod
 	Report   = "usage"    // Yes, then a Usage as JSON
+	Count    = "count"    // as Report, with what is stored
+	Hold     = "hold"     // with milliseconds: Yes when the program stands still, which it does until the connection ends, or that long
 	Open     = "open"     // with the length of the Wanted that follows as JSON: Yes, a File as a line of JSON, its bytes unless they are had; or No
 	Terminal = "terminal" // Yes, then what is typed as frames one way, what is written the other way
 )

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	core "k8s.io/api/core/v1"
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -27,6 +28,8 @@ type kubernetes struct {
 	Address    string `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
 	Files      string `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
 	Canary     string `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
+	Class      string `name:"kubernetes-storage-class" help:"Storage class of the volumes that hold what sites store. Default: the cluster's." placeholder:"NAME"`
+	Access     string `name:"kubernetes-storage-access" help:"How these volumes are used: ReadWriteOnce keeps the programs of a site on one node, ReadWriteMany does not." enum:"ReadWriteOnce,ReadWriteMany" default:"ReadWriteOnce"`
 	Unenforced bool   `name:"allow-unenforced-network" help:"Start programs on a cluster that doesn't enforce network policies. They reach everything that its pods reach."`
 }
 
@@ -58,6 +61,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 	c := kube.Config{
 		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, Address: k.Address, Log: n.Log,
 		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge,
+		Storage: kube.Storage{Class: k.Class, Access: core.PersistentVolumeAccessMode(k.Access)},
 	}
 	if c.Packs, err = net.Listen("tcp", k.Files); err != nil {
 		return nil, fmt.Errorf("--kubernetes-listen: %w", err)

@@ -55,11 +55,9 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 				own := filepath.Join(dir, "temporary", strconv.Itoa(i))
 				return place{at: at, source: own, stored: true}, fresh(own, under, rest, cmd.UID)
 			}
-			name := at
-			if st.Name != "" {
-				if name, err = cleanPath(st.Name); err != nil {
-					return place{}, err
-				}
+			_, name, err := st.Clean()
+			if err != nil {
+				return place{}, err
 			}
 			own, err := p.storage(s.store(), name, under, rest, cmd.UID)
 			return place{at: at, source: own, stored: true, kept: true}, err
@@ -150,6 +148,17 @@ func (p *Processes) layFiles(files []File, x *process, cmd *sandbox.Command, dir
 		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: path.Join(AppDir, at)})
 	}
 	return nil
+}
+
+// Clean returns a folder's path relative to the bundle and which of the site's folders it is, both in canonical form.
+func (s Storage) Clean() (at, name string, err error) {
+	if at, err = cleanPath(s.Path); err != nil {
+		return "", "", err
+	}
+	if name = at; s.Name != "" {
+		name, err = cleanPath(s.Name)
+	}
+	return at, name, err
 }
 
 // cleanPath returns a path in a bundle in its canonical form.

@@ -210,7 +210,12 @@ func (p *Processes) storage(site id.Site, own string, tree *os.Root, name string
 	if err := p.c.Volume.Verify(); err != nil {
 		return "", err
 	}
-	parent := filepath.Join(p.c.Storage, string(site))
+	return MakeFolder(filepath.Join(p.c.Storage, string(site)), own, tree, name, uid)
+}
+
+// MakeFolder returns the directory of a folder of storage below parent, making it where it is new. own is the folder's name. It
+// begins as what tree has at name; a tree of nil has nothing.
+func MakeFolder(parent, own string, tree *os.Root, name string, uid int) (string, error) {
 	if err := os.MkdirAll(parent, 0o711); err != nil {
 		return "", fmt.Errorf("make storage: %w", err)
 	}
@@ -368,12 +373,25 @@ func fresh(dir string, tree *os.Root, name string, uid int) error {
 	return sandbox.Own(dir, uid)
 }
 
-// Who starts with full storage has storageGrace to make room; with storageExcess and a
+// Who starts with full storage has StorageGrace to make room; with storageExcess and a
 // quarter of the limit more than it may have, storage is read-only.
 const (
-	storageGrace  = 16 << 20
+	StorageGrace  = 16 << 20
 	storageExcess = 64 << 20
 )
+
+// StorageMost is how much storage may hold for its site's programs to write to it, beside their limit.
+func StorageMost(limit int64) int64 { return limit + limit/4 + storageExcess }
+
+// StorageFull says that a program starts with more than it may store.
+func StorageFull(used, limit int64) string {
+	return "Storage is full: " + mebibytes(used) + " of " + mebibytes(limit) + "; delete files or raise run.storageMiB"
+}
+
+// StorageReadOnly says that it may not even write.
+func StorageReadOnly(used, limit int64) string {
+	return "Storage is full and read-only: " + mebibytes(used) + " of " + mebibytes(limit) + "; raise run.storageMiB to write to it again"
+}
 
 // bound holds a program's storage to its limit.
 func (p *Processes) bound(s *Spec, cmd *sandbox.Command) {
@@ -381,7 +399,7 @@ func (p *Processes) bound(s *Spec, cmd *sandbox.Command) {
 	if limit <= 0 {
 		return
 	}
-	most := limit + limit/4 + storageExcess
+	most := StorageMost(limit)
 	used := int64(0)
 	for _, b := range cmd.Binds {
 		if b.Stored && used <= most {
@@ -395,10 +413,10 @@ func (p *Processes) bound(s *Spec, cmd *sandbox.Command) {
 				cmd.Binds[i].Write = false
 			}
 		}
-		p.say(s, "Storage is full and read-only: "+mebibytes(used)+" of "+mebibytes(limit)+"; raise run.storageMiB to write to it again")
+		p.say(s, StorageReadOnly(used, limit))
 	case used > limit:
-		limit = used + storageGrace
-		p.say(s, "Storage is full: "+mebibytes(used)+" of "+mebibytes(s.Limits.Storage)+"; delete files or raise run.storageMiB")
+		limit = used + StorageGrace
+		p.say(s, StorageFull(used, s.Limits.Storage))
 	}
 	cmd.Limits.Stored = limit
 }

@@ -1,0 +1,150 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/cluster/pod"
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/runtime"
+)
+
+// most is far beyond what storage can hold.
+const most = 1 << 50
+
+// elsewhere is where the first step leaves how many bytes the storage has in folders that the program doesn't see.
+const elsewhere = "/tmp/.slipway-stored"
+
+// errReadOnly is the end of a first step that must not let the program write to its storage.
+type errReadOnly struct{ used, limit int64 }
+
+func (e errReadOnly) Error() string { return runtime.StorageReadOnly(e.used, e.limit) }
+
+// store makes the folders of storage, which begin as what the bundle has there, and counts what is stored.
+func store(d pod.Description, app *os.Root) error {
+	if len(d.Storage) == 0 {
+		return nil
+	}
+	if unix.Access(pod.StorageDir, unix.W_OK) != nil && !d.ReadOnly {
+		return fmt.Errorf("the storage of this site is not writable for its user, %d: its storage class must support fsGroup, "+
+			"or give what everybody may write to", os.Getuid())
+	}
+	var seen int64
+	for _, f := range d.Storage {
+		if err := app.MkdirAll(f.Path, 0o755); err != nil { // the folder is mounted over it
+			return fmt.Errorf("the folder %s can't be storage: %w", f.Path, err)
+		}
+		dir := filepath.Join(pod.StorageDir, f.Name)
+		if _, err := os.Stat(dir); err != nil || !d.ReadOnly {
+			if dir, err = runtime.MakeFolder(pod.StorageDir, f.Name, app, f.Path, os.Getuid()); err != nil {
+				return err
+			}
+		}
+		seen += sandbox.Size(dir, most)
+	}
+	all := Stored()
+	if d.StorageLimit > 0 && !d.ReadOnly && seen > runtime.StorageMost(d.StorageLimit) {
+		return errReadOnly{seen, d.StorageLimit}
+	}
+	return os.WriteFile(elsewhere, []byte(strconv.FormatInt(max(0, all-seen), 10)), 0o600)
+}
+
+// Stored counts the whole storage of a pod.
+func Stored() (n int64) {
+	entries, _ := os.ReadDir(pod.StorageDir)
+	for _, e := range entries { // not the file system's own, which is not the site's
+		if e.Name() != "lost+found" {
+			n += sandbox.Size(filepath.Join(pod.StorageDir, e.Name()), most)
+		}
+	}
+	return n
+}
+
+// keeping watches what a program stores.
+type keeping struct {
+	folders   []string
+	elsewhere int64
+	limit     int64 // 0 is none
+}
+
+// newKeeping looks at the storage before the program starts. It returns nil where the program has none.
+func newKeeping(d pod.Description, out *output) *keeping {
+	if len(d.Storage) == 0 {
+		return nil
+	}
+	k := &keeping{}
+	if text, err := os.ReadFile(elsewhere); err == nil {
+		k.elsewhere, _ = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		_ = os.Remove(elsewhere)
+	}
+	for _, f := range d.Storage {
+		k.folders = append(k.folders, filepath.Join(runtime.AppDir, f.Path))
+	}
+	if d.StorageLimit <= 0 {
+		return k
+	}
+	used := k.count()
+	switch {
+	case d.ReadOnly:
+		out.say(runtime.StorageReadOnly(used, d.StorageLimit))
+		return k
+	case used > d.StorageLimit:
+		out.say(runtime.StorageFull(used, d.StorageLimit))
+	}
+	if k.limit = d.StorageLimit; used > k.limit {
+		k.limit = used + runtime.StorageGrace
+	}
+	return k
+}
+
+// count counts the folders that the program sees.
+func (k *keeping) count() (n int64) {
+	for _, f := range k.folders {
+		n += sandbox.Size(f, most)
+	}
+	return n
+}
+
+// stored is how many bytes the site has stored.
+func (k *keeping) stored() int64 {
+	if k == nil {
+		return 0
+	}
+	return k.elsewhere + k.count()
+}
+
+// rest bounds how much of the time is spent counting: a fiftieth, as on one machine.
+const rest = 50
+
+// watch calls full when the program has stored more than it may.
+func (k *keeping) watch(full func()) {
+	if k == nil || k.limit == 0 {
+		return
+	}
+	pause := time.Second
+	for {
+		time.Sleep(pause)
+		begun := time.Now()
+		if k.count() > k.limit {
+			full()
+			return
+		}
+		pause = max(time.Second, rest*time.Since(begun))
+	}
+}
+
+// asReadOnly says how a first step ended that refuses to let the program write.
+func asReadOnly(err error) (e pod.End, ok bool) {
+	var full errReadOnly
+	if !errors.As(err, &full) {
+		return e, false
+	}
+	return pod.End{Code: 125, Reason: pod.StorageFull}, true
+}

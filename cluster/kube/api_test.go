@@ -1,0 +1,737 @@
+//go:build !cluster
+
+package kube
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"slipway/cluster/pod"
+	"slipway/internal/build/bundle"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
+)
+
+// These tests have an API server and etcd, without a node: they play the scheduler, kubelet and what is in pods. Both are there
+// once scripts/cluster has built them.
+
+// server is the API server of all tests.
+var server struct {
+	once   sync.Once
+	config *rest.Config
+	err    error
+	stop   func()
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if server.stop != nil {
+		server.stop()
+	}
+	os.Exit(code)
+}
+
+// binaries returns the folder that has etcd and kube-apiserver; empty where they are not built.
+func binaries() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	found, _ := filepath.Glob(filepath.Join(cache, "slipway-cluster", "*", "bin", "kube-apiserver"))
+	if len(found) == 0 {
+		return ""
+	}
+	return filepath.Dir(found[len(found)-1])
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+func startServer(bin string) (*rest.Config, func(), error) {
+	dir, err := os.MkdirTemp("", "slipway-api-")
+	if err != nil {
+		return nil, nil, err
+	}
+	var daemons []*exec.Cmd
+	stop := func() {
+		for _, d := range daemons {
+			_ = d.Process.Kill()
+			_ = d.Wait()
+		}
+		_ = os.RemoveAll(dir)
+	}
+	var ports [3]string
+	for i := range ports {
+		if ports[i], err = freePort(); err != nil {
+			return nil, stop, err
+		}
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, stop, err
+	}
+	token := rand.Text()
+	secret := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+	err = errors.Join(
+		os.WriteFile(filepath.Join(dir, "sa.key"), secret, 0o600),
+		os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600),
+	)
+	if err != nil {
+		return nil, stop, err
+	}
+	etcd := "http://127.0.0.1:" + ports[0]
+	for _, argv := range [][]string{
+		{
+			"etcd", "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
+			"--listen-peer-urls", "http://127.0.0.1:" + ports[1],
+		},
+		{
+			"kube-apiserver", "--etcd-servers=" + etcd, "--secure-port=" + ports[2], "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+			"--cert-dir=" + filepath.Join(dir, "pki"), "--token-auth-file=" + filepath.Join(dir, "tokens.csv"), "--authorization-mode=AlwaysAllow",
+			"--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://slipway.test",
+			"--service-account-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"),
+			"--service-cluster-ip-range=10.96.0.0/16", "--profiling=false",
+		},
+	} {
+		log, err := os.Create(filepath.Join(dir, argv[0]+".log"))
+		if err != nil {
+			return nil, stop, err
+		}
+		c := exec.Command(filepath.Join(bin, argv[0]), argv[1:]...)
+		c.Stdout, c.Stderr = log, log
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		err = c.Start()
+		log.Close()
+		if err != nil {
+			return nil, stop, err
+		}
+		daemons = append(daemons, c)
+	}
+	config := &rest.Config{
+		Host: "https://127.0.0.1:" + ports[2], BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000,
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, stop, err
+	}
+	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if _, err = client.CoreV1().Namespaces().Get(context.Background(), "kube-system", meta.GetOptions{}); err == nil {
+			return config, stop, nil
+		}
+		if time.Now().After(late) {
+			text, _ := os.ReadFile(filepath.Join(dir, "kube-apiserver.log"))
+			return nil, stop, fmt.Errorf("the API server is not there: %w\n%s", err, text[max(0, len(text)-3000):])
+		}
+	}
+}
+
+// faults are between an engine and the API server.
+type faults struct {
+	to http.RoundTripper
+
+	mu      sync.Mutex // guards what follows
+	away    bool
+	cut     bool  // watches end after a second
+	expired int   // so many watches are answered with 410
+	refuse  []int // the next writes are answered with these
+	watches map[*watched]bool
+
+	lists, watched, creates atomic.Int64 // of pods
+}
+
+type watched struct {
+	io.ReadCloser
+	f   *faults
+	cut atomic.Bool
+}
+
+// end ends a watch as a server does: without an error.
+func (w *watched) end() {
+	w.cut.Store(true)
+	w.ReadCloser.Close()
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.ReadCloser.Read(b)
+	if err != nil && w.cut.Load() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.f.mu.Lock()
+	delete(w.f.watches, w)
+	w.f.mu.Unlock()
+	return w.ReadCloser.Close()
+}
+
+func answerWith(r *http.Request, code int, reason meta.StatusReason) *http.Response {
+	text, _ := json.Marshal(meta.Status{
+		TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: meta.StatusFailure, Code: int32(code), Reason: reason, Message: "a fault of the test",
+	})
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}
+}
+
+func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
+	watch := r.URL.Query().Get("watch") != ""
+	pods := strings.HasSuffix(r.URL.Path, "/pods")
+	f.mu.Lock()
+	switch {
+	case f.away:
+		f.mu.Unlock()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case watch && f.expired > 0:
+		f.expired--
+		f.mu.Unlock()
+		return answerWith(r, http.StatusGone, meta.StatusReasonExpired), nil
+	case r.Method != http.MethodGet && len(f.refuse) > 0:
+		code := f.refuse[0]
+		f.refuse = f.refuse[1:]
+		f.mu.Unlock()
+		return answerWith(r, code, map[int]meta.StatusReason{
+			409: meta.StatusReasonConflict, 429: meta.StatusReasonTooManyRequests, 500: meta.StatusReasonInternalError, 503: meta.StatusReasonServiceUnavailable,
+		}[code]), nil
+	}
+	cut := f.cut
+	f.mu.Unlock()
+	switch {
+	case pods && watch:
+		f.watched.Add(1)
+	case pods && r.Method == http.MethodGet:
+		f.lists.Add(1)
+	case pods && r.Method == http.MethodPost:
+		f.creates.Add(1)
+	}
+	resp, err := f.to.RoundTrip(r)
+	if err != nil || !watch {
+		return resp, err
+	}
+	w := &watched{ReadCloser: resp.Body, f: f}
+	f.mu.Lock()
+	f.watches[w] = true
+	f.mu.Unlock()
+	resp.Body = w
+	if cut {
+		time.AfterFunc(time.Second, w.end)
+	}
+	return resp, nil
+}
+
+// set changes the faults; watches that are open end.
+func (f *faults) set(change func()) {
+	f.mu.Lock()
+	change()
+	var open []*watched
+	for w := range f.watches {
+		open = append(open, w)
+	}
+	f.mu.Unlock()
+	for _, w := range open {
+		w.end()
+	}
+}
+
+// apiWorld is a namespace of the API server in which the test plays the nodes.
+type apiWorld struct {
+	t         *testing.T
+	client    kubernetes.Interface // without faults
+	namespace string
+	bundles   *bundle.Bundles
+	one       bundle.ID
+	port      int
+
+	mu       sync.Mutex // guards what follows
+	fate     func(p *core.Pod) *core.PodStatus
+	stubborn bool // pods that are deleted don't end
+}
+
+var worlds atomic.Int64
+
+func newAPI(t *testing.T) *apiWorld {
+	t.Helper()
+	bin := binaries()
+	if bin == "" {
+		t.Skip("NOT RUN: there is no API server. `make test-cluster` builds one.")
+	}
+	server.once.Do(func() { server.config, server.stop, server.err = startServer(bin) })
+	if server.err != nil {
+		t.Fatal(server.err)
+	}
+	client, err := kubernetes.NewForConfig(server.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := worlds.Add(1)
+	w := &apiWorld{t: t, client: client, namespace: "api-" + strconv.FormatInt(n, 10)}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), Namespace(w.namespace), meta.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.bundles, err = bundle.New(bundle.Config{Blobs: blobs, Dir: filepath.Join(dir, "bundles")}); err != nil {
+		t.Fatal(err)
+	}
+	files := filepath.Join(dir, "files")
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(filepath.Join(files, "a"), []byte("1"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	stored, err := w.bundles.Store(t.Context(), root, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.one = stored.ID
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.port, _ = strconv.Atoi(port)
+	ctx, cancel := context.WithCancel(context.Background())
+	var nodes sync.WaitGroup
+	nodes.Go(func() { w.nodes(ctx, n) })
+	t.Cleanup(func() { cancel(); nodes.Wait() })
+	return w
+}
+
+// engine returns an engine and what is between it and the API server. end is the end of its process.
+func (w *apiWorld) engine(name string) (e *Engine, f *faults, end context.CancelFunc) {
+	w.t.Helper()
+	f = &faults{watches: map[*watched]bool{}}
+	config := rest.CopyConfig(server.config)
+	config.Wrap(func(to http.RoundTripper) http.RoundTripper { f.to = to; return f })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	packs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.t.Cleanup(cancel)
+	e, err = New(ctx, Config{
+		Client: client, Namespace: w.namespace, Name: name, Bundles: w.bundles, Users: users{}, Packs: packs, Address: "127.0.0.1",
+		Images: []Image{{Name: "localhost/runtime:1", Node: "24.1.0"}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e.port = w.port
+	return e, f, cancel
+}
+
+func (w *apiWorld) spec(name string) (runtime.Spec, func() string) {
+	var mu sync.Mutex // guards said
+	var said []string
+	return runtime.Spec{
+		ID: name, Site: id.Site("site_" + name), Owner: "usr_one", Bundle: w.one, Argv: []string{"node"},
+		Limits: runtime.Limits{Memory: 64 << 20, Pids: 10, Disk: 1 << 20},
+		Output: func(stream, line string) { mu.Lock(); defer mu.Unlock(); said = append(said, stream+" "+line) },
+	}, func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(said, "\n") }
+}
+
+// nodes plays the scheduler, kubelet and what is in pods.
+func (w *apiWorld) nodes(ctx context.Context, network int64) {
+	pods := w.client.CoreV1().Pods(w.namespace)
+	entries := map[string]net.Listener{} // by pod
+	next := 0
+	defer func() {
+		for _, l := range entries {
+			l.Close()
+		}
+	}()
+	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		list, err := pods.List(ctx, meta.ListOptions{})
+		if err != nil {
+			continue
+		}
+		w.mu.Lock()
+		fate, stubborn := w.fate, w.stubborn
+		w.mu.Unlock()
+		for _, p := range list.Items {
+			l := entries[p.Name]
+			switch {
+			case p.DeletionTimestamp != nil && !stubborn:
+				if l != nil {
+					l.Close()
+				}
+				now := int64(0)
+				_ = pods.Delete(ctx, p.Name, meta.DeleteOptions{GracePeriodSeconds: &now})
+			case p.DeletionTimestamp != nil, len(p.Spec.SchedulingGates) > 0, l != nil, p.Status.Phase == core.PodFailed:
+			case fate != nil:
+				if s := fate(&p); s != nil {
+					p.Status = *s
+					_, _ = pods.UpdateStatus(ctx, &p, meta.UpdateOptions{})
+				}
+			case p.Spec.NodeName == "":
+				_ = pods.Bind(ctx, &core.Binding{ObjectMeta: meta.ObjectMeta{Name: p.Name}, Target: core.ObjectReference{Kind: "Node", Name: "n1"}}, meta.CreateOptions{})
+			default:
+				next++
+				ip := fmt.Sprintf("127.1.%d.%d", network, next)
+				if l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(w.port))); err != nil {
+					continue
+				}
+				entries[p.Name] = l
+				go w.entry(ctx, l, p.Name)
+				p.Status.Phase, p.Status.PodIP = core.PodRunning, ip
+				p.Status.PodIPs = []core.PodIP{{IP: ip}}
+				if _, err := pods.UpdateStatus(ctx, &p, meta.UpdateOptions{}); err != nil {
+					l.Close()
+					delete(entries, p.Name)
+					continue
+				}
+			}
+		}
+	}
+}
+
+// entry answers as the entry point of a pod does: everything is fine, and a program that is stopped ends.
+func (w *apiWorld) entry(ctx context.Context, l net.Listener, name string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			_, verb, _, err := pod.Listen(c)
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte{pod.Yes})
+			if verb != pod.Stop {
+				return
+			}
+			for ctx.Err() == nil {
+				p, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, meta.GetOptions{})
+				if err != nil {
+					return
+				}
+				p.Status.Phase = core.PodFailed
+				p.Status.ContainerStatuses = []core.ContainerStatus{{Name: container, State: core.ContainerState{Terminated: &core.ContainerStateTerminated{
+					ExitCode: 143, Reason: "Error", Message: `{"code":143,"reason":"ended by signal SIGTERM"}`,
+				}}}}
+				if _, err = w.client.CoreV1().Pods(w.namespace).UpdateStatus(ctx, p, meta.UpdateOptions{}); !apierrors.IsConflict(err) {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func (w *apiWorld) objects() (n int) {
+	w.t.Helper()
+	pods, err := w.client.CoreV1().Pods(w.namespace).List(w.t.Context(), meta.ListOptions{})
+	secrets, err2 := w.client.CoreV1().Secrets(w.namespace).List(w.t.Context(), meta.ListOptions{})
+	if err := errors.Join(err, err2); err != nil {
+		w.t.Fatal(err)
+	}
+	return len(pods.Items) + len(secrets.Items)
+}
+
+// While the API server is away a start waits and says so, and what runs answers. Both go on when it is back.
+func TestAPIServerAway(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, f, _ := w.engine("one")
+	s, _ := w.spec("runs")
+	p, err := e.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.set(func() { f.away = true })
+	late, said := w.spec("late")
+	late.Storage = []runtime.Storage{{Path: "data"}}
+	started := make(chan error, 1)
+	go func() { _, err := e.Start(t.Context(), late); started <- err }()
+	until(t, "a start says that the API server is away", func() bool { return strings.Contains(said(), "system "+awayLine) })
+	if c, err := p.Dial(t.Context()); err != nil {
+		t.Errorf("what runs answers: %v", err)
+	} else {
+		c.Close()
+	}
+	select {
+	case err := <-started:
+		t.Fatalf("it started, or gave up: %v", err)
+	case <-p.Done():
+		t.Fatalf("what ran has ended: %+v", p.Exit())
+	default:
+	}
+	f.set(func() { f.away = false })
+	if err := <-started; err != nil {
+		t.Errorf("when it was back: %v", err)
+	}
+	if n := strings.Count(said(), awayLine); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
+	p.Stop(0)
+	if x := p.Exit(); x.Reason != "ended by signal SIGTERM" {
+		t.Errorf("it ended as %+v", x)
+	}
+}
+
+// An API server that cuts each watch after a second, forgets where it was, has too much to do and meets conflicts is lived
+// with: programs start and end, and pods are not listed again and again.
+func TestAPIServerFaults(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, f, _ := w.engine("one")
+	before := f.lists.Load()
+	f.set(func() { f.cut, f.expired = true, 1 })
+	for i := range 5 {
+		f.set(func() { f.refuse = []int{429, 500, 503, 409}[:i%5] })
+		s, _ := w.spec("run" + strconv.Itoa(i))
+		if i == 4 { // with updates that others may be ahead of
+			s.Storage = []runtime.Storage{{Path: "data"}}
+			f.set(func() { f.refuse = []int{503, 429} })
+		}
+		p, err := e.Start(t.Context(), s)
+		if err != nil {
+			t.Fatalf("start %d: %v", i, err)
+		}
+		p.Stop(0)
+		if x := p.Exit(); x.Reason != "ended by signal SIGTERM" {
+			t.Errorf("%d ended as %+v", i, x)
+		}
+	}
+	until(t, "four watches were cut", func() bool { return f.watched.Load() > 5 })
+	// One for the 410, and those of the program with storage that look for others.
+	if n := f.lists.Load() - before; n > 4 {
+		t.Errorf("pods were listed %d times", n)
+	}
+	until(t, "nothing is left", func() bool { return w.objects() == 0 })
+}
+
+// A quota that is reached and a cluster without room are told as such, an image that is not there by its name, and nothing is left.
+func TestAPIServerRefuses(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, f, _ := w.engine("one")
+	quota, err := w.client.CoreV1().ResourceQuotas(w.namespace).Create(t.Context(), &core.ResourceQuota{
+		ObjectMeta: meta.ObjectMeta{Name: "small"}, Spec: core.ResourceQuotaSpec{Hard: core.ResourceList{core.ResourcePods: resource.MustParse("0")}},
+	}, meta.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status = core.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: core.ResourceList{core.ResourcePods: resource.MustParse("0")}}
+	if _, err := w.client.CoreV1().ResourceQuotas(w.namespace).UpdateStatus(t.Context(), quota, meta.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := w.spec("refused")
+	until(t, "the quota is enforced and told", func() bool {
+		p, err := e.Start(t.Context(), s)
+		if err == nil {
+			p.Stop(0)
+			return false
+		}
+		return strings.Contains(err.Error(), "no room on the cluster: the quota of the namespace is reached")
+	})
+	if err := w.client.CoreV1().ResourceQuotas(w.namespace).Delete(t.Context(), "small", meta.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	starts := func(want string, fate func(*core.Pod) *core.PodStatus) {
+		t.Helper()
+		w.mu.Lock()
+		w.fate = fate
+		w.mu.Unlock()
+		var err error
+		until(t, "it fails not for the quota", func() bool {
+			_, err = e.Start(t.Context(), s)
+			return err != nil && !strings.Contains(err.Error(), "quota")
+		})
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		until(t, "nothing is left", func() bool { return w.objects() == 0 })
+	}
+	before := f.creates.Load()
+	starts("no room on the cluster: 0/3 nodes are available", func(*core.Pod) *core.PodStatus {
+		return &core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{{
+			Type: core.PodScheduled, Status: core.ConditionFalse, Reason: core.PodReasonUnschedulable, Message: "0/3 nodes are available",
+			LastTransitionTime: meta.NewTime(time.Now().Add(-roomPatience - time.Second)),
+		}}}
+	})
+	starts("the image localhost/runtime:1 can't be had: there is no such thing", func(*core.Pod) *core.PodStatus {
+		return &core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
+			Name: container, Image: "localhost/runtime:1",
+			State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "there is no such thing"}},
+		}}}
+	})
+	if n := f.creates.Load() - before; n != 2 {
+		t.Errorf("two starts made %d pods", n)
+	}
+}
+
+// What a process leaves that dies is removed by the next of its name, and by others of the installation once it has said nothing for
+// long; not what belongs to one that is there.
+func TestAPIServerOrphans(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	dies, _, end := w.engine("dies")
+	lives, _, _ := w.engine("lives")
+	s, _ := w.spec("orphan")
+	if _, err := dies.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s, _ = w.spec("kept")
+	p, err := lives.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	third, _, _ := w.engine("third")
+	ps := &peers{heard: map[string]heard{}, last: time.Now()}
+	if err := third.collect(t.Context(), ps); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.objects(); n != 4 {
+		t.Fatalf("%d objects after it was looked at once", n)
+	}
+	for name, h := range ps.heard { // as if that had been long ago
+		ps.heard[name] = heard{h.version, h.at.Add(-2 * silence)}
+	}
+	if err := lives.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.collect(t.Context(), ps); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the orphan is gone", func() bool { return w.objects() == 2 })
+	select {
+	case <-p.Done():
+		t.Errorf("one of a process that is there ended as %+v", p.Exit())
+	default:
+	}
+	leases, err := w.client.CoordinationV1().Leases(w.namespace).List(t.Context(), meta.ListOptions{})
+	if err != nil || len(leases.Items) != 2 {
+		t.Errorf("%d leases, %v", len(leases.Items), err)
+	}
+	again, _, _ := w.engine("lives")
+	until(t, "the next of its name removes what it left", func() bool { return w.objects() == 0 })
+	_ = again
+}
+
+// Of two nodes that start a site's program in the same instant one does.
+func TestAPIServerTwoStarts(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	one, _, _ := w.engine("one")
+	two, _, _ := w.engine("two")
+	for i := range 5 {
+		s, _ := w.spec("both" + strconv.Itoa(i))
+		s.Storage = []runtime.Storage{{Path: "data"}}
+		type result struct {
+			p   runtime.Program
+			err error
+		}
+		results := make(chan result, 2)
+		for _, e := range []*Engine{one, two} {
+			go func() { p, err := e.Start(t.Context(), s); results <- result{p, err} }()
+		}
+		for range 2 {
+			switch r := <-results; {
+			case r.err == nil: // it may have begun first, and been ended by the other
+				defer r.p.Stop(0)
+			case !errors.Is(r.err, errTaken):
+				t.Error(r.err)
+			}
+		}
+		list, err := w.client.CoreV1().Pods(w.namespace).List(t.Context(), meta.ListOptions{LabelSelector: labelClaim + "=" + claimName(s.Site, "")})
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("%d pods, %v", len(list.Items), err)
+		}
+	}
+}
+
+// A program with storage does not start while a pod of another node's may still write: one that doesn't end is waited for.
+func TestAPIServerWaitsForWriter(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	one, _, end := w.engine("one")
+	two, _, _ := w.engine("two")
+	s, _ := w.spec("moves")
+	s.Storage = []runtime.Storage{{Path: "data"}}
+	if _, err := one.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	w.mu.Lock()
+	w.stubborn = true
+	w.mu.Unlock()
+	started := make(chan error, 1)
+	go func() { _, err := two.Start(t.Context(), s); started <- err }()
+	state := func() (ending, waiting int) {
+		list, err := w.client.CoreV1().Pods(w.namespace).List(t.Context(), meta.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			if p.DeletionTimestamp != nil {
+				ending++
+			} else if len(p.Spec.SchedulingGates) > 0 {
+				waiting++
+			}
+		}
+		return ending, waiting
+	}
+	until(t, "the old one is to end, the new one waits", func() bool { ending, waiting := state(); return ending == 1 && waiting == 1 })
+	select {
+	case err := <-started:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	w.mu.Lock()
+	w.stubborn = false
+	w.mu.Unlock()
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
+	if ending, waiting := state(); ending+waiting > 0 {
+		t.Errorf("%d pods are ending, %d wait", ending, waiting)
+	}
+}

@@ -1,0 +1,155 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// beat is how often a process says that it is there, and looks for those that no longer do.
+	beat = 10 * time.Second
+	// silence is how long one says nothing until what it left is removed, at the next beat.
+	silence = 40 * time.Second
+)
+
+func leaseName(engine string) string { return "slipway-engine-" + engine }
+
+// peers remembers when the other processes of the installation were last seen to say something. Clocks are not compared:
+// what counts is how long this process has seen no change.
+type peers struct {
+	heard map[string]heard // by the name of their lease
+	last  time.Time        // of a beat that reached the cluster
+}
+
+type heard struct {
+	version string
+	at      time.Time
+}
+
+// silent notes the leases that are there at a time, and returns those that have not changed for long.
+func (p *peers) silent(leases []coordination.Lease, own string, now time.Time) (gone []coordination.Lease) {
+	if now.Sub(p.last) > silence/2 {
+		clear(p.heard) // this process heard nothing itself meanwhile
+	}
+	p.last = now
+	there := map[string]bool{}
+	for _, l := range leases {
+		there[l.Name] = true
+		before, known := p.heard[l.Name]
+		switch {
+		case l.Name == own:
+		case !known || before.version != l.ResourceVersion:
+			p.heard[l.Name] = heard{l.ResourceVersion, now}
+		case now.Sub(before.at) > silence:
+			gone = append(gone, l)
+		}
+	}
+	for name := range p.heard {
+		if !there[name] {
+			delete(p.heard, name)
+		}
+	}
+	return gone
+}
+
+// live says every beat that this process is there, and removes what processes left that are not, until ctx ends.
+func (e *Engine) live(ctx context.Context) {
+	p := &peers{heard: map[string]heard{}, last: time.Now()}
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		within, cancel := context.WithTimeout(ctx, beat)
+		if err := errors.Join(e.renew(within), e.collect(within, p)); err != nil && ctx.Err() == nil {
+			e.c.Log.Warn("the cluster's API server is not reached", "err", err)
+		}
+		cancel()
+	}
+}
+
+// renew writes this process's lease.
+func (e *Engine) renew(ctx context.Context) error {
+	leases, now := e.c.Client.CoordinationV1().Leases(e.c.Namespace), meta.NowMicro()
+	for {
+		l, err := leases.Get(ctx, leaseName(e.c.Name), meta.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = leases.Create(ctx, &coordination.Lease{
+				ObjectMeta: meta.ObjectMeta{Name: leaseName(e.c.Name), Labels: map[string]string{labelManaged: managedBy, labelPart: "engine", labelEngine: e.c.Name}},
+				Spec:       coordination.LeaseSpec{HolderIdentity: &e.c.Name, RenewTime: &now},
+			}, meta.CreateOptions{})
+		case err == nil:
+			l.Spec.HolderIdentity, l.Spec.RenewTime = &e.c.Name, &now
+			_, err = leases.Update(ctx, l, meta.UpdateOptions{})
+		}
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		return err
+	}
+}
+
+// collect removes the programs of processes that have not been heard for long. A process that is heard again makes
+// what it needs anew.
+func (e *Engine) collect(ctx context.Context, p *peers) error {
+	list, err := e.c.Client.CoordinationV1().Leases(e.c.Namespace).List(ctx, meta.ListOptions{
+		LabelSelector: labelManaged + "=" + managedBy + "," + labelPart + "=engine",
+	})
+	if err != nil {
+		return err
+	}
+	for _, l := range p.silent(list.Items, leaseName(e.c.Name), time.Now()) {
+		name := l.Labels[labelEngine]
+		if name == "" || name == e.c.Name {
+			continue
+		}
+		// Whoever changes the lease first has it: one that is back meanwhile keeps its programs.
+		l.Spec.HolderIdentity = &e.c.Name
+		taken, err := e.c.Client.CoordinationV1().Leases(e.c.Namespace).Update(ctx, &l, meta.UpdateOptions{})
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e.c.Log.Warn("the programs of a node that is gone are removed", "engine", name)
+		if err := e.removeOf(ctx, name); err != nil {
+			return err
+		}
+		err = e.c.Client.CoordinationV1().Leases(e.c.Namespace).Delete(ctx, l.Name, meta.DeleteOptions{
+			Preconditions: &meta.Preconditions{ResourceVersion: &taken.ResourceVersion},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOf removes all programs of a process.
+func (e *Engine) removeOf(ctx context.Context, engine string) error {
+	of := labelEngine + "=" + engine
+	// A pod belongs to its Secret, but deletion of those that belong takes the cluster a while. Those that keep something are
+	// seen until they have ended: what is to write after them waits for that.
+	now, soon := int64(0), int64(1)
+	pods := e.c.Client.CoreV1().Pods(e.c.Namespace)
+	err := errors.Join(
+		pods.DeleteCollection(ctx, meta.DeleteOptions{GracePeriodSeconds: &soon}, meta.ListOptions{LabelSelector: of + "," + labelClaim}),
+		pods.DeleteCollection(ctx, meta.DeleteOptions{GracePeriodSeconds: &now}, meta.ListOptions{LabelSelector: of + ",!" + labelClaim}),
+		e.c.Client.CoreV1().Secrets(e.c.Namespace).DeleteCollection(ctx, meta.DeleteOptions{}, meta.ListOptions{LabelSelector: of}),
+	)
+	if err != nil {
+		return fmt.Errorf("remove programs of %s: %w", engine, err)
+	}
+	return nil
+}
