@@ -4,8 +4,10 @@ export CGO_ENABLED = 0
 # A clone or worktree in another folder takes what was compiled, and what vet and staticcheck found, from the cache.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# A chart's version has three numbers, also where nothing is tagged yet.
+CHART := $(shell echo '$(VERSION)' | sed -E 's/^v([0-9])/\1/; t; s/^/0.0.0-g/')
 
-.PHONY: help run test test-nodes test-packages test-cluster test-terraform quick bench release image images pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +39,10 @@ images: ## the images of a cluster for this commit, in dist/images, with lists o
 	@go run ./scripts/need mmdebstrap npm
 	go run ./scripts/image -of all -version $(VERSION) -arch $(shell go env GOARCH) -out dist/images $(ARGS)
 
+chart: ## the chart that a cluster is installed with, for images of this commit, in dist
+	@mkdir -p dist
+	go -C cluster/chart tool helm package slipway --version $(CHART) --app-version $(VERSION) --destination ../../dist
+
 test-nodes: ## the stories of programs and WordPress on two nodes, each request to either; takes half an hour, and root
 	SLIPWAY_E2E_NODES=2 go test -count=1 -timeout 60m ./e2e/programs ./e2e/wordpress
 
@@ -51,6 +57,11 @@ test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where 
 
 test-cluster: ## the engine on Kubernetes, on a real cluster of one node; builds Kubernetes the first time, and needs root
 	go run ./scripts/cluster
+
+test-chart: ## the chart of cluster/chart, by Helm and the types of Kubernetes; compiles both the first time
+	go -C cluster/chart mod tidy -diff
+	go -C cluster/chart vet ./...
+	go -C cluster/chart test -count=1 ./...
 
 pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

@@ -239,11 +239,16 @@ var notPublic = []string{
 // Policies returns the network policies of the namespace. control are the addresses of the control plane, as pods see
 // them; packs is the port at which it sends files. own are public ranges that are the cluster's own all the same.
 func Policies(control []string, packs int, own []string) []*networking.NetworkPolicy {
-	tcp, udp := core.ProtocolTCP, core.ProtocolUDP
 	var peers []networking.NetworkPolicyPeer
 	for _, c := range control {
 		peers = append(peers, networking.NetworkPolicyPeer{IPBlock: &networking.IPBlock{CIDR: c}})
 	}
+	return PoliciesOf(peers, packs, own)
+}
+
+// PoliciesOf returns the same for a control plane that is pods, as the chart has them.
+func PoliciesOf(peers []networking.NetworkPolicyPeer, packs int, own []string) []*networking.NetworkPolicy {
+	tcp, udp := core.ProtocolTCP, core.ProtocolUDP
 	programs := map[string]string{labelManaged: managedBy, labelPart: component}
 	open := map[string]string{labelManaged: managedBy, labelPart: component, labelNetwork: networkPublic}
 	return []*networking.NetworkPolicy{

@@ -63,14 +63,13 @@ func (i *image) cluster(of string, date int64) error {
 func (i *image) one(k *kind, work string) error {
 	one := *i
 	one.kind = k
-	command := "slipway-" + path.Base(k.program) // slipway/program is slipway-program
-	one.program = filepath.Join(work, command)
-	if _, err := os.Stat(one.program); err != nil {
-		c := exec.Command("go", "-C", "cluster", "build", "-trimpath", "-ldflags", "-s -w", "-o", one.program, "./cmd/"+command)
-		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+i.arch, "GOFLAGS=")
-		c.Stdout, c.Stderr = os.Stderr, os.Stderr
-		if err := c.Run(); err != nil {
-			return fmt.Errorf("build %s: %w", command, err)
+	var err error
+	if one.program, err = i.build(k.program, work); err != nil {
+		return err
+	}
+	if k.beside != "" {
+		if one.beside, err = i.build(k.beside, work); err != nil {
+			return err
 		}
 	}
 	if i.base == "" {
@@ -92,4 +91,33 @@ func (i *image) one(k *kind, work string) error {
 	}
 	fmt.Println(one.out)
 	return sbom.Write(filepath.Join(i.out, file+".cdx.json"), i.date, sbom.Component{Type: "container", Name: k.name, Version: i.version + k.suffix}, parts)
+}
+
+// build builds the program that an image has at a path, unless it was built before.
+func (i *image) build(at, work string) (file string, err error) {
+	name := map[string]string{"slipway/program": "slipway-program"}[at]
+	if name == "" {
+		name = path.Base(at)
+	}
+	file = filepath.Join(work, name)
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	run := func(args ...string) error {
+		c := exec.Command("go", args...)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+i.arch, "GOFLAGS=")
+		c.Stdout, c.Stderr = os.Stderr, os.Stderr
+		if err := c.Run(); err != nil {
+			return fmt.Errorf("build %s: %w", name, err)
+		}
+		return nil
+	}
+	flags := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + i.version, "-o", file}
+	if name != "slipway" {
+		return file, run(slices.Concat([]string{"-C", "cluster"}, flags, []string{"./cmd/" + name})...)
+	}
+	if err := run("generate", "./internal/platform/sandbox"); err != nil {
+		return "", err
+	}
+	return file, run(append(flags, "-tags", "slipway_init", "./cmd/slipway")...)
 }

@@ -45,15 +45,19 @@ func TestClusterImages(t *testing.T) {
 		}
 		e.must("load", "--input", filepath.Join(dir, "one", file+".oci.tar"))
 		inside := func(argv ...string) string {
-			return e.must(slices.Concat([]string{
-				"run", "--rm", "--cgroups=disabled", "--network=none", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL",
-				"--security-opt=no-new-privileges", "--entrypoint=" + argv[0], "localhost/" + i.tag(),
-			}, argv[1:])...)
+			return e.must(slices.Concat(e.start(t.TempDir()), []string{"--rm", "--entrypoint=" + argv[0], "localhost/" + i.tag()}, argv[1:])...)
 		}
 		if out := inside("id", "-u"); strings.TrimSpace(out) != "10001" {
 			t.Errorf("%s runs as %s", file, out)
 		}
 		switch {
+		case k.beside != "":
+			for _, command := range []string{"slipway", "slipway-cluster"} {
+				if out := inside(command, "version"); !strings.Contains(out, "0.0.1") {
+					t.Errorf("%s: %s version prints %q", file, command, out)
+				}
+			}
+			inside("git", "version")
 		case k.node != nil:
 			if out := inside("sh", "-c", "node --version; npm --version"); out != "v"+k.node.version+"\n"+k.node.npm.version+"\n" {
 				t.Errorf("%s has %q", file, out)

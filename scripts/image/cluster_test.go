@@ -94,10 +94,27 @@ func TestClusterKinds(t *testing.T) {
 		}
 	}
 	want := []string{
+		"slipway-cluster:1.2.3-x",
 		"slipway-runtime:1.2.3-x-node26", "slipway-runtime:1.2.3-x-node24", "slipway-runtime:1.2.3-x-node22", "slipway-runtime:1.2.3-x-node20",
 		"slipway-runtime:1.2.3-x-php8.2",
 	}
 	if !slices.Equal(tags, want) {
 		t.Errorf("the images are %q", tags)
+	}
+}
+
+// The chart's values list the images that there are, with their versions of Node.js.
+func TestChartImages(t *testing.T) {
+	text, err := os.ReadFile("../../cluster/chart/slipway/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if want := "{suffix: node" + n.line() + ", node: " + n.version + "}"; !strings.Contains(string(text), want) {
+			t.Errorf("the values of the chart lack %s", want)
+		}
+	}
+	if n := strings.Count(string(text), "{suffix: node"); n != len(nodes) {
+		t.Errorf("the values of the chart have %d images", n)
 	}
 }

@@ -60,6 +60,16 @@ func runtimeKind(title, suffix string, n *node, packages ...string) kind {
 
 // clusterKinds are the images of a cluster.
 var clusterKinds = func() (all []kind) {
+	all = append(all, kind{
+		title: "Slipway on Kubernetes", name: "slipway-cluster", program: "usr/bin/slipway-cluster", beside: "usr/bin/slipway",
+		packages: []string{"ca-certificates", "git", "openssh-client", "tini"},
+		hooks:    machine.hooks,
+		config: map[string]any{
+			"User": fmt.Sprintf("%d:%d", user, user), "Env": []string{"PATH=" + paths, "HOME=/var/lib/slipway", "LANG=C.UTF-8", "SLIPWAY_DATA_DIR=/var/lib/slipway"},
+			"Entrypoint": []string{"/usr/bin/tini", "--", "/usr/bin/slipway-cluster"}, "Cmd": []string{"serve"}, "WorkingDir": "/var/lib/slipway",
+			"ExposedPorts": map[string]struct{}{"80/tcp": {}, "443/tcp": {}, "443/udp": {}, "8080/tcp": {}}, "StopSignal": "SIGTERM",
+		},
+	})
 	for i := range nodes {
 		n := &nodes[i]
 		all = append(all, runtimeKind("Slipway: programs on Node.js "+n.version, "node"+n.line(), n, "libatomic1", "libstdc++6"))

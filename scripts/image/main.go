@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ type image struct {
 	program, out, arch, version string
 	base, keep                  string // Optional
 	kind                        *kind  // nil: the image of one machine
+	beside                      string // Optional
 	date                        time.Time
 }
 
@@ -65,6 +67,7 @@ type kind struct {
 	packages    []string // of the first layer, beside Debian's own
 	hooks       []string // that the first layer is made with
 	program     string   // where the program is, without the first slash
+	beside      string   // Optional: another one, whose file is image.beside
 	config      map[string]any
 	node        *node // Optional
 }
@@ -159,6 +162,15 @@ func (i *image) first(to, work string) error {
 	return i.debian(to)
 }
 
+// programs are the files of ours, by where they are in the image.
+func (i *image) programs() map[string]string {
+	all := map[string]string{i.kind.program: i.program}
+	if i.kind.beside != "" {
+		all[i.kind.beside] = i.beside
+	}
+	return all
+}
+
 // parts returns what the image is made of.
 func (i *image) parts() ([]sbom.Component, error) {
 	var all []sbom.Component
@@ -174,8 +186,18 @@ func (i *image) parts() ([]sbom.Component, error) {
 	if n := i.kind.node; n != nil {
 		all = append(all, n.parts()...)
 	}
-	ours, err := sbom.Program(i.program)
-	return append(all, ours...), err
+	for _, file := range i.programs() {
+		ours, err := sbom.Program(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range ours {
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all, nil
 }
 
 // debian writes the first layer of this machine's architecture.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -185,18 +186,20 @@ func blobFile(digest string) string { return "blobs/sha256/" + strings.TrimPrefi
 
 // top returns the last layer: the program.
 func (i *image) top() ([]byte, error) {
-	program, err := os.ReadFile(i.program)
-	if err != nil {
-		return nil, err
-	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err = w.WriteHeader(&tar.Header{Name: i.kind.program, Mode: 0o755, Size: int64(len(program)), ModTime: i.date, Format: tar.FormatPAX})
-	if err == nil {
-		_, err = w.Write(program)
+	all := i.programs()
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		program, err := os.ReadFile(all[at])
+		if err != nil {
+			return nil, err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: at, Mode: 0o755, Size: int64(len(program)), ModTime: i.date, Format: tar.FormatPAX}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(program); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = w.Close()
-	}
-	return b.Bytes(), err
+	return b.Bytes(), w.Close()
 }
