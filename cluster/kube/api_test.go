@@ -539,9 +539,9 @@ func TestAPIServerFaults(t *testing.T) {
 			t.Errorf("%d ended as %+v", i, x)
 		}
 	}
-	until(t, "four watches were cut", func() bool { return f.watched.Load() > 5 })
-	// One for the 410, and those of the program with storage that look for others.
-	if n := f.lists.Load() - before; n > 4 {
+	until(t, "eight watches were cut", func() bool { return f.watched.Load() > 9 })
+	// One for the 410, and that of the program with storage that looks for others.
+	if n := f.lists.Load() - before; n > 5 {
 		t.Errorf("pods were listed %d times", n)
 	}
 	until(t, "nothing is left", func() bool { return w.objects() == 0 })

@@ -31,7 +31,7 @@ import (
 )
 
 // client returns a client of the cluster that scripts/cluster started, once its node is ready.
-func client(t *testing.T) kubernetes.Interface {
+func client(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -63,10 +63,10 @@ type cluster struct {
 	client  kubernetes.Interface
 	bundles *bundle.Bundles
 	root    string
-	t       *testing.T
+	t       testing.TB
 }
 
-func newCluster(t *testing.T, c kubernetes.Interface, namespace string, enforced bool) *cluster {
+func newCluster(t testing.TB, c kubernetes.Interface, namespace string, enforced bool) *cluster {
 	t.Helper()
 	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
 	listen := func() net.Listener {

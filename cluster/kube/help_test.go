@@ -12,7 +12,7 @@ import (
 
 const patience = 2 * time.Minute
 
-func until(t *testing.T, what string, true func() bool) {
+func until(t testing.TB, what string, true func() bool) {
 	t.Helper()
 	for late := time.Now().Add(patience); !true(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(late) {

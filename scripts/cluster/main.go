@@ -36,17 +36,27 @@ func main() {
 		os.Exit(node(os.Args[2], os.Args[3:]))
 	}
 	only := flag.String("run", ".", "tests to run, as go test takes it")
+	bench := flag.String("bench", "", "benchmarks to run instead, as go test takes it")
+	api := flag.Bool("api", false, "vet, and run the tests that need an API server and no node, if one is built")
 	flag.Parse()
-	code, err := run(*only)
+	code, err := 0, error(nil)
+	switch {
+	case *api:
+		code, err = alone()
+	case *bench != "":
+		code, err = run("^$", *bench)
+	default:
+		code, err = run(*only, "^$")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
-		code = 1
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
 
 // run builds what is missing and runs the tests in a new cluster.
-func run(only string) (code int, err error) {
+func run(only, bench string) (code int, err error) {
 	if os.Getuid() != 0 {
 		return 1, errors.New("root is needed: a node mounts file systems and makes cgroups")
 	}
@@ -96,7 +106,7 @@ func run(only string) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	c := exec.Command(self, inside, dir, kept, only)
+	c := exec.Command(self, inside, dir, kept, only, bench)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWCGROUP |

@@ -27,7 +27,7 @@ const address = "10.99.0.2"
 // node starts a cluster in the namespaces that it is the first process of, and runs the tests in it. All
 // that it starts ends with it.
 func node(dir string, args []string) int {
-	kept, only := args[0], args[1]
+	kept, only, bench := args[0], args[1], args[2]
 	n := &starting{dir: dir, kept: kept, log: filepath.Join(dir, "log")}
 	if err := n.start(); err != nil {
 		fmt.Println("cluster:", err)
@@ -35,7 +35,7 @@ func node(dir string, args []string) int {
 		return 1
 	}
 	// Pods write to it; the tests of a machine with little memory would find it there.
-	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=20m")
+	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=20m", "-test.bench", bench, "-test.benchtime=50x")
 	php, _ := phpVersion()
 	c.Env = append(os.Environ(),
 		"SLIPWAY_CLUSTER_PHP="+php,
