@@ -374,6 +374,7 @@ func TestRole(t *testing.T) {
 	resources := map[string]string{
 		"Pods": "pods", "Secrets": "secrets", "PersistentVolumeClaims": "persistentvolumeclaims", "Jobs": "jobs", "ConfigMaps": "configmaps", "Deployments": "deployments",
 		"Services": "services", "NetworkPolicies": "networkpolicies", "Nodes": "nodes", "Namespaces": "namespaces", "StorageClasses": "storageclasses", "ServiceAccounts": "serviceaccounts",
+		"Leases": "leases",
 	}
 	verbs := []string{"Create", "Update", "Patch", "Delete", "DeleteCollection", "Get", "List", "Watch", "UpdateStatus", "Apply", "GetLogs", "Evict"}
 	err := fs.WalkDir(os.DirFS(".."), "kube", func(p string, _ fs.DirEntry, err error) error {
@@ -384,6 +385,22 @@ func TestRole(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		named := map[string]string{} // pods := Client.CoreV1().Pods(namespace)
+		ast.Inspect(file, func(n ast.Node) bool {
+			a, ok := n.(*ast.AssignStmt)
+			if !ok || len(a.Lhs) != len(a.Rhs) {
+				return true
+			}
+			for i, right := range a.Rhs {
+				name, _ := a.Lhs[i].(*ast.Ident)
+				if call, ok := right.(*ast.CallExpr); ok && name != nil {
+					if noun, ok := call.Fun.(*ast.SelectorExpr); ok && resources[noun.Sel.Name] != "" {
+						named[name.Name] = resources[noun.Sel.Name]
+					}
+				}
+			}
+			return true
+		})
 		ast.Inspect(file, func(n ast.Node) bool { // Client.CoreV1().Pods(namespace).Create(…)
 			call, ok := n.(*ast.CallExpr)
 			if !ok {
@@ -392,6 +409,9 @@ func TestRole(t *testing.T) {
 			verb, ok := call.Fun.(*ast.SelectorExpr)
 			if !ok || !slices.Contains(verbs, verb.Sel.Name) {
 				return true
+			}
+			if on, ok := verb.X.(*ast.Ident); ok && named[on.Name] != "" {
+				calls[named[on.Name]+" "+strings.ToLower(verb.Sel.Name)] = true
 			}
 			on, ok := verb.X.(*ast.CallExpr)
 			if !ok {
