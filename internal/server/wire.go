@@ -422,6 +422,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		Dir:         s.Path("wordpress"),
 		Source:      s.WordPressSource,
 		Places:      h.places,
+		Volume:      h.volume,
 		Log:         s.Log,
 	}
 	if h.engine != nil {

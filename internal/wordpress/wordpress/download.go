@@ -57,11 +57,8 @@ func (w *WordPress) ImportFromTx(
 	d.SHA256 = strings.ToLower(d.SHA256)
 	if sum, err := hex.DecodeString(d.SHA256); err != nil || len(sum) != sha256.Size && len(sum) != 0 {
 		return operation.Operation{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid sha256",
-			Details:  "sha256 is the archive's SHA-256, 64 hexadecimal digits",
-			Received: text.Clip(d.SHA256, 100),
-			Code:     "invalid_import",
+			Kind: fault.Invalid, Message: "Invalid sha256", Received: text.Clip(d.SHA256, 100), Code: "invalid_import",
+			Details: "sha256 is the archive's SHA-256, 64 hexadecimal digits",
 		}
 	}
 	return w.ImportArchiveTx(ctx, tx, owner, id, Import{From: w.c.Seal.Seal([]byte(d.URL), downloadPurpose(id)), SHA256: d.SHA256})
@@ -74,6 +71,9 @@ func (w *WordPress) archive(x Work) string {
 	name := filepath.Base(x.Import.File)
 	if x.Import.From != "" {
 		name = "fetched-" + string(x.Operation)
+	}
+	if x.Import.Node != "" {
+		return filepath.Join(w.ownImports(), name)
 	}
 	return filepath.Join(w.importDir(), name)
 }
@@ -94,10 +94,8 @@ func (r *run) download(ctx context.Context) error {
 	}
 	if r.step.Tries++; r.step.Tries > maxImportTries {
 		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The archive can't be imported",
+			Kind: fault.Conflict, Message: "The archive can't be imported", Code: "import_interrupted",
 			Details: "the server stopped each time while it was downloaded; nothing of the site was changed",
-			Code:    "import_interrupted",
 		}
 	}
 	if err := r.to(ctx, r.step.At, -1, "Downloading the archive"); err != nil {

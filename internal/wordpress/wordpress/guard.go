@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/id"
-
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/guard"
 )

@@ -32,7 +32,18 @@ const (
 	importTime     = 24 * time.Hour // that an archive which nobody asked for stays
 )
 
-func (w *WordPress) importDir() string { return filepath.Join(w.c.Dir, "imports") }
+// sharedImports is where archives lie in a directory that all nodes mount.
+const sharedImports = ".slipway-imports"
+
+func (w *WordPress) importDir() string {
+	if w.c.Volume.Shared() {
+		return filepath.Join(w.c.Volume.Dir(), sharedImports)
+	}
+	return w.ownImports()
+}
+
+// ownImports is where archives lie that this node alone has.
+func (w *WordPress) ownImports() string { return filepath.Join(w.c.Dir, "imports") }
 
 // Receive stores the archive of an import of the owner's site, and says how it begins. The
 // site's storage limit bounds it. drop removes it where no import begins.
@@ -41,7 +52,12 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	if err == nil {
 		err = w.live(s)
 	}
-	if err == nil {
+	node := w.c.Places.Self()
+	switch {
+	case err != nil:
+	case w.c.Volume.Shared(): // whichever node has the site finds the archive
+		node, err = "", w.c.Volume.Check()
+	default:
 		err = w.c.Places.Look(ctx, id)
 	}
 	if err != nil {
@@ -65,7 +81,7 @@ func (w *WordPress) Receive(ctx context.Context, owner account.OwnerID, id site.
 	if err = archive.Receive(f, body, s.Run.StorageBytes()); err != nil {
 		return Import{}, nil, err
 	}
-	return Import{File: filepath.Base(f.Name()), Node: w.c.Places.Self()}, remove, nil
+	return Import{File: filepath.Base(f.Name()), Node: node}, remove, nil
 }
 
 // sweepImports removes archives that were forgotten.

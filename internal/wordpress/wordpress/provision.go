@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"strconv"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/core"

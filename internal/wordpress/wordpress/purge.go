@@ -15,6 +15,9 @@ import (
 // purgeTopic wakes nodes when pages of a site changed elsewhere.
 const purgeTopic = "wordpress/purge"
 
+// clockError is how much two nodes may differ about the database's clock. A page that was made so shortly after a purge is made again.
+const clockError = 20 * time.Millisecond
+
 // purgeTx makes pages of a site stale, here and on every other node: there all of them.
 func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
 	tx.AfterCommit(func() { w.cache.Purge(id, paths...) })
@@ -23,7 +26,7 @@ func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []
 
 // tellTx makes the pages of a site stale on other nodes. With objects it also clears the object cache on the node that has it.
 func tellTx(ctx context.Context, tx *db.Tx, id site.ID, objects bool) error {
-	now := db.Now()
+	now := tx.Now() // nodes have it in common
 	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = $2 WHERE site_id = $1`, id, now)
 	if err == nil && objects { // each time another value: nodes compare it with the last one that they saw
 		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET cleared_at = CASE WHEN cleared_at < $2 THEN $2 ELSE cleared_at + 1 END
@@ -78,12 +81,12 @@ func (w *WordPress) followPurges(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
-	since := db.Now()
+	since := w.c.DB.Now()
 	cleared := map[site.ID]db.Time{} // by now
 	for {
 		// A transaction that was slow to commit has an older time: look a little further back.
 		from := since.Add(-10 * time.Second)
-		now := db.Now()
+		now := w.c.DB.Now()
 		rows, err := w.c.DB.Query(ctx, `SELECT site_id, purged_at, cleared_at FROM wordpress_sites WHERE purged_at > $1 LIMIT 10000`, from)
 		type purged struct {
 			site        site.ID
@@ -92,6 +95,7 @@ func (w *WordPress) followPurges(ctx context.Context) {
 		list, err := db.Collect(rows, err, func(s db.Scanner) (p purged, err error) { return p, s.Scan(&p.site, &p.at, &p.cleared) })
 		if err == nil {
 			since = now
+			ahead := time.Since(w.c.DB.Now().Time()) // this node's clock, of the database's
 			seen := map[site.ID]db.Time{}
 			for _, p := range list {
 				if p.cleared.Time().After(from.Time()) {
@@ -101,7 +105,7 @@ func (w *WordPress) followPurges(ctx context.Context) {
 						w.purge(ctx, p.site, []string{"*"})
 					}
 				}
-				w.cache.PurgeOlder(p.site, p.at.Time().Add(time.Millisecond)) // the column has whole ones
+				w.cache.PurgeOlder(p.site, p.at.Time().Add(ahead+clockError))
 			}
 			cleared = seen
 		}
@@ -126,11 +130,8 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	for _, p := range paths {
 		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
 			return &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid path",
-				Details:  "paths hold paths of pages without address or query, such as /shop/",
-				Received: text.Clip(p, 100),
-				Code:     "invalid_paths",
+				Kind: fault.Invalid, Message: "Invalid path", Received: text.Clip(p, 100), Code: "invalid_paths",
+				Details: "paths hold paths of pages without address or query, such as /shop/",
 			}
 		}
 	}

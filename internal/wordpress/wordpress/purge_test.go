@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/wait"
-
+	"slipway/internal/program/volume"
 	"slipway/internal/wordpress/guard"
 )
 
@@ -27,14 +27,27 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	if here.Single() { // SQLite: there is no other node
 		return
 	}
+	// The database's clock is far behind those of the nodes, and says when pages were purged.
+	err := here.Admin(t.Context(), `CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql
+		AS $$SELECT pg_catalog.clock_timestamp() - interval '1 hour'$$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "search_path=public,pg_catalog"
+	here = dbtest.Open(t, url)
 	there := dbtest.Open(t, url)
+	for _, d := range []*db.DB{here, there} {
+		if ahead, err := d.Sync(t.Context()); err != nil || ahead < 50*time.Minute {
+			t.Fatalf("this machine's clock is %s ahead, %v", ahead, err)
+		}
+	}
 	cleared := make(chan string, 100)
 	a := New(Config{DB: here})
 	b := New(Config{DB: there, Host: host(func(site string) {
 		fill(a.cache, request("/"), "made of what the object cache still had")
 		cleared <- site
 	})})
-	err := here.Admin(
+	err = here.Admin(
 		t.Context(),
 		`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
 		VALUES ('site', 'own', '', '', '', '', '', '', '', FALSE, FALSE, FALSE, 1, 1, 1, 0, 0)`,
@@ -48,7 +61,6 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	done.Go(func() { a.followPurges(ctx) })
 	done.Go(func() { b.followPurges(ctx) })
 	fill(b.cache, request("/"), "old")
-	time.Sleep(2 * time.Millisecond) // database times are milliseconds
 	err = here.Write(t.Context(), func(tx *db.Tx) error { return a.purgeTx(t.Context(), tx, "site", []string{"/"}) })
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +71,11 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	})
 	if len(cleared) > 0 {
 		t.Error("a page that has changed clears the object cache")
+	}
+	var at db.Time
+	err = here.QueryRow(t.Context(), `SELECT purged_at FROM wordpress_sites`).Scan(&at)
+	if err != nil || time.Since(at.Time()) < 50*time.Minute {
+		t.Errorf("purged at %s, by this machine's clock; %v", at, err)
 	}
 
 	// The program is on the other node, with its object cache.
@@ -100,6 +117,26 @@ func TestChangedByCommands(t *testing.T) {
 	w.Changed("site")
 	if w.cache.Fresh("site", "blog.test", "/") != nil {
 		t.Error("the page is fresh after a command of its site")
+	}
+}
+
+// Archives of imports are where every node finds them, where nodes share storage; one that a node has alone stays there.
+func TestImportsOfAllNodes(t *testing.T) {
+	t.Parallel()
+	own, all := t.TempDir(), t.TempDir()
+	w := New(Config{Dir: own, Volume: volume.New(volume.Config{Dir: all, Mark: "mark"})})
+	for want, x := range map[string]Import{
+		all + "/.slipway-imports/import-1":   {File: "import-1"},
+		all + "/.slipway-imports/fetched-op": {From: "sealed"},
+		own + "/imports/import-1":            {File: "import-1", Node: "node"},
+	} {
+		if got := w.archive(Work{Operation: "op", Import: &x}); got != want {
+			t.Errorf("%+v is %s, want %s", x, got, want)
+		}
+	}
+	alone := New(Config{Dir: own, Volume: volume.New(volume.Config{Dir: all})})
+	if got, want := alone.archive(Work{Import: &Import{File: "import-1"}}), own+"/imports/import-1"; got != want {
+		t.Errorf("without storage that nodes share: %s, want %s", got, want)
 	}
 }
 

@@ -14,10 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )

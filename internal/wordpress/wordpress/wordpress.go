@@ -35,6 +35,7 @@ import (
 	"slipway/internal/platform/seal"
 	"slipway/internal/program/database"
 	"slipway/internal/program/placement"
+	"slipway/internal/program/volume"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/operation"
@@ -69,6 +70,7 @@ type Config struct {
 	Domains *domain.Domains
 
 	Places *placement.Places // Optional: nil is an installation of one node.
+	Volume *volume.Volume    // of sites' storage. Optional: nil is this node's own.
 	Log    *slog.Logger      // Optional.
 }
 
