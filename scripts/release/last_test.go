@@ -15,7 +15,7 @@ import (
 )
 
 // The last release, built from the commit that made it, is upgraded to this one under load: by its own command, with the power cut in
-// every step, with releases that don't work, and back again on the newer schema.
+// every step, with releases that don't work, and back again on the newer schema; and on two nodes, one after the other, there and back.
 func TestLastRelease(t *testing.T) {
 	t.Chdir("../..")
 	version, _, err := changelog.Newest(".")
@@ -42,6 +42,8 @@ func TestLastRelease(t *testing.T) {
 			"go build -trimpath -buildvcs=false -tags slipway_init -ldflags '-X main.version=" + version + "' -o " + before + " ./cmd/slipway",
 		"export SLIPWAY_E2E_BEFORE=" + before + "\n" +
 			"go test -count=1 -timeout 20m -run '^TestUpgrade(" + stories + ")$' -v ./e2e",
+		"export SLIPWAY_E2E_BEFORE=" + before + "\n" +
+			"go test -count=1 -timeout 20m -run '^TestDrain$' -v ./e2e/nodes",
 	} {
 		c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
