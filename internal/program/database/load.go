@@ -118,6 +118,9 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 	c.User, c.Passwd, c.DBName, c.Net, c.Logger = s.schema, s.password, s.schema, "unix", nobody{}
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = 10*time.Second, statementTime, time.Minute
 	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.server.dial(ctx) }
+	if s.server.outside != nil {
+		c.TLS = s.server.outside.TLS
+	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("load database: %w", err)

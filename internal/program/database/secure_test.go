@@ -33,9 +33,13 @@ func TestExternalTLS(t *testing.T) {
 	if cipher == "" {
 		t.Error("the connection is not encrypted")
 	}
-	if dump := w.dump(x.ID); !bytes.Contains(dump, []byte("xxxx")) {
+	dump := w.dump(x.ID)
+	if !bytes.Contains(dump, []byte("xxxx")) {
 		t.Error("a dump has no rows")
 	}
+	loaded, err := w.Load(t.Context(), anna, bytes.NewReader(dump), database.LoadOptions{Check: true})
+	ok(t, err)
+	loaded.Drop(t.Context())
 
 	// MariaDB's own client, with compression too, which begins after the handshake; and one with another password
 	env, _, err := w.Env(t.Context(), site)
