@@ -38,6 +38,8 @@ type Config struct {
 	Bundles *bundle.Bundles
 	Users   runtime.Users
 	Images  []Image // the newest first
+	// BuildImage is the image that builds run in. Optional: empty is none, and builds are refused.
+	BuildImage string
 	// Packs is where pods fetch the files of programs, over TLS with a certificate of the engine's own.
 	Packs net.Listener
 	// Canary listens where no pod may connect to, on the host of Packs: a program whose pod reaches it is
@@ -209,13 +211,13 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 
 // launch makes the pod of a program, and returns when the program runs in it or has ended.
 func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (*program, error) {
-	x, err := e.newProgram(ctx, s, k)
+	x, err := e.newProgram(ctx, s, in, k)
 	if err != nil {
 		return nil, err
 	}
 	secret, err := e.secret(s, k, x.name, x.token, in)
 	if err == nil {
-		err = e.patiently(ctx, &s, func() error { return e.make(ctx, s, secret, in.image, uid, k) })
+		err = e.patiently(ctx, &s, func() error { return e.make(ctx, s, secret, in, uid, k) })
 	}
 	if err != nil {
 		x.end(lost(err.Error()))
@@ -231,7 +233,7 @@ func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64,
 }
 
 // make makes the objects of a program. It may be repeated: their names are the program's own.
-func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, image string, uid int64, k kept) error {
+func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, in fits, uid int64, k kept) error {
 	secrets, pods := e.c.Client.CoreV1().Secrets(e.c.Namespace), e.c.Client.CoreV1().Pods(e.c.Namespace)
 	made, err := secrets.Create(ctx, secret, meta.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -246,7 +248,8 @@ func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, 
 			return err
 		}
 	}
-	p := e.pod(s, made, image, uid)
+	p := e.pod(s, made, in.image, uid)
+	in.build(p, s)
 	e.keep(p, k)
 	if _, err = pods.Create(ctx, p, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
@@ -255,9 +258,9 @@ func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, 
 }
 
 // newProgram returns a program that hears what the cluster tells of its pod, which is to be made.
-func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, k kept) (x *program, err error) {
+func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept) (x *program, err error) {
 	x = &program{
-		e: e, spec: s, name: podName(s.ID), claim: k.claim, token: rand.Text(), output: told(s), terminal: s.Terminal,
+		e: e, spec: s, name: podName(in.kind(), s.ID), claim: k.claim, token: rand.Text(), output: told(s), terminal: s.Terminal,
 		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if x.led, err = e.lead(ctx, s); err != nil {
@@ -298,8 +301,8 @@ func (e *Engine) remove(name string, grace int64) {
 }
 
 // podName makes a name that no other pod has.
-func podName(program string) string {
-	return "program-" + dashed(program, 40) + "-" + strings.ToLower(rand.Text()[:8])
+func podName(kind, program string) string {
+	return kind + "-" + dashed(program, 40) + "-" + strings.ToLower(rand.Text()[:8])
 }
 
 // dashed returns a name as those of objects are written, cut to a length.

@@ -87,7 +87,9 @@ func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*c
 	add := func(at string, id bundle.ID, from string) {
 		d.Trees = append(d.Trees, pod.Tree{Path: at, Bundle: string(id), From: from, Query: e.packs.sign(id, until)})
 	}
-	add("", s.Bundle, "")
+	if s.Bundle != "" {
+		add("", s.Bundle, "")
+	}
 	for _, t := range s.Trees {
 		add(t.Path, t.Bundle, t.From)
 	}
@@ -139,14 +141,6 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 		limits[core.ResourceCPU] = *resource.NewMilliQuantity(int64(s.Limits.CPUs*1000), resource.DecimalSI)
 	}
 	requests := core.ResourceList{core.ResourceMemory: bytes(memory / 4), core.ResourceCPU: resource.MustParse("10m")}
-	scratch := func(name string, most int64) core.Volume {
-		v := core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}
-		if most > 0 {
-			size := bytes(most)
-			v.EmptyDir.SizeLimit = &size
-		}
-		return v
-	}
 	volumes := []core.Volume{
 		scratch(volumeApp, maxTree+maxTree/4), scratch(volumeTmp, s.Limits.Disk),
 		{Name: volumeSpec, VolumeSource: core.VolumeSource{Secret: &core.SecretVolumeSource{SecretName: secret.Name, DefaultMode: &onlyOwner}}},
@@ -213,6 +207,15 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 			Volumes:        volumes,
 		},
 	}
+}
+
+// scratch is a folder of a pod's own, of at most so many bytes; 0 sets no limit.
+func scratch(name string, most int64) core.Volume {
+	v := core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}
+	if most > 0 {
+		v.EmptyDir.SizeLimit = resource.NewQuantity(most, resource.BinarySI)
+	}
+	return v
 }
 
 // belongsTo says that an object goes with a program's Secret.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	core "k8s.io/api/core/v1"
 
@@ -21,6 +22,7 @@ import (
 type fits struct {
 	image string
 	php   phpversion.Version // where the program needs one
+	most  time.Duration      // how long a build may take; 0: it is none
 }
 
 // choose returns the newest image that has what a program needs. PHP that also asks for Node.js, as its build does, gets it where
@@ -51,9 +53,9 @@ func (e *Engine) choose(s runtime.Spec) (fits, error) {
 				why = err
 			}
 		case node || s.Node == "":
-			return fits{i.Name, v}, nil
+			return fits{image: i.Name, php: v}, nil
 		default:
-			php = fits{i.Name, v}
+			php = fits{image: i.Name, php: v}
 		}
 	}
 	switch {

@@ -465,7 +465,7 @@ func (e *Engine) count(ctx context.Context, c core.PersistentVolumeClaim) (int64
 	}
 	s := runtime.Spec{ID: "count-" + string(site), Site: site, Owner: id.Owner(c.Labels[labelOwner]), Limits: runtime.Limits{Memory: 64 << 20, Disk: 1 << 20}}
 	k := kept{claim: c.Name}
-	x, err := e.newProgram(ctx, s, k)
+	x, err := e.newProgram(ctx, s, fits{}, k)
 	if err != nil {
 		return 0, err
 	}

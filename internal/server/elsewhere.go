@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
 	"slipway/internal/program/runtime"
 )
@@ -21,5 +22,6 @@ type Node struct {
 	Edge    string        // where this machine's own sites answer over TLS, host:port
 	Bundles *bundle.Bundles
 	Users   runtime.Users
+	Builds  *build.Builds // CarryOut has them carried out elsewhere, too
 	Log     *slog.Logger
 }

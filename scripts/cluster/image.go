@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,8 +83,11 @@ func images(dir string) error {
 		files[strings.TrimPrefix(at, "/")] = at
 	}
 	files["bin/sh"] = files["usr/bin/sh"]
-	return image(filepath.Join(dir, "runtime.tar"), runtimeImage, files, "/slipway/program")
+	return errors.Join(image(filepath.Join(dir, "runtime.tar"), runtimeImage, files, "/slipway/program"), imageOfBuilds(dir))
 }
+
+// linkTo begins a file's origin that is the target of a link instead.
+const linkTo = "-> "
 
 // image writes an image of one layer, from files by where they are in it.
 func image(out, name string, files map[string]string, entry string) error {
@@ -100,6 +104,12 @@ func image(out, name string, files map[string]string, entry string) error {
 		return err
 	}
 	for at, from := range files {
+		if target, ok := strings.CutPrefix(from, linkTo); ok {
+			if err := w.WriteHeader(&tar.Header{Name: at, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}); err != nil {
+				return err
+			}
+			continue
+		}
 		text, err := os.ReadFile(from)
 		if err == nil {
 			err = put(w, at, text)

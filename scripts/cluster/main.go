@@ -87,6 +87,7 @@ func run(only, bench string) (code int, err error) {
 	}
 	for _, argv := range [][]string{
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-program"), "./cmd/slipway-program"},
+		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-build"), "./cmd/slipway-build"},
 		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
 	} {
 		if err := step(argv, "CGO_ENABLED=0"); err != nil {

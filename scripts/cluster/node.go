@@ -42,6 +42,7 @@ func node(dir string, args []string) int {
 		"KUBECONFIG="+filepath.Join(dir, "admin.kubeconfig"),
 		"SLIPWAY_CLUSTER_ADDRESS="+address,
 		"SLIPWAY_CLUSTER_IMAGE="+runtimeImage,
+		"SLIPWAY_CLUSTER_BUILD_IMAGE="+buildImage,
 		"SLIPWAY_CLUSTER_NODE="+nodeVersion(),
 	)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
@@ -275,7 +276,7 @@ func (n *starting) daemons() error {
 		return err
 	}
 	ctr := filepath.Join(n.kept, "deb/usr/bin/ctr")
-	for _, image := range []string{"pause", "runtime"} {
+	for _, image := range []string{"pause", "runtime", "build"} {
 		var out []byte
 		err := until("the image "+image, func() bool {
 			out, err = exec.Command(ctr, "-a", in("containerd.sock"), "-n", "k8s.io", "images", "import", in(image+".tar")).CombinedOutput()

@@ -15,6 +15,7 @@ import (
 	client "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"slipway/cluster/builder"
 	"slipway/cluster/kube"
 	"slipway/internal/program/runtime"
 	"slipway/internal/server"
@@ -25,6 +26,7 @@ type kubernetes struct {
 	Kubeconfig string `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
 	Namespace  string `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
 	Images     string `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION, \"php\": [VERSION]}]." required:"" type:"path" placeholder:"FILE"`
+	BuildImage string `name:"kubernetes-build-image" help:"Image that builds run in, one pod for each. Default: none; builds need a sandbox in this process then." placeholder:"IMAGE"`
 	Address    string `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
 	Files      string `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
 	Canary     string `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
@@ -59,7 +61,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	c := kube.Config{
-		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, Address: k.Address, Log: n.Log,
+		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, BuildImage: k.BuildImage, Address: k.Address, Log: n.Log,
 		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge,
 		Storage: kube.Storage{Class: k.Class, Access: core.PersistentVolumeAccessMode(k.Access)},
 	}
@@ -77,7 +79,14 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 		}
 	}
 	// Requests that are under way when the service is asked to stop still need it.
-	return kube.New(context.WithoutCancel(ctx), c)
+	engine, err := kube.New(context.WithoutCancel(ctx), c)
+	if err != nil {
+		return nil, err
+	}
+	if k.BuildImage != "" {
+		n.Builds.CarryOut(builder.New(builder.Config{Pods: engine, Log: n.Log}))
+	}
+	return engine, nil
 }
 
 // maxImages bounds the file of images.

@@ -43,9 +43,6 @@ func (c cache) clear() error { return removeTree(c.dir) }
 // made again. A folder that is there already stays as it is. Nothing of the build runs
 // meanwhile, but it may have run before and left a link anywhere below work.
 func (c cache) restore(kind, work, at string, folders []string, uid int) error {
-	if c.dir == "" {
-		return nil
-	}
 	for _, f := range folders {
 		from, to := c.path(kind, slot(f)), filepath.Join(work, at, f)
 		if _, err := os.Lstat(from); err != nil {
@@ -137,9 +134,6 @@ func plainDir(root, folder string) bool {
 // takeKey returns what the kept modules were made from, or "", and forgets it: whoever
 // takes the modules out may fail or crash, and then nothing must say that they are here.
 func (c cache) takeKey() (string, error) {
-	if c.dir == "" {
-		return "", nil
-	}
 	b, err := os.ReadFile(c.path("key"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -178,9 +172,6 @@ func (b *build) cacheFolders(home bool) []string {
 // not the deployment. Of a build that failed or was canceled only the package stores are
 // kept, whose tools check every entry: what else it leaves may be why it failed.
 func (b *build) saveCaches(ctx context.Context, good bool) {
-	if b.cache.dir == "" {
-		return
-	}
 	err := b.cache.save("home", b.work, homeDir, b.cacheFolders(true))
 	var key string
 	if err == nil && good {

@@ -32,6 +32,9 @@ type Task struct {
 	Owner  id.Owner
 	Source string // folder with the checkout
 	Output string // folder for the files of the artefact, empty
+	// Cache is the file in which Alone's cache is kept between builds of the site and branch, in a form of whoever
+	// carries them out. It may not be there yet.
+	Cache string
 }
 
 // Job is what whoever carries a build out must know. It holds secrets.
@@ -71,6 +74,9 @@ func (l Left) check() error {
 	return nil
 }
 
+// CarryOut has builds carried out elsewhere from now on, and none refused. It is for the start, before the first build.
+func (b *Builds) CarryOut(e Elsewhere) { b.c.Elsewhere, b.c.Why = e, "" }
+
 // elsewhere has the build carried out in another place, and hands over what comes back.
 func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
@@ -89,14 +95,27 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	if err := os.Mkdir(output, 0o700); err != nil {
 		return fmt.Errorf("make build directory: %w", err)
 	}
+	if err := b.makeRoom(ctx); err != nil {
+		return err
+	}
 	if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
 		return err
 	}
 	if err := b.Tree.Checkout(ctx, source); err != nil {
 		return fmt.Errorf("check out: %w", err)
 	}
+	if b.ClearCache {
+		b.printf("info", "The cache was cleared")
+		if err := b.cache.clear(); err != nil {
+			return fmt.Errorf("clear cache: %w", err)
+		}
+	}
+	if err := os.MkdirAll(b.cache.dir, 0o700); err != nil {
+		return fmt.Errorf("make cache: %w", err)
+	}
+	b.saved = true
 	left, err := b.c.Elsewhere.Build(ctx, Task{
-		ID: b.ID, Site: b.Site, Owner: b.Owner, Source: source, Output: output,
+		ID: b.ID, Site: b.Site, Owner: b.Owner, Source: source, Output: output, Cache: b.cache.path("pack"),
 		Job: Job{
 			UID: b.uid, Plan: b.Plan, Env: b.Env, Secrets: b.Secrets, Commands: b.Commands, Whole: b.Whole, Storage: b.Storage,
 			Limits: b.c.Limits,
@@ -123,14 +142,15 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	return use(ctx, a)
 }
 
-// Alone carries out the only build of a place that is its own, such as a pod: it neither waits for a turn nor
-// keeps caches. work is where commands find their files. c has no DB and no Elsewhere.
+// Alone carries out the only build of a place that is its own, such as a pod: it doesn't wait for a turn. work is where
+// commands find their files, and kept, on the same file system, what builds of the site and branch have kept: it is
+// filled anew. c has no DB and no Elsewhere.
 func Alone(
-	ctx context.Context, c Config, j Job, tree Tree, work string, r Report, use func(context.Context, Artefact) error,
+	ctx context.Context, c Config, j Job, tree Tree, work, kept string, r Report, use func(context.Context, Artefact) error,
 ) error {
 	c.Limits = j.Limits
 	x := &build{
-		Builds: New(c), report: r, work: work, uid: j.UID,
+		Builds: New(c), report: r, work: work, uid: j.UID, cache: cache{kept},
 		Spec: Spec{
 			ID: "alone", Tree: tree, Plan: j.Plan, Env: j.Env, Secrets: slices.Clone(j.Secrets), Commands: j.Commands, Whole: j.Whole,
 			Storage: j.Storage,

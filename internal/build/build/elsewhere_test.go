@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -48,8 +49,13 @@ func (e *there) Build(ctx context.Context, t Task, r Report) (left Left, err err
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return left, err
 	}
+	kept := filepath.Join(dir, "kept")
+	if err := os.Rename(t.Cache, kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return left, err
+	}
+	defer os.Rename(kept, t.Cache) // a folder here, a file elsewhere
 	c := Config{Runner: e.c.Runner, Toolchain: e.c.Toolchain, Dir: dir}
-	err = Alone(ctx, c, t.Job, folder(t.Source), filepath.Join(dir, "w"), r, func(_ context.Context, a Artefact) error {
+	err = Alone(ctx, c, t.Job, folder(t.Source), filepath.Join(dir, "w"), kept, r, func(_ context.Context, a Artefact) error {
 		left = Left{Folder: a.Folder, Standalone: a.Standalone, Assets: a.Assets}
 		return os.CopyFS(t.Output, a.Files.FS())
 	})
@@ -90,6 +96,16 @@ func TestElsewhere(t *testing.T) {
 		}
 		if x, y := fault.As(a.err), fault.As(b.err); !reflect.DeepEqual(x, y) || (a.err == nil) != (b.err == nil) {
 			t.Errorf("%s: here %v, away %v", name, a.err, b.err)
+		}
+	}
+	// What a build keeps, the next one has; until the cache is cleared.
+	count := sh("cat .cache/n; mkdir -p .cache dist; echo 1 >> .cache/n; cp .cache/n dist/")
+	count.Cache = []string{".cache"}
+	for i, want := range []string{"1\n", "1\n1\n", "1\n"} {
+		clean := func(s *Spec) { s.ClearCache = i == 2 }
+		a, b := here.build(files, count, clean), away.build(files, count, clean)
+		if a.files["n"] != want || b.files["n"] != want || !reflect.DeepEqual(a.log, b.log) {
+			t.Errorf("build %d: here %q %v, away %q %v", i, a.files, a.log, b.files, b.log)
 		}
 	}
 	for _, uid := range e.uids {

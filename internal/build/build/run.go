@@ -73,11 +73,7 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		r.Begin()
 		printf(r, "info", "A build slot is free")
 	}
-	x := &build{Builds: b, Spec: s, report: r}
-	if b.c.Elsewhere != nil {
-		return x.elsewhere(ctx, use)
-	}
-	x.cache = b.cacheOf(s.Site, s.Branch)
+	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
 	b.busy.take(x.cache.dir, true)
 	defer func() {
 		b.busy.give(x.cache.dir)
@@ -85,6 +81,9 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 			b.measuring.Go(func() { x.measure(ctx) }) // thousands of files: nobody needs to wait for it
 		}
 	}()
+	if b.c.Elsewhere != nil {
+		return x.elsewhere(ctx, use)
+	}
 	return x.carryOut(ctx, use)
 }
 

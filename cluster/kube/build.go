@@ -1,0 +1,54 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/runtime"
+)
+
+const (
+	labelKind   = "slipway.dev/kind"
+	kindBuild   = "build"
+	kindProgram = "program"
+	volumeBuild = "build"
+)
+
+// StartBuild makes the pod of a build: as Start, without storage, under a uid that is given, with a folder to build in,
+// and ended by the cluster when it has run for most. It reaches public addresses where s.Egress says so.
+func (e *Engine) StartBuild(ctx context.Context, s runtime.Spec, uid int, most time.Duration) (runtime.Program, error) {
+	if e.c.BuildImage == "" {
+		return nil, errors.New("no image for builds is set on this cluster")
+	}
+	x, err := e.launch(ctx, s, fits{image: e.c.BuildImage, most: most}, int64(uid), kept{})
+	if err != nil {
+		return nil, fmt.Errorf("start build: %w", err)
+	}
+	return x, nil
+}
+
+func (f fits) kind() string {
+	if f.most > 0 {
+		return kindBuild
+	}
+	return kindProgram
+}
+
+// build makes a pod that of a build, if it is one.
+func (f fits) build(p *core.Pod, s runtime.Spec) {
+	if f.most == 0 {
+		return
+	}
+	p.Labels[labelKind] = kindBuild
+	seconds := int64(f.most / time.Second)
+	p.Spec.ActiveDeadlineSeconds = &seconds
+	folder := scratch(volumeBuild, s.Limits.Disk)
+	p.Spec.Volumes = append(p.Spec.Volumes, folder)
+	main := &p.Spec.Containers[0]
+	main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: folder.Name, MountPath: sandbox.Root})
+}
