@@ -625,7 +625,7 @@ func TestAPIServerOrphans(t *testing.T) {
 	}
 	end()
 	third, _, _ := w.engine("third")
-	ps := &peers{heard: map[string]heard{}, last: time.Now()}
+	ps := newPeers()
 	if err := third.collect(t.Context(), ps); err != nil {
 		t.Fatal(err)
 	}
@@ -651,9 +651,21 @@ func TestAPIServerOrphans(t *testing.T) {
 	if err != nil || len(leases.Items) != 2 {
 		t.Errorf("%d leases, %v", len(leases.Items), err)
 	}
-	again, _, _ := w.engine("lives")
+	// What it could not remove itself it removes later.
+	lives.forget(p.(*program).name)
+	own := newPeers()
+	until(t, "it knows nothing of its pod", func() bool { lives.sweep(own); return w.objects() == 0 })
+	s, _ = w.spec("left")
+	if _, err := lives.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	lives.sweep(own)
+	lives.sweep(own)
+	if n := w.objects(); n != 2 {
+		t.Errorf("%d objects of a program that runs", n)
+	}
+	w.engine("lives")
 	until(t, "the next of its name removes what it left", func() bool { return w.objects() == 0 })
-	_ = again
 }
 
 // Of two nodes that start a site's program in the same instant one does.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -25,12 +26,16 @@ func leaseName(engine string) string { return "slipway-engine-" + engine }
 type peers struct {
 	heard map[string]heard // by the name of their lease
 	last  time.Time        // of a beat that reached the cluster
+
+	strangers map[string]bool // pods of this process that it knew nothing of at the last beat
 }
 
 type heard struct {
 	version string
 	at      time.Time
 }
+
+func newPeers() *peers { return &peers{heard: map[string]heard{}, last: time.Now()} }
 
 // silent notes the leases that are there at a time, and returns those that have not changed for long.
 func (p *peers) silent(leases []coordination.Lease, own string, now time.Time) (gone []coordination.Lease) {
@@ -60,7 +65,7 @@ func (p *peers) silent(leases []coordination.Lease, own string, now time.Time) (
 
 // live says every beat that this process is there, and removes what processes left that are not, until ctx ends.
 func (e *Engine) live(ctx context.Context) {
-	p := &peers{heard: map[string]heard{}, last: time.Now()}
+	p := newPeers()
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for {
@@ -74,6 +79,23 @@ func (e *Engine) live(ctx context.Context) {
 			e.c.Log.Warn("the cluster's API server is not reached", "err", err)
 		}
 		cancel()
+		e.sweep(p)
+	}
+}
+
+// sweep removes pods of this process of which it knows nothing: their removal did not reach the cluster. One that is being made or
+// removed is known, or gone at the next beat.
+func (e *Engine) sweep(p *peers) {
+	before := p.strangers
+	p.strangers = map[string]bool{}
+	for _, object := range e.pods.List() {
+		pod, ok := object.(*core.Pod)
+		if !ok || pod.DeletionTimestamp != nil || e.program(pod.Name) != nil {
+			continue
+		}
+		if p.strangers[pod.Name] = true; before[pod.Name] {
+			e.remove(pod.Name, 1)
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // itself, and not when it was away meanwhile.
 func TestPeers(t *testing.T) {
 	t.Parallel()
-	p := &peers{heard: map[string]heard{}}
+	p := newPeers()
 	now := time.Now()
 	leases := func(dies, lives string) []coordination.Lease {
 		one := func(name, version string) coordination.Lease {

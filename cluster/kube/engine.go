@@ -79,7 +79,8 @@ type Engine struct {
 	// share: total the programs that run; owner those that it may run; edge gone with the program
 	programs map[string]*program // by the name of their pod
 	holds    *holds
-	port     int // of pods
+	port     int         // of pods
+	pods     cache.Store // those of this process, as the cluster tells
 }
 
 // Labels of the objects that the engine makes.
@@ -126,6 +127,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, resync, informers.WithNamespace(c.Namespace),
 		informers.WithTweakListOptions(func(o *meta.ListOptions) { o.LabelSelector = labelEngine + "=" + c.Name }))
 	pods := factory.Core().V1().Pods().Informer()
+	e.pods = pods.GetStore()
 	tell := func(object any, gone bool) {
 		if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = last.Obj
