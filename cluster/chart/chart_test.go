@@ -62,10 +62,10 @@ edge:
   service: {type: NodePort, annotations: {a: b}, nodePorts: {http: 30080, https: 30443}}
   nodeSelector: {edge: "true"}
   tolerations: [{key: edge, operator: Exists, effect: NoSchedule}]
-worker: {replicas: 1, persistence: {storageClass: fast}, nodeSelector: {worker: "true"}, tolerations: [{operator: Exists}]}
-programs: {namespace: programs, network: {enforced: false, ownRanges: [203.0.113.0/24]}, quota: {pods: 10}}
+worker: {replicas: 1, nodeSelector: {worker: "true"}, tolerations: [{operator: Exists}]}
+programs: {namespace: programs, storage: {class: fast, access: ReadWriteMany}, network: {enforced: false, ownRanges: [203.0.113.0/24]}, quota: {pods: 10}}
 `,
-	"cluster address": "images: {prepull: false}\nedge: {service: {type: ClusterIP}}\nworker: {persistence: {enabled: false}}",
+	"cluster address": "images: {prepull: false}\nedge: {service: {type: ClusterIP}}",
 }
 
 // render renders the chart with values that are laid over each other, and reads its objects strictly: a field that the
@@ -138,9 +138,6 @@ func pods(objects []runtime.Object) map[string]*core.PodTemplateSpec {
 	for name, d := range of[apps.Deployment](objects) {
 		all[name] = &d.Spec.Template
 	}
-	for name, d := range of[apps.StatefulSet](objects) {
-		all[name] = &d.Spec.Template
-	}
 	for name, d := range of[apps.DaemonSet](objects) {
 		all[name] = &d.Spec.Template
 	}
@@ -178,11 +175,6 @@ func TestObjects(t *testing.T) {
 					t.Errorf("%s has a token: %t, the account %q", name, token, p.Spec.ServiceAccountName)
 				}
 				volumes := map[string]bool{}
-				if s := of[apps.StatefulSet](objects)[name]; s != nil {
-					for _, c := range s.Spec.VolumeClaimTemplates {
-						volumes[c.Name] = true
-					}
-				}
 				for _, v := range p.Spec.Volumes {
 					volumes[v.Name] = true
 				}
@@ -243,8 +235,7 @@ func TestSettings(t *testing.T) {
 			"--trusted-proxy=10.0.0.1/32", "--trusted-proxy=10.0.0.2/32", "--acme-ca=https://acme.example.com/directory",
 		},
 		"slipway-worker": {
-			"--roles=worker,edge", "--kubernetes-namespace=programs", "--allow-unenforced-network", "--node-address=$(POD_IP):7443", "--sign-up=open",
-			"--blobs=s3://files?endpoint=https://s3.example.com", "--site-domain=sites.example.net",
+			"--roles=worker,edge", "--kubernetes-namespace=programs", "--allow-unenforced-network", "--kubernetes-storage-class=fast", "--kubernetes-storage-access=ReadWriteMany", "--node-address=$(POD_IP):7443", "--sign-up=open",
 		},
 	} {
 		p := made[of]
@@ -254,9 +245,18 @@ func TestSettings(t *testing.T) {
 			}
 		}
 		env := map[string]*core.SecretKeySelector{}
+		plain := map[string]string{}
 		for _, e := range p.Spec.Containers[0].Env {
+			plain[e.Name] = e.Value
 			if e.ValueFrom != nil {
 				env[e.Name] = e.ValueFrom.SecretKeyRef
+			}
+		}
+		for name, want := range map[string]string{
+			"SLIPWAY_BLOBS": "s3://files?endpoint=https://s3.example.com", "SLIPWAY_SITE_DOMAIN": "sites.example.net", "SLIPWAY_BASE_URL": "https://slipway.example.com",
+		} {
+			if plain[name] != want {
+				t.Errorf("%s has %s=%q", of, name, plain[name])
 			}
 		}
 		for name, secret := range map[string]string{
@@ -373,8 +373,7 @@ func TestRole(t *testing.T) {
 	calls := map[string]bool{"pods list": true, "pods watch": true} // the informer's
 	resources := map[string]string{
 		"Pods": "pods", "Secrets": "secrets", "PersistentVolumeClaims": "persistentvolumeclaims", "Jobs": "jobs", "ConfigMaps": "configmaps", "Deployments": "deployments",
-		"Services": "services", "NetworkPolicies": "networkpolicies", "Nodes": "nodes", "Namespaces": "namespaces", "StorageClasses": "storageclasses", "ServiceAccounts": "serviceaccounts",
-		"Leases": "leases",
+		"Services": "services", "NetworkPolicies": "networkpolicies", "Leases": "leases", "Nodes": "nodes", "Namespaces": "namespaces", "StorageClasses": "storageclasses", "ServiceAccounts": "serviceaccounts",
 	}
 	verbs := []string{"Create", "Update", "Patch", "Delete", "DeleteCollection", "Get", "List", "Watch", "UpdateStatus", "Apply", "GetLogs", "Evict"}
 	err := fs.WalkDir(os.DirFS(".."), "kube", func(p string, _ fs.DirEntry, err error) error {
@@ -385,23 +384,26 @@ func TestRole(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		named := map[string]string{} // pods := Client.CoreV1().Pods(namespace)
-		ast.Inspect(file, func(n ast.Node) bool {
-			a, ok := n.(*ast.AssignStmt)
-			if !ok || len(a.Lhs) != len(a.Rhs) {
-				return true
+		noun := func(e ast.Expr) string { // Client.CoreV1().Pods(namespace)
+			if on, ok := e.(*ast.CallExpr); ok {
+				if s, ok := on.Fun.(*ast.SelectorExpr); ok {
+					return resources[s.Sel.Name]
+				}
 			}
-			for i, right := range a.Rhs {
-				name, _ := a.Lhs[i].(*ast.Ident)
-				if call, ok := right.(*ast.CallExpr); ok && name != nil {
-					if noun, ok := call.Fun.(*ast.SelectorExpr); ok && resources[noun.Sel.Name] != "" {
-						named[name.Name] = resources[noun.Sel.Name]
+			return ""
+		}
+		kept := map[string]string{} // what variables hold
+		ast.Inspect(file, func(n ast.Node) bool {
+			if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
+				for i, e := range a.Rhs {
+					if v, ok := a.Lhs[i].(*ast.Ident); ok && noun(e) != "" {
+						kept[v.Name] = noun(e)
 					}
 				}
 			}
 			return true
 		})
-		ast.Inspect(file, func(n ast.Node) bool { // Client.CoreV1().Pods(namespace).Create(…)
+		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {
 				return true
@@ -410,15 +412,11 @@ func TestRole(t *testing.T) {
 			if !ok || !slices.Contains(verbs, verb.Sel.Name) {
 				return true
 			}
-			if on, ok := verb.X.(*ast.Ident); ok && named[on.Name] != "" {
-				calls[named[on.Name]+" "+strings.ToLower(verb.Sel.Name)] = true
+			name := noun(verb.X)
+			if v, ok := verb.X.(*ast.Ident); ok {
+				name = kept[v.Name]
 			}
-			on, ok := verb.X.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			if noun, ok := on.Fun.(*ast.SelectorExpr); ok && resources[noun.Sel.Name] != "" {
-				name := resources[noun.Sel.Name]
+			if name != "" {
 				if verb.Sel.Name == "GetLogs" {
 					calls[name+"/log get"] = true
 				} else {

@@ -155,6 +155,9 @@ func (a *archive) finish(i *image, layers []layer) error {
 	manifest.Platform = map[string]string{"architecture": i.arch, "os": "linux"}
 	name := i.tag()
 	manifest.Annotations = map[string]string{"org.opencontainers.image.ref.name": name}
+	if i.kind != &machine { // what ctr import calls it, as podman load does
+		manifest.Annotations["io.containerd.image.name"] = "localhost/" + name
+	}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{manifest}})
 	if err != nil {
 		return err

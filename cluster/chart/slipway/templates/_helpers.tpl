@@ -27,13 +27,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* Settings that all parts have. */}}
 {{- define "slipway.args" -}}
-- --data-dir=/var/lib/slipway
 - --listen=:8080
 - --edge-http=:80
 - --edge-https=:443
-- --base-url={{ .Values.baseURL }}
-- --site-domain={{ .Values.siteDomain }}
-- --blobs={{ .Values.objectStore.url }}
 - --log-format=json
 {{- range .Values.acme.directories }}
 - --acme-ca={{ . }}
@@ -59,6 +55,15 @@ app.kubernetes.io/component: {{ index . 1 }}
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: GOMEMLIMIT
   valueFrom: {resourceFieldRef: {resource: limits.memory}}
+# By the environment, so that commands in the pod (kubectl exec) have them, too.
+- name: SLIPWAY_DATA_DIR
+  value: /var/lib/slipway
+- name: SLIPWAY_BASE_URL
+  value: {{ quote .Values.baseURL }}
+- name: SLIPWAY_SITE_DOMAIN
+  value: {{ quote .Values.siteDomain }}
+- name: SLIPWAY_BLOBS
+  value: {{ quote .Values.objectStore.url }}
 - name: SLIPWAY_DATABASE
   valueFrom: {secretKeyRef: {name: {{ .Values.database.existingSecret }}, key: {{ .Values.database.key }}}}
 - name: AWS_ACCESS_KEY_ID
