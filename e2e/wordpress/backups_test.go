@@ -221,6 +221,10 @@ func TestBackups(t *testing.T) {
 		t.Errorf("on the new site a post says %s", plain)
 	}
 
+	if h.Nodes() > 1 {
+		return // what several machines have in common is not lost with one
+	}
+
 	// The installation, twice, and on a new machine.
 	place := filepath.Join(h.Dir, "elsewhere")
 	h.installationKilled(place)
