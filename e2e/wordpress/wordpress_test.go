@@ -462,14 +462,19 @@ func (h *installation) gone() {
 // uids is how many of the sites have a uid of this host.
 func (h *installation) uids(sites []siteBody) (n int) {
 	h.t.Helper()
+	for _, s := range sites {
+		n += h.count(`SELECT COUNT(*) FROM build_uids WHERE site_id = $1`, s.ID)
+	}
+	return n
+}
+
+// count asks the installation's database.
+func (h *installation) count(q string, args ...any) (n int) {
+	h.t.Helper()
 	d, err := db.Open(h.t.Context(), db.Config{URL: h.Database()})
 	ok(h.t, err)
 	defer d.Close()
-	for _, s := range sites {
-		var has int
-		ok(h.t, d.QueryRow(h.t.Context(), `SELECT COUNT(*) FROM build_uids WHERE site_id = $1`, s.ID).Scan(&has))
-		n += has
-	}
+	ok(h.t, d.QueryRow(h.t.Context(), q, args...).Scan(&n))
 	return n
 }
 
@@ -545,6 +550,11 @@ func (h *installation) left(id string) (list []string) {
 		})
 	}
 	schemas, _ := filepath.Glob(h.Schemas())
+	if h.Nodes() > 1 { // what was being loaded into a server that nodes share, when it was killed, goes a day later
+		schemas = slices.DeleteFunc(schemas, func(dir string) bool {
+			return h.count(`SELECT COUNT(*) FROM database_scratch WHERE schema_name = $1`, filepath.Base(dir)) > 0
+		})
+	}
 	return append(list, schemas...)
 }
 
