@@ -95,7 +95,7 @@ func (i *image) one(k *kind, work string) error {
 
 // build builds the program that an image has at a path, unless it was built before.
 func (i *image) build(at, work string) (file string, err error) {
-	name := map[string]string{"slipway/program": "slipway-program"}[at]
+	name := map[string]string{"slipway/program": "slipway-program", "slipway/build": "slipway-build"}[at]
 	if name == "" {
 		name = path.Base(at)
 	}

@@ -62,6 +62,9 @@ func TestClusterImages(t *testing.T) {
 			if out := inside("sh", "-c", "node --version; npm --version"); out != "v"+k.node.version+"\n"+k.node.npm.version+"\n" {
 				t.Errorf("%s has %q", file, out)
 			}
+			if k.name == builds.name {
+				inside("sh", "-c", "git version; composer --version; php --version; bash --version; test /slipway/program -ef /slipway/build")
+			}
 		case strings.Contains(k.suffix, "php"):
 			if out := inside("php", "-m"); !strings.Contains(out, "mysqli") || !strings.Contains(out, "intl") {
 				t.Errorf("%s has %q", file, out)

@@ -94,7 +94,7 @@ func TestClusterKinds(t *testing.T) {
 		}
 	}
 	want := []string{
-		"slipway-cluster:1.2.3-x",
+		"slipway-cluster:1.2.3-x", "slipway-build:1.2.3-x",
 		"slipway-runtime:1.2.3-x-node26", "slipway-runtime:1.2.3-x-node24", "slipway-runtime:1.2.3-x-node22", "slipway-runtime:1.2.3-x-node20",
 		"slipway-runtime:1.2.3-x-php8.2",
 	}

@@ -70,6 +70,7 @@ var clusterKinds = func() (all []kind) {
 			"ExposedPorts": map[string]struct{}{"80/tcp": {}, "443/tcp": {}, "443/udp": {}, "8080/tcp": {}}, "StopSignal": "SIGTERM",
 		},
 	})
+	all = append(all, builds)
 	for i := range nodes {
 		n := &nodes[i]
 		all = append(all, runtimeKind("Slipway: programs on Node.js "+n.version, "node"+n.line(), n, "libatomic1", "libstdc++6"))

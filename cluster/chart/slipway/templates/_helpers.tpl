@@ -132,6 +132,11 @@ topologySpreadConstraints:
         {{- include "slipway.selector" . | nindent 8 }}
 {{- end }}
 
+{{/* The image of builds. */}}
+{{- define "slipway.buildImage" -}}
+{{ .Values.images.registry }}/slipway-build:{{ include "slipway.tag" . }}
+{{- end }}
+
 {{- define "slipway.runtimeImage" -}}
 {{ (index . 0).Values.images.registry }}/slipway-runtime:{{ include "slipway.tag" (index . 0) }}-{{ (index . 1).suffix }}
 {{- end }}
