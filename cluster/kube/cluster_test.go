@@ -110,14 +110,19 @@ func newCluster(t testing.TB, c kubernetes.Interface, namespace string, enforced
 		Client: c, Namespace: namespace, Name: "one", Bundles: bundles, Users: users{}, Packs: packs, Canary: listen(), Address: address,
 		Storage: Storage{Class: storageClass},
 		Dir:     filepath.Join(dir, "copies"),
-		Images: []Image{{
-			Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE"), PHP: strings.Fields(os.Getenv("SLIPWAY_CLUSTER_PHP")),
-		}},
+		Images:  testImages(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &cluster{Engine: e, client: c, bundles: bundles, root: dir, t: t}
+}
+
+// testImages lists the one image of the tests.
+func testImages() []Image {
+	return []Image{{
+		Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE"), PHP: strings.Fields(os.Getenv("SLIPWAY_CLUSTER_PHP")),
+	}}
 }
 
 func (c *cluster) bundle(files map[string]string) bundle.ID {
@@ -194,8 +199,12 @@ func rulesOf(table string, pods []core.Pod, policies []networking.NetworkPolicy)
 						if len(to.IPBlock.Except) > 0 {
 							except = " ip daddr != { " + strings.Join(to.IPBlock.Except, ", ") + " }"
 						}
+						ports := port.Port.String()
+						if port.EndPort != nil {
+							ports += fmt.Sprintf("-%d", *port.EndPort)
+						}
 						fmt.Fprintf(&out, "    ip saddr %s ip daddr %s%s %s dport %s accept\n",
-							ip, to.IPBlock.CIDR, except, strings.ToLower(string(*port.Protocol)), port.Port.String())
+							ip, to.IPBlock.CIDR, except, strings.ToLower(string(*port.Protocol)), ports)
 					}
 				}
 			}

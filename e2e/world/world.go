@@ -266,11 +266,15 @@ func (w *World) Launch() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(w.Binary, w.Args()...)
+	program, args, err := w.serves()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), w.Env...)
 	if len(w.Sockets) > 0 {
 		// LISTEN_PID is the number of the process that takes the sockets: the shell's, which becomes it.
-		cmd = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, w.Binary}, w.Args()...)...)
+		cmd = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, program}, args...)...)
 		cmd.Dir, cmd.ExtraFiles = w.Dir, w.Sockets
 		cmd.Env = append(append(os.Environ(), w.Env...), fmt.Sprintf("LISTEN_FDS=%d", len(w.Sockets)))
 	}

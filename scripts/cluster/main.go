@@ -12,7 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -38,6 +41,7 @@ func main() {
 	only := flag.String("run", ".", "tests to run, as go test takes it")
 	bench := flag.String("bench", "", "benchmarks to run instead, as go test takes it")
 	api := flag.Bool("api", false, "vet, and run the tests that need an API server and no node, if one is built")
+	stories := flag.String("stories", told, "stories of programs that TestStories runs on the cluster, as go test takes it")
 	flag.Parse()
 	code, err := 0, error(nil)
 	switch {
@@ -46,6 +50,7 @@ func main() {
 	case *bench != "":
 		code, err = run("^$", *bench)
 	default:
+		os.Setenv(storiesVar, *stories)
 		code, err = run(*only, "^$")
 	}
 	if err != nil {
@@ -55,8 +60,17 @@ func main() {
 	os.Exit(code)
 }
 
+// storiesVar is the variable that names them to the tests.
+const storiesVar = "SLIPWAY_CLUSTER_STORIES"
+
+// told are the stories of e2e/programs that are told on the cluster, too.
+const told = "TestSwitchesDropNothing|TestKilledDuringTraffic"
+
 // run builds what is missing and runs the tests in a new cluster.
 func run(only, bench string) (code int, err error) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
+		return 1, errors.New("this script has to be built with CGO_ENABLED=0: it is a program of images that have no C library")
+	}
 	if os.Getuid() != 0 {
 		return 1, errors.New("root is needed: a node mounts file systems and makes cgroups")
 	}
@@ -85,11 +99,24 @@ func run(only, bench string) (code int, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 1, err
 	}
-	for _, argv := range [][]string{
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return 1, fmt.Errorf("-run: %w", err)
+	}
+	builds := [][]string{
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-program"), "./cmd/slipway-program"},
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-build"), "./cmd/slipway-build"},
 		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
-	} {
+	}
+	if wanted.MatchString("TestStories") {
+		builds = append(builds, [][]string{
+			{"go", "generate", "./internal/platform/sandbox"},
+			{"go", "-C", "cluster", "build", "-tags=slipway_init", "-o", filepath.Join(dir, "slipway-cluster"), "./cmd/slipway-cluster"},
+			{"go", "build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway", "./scripts/try"},
+			{"go", "test", "-c", "-vet=off", "-tags=slipway_init", "-o", filepath.Join(dir, "stories.test"), "./e2e/programs"},
+		}...)
+	}
+	for _, argv := range builds {
 		if err := step(argv, "CGO_ENABLED=0"); err != nil {
 			return 1, err
 		}

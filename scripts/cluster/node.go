@@ -34,6 +34,11 @@ func node(dir string, args []string) int {
 		n.tell()
 		return 1
 	}
+	source, err := os.Getwd()
+	if err != nil {
+		fmt.Println("cluster:", err)
+		return 1
+	}
 	// Pods write to it; the tests of a machine with little memory would find it there.
 	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=20m", "-test.bench", bench, "-test.benchtime=50x")
 	php, _ := phpVersion()
@@ -44,6 +49,8 @@ func node(dir string, args []string) int {
 		"SLIPWAY_CLUSTER_IMAGE="+runtimeImage,
 		"SLIPWAY_CLUSTER_BUILD_IMAGE="+buildImage,
 		"SLIPWAY_CLUSTER_NODE="+nodeVersion(),
+		"SLIPWAY_CLUSTER_BUILT="+dir,
+		"SLIPWAY_CLUSTER_SOURCE="+source,
 	)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	if err := c.Run(); err != nil {

@@ -36,6 +36,18 @@ func TestShareOfAll(t *testing.T) {
 	}
 }
 
+// A node of a cluster in a container mounts trees over those of its host, which are still listed.
+func TestHierarchiesThatAreCovered(t *testing.T) {
+	t.Parallel()
+	hs := hierarchies(`342 338 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+343 338 0:33 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+442 438 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+`)
+	if len(hs) != 2 || hs[0].Point != "/sys/fs/cgroup/pids" || hs[1].Point != "/sys/fs/cgroup/memory" {
+		t.Errorf("%+v", hs)
+	}
+}
+
 // Our unit mounts what the service may change over itself, writable: that is not a second tree.
 func TestHierarchiesAreCountedOnce(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,9 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +27,11 @@ func Hierarchies() ([]Hierarchy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list cgroup mounts: %w", err)
 	}
-	return hierarchies(string(text)), nil
+	// What lies below another mount that came later is not seen.
+	return slices.DeleteFunc(hierarchies(string(text)), func(h Hierarchy) bool {
+		_, err := os.Stat(h.Point)
+		return errors.Is(err, fs.ErrNotExist)
+	}), nil
 }
 
 func hierarchies(mountinfo string) (hs []Hierarchy) {
@@ -51,6 +57,8 @@ func hierarchies(mountinfo string) (hs []Hierarchy) {
 			continue
 		}
 		// A part that is mounted again where it lies, as our unit does with what we may change, is no tree of its own.
+		// One that is mounted over another is listed after it, and is the one that is seen.
+		hs = slices.DeleteFunc(hs, func(below Hierarchy) bool { return below.Point == h.Point })
 		if !slices.ContainsFunc(hs, func(above Hierarchy) bool { return strings.HasPrefix(h.Point, above.Point+"/") }) {
 			hs = append(hs, h)
 		}

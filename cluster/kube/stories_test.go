@@ -1,0 +1,70 @@
+//go:build cluster
+
+package kube
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The stories of programs that are told on one machine (e2e/programs) are told on the cluster: by the service with this engine,
+// at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
+func TestStories(t *testing.T) {
+	stories := os.Getenv("SLIPWAY_CLUSTER_STORIES")
+	if stories == "" {
+		t.Skip("no stories were asked for")
+	}
+	c, dir, address := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT"), os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
+	const namespace = "stories"
+	if _, err := c.CoreV1().Namespaces().Create(t.Context(), Namespace(namespace), meta.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The services of the stories run side by side: each listens for its pods on a port of its own, below those from which
+	// its canary's is.
+	const first, last = 10_000, 32_000
+	end := int32(last)
+	for _, p := range Policies([]string{address + "/32", "10.244.0.1/32"}, first, nil) {
+		for i, r := range p.Spec.Egress {
+			if r.Ports[0].Port.IntValue() == first {
+				p.Spec.Egress[i].Ports[0].EndPort = &end
+			}
+		}
+		if _, err := c.NetworkingV1().NetworkPolicies(namespace).Create(t.Context(), p, meta.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the namespace has its service account", func() bool {
+		_, err := c.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", meta.GetOptions{})
+		return err == nil
+	})
+	go enforce(t.Context(), c, namespace)
+	images, err := json.Marshal(testImages())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "images.json")
+	if err := os.WriteFile(list, images, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := exec.CommandContext(t.Context(), filepath.Join(dir, "stories.test"), "-test.v", "-test.run", stories, "-test.timeout=15m")
+	told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", "programs")
+	told.Env = append(os.Environ(),
+		"SLIPWAY_E2E_BUILT="+dir,
+		"SLIPWAY_E2E_SERVE="+filepath.Join(dir, "slipway-cluster"),
+		"SLIPWAY_E2E_SERVE_FLAGS=--kubernetes-namespace "+namespace+" --kubernetes-images "+list+" --kubernetes-address "+address+
+			" --kubernetes-listen "+address+":{port} --kubernetes-canary "+address+":0",
+	)
+	told.Stdout, told.Stderr = os.Stdout, os.Stderr
+	if err := told.Run(); err != nil {
+		t.Error(err)
+	}
+	until(t, "nothing is left of their programs", func() bool {
+		pods, err := c.CoreV1().Pods(namespace).List(t.Context(), meta.ListOptions{})
+		return err == nil && len(pods.Items) == 0
+	})
+}
