@@ -38,12 +38,15 @@ func store(d pod.Description, app *os.Root) error {
 	}
 	var seen int64
 	for _, f := range d.Storage {
-		if err := app.MkdirAll(f.Path, 0o755); err != nil { // the folder is mounted over it
+		tree := app
+		if filepath.IsAbs(f.Path) {
+			tree = nil // the bundle has nothing there
+		} else if err := app.MkdirAll(f.Path, 0o755); err != nil { // the folder is mounted over it
 			return fmt.Errorf("the folder %s can't be storage: %w", f.Path, err)
 		}
 		dir := filepath.Join(pod.StorageDir, f.Name)
 		if _, err := os.Stat(dir); err != nil || !d.ReadOnly {
-			if dir, err = runtime.MakeFolder(pod.StorageDir, f.Name, app, f.Path, os.Getuid()); err != nil {
+			if dir, err = runtime.MakeFolder(pod.StorageDir, f.Name, tree, f.Path, os.Getuid()); err != nil {
 				return err
 			}
 		}
@@ -85,7 +88,7 @@ func newKeeping(d pod.Description, out *output) *keeping {
 		_ = os.Remove(elsewhere)
 	}
 	for _, f := range d.Storage {
-		k.folders = append(k.folders, filepath.Join(runtime.AppDir, f.Path))
+		k.folders = append(k.folders, f.At(runtime.AppDir))
 	}
 	if d.StorageLimit <= 0 {
 		return k

@@ -85,7 +85,11 @@ func phpFiles(s runtime.Spec) map[string]string {
 	if !isFPM(s) {
 		return nil
 	}
-	return php.Pool{Memory: s.Limits.Memory, Scratch: phpScratch}.Files()
+	pool := php.Pool{Memory: s.Limits.Memory, Scratch: phpScratch}
+	if folders, err := keeps(s); err == nil && len(folders) > 0 {
+		pool.Sessions = sessionsDir
+	}
+	return pool.Files()
 }
 
 func phpKey(i int) string { return "php-" + strconv.Itoa(i) }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,8 +84,15 @@ func keeps(s runtime.Spec) (folders []pod.Folder, err error) {
 	slices.SortStableFunc(folders, func(a, b pod.Folder) int {
 		return strings.Count(a.Path, "/") - strings.Count(b.Path, "/")
 	})
+	if len(folders) > 0 && isFPM(s) {
+		folders = append(folders, pod.Folder{Path: sessionsDir, Name: runtime.StorageName("@sessions")})
+	}
 	return folders, nil
 }
+
+// sessionsDir is where PHP keeps sessions that outlive sleep and deployments: those of a site that stores something anyway. Others
+// keep them with the pod: nobody pays for a volume of sessions alone.
+const sessionsDir = "/var/lib/php/sessions"
 
 // kept is what a program keeps.
 type kept struct {
@@ -307,7 +313,7 @@ func (e *Engine) keep(p *core.Pod, k kept) {
 	for _, f := range k.folders {
 		program := &p.Spec.Containers[0]
 		program.VolumeMounts = append(program.VolumeMounts, core.VolumeMount{
-			Name: storing, MountPath: path.Join(runtime.AppDir, f.Path), SubPath: f.Name, ReadOnly: k.readOnly,
+			Name: storing, MountPath: f.At(runtime.AppDir), SubPath: f.Name, ReadOnly: k.readOnly,
 		})
 	}
 	if e.c.Storage.Access == core.ReadWriteOnce {

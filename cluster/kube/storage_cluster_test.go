@@ -4,7 +4,6 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -273,7 +272,9 @@ func TestNoTwoWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other, err := New(t.Context(), two)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel) // after its programs have ended
+	other, err := New(ctx, two)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,5 +290,28 @@ func TestNoTwoWriters(t *testing.T) {
 	if e := p.Exit(); e.Code == 0 {
 		t.Errorf("the first one ended as %+v", e)
 	}
-	fmt.Println("the first one ended as", p.Exit().Reason)
+}
+
+// What PHP stores is served from storage, and its sessions outlive it, as what it stores does.
+func TestPHPStorage(t *testing.T) {
+	c := newCluster(t, client(t), "phpstorage", true)
+	s, said := c.spec("phpstores", "")
+	s.Bundle = c.bundle(map[string]string{
+		"index.php": `<?php session_id("sessionsessionsessionsession"); ini_set("session.use_strict_mode", "0"); session_start();
+$_SESSION["n"] = ($_SESSION["n"] ?? 0) + 1; file_put_contents("/app/up/n.txt", $_SESSION["n"]); echo $_SESSION["n"];`,
+	})
+	s.Argv, s.PHP, s.Storage = nil, &runtime.PHP{}, []runtime.Storage{{Path: "up"}}
+	s.Limits.Memory = 256 << 20
+	for i, want := range []string{"1", "2"} {
+		s.ID = "run_php" + want
+		p := c.begin(c.Engine, s)
+		ask := site(p)
+		if code, text := ask("GET", "/", ""); code != http.StatusOK || text != want {
+			t.Errorf("visit %d: %d %q\n%s", i, code, text, said())
+		}
+		if code, text := ask("GET", "/up/n.txt", ""); code != http.StatusOK || text != want {
+			t.Errorf("file %d: %d %q", i, code, text)
+		}
+		p.Stop(0)
+	}
 }

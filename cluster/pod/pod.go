@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 )
 
@@ -102,8 +103,16 @@ type Tree struct {
 
 // Folder is one of the site's storage.
 type Folder struct {
-	Path string `json:"path"` // where it appears, below the bundle
+	Path string `json:"path"` // where it appears, below the bundle; or absolute, where the bundle has nothing
 	Name string `json:"name"` // of its directory in StorageDir
+}
+
+// At returns where a folder appears, below a bundle's place.
+func (f Folder) At(bundle string) string {
+	if path.IsAbs(f.Path) {
+		return f.Path
+	}
+	return path.Join(bundle, f.Path)
 }
 
 // StorageFull is the reason of a prepare that must not let the program write to its storage.
