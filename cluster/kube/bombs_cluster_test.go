@@ -57,7 +57,7 @@ setTimeout(() => process.exit(3), 100)`, "exit code 3", "stdout bounded"},
 
 // BenchmarkWake starts a hello of Node.js and waits for its first answer, again and again: go run ./scripts/cluster -bench Wake.
 func BenchmarkWake(b *testing.B) {
-	c := newCluster(b, client(b), "wakes", true)
+	c := newCluster(b, client(b), fmt.Sprint("wakes-", b.N), true)
 	s, _ := c.spec("wake", hello)
 	var took []time.Duration
 	for i := range b.N {
