@@ -11,7 +11,6 @@ require (
 	k8s.io/client-go v0.37.2
 	k8s.io/pod-security-admission v0.37.2
 	sigs.k8s.io/yaml v1.6.0
-	slipway v0.0.0
 	slipway/cluster v0.0.0
 )
 
@@ -162,6 +161,7 @@ require (
 	sigs.k8s.io/kustomize/kyaml v0.21.2 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
+	slipway v0.0.0 // indirect
 )
 
 replace (
