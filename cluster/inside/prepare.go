@@ -18,6 +18,7 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway/cluster/pod"
@@ -97,6 +98,12 @@ func lay(ctx context.Context, d pod.Description) error {
 	}
 	defer app.Close()
 	for i, t := range d.Trees {
+		if t.Stage != "" {
+			if err := stage(ctx, client, d, t); err != nil {
+				return err
+			}
+			continue
+		}
 		if t.Path == "" {
 			if err := fetch(ctx, client, d, t, app); err != nil {
 				return err
@@ -119,8 +126,39 @@ func lay(ctx context.Context, d pod.Description) error {
 		if err := app.MkdirAll(name, 0o755); err != nil {
 			return err
 		}
-		if err := copyTree(app, name, path.Join(pod.StageDir, strconv.Itoa(i))); err != nil {
+		staged := path.Join(pod.StageDir, strconv.Itoa(i))
+		if err := copyTree(app, name, staged); err != nil {
 			return err
+		}
+		if err := makePlaces(d, name, staged); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage lays a tree where it is mounted from.
+func stage(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree) error {
+	into, err := os.OpenRoot(t.Stage)
+	if err != nil {
+		return err
+	}
+	defer into.Close()
+	return fetch(ctx, client, d, t, into)
+}
+
+// makePlaces makes the folders of storage that trees are mounted over, for the program's user to own.
+func makePlaces(d pod.Description, folder, at string) error {
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, t := range d.Trees {
+		if below, ok := strings.CutPrefix(t.Path, folder+"/"); ok && t.Stage != "" {
+			if err := root.MkdirAll(below, 0o755); err != nil {
+				return fmt.Errorf("make room for %s: %w", t.Path, err)
+			}
 		}
 	}
 	return store(d, app)

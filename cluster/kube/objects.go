@@ -84,14 +84,14 @@ func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*c
 		}
 	}
 	until := time.Now().Add(packLife)
-	add := func(at string, id bundle.ID, from string) {
-		d.Trees = append(d.Trees, pod.Tree{Path: at, Bundle: string(id), From: from, Query: e.packs.sign(id, until)})
+	add := func(at string, id bundle.ID, from, stage string) {
+		d.Trees = append(d.Trees, pod.Tree{Path: at, Bundle: string(id), From: from, Query: e.packs.sign(id, until), Stage: stage})
 	}
 	if s.Bundle != "" {
-		add("", s.Bundle, "")
+		add("", s.Bundle, "", "")
 	}
-	for _, t := range s.Trees {
-		add(t.Path, t.Bundle, t.From)
+	for i, t := range s.Trees {
+		add(t.Path, t.Bundle, t.From, staged(s, i))
 	}
 	data := map[string][]byte{}
 	size := 0
@@ -135,12 +135,11 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	yes, no, grace := true, false, int64(drainGrace)
 	onlyOwner, everyRun := int32(0o440), core.PullIfNotPresent
 	memory := s.Limits.Memory + entryMemory
-	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
-	limits := core.ResourceList{core.ResourceMemory: bytes(memory)}
+	limits := core.ResourceList{core.ResourceMemory: quantity(memory)}
 	if s.Limits.CPUs > 0 {
 		limits[core.ResourceCPU] = *resource.NewMilliQuantity(int64(s.Limits.CPUs*1000), resource.DecimalSI)
 	}
-	requests := core.ResourceList{core.ResourceMemory: bytes(memory / 4), core.ResourceCPU: resource.MustParse("10m")}
+	requests := core.ResourceList{core.ResourceMemory: quantity(memory / 4), core.ResourceCPU: resource.MustParse("10m")}
 	volumes := []core.Volume{
 		scratch(volumeApp, maxTree+maxTree/4), scratch(volumeTmp, s.Limits.Disk),
 		{Name: volumeSpec, VolumeSource: core.VolumeSource{Secret: &core.SecretVolumeSource{SecretName: secret.Name, DefaultMode: &onlyOwner}}},
@@ -157,6 +156,8 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 		mounts = append(mounts, core.VolumeMount{Name: volumeSpec, MountPath: path.Join(runtime.AppDir, f.Path), SubPath: fileKey(i), ReadOnly: true})
 	}
 	mounts = append(mounts, phpMounts(s)...)
+	treeVolumes, treeBefore, treeMounts := treeVolumes(s)
+	volumes, before, mounts = append(volumes, treeVolumes...), append(before, treeBefore...), append(mounts, treeMounts...)
 	for i, name := range temporary(s) {
 		folder := "temporary-" + strconv.Itoa(i)
 		volumes = append(volumes, scratch(folder, s.Limits.Disk))
@@ -209,11 +210,14 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	}
 }
 
-// scratch is a folder of a pod's own, of at most so many bytes; 0 sets no limit.
+func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+
+// scratch returns a volume of a pod's own, with at most so many bytes; 0 is no limit.
 func scratch(name string, most int64) core.Volume {
 	v := core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}
 	if most > 0 {
-		v.EmptyDir.SizeLimit = resource.NewQuantity(most, resource.BinarySI)
+		size := quantity(most)
+		v.EmptyDir.SizeLimit = &size
 	}
 	return v
 }

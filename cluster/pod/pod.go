@@ -22,6 +22,7 @@ const (
 	SpecFile  = "/slipway/spec/spec.json" // the description
 	FilesDir  = "/slipway/files"          // the key of each file of Description.Files, for prepare
 	StageDir  = "/slipway/temporary"      // where prepare sees temporary folders, by number
+	TreesDir  = "/slipway/trees"          // where prepare sees trees that lie in storage, by number
 	EntryFile = "/slipway/program"        // the entry point, in the image
 	// StorageDir is where prepare sees all of the site's storage.
 	StorageDir = "/slipway/storage"
@@ -99,6 +100,7 @@ type Tree struct {
 	Bundle string `json:"bundle"`
 	From   string `json:"from"` // the folder of it that is laid there; "" is all of it
 	Query  string `json:"query"`
+	Stage  string `json:"stage,omitempty"` // where prepare lays it instead: it lies in a folder that is mounted
 }
 
 // Folder is one of the site's storage.

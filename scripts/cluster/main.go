@@ -77,7 +77,7 @@ func run(only, bench string) (code int, err error) {
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
 		return 1, errors.New("cgroups of version 1 are needed: this script has been tried with nothing else")
 	}
-	if err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs", "php-fpm", "php-cli", "php-mysql"); err != nil {
+	if err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs", "mariadb-server", "php-fpm", "php-mysql", "php", "wordpress"); err != nil {
 		return 1, err
 	}
 	cache, err := os.UserCacheDir()
