@@ -120,3 +120,14 @@ func openStored(folder, name string) (*os.File, error) {
 	defer root.Close()
 	return root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }
+
+// beginEpoch makes the files that name the epoch of an object cache, which is not used yet.
+func beginEpoch() error {
+	for _, dir := range []string{path.Dir(pod.EpochFile), path.Dir(pod.EpochOwn)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	// It has its size from the beginning: what fills the disk does not keep it from being changed.
+	return errors.Join(runtime.BumpEpoch(pod.EpochFile, true), os.WriteFile(pod.EpochOwn, []byte("0000000000000000"), 0o600))
+}

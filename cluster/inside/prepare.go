@@ -134,7 +134,7 @@ func lay(ctx context.Context, d pod.Description) error {
 			return err
 		}
 	}
-	return nil
+	return store(d, app)
 }
 
 // stage lays a tree where it is mounted from.
@@ -161,7 +161,7 @@ func makePlaces(d pod.Description, folder, at string) error {
 			}
 		}
 	}
-	return store(d, app)
+	return nil
 }
 
 // place makes room for something at a path: nothing is there, and the folder above is.

@@ -75,6 +75,11 @@ func Run() (pod.End, error) {
 	if err := openWays(d); err != nil {
 		return pod.End{}, err
 	}
+	if d.Cache {
+		if err := beginEpoch(); err != nil {
+			return pod.End{}, fmt.Errorf("prepare the object cache: %w", err)
+		}
+	}
 	e.kept = newKeeping(d, &e.out)
 	before := oomKills()
 	done, err := e.start()

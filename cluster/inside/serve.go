@@ -66,6 +66,12 @@ func (e *entry) answer(c *net.TCPConn) {
 		if reply(pod.Yes) {
 			join(c, to)
 		}
+	case pod.Epoch:
+		if e.d.Cache && runtime.BumpEpoch(pod.EpochFile, number == 0) == nil {
+			reply(pod.Yes)
+		} else {
+			reply(pod.No)
+		}
 	case pod.Open:
 		_ = send(c, number, reply)
 	case pod.Stop:

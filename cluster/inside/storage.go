@@ -49,6 +49,9 @@ func store(d pod.Description, app *os.Root) error {
 			if dir, err = runtime.MakeFolder(pod.StorageDir, f.Name, tree, f.Path, os.Getuid()); err != nil {
 				return err
 			}
+			if err := makePlaces(d, f.Path, dir); err != nil {
+				return err
+			}
 		}
 		seen += sandbox.Size(dir, most)
 	}

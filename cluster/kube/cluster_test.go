@@ -243,23 +243,12 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// lacks are the cases of enginetest that what is not there yet leaves out.
-func lacks() map[string]string {
-	cases := map[string]string{}
-	for _, l := range NotYet {
-		if l.Case != "" {
-			cases[l.Case] = l.Why
-		}
-	}
-	return cases
-}
-
 // Pods are an Engine, as sandboxes on one machine are.
 func TestConformance(t *testing.T) {
 	c := newCluster(t, client(t), "conformance", true)
 	var mu sync.Mutex // guards the bundles of cases that run side by side
 	enginetest.Run(t, func(t *testing.T) enginetest.Setup {
-		return enginetest.Setup{Engine: c, Lacks: lacks(), Bundle: func(files map[string]string) bundle.ID {
+		return enginetest.Setup{Engine: c, Bundle: func(files map[string]string) bundle.ID {
 			mu.Lock()
 			defer mu.Unlock()
 			return c.bundle(files)

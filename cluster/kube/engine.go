@@ -54,7 +54,9 @@ type Config struct {
 	Own []string
 	// Dir is where copies of files in programs' storage are kept while they are served. Ours alone, and emptied. Optional: empty
 	// is a new one among the system's temporary folders.
-	Dir     string
+	Dir string
+	// Redis says that the operator names a Redis server, to which the ways lead.
+	Redis   bool
 	Storage Storage
 	Log     *slog.Logger // Optional.
 }
@@ -111,7 +113,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if err := c.Storage.check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{c: c, programs: map[string]*program{}, holds: newHolds(), port: pod.Port, share: shares{by: map[id.Site]int{}}}
+	e := &Engine{c: c, programs: map[string]*program{}, holds: newHolds(), port: pod.Port, share: shares{by: map[id.Site]map[*program]bool{}}}
 	// Before anything is removed or made: others see that what has this name belongs to somebody.
 	err := errors.Join(e.renew(ctx), e.removeOf(ctx, c.Name))
 	if err != nil {
@@ -170,9 +172,6 @@ func (e *Engine) forget(name string) {
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
-	}
-	if why := refusal(s); why != "" {
-		return nil, errors.New(why)
 	}
 	in, err := e.choose(s)
 	if err != nil {
@@ -268,10 +267,10 @@ func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept
 	if x.led, err = e.lead(ctx, s); err != nil {
 		return nil, err
 	}
-	e.share.enter(s)
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.programs[x.name] = x
+	e.mu.Unlock()
+	e.share.enter(x)
 	return x, nil
 }
 

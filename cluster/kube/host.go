@@ -45,9 +45,3 @@ func (e *Engine) MakeStorage(context.Context, id.Site, string) (dir string, err 
 		Details: "use the volume snapshots of your cluster", Code: "no_storage",
 	}
 }
-
-// ClearRedis reports that no program has a Redis.
-func (e *Engine) ClearRedis(id.Site) bool { return false }
-
-// NoRedis says that programs can't have one.
-func (e *Engine) NoRedis() string { return "Redis is not available on Kubernetes yet" }

@@ -103,6 +103,10 @@ func describePHP(s runtime.Spec, v phpversion.Version, d *pod.Description, data 
 		d.PHP = v.CLI
 		return
 	}
+	if s.Redis && s.RedisServer {
+		d.Cache = true
+		d.Env = append(d.Env, "SLIPWAY_REDIS="+runtime.RedisServerSocket, "SLIPWAY_REDIS_EPOCHS="+pod.EpochFile+":"+pod.EpochOwn)
+	}
 	d.Argv, d.Env, d.FPM = php.Argv(v), append(d.Env, php.Env()...), phpScratch
 	files := phpFiles(s)
 	for i, at := range slices.Sorted(maps.Keys(files)) {

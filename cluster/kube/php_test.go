@@ -113,6 +113,52 @@ func TestPHP(t *testing.T) {
 	}
 }
 
+// An object cache is used while one program alone reaches its site's database, and what it holds is found no more when another has.
+func TestObjectCache(t *testing.T) {
+	c := newCluster(t, client(t), "cache", true)
+	c.Connect(&served{dir: t.TempDir()})
+	s, said := c.spec("cache", "")
+	s.Bundle = c.bundle(map[string]string{
+		"index.php":  `<?php [$a, $b] = explode(":", getenv("SLIPWAY_REDIS_EPOCHS")); echo file_get_contents($a), " ", file_get_contents($b);`,
+		"server.php": `<?php $c = stream_socket_client("unix://" . getenv("SLIPWAY_REDIS")); echo trim(fgets($c));`,
+	})
+	s.Argv, s.PHP, s.Database, s.RedisServer, s.Redis = nil, &runtime.PHP{}, true, true, true
+	s.Limits.Memory = 256 << 20
+	p, err := c.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Stop(0) })
+	ask := site(p)
+	seen := map[string]bool{}
+	epoch := func(when, begins string) {
+		t.Helper()
+		status, text := ask("GET", "/", "")
+		if status != http.StatusOK || !strings.HasPrefix(text, begins) || !strings.HasSuffix(text, " 0000000000000000") || seen[text] {
+			t.Errorf("%s the epoch is %d %q after %v\n%s", when, status, text, seen, said())
+		}
+		seen[text] = true
+	}
+	epoch("at first", "on_")
+	if status, text := ask("GET", "/server.php", ""); status != http.StatusOK || text != "Redis of site_cache" {
+		t.Errorf("Redis: %d %q", status, text)
+	}
+	if !c.ClearRedis(s.Site) || c.ClearRedis("site_other") {
+		t.Error("who has an object cache is not known")
+	}
+	epoch("when it was cleared", "on_")
+	other, _ := c.spec("other", "setInterval(() => {}, 1000)")
+	other.Site, other.Database = s.Site, true
+	q, err := c.Start(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { q.Stop(0) })
+	epoch("beside another", "off")
+	q.Stop(patience)
+	epoch("alone again", "on_")
+}
+
 func measure(ask func(method, path, body string) (int, string), path string, times int) time.Duration {
 	began := time.Now()
 	for range times {

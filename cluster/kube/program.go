@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -47,6 +48,9 @@ type program struct {
 	seen  chan struct{} // holds one while something has changed that begin has not looked at
 	ended chan struct{} // closed when the pod has ended
 	gone  chan struct{} // closed when all that it printed has been told, too
+
+	begun   atomic.Bool
+	bumping sync.Mutex // held while its object cache is told of an epoch
 
 	mu      sync.Mutex // guards what follows
 	last    *core.Pod
@@ -143,7 +147,7 @@ func (x *program) end(exit runtime.Exit) {
 		x.led.close()
 		x.view.close()
 		x.e.copies.forget(x.name)
-		others := x.e.share.leave(x.spec)
+		others := x.e.share.leave(x)
 		if x.e.ways != nil && reaches(x.spec) && (others || len(x.spec.Argv) > 0 || x.spec.Shell != "") {
 			x.e.ways.Changed(x.spec.Site)
 		}
@@ -172,6 +176,10 @@ func (x *program) begin(ctx context.Context) error {
 				if c, reply, err := x.ask(ctx, pod.Ping, 0); err == nil {
 					c.Close()
 					if reply == pod.Yes {
+						x.begun.Store(true)
+						if x.caches() {
+							x.bump()
+						}
 						return nil
 					}
 				}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway/cluster/pod"
-	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
 )
 
@@ -273,35 +272,4 @@ type lent struct {
 func (l *lent) Close() error {
 	defer l.once.Do(func() { close(l.gone) })
 	return l.Conn.Close()
-}
-
-// shares counts the programs that may change what others of their site hold copies of.
-type shares struct {
-	mu sync.Mutex // guards by
-	// share: total the programs that run; owner those that it may run; edge gone with the program
-	by map[id.Site]int
-}
-
-func reaches(s runtime.Spec) bool { return s.Database || s.Redis }
-
-func (h *shares) enter(s runtime.Spec) {
-	if reaches(s) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.by[s.Site]++
-	}
-}
-
-// leave reports whether others of the site go on.
-func (h *shares) leave(s runtime.Spec) (others bool) {
-	if !reaches(s) {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.by[s.Site]--; h.by[s.Site] > 0 {
-		return true
-	}
-	delete(h.by, s.Site)
-	return false
 }

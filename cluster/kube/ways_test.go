@@ -66,7 +66,7 @@ func greet(l net.Listener, name string) {
 func TestLed(t *testing.T) {
 	t.Parallel()
 	ways := &served{dir: t.TempDir()}
-	e := &Engine{c: Config{Log: slog.New(slog.DiscardHandler)}, programs: map[string]*program{}, ways: ways, share: shares{by: map[id.Site]int{}}}
+	e := &Engine{c: Config{Log: slog.New(slog.DiscardHandler)}, programs: map[string]*program{}, ways: ways, share: shares{by: map[id.Site]map[*program]bool{}}}
 	var err error
 	if e.packs, err = newPacks(e.c); err != nil {
 		t.Fatal(err)

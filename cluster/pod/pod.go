@@ -23,6 +23,8 @@ const (
 	FilesDir  = "/slipway/files"          // the key of each file of Description.Files, for prepare
 	StageDir  = "/slipway/temporary"      // where prepare sees temporary folders, by number
 	TreesDir  = "/slipway/trees"          // where prepare sees trees that lie in storage, by number
+	EpochFile = "/run/slipway/epoch"      // names the epoch of an object cache
+	EpochOwn  = "/tmp/.redis/epoch"       // and the one of the program's own
 	EntryFile = "/slipway/program"        // the entry point, in the image
 	// StorageDir is where prepare sees all of the site's storage.
 	StorageDir = "/slipway/storage"
@@ -57,6 +59,9 @@ type Description struct {
 	Terminal *Size  `json:"terminal,omitempty"`
 
 	FPM string `json:"fpm,omitempty"` // its own folder, where the program is PHP-FPM: it inherits its socket as descriptor 3
+	// Cache says that PHP-FPM has an object cache on the operator's Redis server. It is not used before the first Epoch.
+	Cache bool `json:"cache,omitempty"`
+
 	PHP string `json:"php,omitempty"` // what a command finds by the name php
 }
 
@@ -142,6 +147,7 @@ const (
 	Dial     = "dial"     // Yes, then the connection is the program's; or No: it doesn't listen
 	Stop     = "stop"     // with milliseconds: SIGTERM now, SIGKILL then; the connection ends with the pod
 	Report   = "usage"    // Yes, then a Usage as JSON
+	Epoch    = "epoch"    // with 1 or 0: what the object cache holds is found no more, and it is used or not; Yes once it is so
 	Count    = "count"    // as Report, with what is stored
 	Hold     = "hold"     // with milliseconds: Yes when the program stands still, which it does until the connection ends, or that long
 	Open     = "open"     // with the length of the Wanted that follows as JSON: Yes, a File as a line of JSON, its bytes unless they are had; or No

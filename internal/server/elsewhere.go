@@ -19,6 +19,7 @@ type Node struct {
 	ID      string        // among those of the installation
 	Lease   runtime.Lease // under which its programs write to storage
 	Dir     string        // of this machine, for what the engine keeps while it runs
+	Redis   bool          // whether the operator names a Redis server
 	Edge    string        // where this machine's own sites answer over TLS, host:port
 	Bundles *bundle.Bundles
 	Users   runtime.Users

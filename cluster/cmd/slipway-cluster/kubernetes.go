@@ -62,7 +62,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 	}
 	c := kube.Config{
 		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, BuildImage: k.BuildImage, Address: k.Address, Log: n.Log,
-		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge,
+		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge, Redis: n.Redis,
 		Storage: kube.Storage{Class: k.Class, Access: core.PersistentVolumeAccessMode(k.Access)},
 	}
 	if c.Packs, err = net.Listen("tcp", k.Files); err != nil {

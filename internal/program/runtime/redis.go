@@ -119,7 +119,7 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 		return left, fmt.Errorf("prepare object cache: %w", err)
 	}
 	x.epoch = filepath.Join(own, redisCounter)
-	if err := bumpEpoch(x.epoch, false); err != nil {
+	if err := BumpEpoch(x.epoch, false); err != nil {
 		return left, err
 	}
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: redisDir})
@@ -167,10 +167,10 @@ const (
 	epochOff = "off"
 )
 
-// bumpEpoch makes what a Redis holds unfindable: the epoch is part of every key. Where it is off,
+// BumpEpoch makes what a Redis holds unfindable: the epoch is part of every key. Where it is off,
 // Redis is not asked until the next one. All are equally long: on a full disk one takes the place of
 // the other.
-func bumpEpoch(name string, off bool) error {
+func BumpEpoch(name string, off bool) error {
 	begin := epochOn
 	if off {
 		begin = epochOff
@@ -216,7 +216,7 @@ func (p *Processes) clearRedis(site id.Site) (found bool) {
 			continue
 		}
 		found = true
-		if err := bumpEpoch(x.epoch, off); err != nil && !errors.Is(err, fs.ErrNotExist) { // stale values are worse than none
+		if err := BumpEpoch(x.epoch, off); err != nil && !errors.Is(err, fs.ErrNotExist) { // stale values are worse than none
 			p.c.Log.Error("object cache not cleared; the program is ended", "site", site, "err", err)
 			x.kill()
 		}

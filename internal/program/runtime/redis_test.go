@@ -252,7 +252,7 @@ func TestRedisPausedBesideOthers(t *testing.T) {
 func TestEpochOnFullDisk(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "epoch")
-	if err := bumpEpoch(name+"-gone/epoch", false); !errors.Is(err, fs.ErrNotExist) {
+	if err := BumpEpoch(name+"-gone/epoch", false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a program that is gone: %v", err)
 	}
 	seen := map[string]bool{}
@@ -260,7 +260,7 @@ func TestEpochOnFullDisk(t *testing.T) {
 		if i == 2 {
 			ok(t, os.Mkdir(name+".next", 0o700)) // where the next one is to be written
 		}
-		ok(t, bumpEpoch(name, off))
+		ok(t, BumpEpoch(name, off))
 		text, err := os.ReadFile(name)
 		ok(t, err)
 		if len(text) != 15 || strings.HasPrefix(string(text), "off") != off || seen[string(text)] {
@@ -269,7 +269,7 @@ func TestEpochOnFullDisk(t *testing.T) {
 		seen[string(text)] = true
 	}
 	ok(t, os.Remove(name))
-	if err := bumpEpoch(name, false); err == nil {
+	if err := BumpEpoch(name, false); err == nil {
 		t.Error("an epoch that was not changed is not told")
 	}
 }

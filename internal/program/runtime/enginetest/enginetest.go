@@ -27,8 +27,6 @@ type Setup struct {
 	Engine runtime.Engine
 	// Bundle stores files for programs to run from.
 	Bundle func(files map[string]string) bundle.ID
-	// Lacks names the cases that the engine can't pass yet, with the reason. Optional.
-	Lacks map[string]string
 }
 
 // Run tests an engine; setup makes one for each test.
@@ -56,9 +54,6 @@ func Run(t *testing.T, setup func(t *testing.T) Setup) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{Setup: setup(t), t: t}
-			if why := w.Lacks[test.name]; why != "" {
-				t.Skip(why)
-			}
 			test.run(w)
 		})
 	}
