@@ -32,11 +32,7 @@ func phpVersion() (version, minor string) {
 }
 
 func images(dir string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", map[string]string{"pause": self}, "/pause"); err != nil {
+	if err := image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", map[string]string{"pause": filepath.Join(dir, "pause")}, "/pause"); err != nil {
 		return err
 	}
 	files := map[string]string{"slipway/program": filepath.Join(dir, "slipway-program")}

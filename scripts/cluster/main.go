@@ -104,6 +104,7 @@ func run(only, bench string) (code int, err error) {
 		return 1, fmt.Errorf("-run: %w", err)
 	}
 	builds := [][]string{
+		{"go", "build", "-o", filepath.Join(dir, "pause"), "./scripts/cluster"}, // static, which this process need not be
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-program"), "./cmd/slipway-program"},
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-build"), "./cmd/slipway-build"},
 		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
