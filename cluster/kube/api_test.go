@@ -280,7 +280,8 @@ type apiWorld struct {
 
 	mu       sync.Mutex // guards what follows
 	fate     func(p *core.Pod) *core.PodStatus
-	stubborn bool // pods that are deleted don't end
+	stubborn bool               // pods that are deleted don't end
+	epochs   map[string][]int64 // by pod
 }
 
 var worlds atomic.Int64
@@ -300,7 +301,7 @@ func newAPI(t *testing.T) *apiWorld {
 		t.Fatal(err)
 	}
 	n := worlds.Add(1)
-	w := &apiWorld{t: t, client: client, namespace: "api-" + strconv.FormatInt(n, 10)}
+	w := &apiWorld{t: t, client: client, namespace: "api-" + strconv.FormatInt(n, 10), epochs: map[string][]int64{}}
 	if _, err := client.CoreV1().Namespaces().Create(t.Context(), Namespace(w.namespace), meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -439,9 +440,14 @@ func (w *apiWorld) entry(ctx context.Context, l net.Listener, name string) {
 		}
 		go func() {
 			defer c.Close()
-			_, verb, _, err := pod.Listen(c)
+			_, verb, number, err := pod.Listen(c)
 			if err != nil {
 				return
+			}
+			if verb == pod.Epoch {
+				w.mu.Lock()
+				w.epochs[name] = append(w.epochs[name], number)
+				w.mu.Unlock()
 			}
 			_, _ = c.Write([]byte{pod.Yes})
 			if verb != pod.Stop {
