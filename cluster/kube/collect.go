@@ -19,7 +19,7 @@ const (
 	silence = 40 * time.Second
 )
 
-func leaseName(engine string) string { return "slipway-engine-" + engine }
+func leaseName(engine string) string { return "slipway-engine-" + dashed(engine, 63) }
 
 // peers remembers when the other processes of the installation were last seen to say something. Clocks are not compared:
 // what counts is how long this process has seen no change.
