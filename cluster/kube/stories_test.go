@@ -57,7 +57,7 @@ func TestStories(t *testing.T) {
 		"SLIPWAY_E2E_BUILT="+dir,
 		"SLIPWAY_E2E_SERVE="+filepath.Join(dir, "slipway-cluster"),
 		"SLIPWAY_E2E_SERVE_FLAGS=--kubernetes-namespace "+namespace+" --kubernetes-images "+list+" --kubernetes-address "+address+
-			" --kubernetes-listen "+address+":{port} --kubernetes-canary "+address+":0",
+			" --kubernetes-listen "+address+":{port} --kubernetes-canary "+address+":0 --kubernetes-build-image "+os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE"),
 	)
 	told.Stdout, told.Stderr = os.Stdout, os.Stderr
 	if err := told.Run(); err != nil {
