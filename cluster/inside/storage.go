@@ -77,6 +77,7 @@ func Stored() (n int64) {
 type keeping struct {
 	folders   []string
 	elsewhere int64
+	covered   int64 // of the release's trees that lie over them, which count for nothing
 	limit     int64 // 0 is none
 }
 
@@ -92,6 +93,11 @@ func newKeeping(d pod.Description, out *output) *keeping {
 	}
 	for _, f := range d.Storage {
 		k.folders = append(k.folders, f.At(runtime.AppDir))
+		for _, t := range d.Trees {
+			if t.Stage != "" && strings.HasPrefix(t.Path, f.Path+"/") {
+				k.covered += sandbox.Size(filepath.Join(runtime.AppDir, t.Path), most)
+			}
+		}
 	}
 	if d.StorageLimit <= 0 {
 		return k
@@ -115,7 +121,7 @@ func (k *keeping) count() (n int64) {
 	for _, f := range k.folders {
 		n += sandbox.Size(f, most)
 	}
-	return n
+	return max(0, n-k.covered)
 }
 
 // stored is how many bytes the site has stored.

@@ -70,10 +70,12 @@ func TestWordPress(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, said := c.spec("shop", "")
-	content := c.bundle(map[string]string{"content/themes/own/style.css": "/* Theme Name: Own */", "content/themes/own/index.php": "<?php echo 'the release\\'s own theme: '; bloginfo('name');"})
+	const large = 20 << 20 // of the release: it is not what the site stores
+	content := c.bundle(map[string]string{"content/themes/own/large.txt": strings.Repeat("x", large), "content/themes/own/style.css": "/* Theme Name: Own */", "content/themes/own/index.php": "<?php echo 'the release\\'s own theme: '; bloginfo('name');"})
 	s.Bundle, s.Argv, s.PHP, s.Database, s.Dir = made.Bundle, nil, &runtime.PHP{}, true, core.PublicDir
 	s.Limits.Memory, s.Limits.Pids, s.Limits.Disk = 512<<20, 128, 512<<20
-	s.Storage = []runtime.Storage{{Path: core.ContentDir, Temporary: true}}
+	s.Storage = []runtime.Storage{{Path: core.ContentDir, Name: "wp-content"}}
+	s.Limits.Storage = 256 << 20
 	s.Trees = []runtime.Tree{{Path: core.ContentDir + "/themes/own", Bundle: content, From: "content/themes/own"}}
 	s.Env = []string{
 		"SLIPWAY_WP_DATABASE=shop", "SLIPWAY_WP_DATABASE_USER=shop", "SLIPWAY_WP_DATABASE_PASSWORD=hunter2", "SLIPWAY_WP_DATABASE_SOCKET=" + runtime.DatabaseSocket,
@@ -121,8 +123,21 @@ func TestWordPress(t *testing.T) {
 	if status, text := ask(core.PublicDir, "GET", "/wp-login.php", ""); status != http.StatusOK || !strings.Contains(text, "The shop") {
 		t.Errorf("the page to log in: %d %.2000s\n%s", status, text, said())
 	}
-	p.Stop(patience)
-	if e := p.Exit(); e.Code != 0 {
+	before := p
+	before.Stop(patience)
+	if e := before.Exit(); e.Code != 0 {
 		t.Errorf("it ended as %+v", e)
+	}
+	s.ID = "run_shop_again"
+	if p, err = c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Stop(0) })
+	if status, text := ask(core.PublicDir, "GET", "/", ""); status != http.StatusOK || !strings.Contains(text, "the release's own theme: The shop") {
+		t.Errorf("the front page after a restart: %d %.2000s\n%s", status, text, said())
+	}
+	stored, err := c.StorageSize(t.Context(), s.Site)
+	if err != nil || stored == 0 || stored >= large {
+		t.Errorf("it stores %d bytes, %v", stored, err)
 	}
 }
