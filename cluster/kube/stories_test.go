@@ -63,8 +63,4 @@ func TestStories(t *testing.T) {
 	if err := told.Run(); err != nil {
 		t.Error(err)
 	}
-	until(t, "nothing is left of their programs", func() bool {
-		pods, err := c.CoreV1().Pods(namespace).List(t.Context(), meta.ListOptions{})
-		return err == nil && len(pods.Items) == 0
-	})
 }
