@@ -252,6 +252,9 @@ func TestSwitchesDropNothing(t *testing.T) {
 	close(stop)
 	visitors.Wait()
 	t.Logf("%d requests were answered, %d failed", good.Load(), failed.Load())
+	if failed.Load() > 0 { // visitors are not told why
+		t.Logf("the site's log:\n%s", appSite{h}.runtimeLog(""))
+	}
 	if good.Load() < 100 {
 		t.Errorf("only %d requests were answered", good.Load())
 	}

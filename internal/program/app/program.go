@@ -326,6 +326,9 @@ func (p *program) start(try *attempt, now bool) {
 		return
 	}
 	p.want, p.now, p.stale, p.away = want, in, false, false
+	if !p.drain.IsZero() { // another took its place meanwhile: what waited for it is answered first
+		p.drain = time.Now().Add(want.Drain)
+	}
 	p.set(Running, "")
 	if !now {
 		a.figures.Note(want.Site, func(f *figures.Figures) { f.Wakes++ })

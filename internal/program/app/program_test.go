@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/fault"
@@ -316,6 +317,32 @@ func TestQuickSwitches(t *testing.T) {
 			if p.running() {
 				t.Errorf("deployment %d, which was live for a moment, runs on", n)
 			}
+		}
+	})
+}
+
+// Another takes over while one starts for longer than it would drain: who waited for it is answered before it ends.
+func TestSwitchDuringASlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.engine.boot = 40 * time.Second
+		w.want.Health = 2 * time.Minute
+		w.apps.c.WakeTime = time.Minute
+		got := make(chan *endpoint.Endpoint, 1)
+		go func() { got <- w.acquire("one") }()
+		w.pass(2 * time.Second)
+		w.known["site"] = row{"site", "next", "live", "", 0}
+		w.pass(40 * time.Second)
+		e := <-got
+		w.pass(10 * time.Second)
+		if !w.engine.last().running() {
+			t.Error("it was ended with the request that had waited for it")
+		}
+		e.Release()
+		w.pass(2 * lingerTime)
+		synctest.Wait()
+		if w.engine.last().running() {
+			t.Error("it runs on")
 		}
 	})
 }
