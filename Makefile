@@ -61,7 +61,7 @@ test-cluster: ## the engine on Kubernetes, on a real cluster of one node; builds
 test-chart: ## the chart of cluster/chart, by Helm and the types of Kubernetes; compiles both the first time
 	go -C cluster/chart mod tidy -diff
 	go -C cluster/chart vet ./...
-	go -C cluster/chart test -count=1 ./...
+	go -C cluster/chart test -count=1 -v ./... # -v, so that one that found no API server says so
 
 pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
 	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser

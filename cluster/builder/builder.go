@@ -75,6 +75,9 @@ func (b *Builder) Build(ctx context.Context, t build.Task, r build.Report) (buil
 	h.enter("prepare")
 	for n := 1; ; n++ {
 		left, err := b.try(ctx, t, h)
+		if errors.Is(err, errLate) {
+			return left, t.Ended(h.stage, sandbox.Timeout)
+		}
 		var lost *errLost
 		if !errors.As(err, &lost) {
 			return left, err
@@ -105,6 +108,9 @@ func empty(dir string) error {
 	return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
 }
 
+// errLate is the end of a build that has taken longer than all of it may.
+var errLate = errors.New("the build took too long")
+
 // errLost is the end of a pod by the cluster's doing, not the build's.
 type errLost struct{ why string }
 
@@ -126,7 +132,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 	}
 	l := t.Limits
 	most := 2*l.Wall + aroundStages
-	ctx, cancel := context.WithTimeoutCause(ctx, most, t.Ended(h.stage, sandbox.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errLate)
 	defer cancel()
 	p, err := b.c.Pods.StartBuild(ctx, runtime.Spec{
 		ID: t.ID, Site: t.Site, Owner: t.Owner, Argv: []string{entryFile}, Files: []runtime.File{{Path: orderFile, Text: text}},

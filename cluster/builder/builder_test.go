@@ -27,14 +27,14 @@ import (
 // pods are processes of this machine in the place of pods. Each is served by the next of serve, the last one again.
 type pods struct {
 	t     *testing.T
-	serve []func(p *pod, o order, c net.Conn)
+	serve []func(p *fakePod, o order, c net.Conn)
 
 	mu   sync.Mutex // guards made
-	made []*pod
+	made []*fakePod
 }
 
-// pod is one of them.
-type pod struct {
+// fakePod is one of them.
+type fakePod struct {
 	runtime.Program
 	spec runtime.Spec
 	l    net.Listener
@@ -53,7 +53,7 @@ func (p *pods) StartBuild(_ context.Context, s runtime.Spec, uid int, _ time.Dur
 	if err := json.Unmarshal(s.Files[0].Text, &o); err != nil || uid != o.Job.UID+uidOffset {
 		p.t.Errorf("order: %v, uid %d", err, uid)
 	}
-	x := &pod{spec: s, l: l, done: make(chan struct{})}
+	x := &fakePod{spec: s, l: l, done: make(chan struct{})}
 	p.mu.Lock()
 	serve := p.serve[min(len(p.made), len(p.serve)-1)]
 	p.made = append(p.made, x)
@@ -75,19 +75,19 @@ func (p *pods) StartBuild(_ context.Context, s runtime.Spec, uid int, _ time.Dur
 	return x, nil
 }
 
-func (p *pod) end(e runtime.Exit) { p.once.Do(func() { p.exit = e; close(p.done) }) }
+func (p *fakePod) end(e runtime.Exit) { p.once.Do(func() { p.exit = e; close(p.done) }) }
 
-func (p *pod) Dial(ctx context.Context) (net.Conn, error) {
+func (p *fakePod) Dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", p.l.Addr().String())
 }
-func (p *pod) Done() <-chan struct{} { return p.done }
-func (p *pod) Exit() runtime.Exit    { <-p.done; return p.exit }
-func (p *pod) Stop(time.Duration)    { p.l.Close(); p.end(runtime.Exit{Code: 137, Reason: "stopped"}) }
+func (p *fakePod) Done() <-chan struct{} { return p.done }
+func (p *fakePod) Exit() runtime.Exit    { <-p.done; return p.exit }
+func (p *fakePod) Stop(time.Duration)    { p.l.Close(); p.end(runtime.Exit{Code: 137, Reason: "stopped"}) }
 
 // real carries the build out by the code that runs in pods.
-func real(t *testing.T) func(*pod, order, net.Conn) {
-	return func(_ *pod, o order, c net.Conn) {
+func real(t *testing.T) func(*fakePod, order, net.Conn) {
+	return func(_ *fakePod, o order, c net.Conn) {
 		dir, err := os.MkdirTemp("", "inside-")
 		if err != nil {
 			t.Error(err)
@@ -137,7 +137,7 @@ func task(t *testing.T, commands ...string) build.Task {
 	return x
 }
 
-func run(t *testing.T, x build.Task, serve ...func(*pod, order, net.Conn)) (build.Left, string, *pods, error) {
+func run(t *testing.T, x build.Task, serve ...func(*fakePod, order, net.Conn)) (build.Left, string, *pods, error) {
 	p := &pods{t: t, serve: serve}
 	var r said
 	left, err := New(Config{Pods: p}).Build(t.Context(), x, &r)
@@ -221,7 +221,7 @@ func TestCanceled(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	p := &pods{t: t, serve: []func(*pod, order, net.Conn){real(t)}}
+	p := &pods{t: t, serve: []func(*fakePod, order, net.Conn){real(t)}}
 	r := &canceling{cancel: func() { cancel(why) }}
 	_, err := New(Config{Pods: p}).Build(ctx, task(t, "echo here; sleep 100"), r)
 	if !errors.Is(err, why) {
@@ -244,8 +244,8 @@ func (r *canceling) Line(_, message, _ string) {
 // A pod that the cluster loses is followed by another, a few times; one that ends by what the build did is not.
 func TestLost(t *testing.T) {
 	t.Parallel()
-	ends := func(e runtime.Exit) func(*pod, order, net.Conn) {
-		return func(p *pod, _ order, c net.Conn) {
+	ends := func(e runtime.Exit) func(*fakePod, order, net.Conn) {
+		return func(p *fakePod, _ order, c net.Conn) {
 			_, _, _ = readFrame(c)
 			_ = writeFrame(c, frameGo, []byte("build"))
 			_ = writeFrame(c, frameTree, []byte("half"))
@@ -290,8 +290,8 @@ func TestHostile(t *testing.T) {
 			}
 		}
 	}
-	sends := func(headers ...tar.Header) func(*pod, order, net.Conn) {
-		return func(_ *pod, _ order, c net.Conn) {
+	sends := func(headers ...tar.Header) func(*fakePod, order, net.Conn) {
+		return func(_ *fakePod, _ order, c net.Conn) {
 			receive(c)
 			var text bytes.Buffer
 			w := tar.NewWriter(&text)
@@ -355,7 +355,7 @@ func TestHostile(t *testing.T) {
 	}
 
 	value := func(v any) []byte { text, _ := json.Marshal(v); return text }
-	_, log, _, err := run(t, task(t), func(_ *pod, _ order, c net.Conn) {
+	_, log, _, err := run(t, task(t), func(_ *fakePod, _ order, c net.Conn) {
 		receive(c)
 		for _, l := range []line{
 			{"info", "one\x1b[2J\n two", "\x1b[2J"}, {"odd", "x", ""}, {"error", "secret-value", "\x1b[31msecret-value\x1b[0m"},
@@ -375,7 +375,7 @@ func TestHostile(t *testing.T) {
 	if want := "[prepare]\ninfo: one[2J two\nerror: [secret]\n[publish]"; log != want {
 		t.Errorf("log:\n%s", log)
 	}
-	if _, _, _, err := run(t, task(t), func(_ *pod, _ order, c net.Conn) {
+	if _, _, _, err := run(t, task(t), func(_ *fakePod, _ order, c net.Conn) {
 		receive(c)
 		_, _ = c.Write([]byte{frameLine, 0xff, 0xff, 0xff, 0xff})
 		_, _ = c.Read(make([]byte, 1))

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway/cluster/pod"
 	"slipway/internal/build/build"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/fault"
@@ -187,12 +188,12 @@ func newRunner(p place) (sandbox.Runner, error) {
 
 // Run runs a command. Where the kernel ended a part of it for want of memory, that is how it ended.
 func (r runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
-	before := oomKills()
+	before := pod.OOMKills()
 	res, err := r.plain.Run(ctx, c)
 	if r.own {
 		_ = unix.Kill(-1, unix.SIGKILL) // all but us and the entry point: what hid from the runner
 	}
-	if err == nil && !res.OK() && res.Killed == sandbox.NotKilled && oomKills() > before {
+	if err == nil && !res.OK() && res.Killed == sandbox.NotKilled && pod.OOMKills() > before {
 		res.OOM, res.Killed = true, sandbox.OutOfMemory
 	}
 	return res, err

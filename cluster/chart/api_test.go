@@ -30,7 +30,7 @@ func startServer(t *testing.T) (kubernetes.Interface, string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	found, _ := filepath.Glob(filepath.Join(cache, "slipway-cluster", "*", "bin", "kube-apiserver"))
 	if len(found) == 0 {

@@ -37,7 +37,7 @@ func listenFPM(scratch string) (*os.File, error) {
 }
 
 // dialFPM connects to PHP-FPM. While its queue is full a Unix socket says so at once; it is asked again.
-func dialFPM() (half, error) {
+func dialFPM() (pod.Half, error) {
 	late := time.Now().Add(questionPatience)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fpmSocket})

@@ -81,7 +81,7 @@ func Run() (pod.End, error) {
 		}
 	}
 	e.kept = newKeeping(d, &e.out)
-	before := oomKills()
+	before := pod.OOMKills()
 	done, err := e.start()
 	if err != nil {
 		return pod.End{}, err
@@ -99,7 +99,7 @@ func Run() (pod.End, error) {
 	status := e.reap()
 	_ = unix.Kill(-1, unix.SIGKILL) // what it left behind
 	done()
-	end := e.endOf(status, oomKills() > before)
+	end := e.endOf(status, pod.OOMKills() > before)
 	if e.kept != nil {
 		stored := e.kept.stored()
 		end.Stored = &stored

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -64,7 +63,7 @@ func (e *entry) answer(c *net.TCPConn) {
 		}
 		defer to.Close()
 		if reply(pod.Yes) {
-			join(c, to)
+			pod.Join(c, to)
 		}
 	case pod.Epoch:
 		if e.d.Cache && runtime.BumpEpoch(pod.EpochFile, number == 0) == nil {
@@ -82,7 +81,7 @@ func (e *entry) answer(c *net.TCPConn) {
 	case pod.Hold:
 		e.hold(c, time.Duration(number)*time.Millisecond, func() bool { return reply(pod.Yes) })
 	case pod.Report, pod.Count:
-		u := usage()
+		u := pod.Used()
 		if verb == pod.Count {
 			<-e.started
 			u.Stored = e.kept.stored()
@@ -99,7 +98,7 @@ func (e *entry) answer(c *net.TCPConn) {
 	}
 }
 
-func (e *entry) dial() (half, error) {
+func (e *entry) dial() (pod.Half, error) {
 	if e.d.FPM != "" {
 		return dialFPM()
 	}
@@ -118,26 +117,4 @@ func dialProgram() (*net.TCPConn, error) {
 		return nil, err
 	}
 	return c.(*net.TCPConn), nil
-}
-
-// half is a connection of which one direction can be ended.
-type half interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// join passes bytes on between two connections until both sides have ended.
-func join(a, b half) {
-	var both sync.WaitGroup
-	one := func(from, to half) {
-		if _, err := io.Copy(to, from); err != nil { // one side is gone: the other learns it
-			from.Close()
-			to.Close()
-			return
-		}
-		_ = to.CloseWrite()
-	}
-	both.Go(func() { one(a, b) })
-	both.Go(func() { one(b, a) })
-	both.Wait()
 }

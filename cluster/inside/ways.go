@@ -68,7 +68,7 @@ func (w *ways) serve(l net.Listener, verb string, slots chan struct{}) {
 			defer c.Close()
 			if up := w.reach(verb); up != nil {
 				defer up.Close()
-				join(c.(half), up)
+				pod.Join(c.(pod.Half), up)
 			}
 		}()
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -179,7 +178,7 @@ func (e *Engine) take(c *tls.Conn) {
 		defer up.Close()
 		if reply(pod.Yes) {
 			_ = c.SetDeadline(time.Time{})
-			join(c, up.(half))
+			pod.Join(c, up.(pod.Half))
 		}
 	}
 	switch {
@@ -194,28 +193,6 @@ func (e *Engine) take(c *tls.Conn) {
 	default:
 		reply(pod.No)
 	}
-}
-
-// half is a connection of which one direction can be ended.
-type half interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// join passes bytes on between two connections until both sides have ended.
-func join(a, b half) {
-	one := func(from, to half) {
-		if _, err := io.Copy(to, from); err != nil {
-			from.Close()
-			to.Close()
-			return
-		}
-		_ = to.CloseWrite()
-	}
-	var both sync.WaitGroup
-	both.Go(func() { one(a, b) })
-	both.Go(func() { one(b, a) })
-	both.Wait()
 }
 
 // handed is a listener whose connections are handed to it.

@@ -36,7 +36,7 @@ func (h *node) openBuilds(
 	}
 	if elsewhere != nil {
 		h.engine, err = elsewhere.Open(ctx, Node{
-			ID: h.self.ID(), Lease: h.self, Dir: filepath.Join(dir, "programs"), Edge: l.Local(), Redis: s.Redis != "",
+			ID: h.self.ID(), Dir: filepath.Join(dir, "programs"), Edge: l.Local(), Redis: s.Redis != "",
 			Bundles: bundles, Users: builds, Builds: builds, Log: s.Log,
 		})
 		return builds, err

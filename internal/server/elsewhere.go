@@ -16,11 +16,10 @@ type Elsewhere interface {
 
 // Node is what an engine is told of the node that it runs programs for.
 type Node struct {
-	ID      string        // among those of the installation
-	Lease   runtime.Lease // under which its programs write to storage
-	Dir     string        // of this machine, for what the engine keeps while it runs
-	Redis   bool          // whether the operator names a Redis server
-	Edge    string        // where this machine's own sites answer over TLS, host:port
+	ID      string // among those of the installation
+	Dir     string // of this machine, for what the engine keeps while it runs
+	Redis   bool   // whether the operator names a Redis server
+	Edge    string // where this machine's own sites answer over TLS, host:port
 	Bundles *bundle.Bundles
 	Users   runtime.Users
 	Builds  *build.Builds // CarryOut has them carried out elsewhere, too

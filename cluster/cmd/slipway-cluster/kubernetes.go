@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -23,16 +24,17 @@ import (
 
 // kubernetes says where programs run. It is a server.Elsewhere.
 type kubernetes struct {
-	Kubeconfig string `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
-	Namespace  string `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
-	Images     string `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION, \"php\": [VERSION]}]." required:"" type:"path" placeholder:"FILE"`
-	BuildImage string `name:"kubernetes-build-image" help:"Image that builds run in, one pod for each. Default: none; builds need a sandbox in this process then." placeholder:"IMAGE"`
-	Address    string `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
-	Files      string `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
-	Canary     string `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
-	Class      string `name:"kubernetes-storage-class" help:"Storage class of the volumes that hold what sites store. Default: the cluster's." placeholder:"NAME"`
-	Access     string `name:"kubernetes-storage-access" help:"How these volumes are used: ReadWriteOnce keeps the programs of a site on one node, ReadWriteMany does not." enum:"ReadWriteOnce,ReadWriteMany" default:"ReadWriteOnce"`
-	Unenforced bool   `name:"allow-unenforced-network" help:"Start programs on a cluster that doesn't enforce network policies. They reach everything that its pods reach."`
+	Kubeconfig string   `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
+	Namespace  string   `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
+	Images     string   `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION, \"php\": [VERSION]}]." required:"" type:"path" placeholder:"FILE"`
+	BuildImage string   `name:"kubernetes-build-image" help:"Image that builds run in, one pod for each. Default: none; builds need a sandbox in this process then." placeholder:"IMAGE"`
+	Address    string   `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
+	Files      string   `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
+	Canary     string   `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
+	Class      string   `name:"kubernetes-storage-class" help:"Storage class of the volumes that hold what sites store. Default: the cluster's." placeholder:"NAME"`
+	Access     string   `name:"kubernetes-storage-access" help:"How these volumes are used: ReadWriteOnce keeps the programs of a site on one node, ReadWriteMany does not." enum:"ReadWriteOnce,ReadWriteMany" default:"ReadWriteOnce"`
+	Own        []string `name:"kubernetes-own-range" help:"Public network (CIDR) that is the cluster's own, such as that of its API server: closed to programs, also at their further ports. Repeatable." placeholder:"CIDR"`
+	Unenforced bool     `name:"allow-unenforced-network" help:"Start programs on a cluster that doesn't enforce network policies. They reach everything that its pods reach."`
 }
 
 // How often the API server is asked at most, in requests per second: a start takes about four.
@@ -45,6 +47,11 @@ const (
 func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, err error) {
 	if net.ParseIP(k.Address) == nil {
 		return nil, fmt.Errorf("--kubernetes-address: %q is not an IP address", k.Address)
+	}
+	for _, own := range k.Own {
+		if _, err := netip.ParsePrefix(own); err != nil {
+			return nil, fmt.Errorf("--kubernetes-own-range: %w", err)
+		}
 	}
 	images, err := readImages(k.Images)
 	if err != nil {
@@ -62,7 +69,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 	}
 	c := kube.Config{
 		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, BuildImage: k.BuildImage, Address: k.Address, Log: n.Log,
-		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge, Redis: n.Redis,
+		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge, Redis: n.Redis, Own: k.Own,
 		Storage: kube.Storage{Class: k.Class, Access: core.PersistentVolumeAccessMode(k.Access)},
 	}
 	if c.Packs, err = net.Listen("tcp", k.Files); err != nil {

@@ -124,7 +124,10 @@ func (d *Dialer) Shell(ctx context.Context, address string, s Shell, t *runtime.
 	go func() {
 		for {
 			select {
-			case size := <-t.Sizes:
+			case size, ok := <-t.Sizes:
+				if !ok {
+					return
+				}
 				if text, err := json.Marshal(size); err == nil {
 					_ = frames{&mu, c, frameSize}.send(text)
 				}
