@@ -221,7 +221,7 @@ func (e *entry) endOf(status unix.WaitStatus, oom bool) pod.End {
 	return end
 }
 
-// Main runs one of the entry point's parts: prepare, run, exec or count. It returns the status to end with.
+// Main runs one of the entry point's parts: prepare, run, exec, count or store. It returns the status to end with.
 func Main(args []string) int {
 	failed := func(err error) int {
 		fmt.Println(pod.Mark("stderr", "slipway: "+err.Error()))
@@ -243,6 +243,11 @@ func Main(args []string) int {
 	case len(args) == 1 && args[0] == "count":
 		stored := Stored()
 		Tell(pod.End{Reason: "exit code 0", Stored: &stored})
+		return 0
+	case len(args) == 1 && args[0] == "store":
+		if err := Store(); err != nil {
+			return failed(err)
+		}
 		return 0
 	case len(args) == 1 && args[0] == "run":
 		end, err := Run()

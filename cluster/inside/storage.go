@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/cluster/pod"
+	"slipway/cluster/stored"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/runtime"
 )
@@ -36,6 +37,9 @@ func store(d pod.Description, app *os.Root) error {
 		return fmt.Errorf("the storage of this site is not writable for its user, %d: its storage class must support fsGroup, "+
 			"or give what everybody may write to", os.Getuid())
 	}
+	if err := stored.Finish(pod.StorageDir); err != nil && !d.ReadOnly {
+		return fmt.Errorf("finish a restore: %w", err)
+	}
 	var seen int64
 	for _, f := range d.Storage {
 		tree := app
@@ -46,7 +50,7 @@ func store(d pod.Description, app *os.Root) error {
 		}
 		dir := filepath.Join(pod.StorageDir, f.Name)
 		if _, err := os.Stat(dir); err != nil || !d.ReadOnly {
-			if dir, err = runtime.MakeFolder(pod.StorageDir, f.Name, tree, f.Path, os.Getuid()); err != nil {
+			if dir, err = runtime.MakeFolder(pod.StorageDir, runtime.FolderOf(f.Name), tree, f.Path, os.Getuid()); err != nil {
 				return err
 			}
 			if err := makePlaces(d, f.Path, dir); err != nil {

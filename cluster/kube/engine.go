@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -71,11 +72,12 @@ type Image struct {
 
 // Engine runs programs as pods. It is safe for concurrent use.
 type Engine struct {
-	c      Config
-	packs  *packs
-	copies *copies
-	ways   runtime.Ways // nil: a Spec must ask for neither databases, mail nor Redis
-	share  shares
+	c       Config
+	packs   *packs
+	copies  *copies
+	mirrors mirrors
+	ways    runtime.Ways // nil: a Spec must ask for neither databases, mail nor Redis
+	share   shares
 
 	mu sync.Mutex // guards programs
 	// share: total the programs that run; owner those that it may run; edge gone with the program
@@ -125,6 +127,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if e.copies, err = newCopies(c.Dir); err != nil {
 		return nil, err
 	}
+	e.mirrors = mirrors{dir: filepath.Join(e.copies.dir, "stored"), by: map[id.Site]*mirror{}}
 	go e.packs.serve(ctx, c.Packs, c.Canary, e.take)
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, resync, informers.WithNamespace(c.Namespace),
 		informers.WithTweakListOptions(func(o *meta.ListOptions) { o.LabelSelector = labelEngine + "=" + c.Name }))
@@ -261,7 +264,7 @@ func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, 
 // newProgram returns a program that hears what the cluster tells of its pod, which is to be made.
 func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept) (x *program, err error) {
 	x = &program{
-		e: e, spec: s, name: podName(in.kind(), s.ID), claim: k.claim, token: rand.Text(), output: told(s), terminal: s.Terminal,
+		e: e, spec: s, name: podName(in.kind(), s.ID), claim: k.claim, keeper: k.keeper, reads: k.keeper && k.readOnly, token: rand.Text(), output: told(s), terminal: s.Terminal,
 		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if x.led, err = e.lead(ctx, s); err != nil {

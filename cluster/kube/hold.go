@@ -93,7 +93,7 @@ func (e *Engine) Hold(site id.Site) (release func()) {
 	e.mu.Lock()
 	var all []*program
 	for _, x := range e.programs {
-		if x.spec.Site == site {
+		if x.spec.Site == site && !x.keeper {
 			all = append(all, x)
 		}
 	}

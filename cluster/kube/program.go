@@ -42,6 +42,8 @@ type program struct {
 	name     string // of its pod
 	claim    string // of its storage; empty where it keeps nothing
 	token    string
+	keeper   bool // it runs nothing of the site's: it has its volume
+	reads    bool // and only reads that
 	output   func(stream, line string)
 	terminal *runtime.Terminal
 

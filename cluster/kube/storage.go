@@ -99,6 +99,7 @@ type kept struct {
 	claim    string // empty: nothing
 	folders  []pod.Folder
 	readOnly bool
+	keeper   bool // of the whole claim
 }
 
 // prepareStorage makes sure that a program's claim is there.
@@ -369,6 +370,9 @@ func (e *Engine) PreviewStores() (map[id.Site][]string, error) {
 // ForgetStorage deletes a site's storage, that of its previews included. The cluster keeps what a pod still uses
 // until that has ended.
 func (e *Engine) ForgetStorage(site id.Site) error {
+	if m := e.mirrors.has(site); m != nil {
+		e.leave(site, m, 0)
+	}
 	return e.forgetClaims(site, func(core.PersistentVolumeClaim) bool { return true })
 }
 
@@ -441,7 +445,7 @@ func (e *Engine) stored(ctx context.Context, c core.PersistentVolumeClaim) (n in
 	e.mu.Lock()
 	var writers []*program
 	for _, x := range e.programs {
-		if x.claim == c.Name {
+		if x.claim == c.Name && !x.keeper {
 			writers = append(writers, x)
 		}
 	}

@@ -290,6 +290,22 @@ func TestNoTwoWriters(t *testing.T) {
 	if e := p.Exit(); e.Code == 0 {
 		t.Errorf("the first one ended as %+v", e)
 	}
+	// The first process may read what the second one's program writes, and ends nothing for that.
+	fetched, err := c.FetchStorage(t.Context(), s.Site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fetched.Close()
+	folders, err := c.StorageFolders(s.Site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, folders["data"], "file"); got != "1 " {
+		t.Errorf("read by the first one: %q", got)
+	}
+	if got := c.ask(q, "read"); got != "1" {
+		t.Errorf("while the first one reads, it reads %q", got)
+	}
 }
 
 // What PHP stores is served from storage, and its sessions outlive it, as what it stores does.

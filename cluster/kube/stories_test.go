@@ -43,6 +43,9 @@ func TestStories(t *testing.T) {
 		return err == nil
 	})
 	go enforce(t.Context(), c, namespace)
+	if err := provision(t.Context(), c, namespace, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
 	images, err := json.Marshal(testImages())
 	if err != nil {
 		t.Fatal(err)

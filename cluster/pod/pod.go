@@ -151,6 +151,7 @@ const (
 	Count    = "count"    // as Report, with what is stored
 	Hold     = "hold"     // with milliseconds: Yes when the program stands still, which it does until the connection ends, or that long
 	Open     = "open"     // with the length of the Wanted that follows as JSON: Yes, a File as a line of JSON, its bytes unless they are had; or No
+	Store    = "store"    // Yes, then what package stored says of the whole volume; of a keeper alone
 	Terminal = "terminal" // Yes, then what is typed as frames one way, what is written the other way
 )
 

@@ -45,6 +45,9 @@ func (t trial) Answer(ctx context.Context, held backup.Tried) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := t.l.c.Engine.KeepStorage(ctx, t.l.trial); err != nil {
+		return "", err
+	}
 	status, err := t.l.c.Apps.Try(ctx, w)
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ const buildImage = "localhost/slipway-build:test"
 
 // buildPrograms are what is in it of this machine.
 var buildPrograms = []string{
-	"node", "sh", "bash", "env", "cat", "chmod", "cp", "echo", "grep", "head", "ln", "ls", "mkdir", "mkfifo", "mv", "pwd", "rm", "sed", "sleep",
+	"node", "sh", "bash", "env", "cat", "chmod", "cp", "date", "echo", "grep", "head", "ln", "ls", "mkdir", "mkfifo", "mv", "pwd", "rm", "sed", "sleep",
 	"tail", "tr", "uname", "wc",
 }
 

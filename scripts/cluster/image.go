@@ -48,7 +48,7 @@ func images(dir string) error {
 		return nil
 	}
 	_, php := phpVersion()
-	for _, program := range []string{"node", "sh", "sleep", "cat", "php" + php, "php-fpm" + php} {
+	for _, program := range []string{"node", "sh", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "php" + php, "php-fpm" + php} {
 		from, err := exec.LookPath(program)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -314,7 +315,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	// folders' content first: a crash repeats that, and the transaction is the end.
 	release := s.hold(r.Site, !data.empty())
 	defer release()
-	if err := data.putFolders(); err != nil {
+	if err := s.putFolders(ctx, r.Site, data); err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -477,6 +478,7 @@ func (s *Backups) putBlobs(ctx context.Context, in *snapshot.Reader, op operatio
 // data holds what takes the place of a site's storage and databases, ready beside them.
 type data struct {
 	swaps     []snapshot.Swap
+	stored    io.Closer // what the swaps are beside; nil: there are none
 	databases map[string]snapshot.Loaded
 }
 
@@ -490,15 +492,27 @@ func (d *data) drop(ctx context.Context) {
 	for _, l := range d.databases {
 		l.Drop(context.WithoutCancel(ctx))
 	}
+	if d.stored != nil {
+		d.stored.Close()
+	}
 }
 
-func (d *data) putFolders() error {
+// putFolders puts the folders' content in its place. The site's programs are held.
+func (s *Backups) putFolders(ctx context.Context, id site.ID, d *data) error {
+	if len(d.swaps) == 0 {
+		return nil
+	}
+	stored, err := s.c.Storage.FetchStorage(ctx, id) // what they have changed meanwhile
+	if err != nil {
+		return err
+	}
+	defer stored.Close()
 	for _, w := range d.swaps {
 		if err := w.Put(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.c.Storage.KeepStorage(ctx, id)
 }
 
 // prepareDatabases loads the databases beside the site's.
@@ -524,6 +538,12 @@ func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *snapshot.
 func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *snapshot.Reader, d *data) error {
 	if !slices.Contains(r.Includes, Files) {
 		return nil
+	}
+	if s.c.Storage != nil {
+		var err error
+		if d.stored, err = s.c.Storage.FetchStorage(ctx, r.Site); err != nil {
+			return err
+		}
 	}
 	have, err := snapshot.Folders(s.c.Storage, r.Site)
 	if err != nil {

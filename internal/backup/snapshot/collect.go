@@ -131,7 +131,12 @@ func (c *Collection) add(f repository.File) {
 func (c *Collection) Moment(ctx context.Context, id site.ID, withFiles, withDatabases bool) (err error) {
 	var stored []Folder
 	var databases []Database
-	if withFiles {
+	if withFiles && c.Storage != nil {
+		fetched, err := c.Storage.FetchStorage(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer fetched.Close()
 		if stored, err = Folders(c.Storage, id); err != nil {
 			return err
 		}
@@ -222,6 +227,13 @@ func (c *Collection) held(ctx context.Context, id site.ID, folders []Folder, dat
 	defer stop()
 	if err != nil {
 		return err
+	}
+	if len(folders) > 0 {
+		fetched, err := c.Storage.FetchStorage(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer fetched.Close()
 	}
 	for _, f := range folders {
 		if err := c.Folder(ctx, f); err != nil {

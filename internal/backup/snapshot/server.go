@@ -15,6 +15,11 @@ import (
 
 // Storage is where sites' programs keep files, on a node that runs them: the engine of programs.
 type Storage interface {
+	// FetchStorage brings what StorageFolders lists up to date with what a site has stored, where that is elsewhere, and keeps it
+	// there until the closer is closed. It may be called again for what has changed.
+	FetchStorage(ctx context.Context, site site.ID) (io.Closer, error)
+	// KeepStorage stores what was changed in the directories that the others return: all of it, or nothing.
+	KeepStorage(ctx context.Context, site site.ID) error
 	// StorageFolders returns the directories of a site's storage folders on this host, by their
 	// names: paths below the project.
 	StorageFolders(site site.ID) (map[string]string, error)

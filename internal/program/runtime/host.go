@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"io"
 
 	"slipway/internal/platform/id"
 )
@@ -27,6 +28,11 @@ type Host interface {
 	StorageSize(ctx context.Context, site id.Site) (int64, error)
 	// StorageDir returns the directory of this host that has a site's storage; ok is false where none has.
 	StorageDir(site id.Site) (dir string, ok bool)
+	// FetchStorage brings what StorageFolders lists up to date with what a site has stored, where that is elsewhere. It is kept there
+	// until the closer is closed; a caller who holds the site's programs calls it again for what they have changed.
+	FetchStorage(ctx context.Context, site id.Site) (io.Closer, error)
+	// KeepStorage stores what was changed in the directories that StorageFolders and MakeStorage return: all of it, or nothing.
+	KeepStorage(ctx context.Context, site id.Site) error
 	// StorageFolders returns the directories of this host that have the folders of a site's storage, by name.
 	StorageFolders(site id.Site) (map[string]string, error)
 	// MakeStorage makes a storage folder that a site lacks.

@@ -42,6 +42,14 @@ func (p *Processes) StorageDir(site id.Site) (dir string, ok bool) {
 	return dir, err == nil && info.IsDir()
 }
 
+// FetchStorage does nothing: storage is on this host.
+func (p *Processes) FetchStorage(context.Context, id.Site) (io.Closer, error) {
+	return io.NopCloser(nil), nil
+}
+
+// KeepStorage does nothing.
+func (p *Processes) KeepStorage(context.Context, id.Site) error { return nil }
+
 // StorageFolders lists the folders of a site's storage by their paths in the project, each
 // with the directory of this host that holds it; "@sessions" has PHP's sessions.
 func (p *Processes) StorageFolders(site id.Site) (map[string]string, error) {
@@ -189,12 +197,17 @@ func siteName(site id.Site) bool {
 	return site != "" && len(site) < 100 && !strings.ContainsAny(string(site), "/.\x00")
 }
 
+// FolderOf returns the folder that a directory of storage is for, by the name that StorageName gave it.
+func FolderOf(dir string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(dir, "%2F", "/"), "%25", "%")
+}
+
 // folderName is the folder that a directory of storage is for.
 func folderName(dir string) (string, bool) {
 	if strings.HasPrefix(dir, ".") {
 		return "", false // half made
 	}
-	return strings.ReplaceAll(strings.ReplaceAll(dir, "%2F", "/"), "%25", "%"), true
+	return FolderOf(dir), true
 }
 
 // StorageName names the directory of a folder, so that none lies in another.

@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"context"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -106,6 +108,14 @@ func TestWordPressPatch(t *testing.T) {
 
 // noRedis is a host of WordPress that says why it has no Redis.
 type noRedis struct{ why *string }
+
+func (noRedis) FetchStorage(context.Context, id.Site) (io.Closer, error) {
+	return io.NopCloser(nil), nil
+}
+
+func (noRedis) KeepStorage(context.Context, id.Site) error { return nil }
+
+func (noRedis) MakeStorage(context.Context, id.Site, string) (string, error) { return "", nil }
 
 func (noRedis) StorageFolders(id.Site) (map[string]string, error) { return nil, nil }
 func (noRedis) Hold(id.Site) (release func())                     { return func() {} }

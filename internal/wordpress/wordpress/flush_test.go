@@ -40,7 +40,18 @@ func flushed(t *testing.T, c Config) (_ *WordPress, cleared *[]string) {
 // host is a Host of sites without files.
 type host func(site string)
 
-// StorageFolders is for Config.Host.
+// FetchStorage is for Config.Host.
+func (h host) FetchStorage(context.Context, site.ID) (io.Closer, error) {
+	return io.NopCloser(nil), nil
+}
+
+// KeepStorage is the same.
+func (h host) KeepStorage(context.Context, site.ID) error { return nil }
+
+// MakeStorage is the same.
+func (h host) MakeStorage(context.Context, site.ID, string) (string, error) { return "", nil }
+
+// StorageFolders is the same.
 func (h host) StorageFolders(site.ID) (map[string]string, error) { return nil, nil }
 
 // Hold is the same.

@@ -168,6 +168,13 @@ func (r *run) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.c.Host != nil {
+		stored, err := r.c.Host.FetchStorage(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		defer stored.Close()
+	}
 	dir, err := r.content(s.ID)
 	if err != nil {
 		return err
@@ -242,24 +249,19 @@ func (r *run) exchange(ctx context.Context, dir, next, old string, put func(tx *
 	if err := os.Mkdir(old, 0o700); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	// The folder stays: running programs see it, not its name.
-	move := func(from, to string) error {
-		entries, err := os.ReadDir(from)
+	for _, d := range [][2]string{{dir, old}, {next, dir}} { // the folder stays: running programs see it, not its name
+		entries, err := os.ReadDir(d[0])
 		if err != nil {
-			return err
+			return fmt.Errorf("import: %w", err)
 		}
-		for _, e := range entries { // both are directories of ours: no link is on the way
-			if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
-				return err
+		for _, e := range entries { // all are directories of ours: no link is on the way
+			if err := os.Rename(filepath.Join(d[0], e.Name()), filepath.Join(d[1], e.Name())); err != nil {
+				return fmt.Errorf("import: %w", err)
 			}
 		}
-		return nil
 	}
-	if err := move(dir, old); err != nil {
-		return fmt.Errorf("import: %w", err)
-	}
-	if err := move(next, dir); err != nil {
-		return fmt.Errorf("import: %w", err)
+	if err := r.c.Host.KeepStorage(ctx, r.x.Site); err != nil {
+		return err
 	}
 	return r.to(ctx, atCheck, 0.75, "Rewriting addresses", put)
 }

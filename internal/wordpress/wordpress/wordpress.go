@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/bundle"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/screenshot"
@@ -87,10 +88,7 @@ type Programs interface {
 
 // Host has what lies and runs beside a site's program; package runtime's Processes are one.
 type Host interface {
-	// StorageFolders returns where the folders of a site's storage are, by name.
-	StorageFolders(site site.ID) (map[string]string, error)
-	// Hold keeps a site's programs from writing until release is called.
-	Hold(site site.ID) (release func())
+	snapshot.Storage
 	// ClearRedis makes what the object cache of a site's programs holds unfindable, and reports whether one of them has any.
 	ClearRedis(site site.ID) bool
 	// NoRedis says in words why programs can't have a Redis here; empty: they can.

@@ -1,0 +1,352 @@
+package kube
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway/cluster/pod"
+	"slipway/cluster/stored"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
+)
+
+const (
+	// keeperMemory is what a keeper may use: it remembers the names that it is asked for.
+	keeperMemory = 192 << 20
+	// silentKeeper is how long a keeper may say nothing while it is needed.
+	silentKeeper = 2 * time.Minute
+)
+
+// mirrors are copies of what sites store, for who reads and changes it as directories: backups, restores, imports.
+type mirrors struct {
+	dir string // ours alone
+	mu  sync.Mutex
+	// share: total the sites that are backed up or restored here; owner see backup's queue; edge gone with the work
+	by map[id.Site]*mirror // guarded by mu
+}
+
+// mirror is the copy of a site's storage. Beside its volume, a keeper runs while it is needed.
+type mirror struct {
+	users int // guarded by mirrors.mu
+
+	mu     sync.Mutex // held while it is changed
+	copy   *stored.Copy
+	keeper *program // nil: none
+}
+
+// mirror returns the copy of a site's storage, and counts its users.
+func (e *Engine) mirror(site id.Site, users int) (*mirror, error) {
+	e.mirrors.mu.Lock()
+	defer e.mirrors.mu.Unlock()
+	m := e.mirrors.by[site]
+	if m == nil {
+		c, err := stored.NewCopy(filepath.Join(e.mirrors.dir, claimName(site, "")+"-"+rand.Text()[:8]))
+		if err != nil {
+			return nil, noRoom(err)
+		}
+		m = &mirror{copy: c}
+		e.mirrors.by[site] = m
+	}
+	m.users += users
+	return m, nil
+}
+
+// has returns the copy of a site's storage, if there is one.
+func (m *mirrors) has(site id.Site) *mirror {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.by[site]
+}
+
+// leave counts one user out, and drops the copy after the last one; without users it is dropped as well.
+func (e *Engine) leave(site id.Site, m *mirror, users int) {
+	e.mirrors.mu.Lock()
+	m.users -= users
+	last := m.users == 0 && e.mirrors.by[site] == m
+	if last {
+		delete(e.mirrors.by, site)
+		e.dismiss(m)
+	}
+	e.mirrors.mu.Unlock()
+	if !last {
+		return
+	}
+	if err := os.RemoveAll(m.copy.Dir()); err != nil {
+		e.c.Log.Warn("copy of what a site stores not removed", "site", site, "err", err)
+	}
+}
+
+// dismiss ends a keeper.
+func (e *Engine) dismiss(m *mirror) {
+	if x := m.keeper; x != nil {
+		m.keeper = nil
+		go x.Stop(0)
+	}
+}
+
+// user is one of a copy's.
+type user struct {
+	once sync.Once
+	e    *Engine
+	site id.Site
+	m    *mirror
+}
+
+func (u *user) Close() error {
+	u.once.Do(func() { u.e.leave(u.site, u.m, 1) })
+	return nil
+}
+
+// FetchStorage copies what a site has stored to this process's disk, where StorageFolders lists it until the closer is closed. Called
+// again, it copies what has changed.
+func (e *Engine) FetchStorage(ctx context.Context, site id.Site) (_ io.Closer, err error) {
+	m, err := e.mirror(site, 1)
+	if err != nil {
+		return nil, err
+	}
+	u := &user{e: e, site: site, m: m}
+	defer func() {
+		if err != nil {
+			u.Close()
+		}
+	}()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := e.claimOf(ctx, site)
+	if err != nil || c == nil {
+		return u, err
+	}
+	// Where another process writes to the volume, this one only reads it.
+	writer := c.Annotations[markWriter]
+	if err := e.keeping(ctx, m, *c, writer != "" && writer != e.c.Name, m.copy.Fetch); err != nil {
+		return nil, fmt.Errorf("copy what %s stores: %w", site, noRoom(err))
+	}
+	return u, nil
+}
+
+// KeepStorage stores a copy that was changed: all of it, or nothing. A site without a volume gets one.
+func (e *Engine) KeepStorage(ctx context.Context, site id.Site) error {
+	m := e.mirrors.has(site)
+	if m == nil {
+		return nil // nothing was made or copied
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := runtime.Spec{Site: site}
+	c, err := e.claimOf(ctx, site)
+	if err == nil && c == nil {
+		s.Limits.Storage, err = m.size(e.c.Storage.Size)
+	}
+	if err == nil { // also where it is there: how much was counted is wrong afterwards
+		_, err = e.claim(ctx, s)
+	}
+	if err == nil {
+		c, err = e.claimOf(ctx, site)
+	}
+	if err == nil && c == nil {
+		err = errors.New("the storage of this site is being deleted")
+	}
+	if err != nil {
+		return err
+	}
+	err = e.keeping(ctx, m, *c, false, m.copy.Give)
+	e.mirrors.mu.Lock()
+	if m.users == 0 {
+		e.dismiss(m)
+	}
+	e.mirrors.mu.Unlock()
+	if errors.Is(err, stored.ErrFull) {
+		return &fault.Error{
+			Kind: fault.TooLarge, Message: "The volume of the site's storage is full", Code: "storage_full",
+			Details: "nothing of what is stored was changed; raise run.storageMiB, deploy, and try again",
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep what %s stores: %w", site, err)
+	}
+	return nil
+}
+
+// size returns how large a new volume must be for a copy, with room for what the site writes then.
+func (m *mirror) size(least int64) (n int64, err error) {
+	err = filepath.Walk(m.copy.Dir(), func(_ string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			n += info.Size() + 4<<10
+		}
+		return err
+	})
+	return max(least, n+n/4+64<<20), err
+}
+
+// noRoom says in words that the disk of this process is full.
+func noRoom(err error) error {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return err
+	}
+	return &fault.Error{
+		Kind: fault.Unavailable, Message: "The worker has no room for a copy of what the site stores", Code: "disk_full",
+		Details: "the operator can give it a larger disk",
+	}
+}
+
+// StorageFolders lists the folders of a copy. What is only in a volume it refuses to list; a site that stores nothing has none.
+func (e *Engine) StorageFolders(site id.Site) (map[string]string, error) {
+	if m := e.mirrors.has(site); m != nil {
+		dirs, err := m.copy.Folders()
+		all := map[string]string{}
+		for name, dir := range dirs {
+			all[runtime.FolderOf(name)] = dir
+		}
+		return all, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removal)
+	defer cancel()
+	if c, err := e.claimOf(ctx, site); err != nil || c == nil {
+		return nil, err
+	}
+	return nil, &fault.Error{Kind: fault.Unavailable, Message: "The site's files are in a volume of the cluster", Code: "storage_elsewhere"}
+}
+
+// MakeStorage makes a folder in the copy of a site's storage. KeepStorage stores it.
+func (e *Engine) MakeStorage(_ context.Context, site id.Site, name string) (dir string, err error) {
+	if name != "@sessions" && (name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsRune(name, 0)) {
+		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Received: name, Code: "invalid_storage"}
+	}
+	m, err := e.mirror(site, 0)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(m.copy.Dir(), runtime.StorageName(name))
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", noRoom(err)
+	}
+	return dir, nil
+}
+
+// claimOf returns the claim of a site's own storage; nil: it has none.
+func (e *Engine) claimOf(ctx context.Context, site id.Site) (*core.PersistentVolumeClaim, error) {
+	all, err := e.claims(ctx, site)
+	for _, c := range all {
+		if c.Annotations[markPreview] == "" {
+			return &c, nil
+		}
+	}
+	return nil, err
+}
+
+// keeping does something with a keeper of a claim, and starts one if none is there that may do it.
+func (e *Engine) keeping(ctx context.Context, m *mirror, c core.PersistentVolumeClaim, reads bool, do func(io.ReadWriter) error) error {
+	if m.keeper != nil && m.keeper.reads && !reads {
+		m.keeper.Stop(0)
+	}
+	if m.keeper == nil || !m.keeper.runs() {
+		m.keeper = nil
+		x, err := e.startKeeper(ctx, c, reads)
+		for range 3 {
+			if errors.Is(err, errDisplaced) {
+				x, err = e.startKeeper(ctx, c, reads)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("start a keeper of the volume: %w", explain(err))
+		}
+		m.keeper = x
+	}
+	conn, reply, err := m.keeper.ask(ctx, pod.Store, 0)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if reply != pod.Yes {
+		return errors.New("the keeper of the volume refuses")
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := do(patient{conn}); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// patient is a connection whose other side may take a while for each step, and not for ever.
+type patient struct{ net.Conn }
+
+func (p patient) Read(b []byte) (int, error) {
+	_ = p.SetReadDeadline(time.Now().Add(silentKeeper))
+	return p.Conn.Read(b)
+}
+
+func (p patient) Write(b []byte) (int, error) {
+	_ = p.SetWriteDeadline(time.Now().Add(silentKeeper))
+	return p.Conn.Write(b)
+}
+
+// startKeeper starts a pod that has a claim, and nothing of the site's program. One that only reads leaves it to who writes to it.
+func (e *Engine) startKeeper(ctx context.Context, c core.PersistentVolumeClaim, reads bool) (_ *program, err error) {
+	site := id.Site(c.Annotations[markSite])
+	uid, err := e.c.Users.UID(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	s := runtime.Spec{
+		ID: "keeper-" + string(site), Site: site, Owner: id.Owner(c.Labels[labelOwner]), Limits: runtime.Limits{Memory: keeperMemory, Disk: 1 << 20},
+	}
+	k := kept{claim: c.Name, keeper: true, readOnly: reads}
+	x, err := e.newProgram(ctx, s, fits{}, k)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.remove(x.name, 1)
+			x.end(lost(err.Error()))
+		}
+	}()
+	secret, err := e.secret(s, k, x.name, x.token, fits{})
+	if err != nil {
+		return nil, err
+	}
+	if secret, err = e.c.Client.CoreV1().Secrets(e.c.Namespace).Create(ctx, secret, meta.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	p := e.pod(s, secret, e.c.Images[0].Name, int64(uid))
+	e.keep(p, k)
+	keeps := &p.Spec.Containers[0]
+	keeps.Command = []string{pod.EntryFile, "store"}
+	keeps.VolumeMounts = append(keeps.VolumeMounts, core.VolumeMount{Name: storing, MountPath: pod.StorageDir, ReadOnly: reads})
+	p.Spec.InitContainers = nil
+	if reads {
+		p.Spec.SchedulingGates = nil
+	}
+	if _, err := e.c.Client.CoreV1().Pods(e.c.Namespace).Create(ctx, p, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	if !reads {
+		if err := e.takeClaim(ctx, k, p.Name); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.begin(ctx); err != nil {
+		return nil, err
+	}
+	if !x.runs() {
+		return nil, errors.New(x.Exit().Reason)
+	}
+	return x, nil
+}

@@ -1,0 +1,230 @@
+package stored
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Copy is a copy of what a site stores, in a directory of its own: a directory for each storage folder, as in the volume. Names that
+// begin with a dot are whoever's who works there. It is not safe for concurrent use.
+type Copy struct {
+	dir   string
+	known map[string]known // what was copied, by its path
+	other bool             // it is no longer what was copied
+}
+
+// known is what was copied, as the volume has it and as it lies here.
+type known struct{ there, here Entry }
+
+// NewCopy returns a copy that has nothing yet, in a new directory.
+func NewCopy(dir string) (*Copy, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	return &Copy{dir: dir, known: map[string]known{}}, os.MkdirAll(dir, 0o700)
+}
+
+// Dir returns the directory.
+func (c *Copy) Dir() string { return c.dir }
+
+// Fetch makes the copy what the volume holds now. Only what has changed since the last time comes.
+func (c *Copy) Fetch(conn io.ReadWriter) (err error) {
+	root, err := os.OpenRoot(c.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if c.other {
+		for name := range c.known {
+			if top, _, _ := strings.Cut(name, "/"); top == name {
+				if err := root.RemoveAll(name); err != nil {
+					return err
+				}
+			}
+		}
+		c.known, c.other = map[string]known{}, false
+	}
+	defer func() {
+		if err != nil { // half of it
+			c.other = true
+		}
+	}()
+	s := newStream(conn)
+	wanted, err := c.compare(root, s)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	if err := s.send(part{Entry: Entry{Kind: read}}); err != nil {
+		return err
+	}
+	for _, name := range wanted {
+		if err := s.send(part{Entry: Entry{Kind: file, Name: name}}); err != nil {
+			return err
+		}
+	}
+	if err := s.last(part{Entry: Entry{Kind: end}}); err != nil {
+		return err
+	}
+	asked := map[string]bool{}
+	for _, name := range wanted {
+		asked[name] = true
+	}
+	for {
+		p, err := s.next()
+		if err != nil {
+			return err
+		}
+		if p.Kind == end {
+			return nil
+		}
+		if p.Kind != file || !asked[p.Name] {
+			return errGarbled
+		}
+		delete(asked, p.Name)
+		if err := root.RemoveAll(p.Name); err != nil {
+			return err
+		}
+		info, err := s.receiveFile(root, p.Name, os.FileMode(p.Mode)&0o777|0o400)
+		if err != nil {
+			return err
+		}
+		c.known[p.Name] = known{p.Entry, entryOf(p.Name, info)}
+	}
+}
+
+// compare removes what the volume has no longer, makes its folders and links, and returns the files that are to come.
+func (c *Copy) compare(root *os.Root, s *stream) (wanted []string, err error) {
+	if err := s.last(part{Entry: Entry{Kind: list}}); err != nil {
+		return nil, err
+	}
+	there := map[string]Entry{}
+	var all amount
+	var order []string
+	for {
+		p, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if p.Kind == end {
+			break
+		}
+		if _, twice := there[p.Name]; twice || !good(p.Name) {
+			return nil, errGarbled
+		}
+		if err := all.add(p.Entry); err != nil {
+			return nil, err
+		}
+		there[p.Name] = p.Entry
+		order = append(order, p.Name)
+	}
+	var old []string
+	for name, k := range c.known {
+		if e, ok := there[name]; !ok || e.Kind != k.there.Kind {
+			old = append(old, name)
+		}
+	}
+	slices.Sort(old)
+	for _, name := range old {
+		if err := root.RemoveAll(name); err != nil && !gone(err) {
+			return nil, err
+		}
+		delete(c.known, name)
+	}
+	for _, name := range order {
+		e := there[name]
+		k, have := c.known[name]
+		switch e.Kind {
+		case file:
+			if !have || k.there.Fresh || !e.as(k.there) {
+				wanted = append(wanted, name)
+			}
+			continue
+		case folder:
+			if err := root.Mkdir(name, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+				return nil, err
+			}
+		case link:
+			if have && k.there.Link == e.Link {
+				continue
+			}
+			if err := errors.Join(root.RemoveAll(name), root.Symlink(e.Link, name)); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, errGarbled
+		}
+		c.known[name] = known{there: e}
+	}
+	return wanted, nil
+}
+
+// Give makes the volume what the copy holds: all of it, or what it was. Only what was changed here goes.
+func (c *Copy) Give(conn io.ReadWriter) error {
+	root, err := os.OpenRoot(c.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	c.other = true // the volume's files are others then, or the copy is not what it has
+	s := newStream(conn)
+	// What the keeper says before it was sent all is why it takes no more.
+	answer := make(chan error, 1)
+	go func() {
+		p, err := s.next()
+		if err == nil && p.Kind != end {
+			err = errGarbled
+		}
+		answer <- err
+	}()
+	err = s.send(part{Entry: Entry{Kind: write}})
+	block := make([]byte, maxBlock)
+	if err == nil {
+		err = walk(root, func(e Entry) error {
+			if len(answer) > 0 {
+				return errGarbled
+			}
+			if k, have := c.known[e.Name]; e.Kind == file && !(have && e.as(k.here)) {
+				return s.sendFile(root, e.Name, block)
+			} else if e.Kind == file {
+				e = Entry{Kind: same, Name: e.Name, Size: e.Size}
+			}
+			return s.send(part{Entry: e})
+		})
+	}
+	if err == nil {
+		err = s.last(part{Entry: Entry{Kind: end}})
+	}
+	if err != nil { // it is waited for no longer than it takes to say why
+		select {
+		case why := <-answer:
+			return cmp.Or(why, err)
+		case <-time.After(wordsPatience):
+			return err
+		}
+	}
+	return <-answer
+}
+
+// wordsPatience is how long a keeper may take to say why it takes no more.
+const wordsPatience = 10 * time.Second
+
+// Folders returns the directories of the copy's storage folders by their names there.
+func (c *Copy) Folders() (map[string]string, error) {
+	list, err := os.ReadDir(c.dir)
+	if err != nil {
+		return nil, err
+	}
+	dirs := map[string]string{}
+	for _, e := range list {
+		if e.IsDir() && isFolder(e.Name()) {
+			dirs[e.Name()] = filepath.Join(c.dir, e.Name())
+		}
+	}
+	return dirs, nil
+}

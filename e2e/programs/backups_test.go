@@ -1,0 +1,96 @@
+package programs
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"slipway/e2e/world"
+)
+
+// keeps is a program that runs what its visitor says in its storage.
+const keeps = `const fs = require('fs')
+require('http').createServer((q, r) => {
+  let said = 'one'
+  try { if (q.url !== '/') said = String(eval(decodeURIComponent(q.url.slice(1)))) } catch (e) { said = String(e) }
+  r.end(said + ' got 0')
+}).listen(process.env.PORT)
+`
+
+// What a program stores is in its backup, runs from there on trial, and comes back from it: all of it, some of it, and as a new site.
+func TestBackupsOfStorage(t *testing.T) {
+	t.Parallel()
+	s := install(t)
+	dir := t.TempDir()
+	err := world.WriteFiles(dir, map[string]string{
+		"package.json": `{"name": "app", "private": true, "scripts": {"start": "node ` + script + `"}}`, script: keeps,
+		"slipway.toml": "[run]\nstorage = [\"data\", \"public/uploads\"]\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Git.Commit("acme/app", "main", dir, "storage"); err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ DeploymentID string }
+	s.call("POST", "/sites/"+s.ID+"/deploy", nil, &out)
+	s.ended(out.DeploymentID)
+	says := func(code, want string) {
+		t.Helper()
+		got := ""
+		s.until("the answer "+want, func() (ok bool, err error) {
+			got, err = s.visit("GET", "/"+url.PathEscape(code), "")
+			return err == nil, err
+		})
+		if got = strings.TrimSuffix(got, " got 0"); got != want {
+			t.Errorf("%s says %q, not %q", code, got, want)
+		}
+	}
+	const look = `['data/a', 'data/sub/b', 'public/uploads/c'].map(f => fs.existsSync(f) ? fs.readFileSync(f) + (fs.statSync(f).mode & 0o777).toString(8) : '-') + ' ' + ` +
+		`fs.readdirSync('data') + ' ' + fs.readlinkSync('data/link')`
+	const was = "alpha640,beta644,gamma755 a,link,sub /nowhere"
+	says(`fs.mkdirSync('data/sub', {recursive: true}); fs.writeFileSync('data/a', 'alpha'); fs.chmodSync('data/a', 0o640); fs.writeFileSync('data/sub/b', 'beta'); `+
+		`fs.writeFileSync('public/uploads/c', 'gamma'); fs.chmodSync('public/uploads/c', 0o755); try { fs.symlinkSync('/nowhere', 'data/link') } catch {}; 1`, "1")
+	says(look, was)
+
+	var backup struct {
+		ID, Status, Error, Answer, VerifiedAt string
+	}
+	s.call("POST", "/sites/"+s.ID+"/backups", map[string]any{}, &backup)
+	s.until("the backup is verified", func() (bool, error) {
+		err := s.Call(t.Context(), s.key, "GET", "/backups/"+backup.ID, nil, &backup)
+		return backup.VerifiedAt != "" || backup.Error != "", fmt.Errorf("%+v, %w", backup, err)
+	})
+	if backup.Error != "" || backup.Answer != "Restored copy: GET / returned 200" {
+		t.Fatalf("the backup: %+v", backup)
+	}
+
+	restore := func(body any) (site string) {
+		t.Helper()
+		var o struct {
+			ID, Status, Error string
+			Result            struct{ SiteID string }
+		}
+		s.call("POST", "/backups/"+backup.ID+"/restore", body, &o)
+		s.until("the restore has ended", func() (bool, error) {
+			err := s.Call(t.Context(), s.key, "GET", "/operations/"+o.ID, nil, &o)
+			return o.Status == "success" || o.Status == "failed", err
+		})
+		if o.Status != "success" {
+			t.Fatalf("the restore of %v: %+v", body, o)
+		}
+		return o.Result.SiteID
+	}
+	const change = `fs.writeFileSync('data/a', 'other'); fs.rmSync('data/sub', {recursive: true, force: true}); fs.writeFileSync('data/more', 'x'); fs.rmSync('public/uploads/c', {force: true}); 2`
+	says(change, "2")
+	restore(map[string]any{"includes": []string{"files"}, "paths": []string{"data/sub", "public/uploads"}})
+	says(look, "other640,beta644,gamma755 a,link,more,sub /nowhere")
+	restore(map[string]any{"includes": []string{"files"}})
+	says(look, was)
+	again := restore(map[string]any{"newSite": map[string]string{"name": "Again"}})
+	var made struct{ URL string }
+	s.call("GET", "/sites/"+again, nil, &made)
+	s.URL = made.URL
+	says(look, was)
+}
