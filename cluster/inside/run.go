@@ -38,6 +38,7 @@ type entry struct {
 	started chan struct{}
 	pid     int // of the program; set before started is closed
 	killed  atomic.Bool
+	dialed  atomic.Bool // it answers requests
 	full    atomic.Bool // ended because it stored too much
 	kept    *keeping    // nil where it keeps nothing
 	holds   holds
@@ -88,9 +89,11 @@ func Run() (pod.End, error) {
 	}
 	close(e.started)
 	go func() {
-		for range asked { // by the cluster, which ends the pod when its own grace is over
-			e.stop(-1)
+		<-asked // by the cluster, which ends the pod when its own grace is over
+		if e.dialed.Load() {
+			time.Sleep(time.Duration(d.Linger) * time.Second)
 		}
+		e.stop(-1)
 	}()
 	go e.kept.watch(func() {
 		e.full.Store(true)

@@ -62,6 +62,7 @@ func (e *entry) answer(c *net.TCPConn) {
 			return
 		}
 		defer to.Close()
+		e.dialed.Store(true)
 		if reply(pod.Yes) {
 			pod.Join(c, to)
 		}

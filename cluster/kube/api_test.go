@@ -281,6 +281,8 @@ type apiWorld struct {
 	mu       sync.Mutex // guards what follows
 	fate     func(p *core.Pod) *core.PodStatus
 	stubborn bool               // pods that are deleted don't end
+	gone     map[string]bool    // pods whose node is
+	deaf     int                // so many pods are placed on a node that does not begin with them
 	epochs   map[string][]int64 // by pod
 }
 
@@ -301,7 +303,7 @@ func newAPI(t *testing.T) *apiWorld {
 		t.Fatal(err)
 	}
 	n := worlds.Add(1)
-	w := &apiWorld{t: t, client: client, namespace: "api-" + strconv.FormatInt(n, 10), epochs: map[string][]int64{}}
+	w := &apiWorld{t: t, client: client, namespace: "api-" + strconv.FormatInt(n, 10), epochs: map[string][]int64{}, gone: map[string]bool{}}
 	if _, err := client.CoreV1().Namespaces().Create(t.Context(), Namespace(w.namespace), meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -380,6 +382,7 @@ func (w *apiWorld) spec(name string) (runtime.Spec, func() string) {
 func (w *apiWorld) nodes(ctx context.Context, network int64) {
 	pods := w.client.CoreV1().Pods(w.namespace)
 	entries := map[string]net.Listener{} // by pod
+	deaf := map[string]bool{}
 	next := 0
 	defer func() {
 		for _, l := range entries {
@@ -396,7 +399,17 @@ func (w *apiWorld) nodes(ctx context.Context, network int64) {
 		w.mu.Unlock()
 		for _, p := range list.Items {
 			l := entries[p.Name]
+			w.mu.Lock()
+			gone := w.gone[p.Name]
+			if l == nil && p.Spec.NodeName != "" && w.deaf > 0 && !deaf[p.Name] {
+				w.deaf--
+				deaf[p.Name] = true
+			}
+			w.mu.Unlock()
 			switch {
+			case deaf[p.Name]:
+			case gone:
+				l.Close()
 			case p.DeletionTimestamp != nil && !stubborn:
 				if l != nil {
 					l.Close()

@@ -85,6 +85,7 @@ type Engine struct {
 	holds    *holds
 	port     int         // of pods
 	pods     cache.Store // those of this process, as the cluster tells
+	shunned  shunned
 }
 
 // Labels of the objects that the engine makes.
@@ -198,11 +199,6 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 		return nil, fmt.Errorf("start program: %w", explain(err))
 	}
 	x, err := e.launch(ctx, s, in, int64(uid), k)
-	for range 3 {
-		if errors.Is(err, errDisplaced) {
-			x, err = e.launch(ctx, s, in, int64(uid), k)
-		}
-	}
 	if err == nil && x.refusedToWrite() {
 		k.readOnly = true
 		x, err = e.launch(ctx, s, in, int64(uid), k)
@@ -213,8 +209,19 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 	return x, nil
 }
 
-// launch makes the pod of a program, and returns when the program runs in it or has ended.
-func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (*program, error) {
+// launch makes the pod of a program, and returns when the program runs in it or has ended. Where another process or a node's end took
+// the pod away it makes another one.
+func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (x *program, err error) {
+	for range 3 {
+		x, err = e.launchOnce(ctx, s, in, uid, k)
+		if !errors.Is(err, errDisplaced) && !errors.Is(err, errSilentNode) {
+			break
+		}
+	}
+	return x, err
+}
+
+func (e *Engine) launchOnce(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (*program, error) {
 	x, err := e.newProgram(ctx, s, in, k)
 	if err != nil {
 		return nil, err
@@ -265,11 +272,12 @@ func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, 
 func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept) (x *program, err error) {
 	x = &program{
 		e: e, spec: s, name: podName(in.kind(), s.ID), claim: k.claim, keeper: k.keeper, reads: k.keeper && k.readOnly, token: rand.Text(), output: told(s), terminal: s.Terminal,
-		seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
+		leaves: make(chan struct{}), seen: make(chan struct{}, 1), ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if x.led, err = e.lead(ctx, s); err != nil {
 		return nil, err
 	}
+	x.listening, x.deafen = context.WithCancel(context.Background())
 	e.mu.Lock()
 	e.programs[x.name] = x
 	e.mu.Unlock()
@@ -285,6 +293,14 @@ func explain(err error) error {
 	return err
 }
 
+// answers reports whether the cluster's API server does.
+func (e *Engine) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
+	defer cancel()
+	_, err := e.c.Client.CoordinationV1().Leases(e.c.Namespace).Get(ctx, leaseName(e.c.Name), meta.GetOptions{})
+	return err == nil
+}
+
 // removal bounds how long the deletion of a program's objects may take.
 const removal = 20 * time.Second
 
@@ -292,8 +308,11 @@ const removal = 20 * time.Second
 func (e *Engine) remove(name string, grace int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()
-	if x := e.program(name); x != nil && x.claim != "" {
-		grace = max(grace, 1) // with 0 the cluster forgets it before it has ended, and another one could write beside it
+	if x := e.program(name); x != nil {
+		x.removed.Store(true)
+		if x.claim != "" {
+			grace = max(grace, 1) // with 0 the cluster forgets it before it has ended, and another one could write beside it
+		}
 	}
 	err := errors.Join(
 		e.c.Client.CoreV1().Pods(e.c.Namespace).Delete(ctx, name, meta.DeleteOptions{GracePeriodSeconds: &grace}),

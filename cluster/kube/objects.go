@@ -36,8 +36,10 @@ const (
 	maxTree = 4 << 30
 	// maxSecret is a little less than what a Secret may have, 1 MiB.
 	maxSecret = 1<<20 - 16<<10
-	// drainGrace is how long the cluster waits for a program that it ends by itself, as for a node that is drained.
+	// drainGrace is how many seconds the cluster waits for a program that it ends by itself, as for a node that is drained.
 	drainGrace = 60
+	// drainNotice of them the program has after SIGTERM, if nobody has stopped it by then.
+	drainNotice = 10
 )
 
 func (e *Engine) labels(s runtime.Spec) map[string]string {
@@ -66,7 +68,7 @@ func temporary(s runtime.Spec) (paths []string) {
 // secret returns the Secret that holds what a pod runs: never the pod's own description, which more may read.
 func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*core.Secret, error) {
 	d := pod.Description{
-		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s),
+		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s), Linger: drainGrace - drainNotice,
 		Temporary: temporary(s), Token: token, Pids: s.Limits.Pids, MaxBytes: maxTree,
 		Storage: k.folders, StorageLimit: s.Limits.Storage, ReadOnly: k.readOnly,
 		Name: name, Ways: e.waysOf(s), Address: address(e.c.Address, e.c.Packs), CA: e.packs.ca,
@@ -187,10 +189,12 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 		names = []core.HostAlias{{IP: ownHost, Hostnames: own}}
 		kernel = []core.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}} // to listen at 443 of it
 	}
-	return &core.Pod{
+	p := &core.Pod{
 		ObjectMeta: meta.ObjectMeta{
 			Name: secret.Name, Labels: labels,
 			OwnerReferences: belongsTo(secret), // where this process dies before it removes the pod
+			// A cluster that empties a node, or has one too many, may end it: it is replaced.
+			Annotations: map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
 		},
 		Spec: core.PodSpec{
 			RestartPolicy:                 core.RestartPolicyNever, // when a program starts again is decided where its crashes are counted
@@ -202,12 +206,15 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 				SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
 				Sysctls:        kernel,
 			},
+			Tolerations:    tolerations(),
 			HostAliases:    names,
 			InitContainers: []core.Container{part(preparing, before, "prepare")},
 			Containers:     []core.Container{program},
 			Volumes:        volumes,
 		},
 	}
+	e.shunned.shun(p)
+	return p
 }
 
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
@@ -222,9 +229,11 @@ func scratch(name string, most int64) core.Volume {
 	return v
 }
 
-// belongsTo says that an object goes with a program's Secret.
+// belongsTo says that an object goes with a program's Secret, which is what makes another one where a node is drained: kubectl drain
+// ends no pods of which nobody would.
 func belongsTo(secret *core.Secret) []meta.OwnerReference {
-	return []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID}}
+	yes := true
+	return []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: &yes}}
 }
 
 // Namespace returns the namespace of programs, which admits nothing but restricted pods.

@@ -25,6 +25,8 @@ import (
 const (
 	// dialPatience is how long the entry point of a pod may take to answer a question.
 	dialPatience = 10 * time.Second
+	// connectPatience is how long a connection to it may take.
+	connectPatience = 3 * time.Second
 	// stopPatience is how long the end of a program may take that was killed, until it is taken for lost with its node.
 	stopPatience = 30 * time.Second
 	// roomPatience is how long a pod waits for room on the cluster.
@@ -46,6 +48,14 @@ type program struct {
 	reads    bool // and only reads that
 	output   func(stream, line string)
 	terminal *runtime.Terminal
+
+	listening context.Context    // of what it prints …
+	deafen    context.CancelFunc // … which is given up where its node is gone
+
+	leaves  chan struct{} // closed when the cluster ends the pod by itself
+	leaving sync.Once     // of leaves
+	removed atomic.Bool   // the engine deletes the pod
+	doubted atomic.Bool   // it is being found out whether its node answers
 
 	seen  chan struct{} // holds one while something has changed that begin has not looked at
 	ended chan struct{} // closed when the pod has ended
@@ -73,10 +83,14 @@ func (x *program) see(p *core.Pod, deleted bool) {
 		x.stored = storedOf(p)
 	}
 	x.mu.Unlock()
-	if exit, over := exitOf(p); over {
+	exit, over := exitOf(p)
+	switch {
+	case over:
 		x.end(exit)
-	} else if deleted {
+	case deleted:
 		x.end(lost("the pod was deleted"))
+	case p.DeletionTimestamp != nil:
+		x.leave()
 	}
 	select {
 	case x.seen <- struct{}{}:
@@ -141,6 +155,7 @@ func (x *program) end(exit runtime.Exit) {
 	close(x.ended)
 	go func() {
 		x.logs.Wait()
+		x.deafen()
 		if x.claim != "" && x.stored != nil {
 			x.e.noteStored(x.claim, *x.stored)
 		}
@@ -165,10 +180,18 @@ func (x *program) begin(ctx context.Context) error {
 	following := false
 	tick := time.NewTicker(retry)
 	defer tick.Stop()
+	var placed time.Time
 	for {
 		if p := x.pod(); p != nil {
 			if why := stuck(p); why != "" {
 				return errors.New(why)
+			}
+			if placed.IsZero() && p.Spec.NodeName != "" {
+				placed = time.Now()
+			}
+			if p.Status.StartTime == nil && p.Status.PodIP == "" && !placed.IsZero() && time.Since(placed) > placedPatience && x.e.answers() {
+				x.e.shunned.add(p.Spec.NodeName)
+				return errSilentNode
 			}
 			if p.Status.PodIP != "" && x.terminal == nil && !following {
 				following = true
@@ -253,9 +276,12 @@ func (x *program) put(ctx context.Context, question func(net.Conn) (byte, error)
 	if p == nil || p.Status.PodIP == "" {
 		return nil, 0, runtime.ErrNotListening
 	}
-	dialer := net.Dialer{Timeout: dialPatience}
+	dialer := net.Dialer{Timeout: connectPatience}
 	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(p.Status.PodIP, strconv.Itoa(x.e.port)))
 	if err != nil {
+		if unreached(err) && x.begun.Load() {
+			x.doubt()
+		}
 		return nil, 0, err
 	}
 	tcp := c.(*net.TCPConn)
@@ -275,6 +301,16 @@ func (x *program) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, errEnded
 	}
 	c, reply, err := x.ask(ctx, pod.Dial, 0)
+	for err != nil && unreached(err) && x.begun.Load() { // until it answers after all, or is known to be lost
+		select {
+		case <-x.ended:
+			return nil, errEnded
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), err)
+		case <-time.After(10 * retry):
+		}
+		c, reply, err = x.ask(ctx, pod.Dial, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -305,6 +341,7 @@ func (x *program) Stop(grace time.Duration) {
 	}
 	x.e.remove(x.name, 0) // its node doesn't answer
 	x.end(lost("its node does not answer"))
+	x.deafen()
 	<-x.gone
 }
 
@@ -399,7 +436,7 @@ func (x *program) read(after *time.Time) error {
 		since := meta.NewTime(*after) // whole seconds: what has been told is left out below
 		o.SinceTime = &since
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(x.listening)
 	defer cancel()
 	stream, err := x.e.c.Client.CoreV1().Pods(x.e.c.Namespace).GetLogs(x.name, o).Stream(ctx)
 	if err != nil {
@@ -441,6 +478,7 @@ func (x *program) carryTerminal() {
 		}
 	}
 	defer c.Close()
+	defer context.AfterFunc(x.listening, func() { c.Close() })()
 	t := x.terminal
 	var writing sync.Mutex // held while a frame is written
 	go func() {

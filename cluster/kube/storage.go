@@ -320,9 +320,12 @@ func (e *Engine) keep(p *core.Pod, k kept) {
 	if e.c.Storage.Access == core.ReadWriteOnce {
 		// A volume of one node: the new program of a switch starts where the old one is. It is one of those that it wants
 		// to be near, which is how the first one is placed at all.
-		p.Spec.Affinity = &core.Affinity{PodAffinity: &core.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []core.PodAffinityTerm{{
+		if p.Spec.Affinity == nil {
+			p.Spec.Affinity = &core.Affinity{}
+		}
+		p.Spec.Affinity.PodAffinity = &core.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []core.PodAffinityTerm{{
 			LabelSelector: &meta.LabelSelector{MatchLabels: map[string]string{labelClaim: k.claim}}, TopologyKey: core.LabelHostname,
-		}}}}
+		}}}
 	}
 }
 

@@ -53,10 +53,13 @@ type Description struct {
 
 	Ways []Way `json:"ways"` // what the program reaches beside the network
 
-	Token    string `json:"token"` // whoever asks on Port knows it
-	Pids     int64  `json:"pids"`
-	MaxBytes int64  `json:"maxBytes"` // of each tree
-	Terminal *Size  `json:"terminal,omitempty"`
+	Token string `json:"token"` // whoever asks on Port knows it
+	Pids  int64  `json:"pids"`
+	// Linger is how many seconds a program that answers requests goes on after SIGTERM of the cluster: the engine replaces it meanwhile,
+	// and stops it.
+	Linger   int64 `json:"linger"`
+	MaxBytes int64 `json:"maxBytes"` // of each tree
+	Terminal *Size `json:"terminal,omitempty"`
 
 	FPM string `json:"fpm,omitempty"` // its own folder, where the program is PHP-FPM: it inherits its socket as descriptor 3
 	// Cache says that PHP-FPM has an object cache on the operator's Redis server. It is not used before the first Epoch.

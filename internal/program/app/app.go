@@ -18,6 +18,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -255,14 +256,6 @@ func (a *Apps) ForgetSite(ctx context.Context, site id.Site) error {
 
 // purgeTx forgets what is stored of a deleted site's programs in the database.
 func (a *Apps) purgeTx(ctx context.Context, tx *db.Tx, site id.Site) error {
-	if err := a.logs.PurgeTx(ctx, tx, site); err != nil {
-		return err
-	}
-	if err := a.figures.PurgeTx(ctx, tx, site); err != nil {
-		return err
-	}
-	if err := a.storage.PurgeTx(ctx, tx, site); err != nil {
-		return err
-	}
-	return a.tasks.PurgeTx(ctx, tx, site)
+	return errors.Join(a.logs.PurgeTx(ctx, tx, site), a.figures.PurgeTx(ctx, tx, site),
+		a.storage.PurgeTx(ctx, tx, site), a.tasks.PurgeTx(ctx, tx, site))
 }

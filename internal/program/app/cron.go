@@ -121,12 +121,8 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		a.logs.Note(r.Site, r.Deployment, process, "The command could not be started")
 		a.tellCron(ctx, r.Site, r.Deployment, r.Name, "The command could not be started")
 	default:
-		a.logs.Note(
-			r.Site,
-			r.Deployment,
-			process,
-			fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond)),
-		)
+		how := fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond))
+		a.logs.Note(r.Site, r.Deployment, process, how)
 		if exit.Code != 0 || exit.OutOfMemory {
 			a.tellCron(ctx, r.Site, r.Deployment, r.Name, "Ended with "+exit.Reason)
 		}

@@ -37,7 +37,7 @@ func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program
 	if e.refuse != nil {
 		return nil, e.refuse
 	}
-	p := &fakeProgram{spec: s, status: e.status, dieDialed: e.dieDialed, listens: time.Now().Add(e.boot), done: make(chan struct{})}
+	p := &fakeProgram{spec: s, status: e.status, dieDialed: e.dieDialed, listens: time.Now().Add(e.boot), done: make(chan struct{}), leaves: make(chan struct{})}
 	if e.boot < 0 {
 		p.listens = time.Now().Add(1000 * time.Hour)
 	}
@@ -67,6 +67,7 @@ type fakeProgram struct {
 	dieDialed bool
 	listens   time.Time
 	done      chan struct{}
+	leaves    chan struct{}
 
 	mu     sync.Mutex // guards what follows
 	status int
@@ -133,6 +134,8 @@ func (p *fakeProgram) Stop(time.Duration) {
 	p.mu.Unlock()
 	p.end(runtime.Exit{Reason: "signal SIGTERM"})
 }
+
+func (p *fakeProgram) Leaves() <-chan struct{} { return p.leaves }
 
 func (p *fakeProgram) Done() <-chan struct{} { return p.done }
 

@@ -359,6 +359,13 @@ func (p *program) failed(why string) {
 // watch notices the end of an instance.
 func (p *program) watch(in *instance) {
 	defer close(in.ended)
+	if l, ok := in.running.(runtime.Leaver); ok {
+		select {
+		case <-l.Leaves():
+			p.apps.work.Go(func() { p.vacate(in) })
+		case <-in.running.Done():
+		}
+	}
 	<-in.running.Done()
 	in.transport.CloseIdleConnections()
 	<-in.left // who waits for its place is let in by the owner's count next, and would end another

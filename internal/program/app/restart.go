@@ -120,6 +120,28 @@ func (a *Apps) retire(in *instance, drain time.Duration) {
 	in.running.Stop(stopGrace)
 }
 
+// vacate replaces an instance whose machine is to be empty: as Restart does, or, where two can't be at once, by the next start.
+func (p *program) vacate(in *instance) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.apps.c.WakeTime)
+	defer cancel()
+	p.mu.Lock()
+	alone, drain := keeps(p.want.Spec), p.want.Drain
+	p.mu.Unlock()
+	if !alone && p.apps.Restart(ctx, p.deployment) == nil {
+		return
+	}
+	p.mu.Lock()
+	mine := p.now == in
+	if mine {
+		p.now = nil
+		p.set(Sleeping, "")
+	}
+	p.mu.Unlock()
+	if mine {
+		p.apps.retire(in, drain)
+	}
+}
+
 // Renew ends what runs of a site here: what it stands on has been replaced. Programs start
 // again with the next request, those that never sleep and workers at once.
 func (a *Apps) Renew(site id.Site) {

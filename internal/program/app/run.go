@@ -126,14 +126,9 @@ func (a *Apps) read(ctx context.Context, sites []id.Site) (map[id.Site]row, erro
 			known[site] = row{site: site}
 		}
 		var args db.Args
-		rows, err := a.c.DB.Query(
-			ctx,
-			`SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision FROM live l JOIN run_settings r ON r.site_id = l.site_id
-				WHERE l.site_id IN (`+db.AddList(
-				&args,
-				part,
-			)+`)`,
-			args...)
+		sites := db.AddList(&args, part)
+		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.deployment_id, l.state, r.run, r.revision
+			FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+sites+`)`, args...)
 		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) {
 			return r, s.Scan(&r.site, &r.deployment, &r.state, &r.settings, &r.revision)
 		})

@@ -179,6 +179,12 @@ type Program interface {
 	Usage() Usage
 }
 
+// Leaver is a Program that whoever owns its machine may ask to go: it should be replaced, and then stopped. It goes on meanwhile.
+type Leaver interface {
+	// Leaves is closed when it is asked to.
+	Leaves() <-chan struct{}
+}
+
 // ErrNotListening is the error of Dial while the program does not listen on its port.
 var ErrNotListening = errors.New("the program does not listen on its port")
 

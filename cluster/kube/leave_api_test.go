@@ -1,0 +1,165 @@
+//go:build !cluster
+
+package kube
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A pod that the cluster evicts says so while it still answers, so that its program is replaced first. It has who would make another
+// one, without which no node is drained.
+func TestAPIServerEvicts(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, _, _ := w.engine("one")
+	s, said := w.spec("evicted")
+	running, err := e.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := running.(*program)
+	select {
+	case <-p.Leaves():
+		t.Fatal("it leaves without being asked")
+	default:
+	}
+	w.mu.Lock()
+	w.stubborn = true // its node goes on with it
+	w.mu.Unlock()
+	pods := w.client.CoreV1().Pods(w.namespace)
+	if err := pods.EvictV1(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: p.name}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it leaves", func() bool {
+		select {
+		case <-p.Leaves():
+			return true
+		default:
+			return false
+		}
+	})
+	if c, err := p.Dial(t.Context()); err != nil {
+		t.Errorf("it does not answer any more: %v", err)
+	} else {
+		c.Close()
+	}
+	there, err := pods.Get(t.Context(), p.name, meta.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if meta.GetControllerOf(there) == nil {
+		t.Error("nobody would make another one: kubectl drain refuses to end it")
+	}
+	if n := strings.Count(said(), leavesLine); n != 1 {
+		t.Errorf("it said\n%s", said())
+	}
+	w.mu.Lock()
+	w.stubborn = false
+	w.mu.Unlock()
+	p.Stop(0)
+
+	// What is stopped leaves without a word of it.
+	s, said = w.spec("stopped")
+	if running, err = e.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	running.Stop(0)
+	if strings.Contains(said(), leavesLine) {
+		t.Errorf("what was stopped said\n%s", said())
+	}
+}
+
+// mute makes an address answer nothing: neither connections nor that there is nobody.
+func mute(t *testing.T, at netip.AddrPort) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the address is free", func() bool {
+		return syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}) == nil
+	})
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	for { // those that it takes without anybody who accepts them
+		c, err := net.DialTimeout("tcp", at.String(), time.Second)
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+}
+
+// A program of whose pod nothing answers is lost, and what comes next is placed elsewhere. Requests that were not sent wait until then.
+func TestAPIServerLostNode(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, _, _ := w.engine("one")
+	s, said := w.spec("lost")
+	running, err := e.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := running.(*program)
+	w.mu.Lock()
+	w.gone[p.name] = true
+	w.mu.Unlock()
+	at := netip.AddrPortFrom(netip.MustParseAddr(p.pod().Status.PodIP), uint16(w.port))
+	mute(t, at)
+	if c, err := p.Dial(t.Context()); err == nil {
+		c.Close()
+		t.Error("it answered")
+	} else if !errors.Is(err, errEnded) {
+		t.Errorf("it answered %v", err)
+	}
+	if x := p.Exit(); x.Reason != "its node does not answer" || !strings.Contains(said(), lostLine) {
+		t.Errorf("it ended as %+v, and said\n%s", x, said())
+	}
+	s, _ = w.spec("next")
+	if running, err = e.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	placed := running.(*program).pod().Spec.Affinity
+	if placed == nil || placed.NodeAffinity == nil {
+		t.Fatal("the next one may be placed where the last one was")
+	}
+	term := placed.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Preference.MatchExpressions[0]
+	if term.Operator != core.NodeSelectorOpNotIn || term.Values[0] != "n1" {
+		t.Errorf("the next one is placed by %+v", term)
+	}
+	running.Stop(0)
+}
+
+// A node that does not begin with a pod is not waited for.
+func TestAPIServerSilentNode(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, _, _ := w.engine("one")
+	w.mu.Lock()
+	w.deaf = 1
+	w.mu.Unlock()
+	s, _ := w.spec("placed")
+	running, err := e.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := running.(*program).pod().Spec.Affinity; a == nil || a.NodeAffinity == nil {
+		t.Error("it may be placed where nothing answered")
+	}
+	running.Stop(0)
+}

@@ -1,0 +1,60 @@
+package app
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slipway/internal/program/runtime"
+)
+
+// A program whose machine is to be empty is replaced before it is stopped, and after the requests that it answers.
+func TestVacate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.acquire("one")
+		first := w.engine.last()
+		close(first.leaves)
+		synctest.Wait()
+		if w.engine.starts() != 2 || !first.running() {
+			t.Fatalf("%d starts, the first one runs: %v", w.engine.starts(), first.running())
+		}
+		w.wantState("one", Running)
+		e.Release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if first.running() || !w.engine.last().running() {
+			t.Error("the first one was not ended, or the second one was")
+		}
+	})
+}
+
+// What can't run beside its successor is ended first, after the requests that it answers; those that come meanwhile wait for the next start.
+func TestVacateOneWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, prepare := range map[string]func(w *world){
+			"storage": func(w *world) { w.want.Spec.Storage = []runtime.Storage{{Path: "data"}} },
+			"no room": func(w *world) { w.apps.c.Most = 1 },
+		} {
+			w := newWorld(t)
+			prepare(w)
+			e := w.acquire("one")
+			first := w.engine.last()
+			close(first.leaves)
+			time.Sleep(time.Second)
+			if w.engine.starts() != 1 || !first.running() {
+				t.Errorf("%s: %d starts, the first one runs: %v", name, w.engine.starts(), first.running())
+			}
+			e.Release()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if first.running() {
+				t.Errorf("%s: the first one runs on", name)
+			}
+			w.acquire("one").Release()
+			if w.engine.starts() != 2 {
+				t.Errorf("%s: %d starts", name, w.engine.starts())
+			}
+		}
+	})
+}
