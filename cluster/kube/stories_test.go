@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"slipway/e2e/world"
 )
 
 // The stories of programs that are told on one machine (e2e/programs) are told on the cluster: by the service with this engine,
@@ -19,8 +22,25 @@ func TestStories(t *testing.T) {
 	if stories == "" {
 		t.Skip("no stories were asked for")
 	}
-	c, dir, address := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT"), os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
-	const namespace = "stories"
+	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
+	flags := serving(t, c, "stories")
+	told := exec.CommandContext(t.Context(), filepath.Join(dir, "stories.test"), "-test.v", "-test.run", stories, "-test.timeout=15m")
+	told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", "programs")
+	told.Env = append(os.Environ(),
+		"SLIPWAY_E2E_BUILT="+dir,
+		world.Serve+"="+filepath.Join(dir, "slipway-cluster"),
+		world.ServeFlags+"="+flags,
+	)
+	told.Stdout, told.Stderr = os.Stdout, os.Stderr
+	if err := told.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// serving prepares a namespace for the programs of a service that the tests start, and returns the flags that it gets for it.
+func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags string) {
+	t.Helper()
+	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), Namespace(namespace), meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,16 +74,6 @@ func TestStories(t *testing.T) {
 	if err := os.WriteFile(list, images, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	told := exec.CommandContext(t.Context(), filepath.Join(dir, "stories.test"), "-test.v", "-test.run", stories, "-test.timeout=15m")
-	told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", "programs")
-	told.Env = append(os.Environ(),
-		"SLIPWAY_E2E_BUILT="+dir,
-		"SLIPWAY_E2E_SERVE="+filepath.Join(dir, "slipway-cluster"),
-		"SLIPWAY_E2E_SERVE_FLAGS=--kubernetes-namespace "+namespace+" --kubernetes-images "+list+" --kubernetes-address "+address+
-			" --kubernetes-listen "+address+":{port} --kubernetes-canary "+address+":0 --kubernetes-build-image "+os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE"),
-	)
-	told.Stdout, told.Stderr = os.Stdout, os.Stderr
-	if err := told.Run(); err != nil {
-		t.Error(err)
-	}
+	return "--kubernetes-namespace " + namespace + " --kubernetes-images " + list + " --kubernetes-address " + address +
+		" --kubernetes-listen " + address + ":{port} --kubernetes-canary " + address + ":0 --kubernetes-build-image " + os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE")
 }

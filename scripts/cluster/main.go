@@ -1,4 +1,4 @@
-// Command cluster runs the tests of the engine on Kubernetes on a real cluster of one node, which it
+// Command cluster runs the tests of the engine on Kubernetes on a real cluster of one node, or two for what loses one, which it
 // builds, starts and removes. It needs Debian, root and cgroups of version 1, and installs nothing of the
 // cluster on the machine: all of it is in namespaces of its own, and what was built in the user's cache.
 package main
@@ -37,6 +37,8 @@ func main() {
 		}
 	case len(os.Args) > 2 && os.Args[1] == inside:
 		os.Exit(node(os.Args[2], os.Args[3:]))
+	case len(os.Args) == 4 && os.Args[1] == inside2:
+		os.Exit(node2(os.Args[2], os.Args[3]))
 	}
 	only := flag.String("run", ".", "tests to run, as go test takes it")
 	bench := flag.String("bench", "", "benchmarks to run instead, as go test takes it")

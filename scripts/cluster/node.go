@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,21 +20,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is the argument of the process that is the first one of the cluster's namespaces.
-const inside = "inside"
+// inside is the argument of the process that is the first one of the cluster's namespaces, beside that of the second node's.
+const (
+	inside  = "inside"
+	inside2 = "inside2"
+)
 
-// address is the node's, in a network of its own that leads nowhere.
-const address = "10.99.0.2"
+// host is a node of the cluster.
+type host struct {
+	name    string
+	address string // in a network of its own that leads nowhere
+	pods    string // range of the addresses of its pods
+}
+
+// The second node is there for those tests that lose one. It takes no pods until they let it.
+var (
+	first  = host{"n1", "10.99.0.2", "10.244.0.0/24"}
+	second = host{"n2", "10.99.1.2", "10.244.1.0/24"}
+)
+
+// between is the first node's address on its way to the second one.
+const between = "10.99.1.1"
 
 // node starts a cluster in the namespaces that it is the first process of, and runs the tests in it. All
 // that it starts ends with it.
 func node(dir string, args []string) int {
 	kept, only, bench := args[0], args[1], args[2]
-	n := &starting{dir: dir, kept: kept, log: filepath.Join(dir, "log")}
+	n := &starting{host: first, dir: dir, kept: kept, log: filepath.Join(dir, "log")}
 	if err := n.start(); err != nil {
 		fmt.Println("cluster:", err)
 		n.tell()
 		return 1
+	}
+	other := ""
+	if wanted, err := regexp.MatchString(only, testOfNodes); wanted && err == nil {
+		if other, err = n.addSecond(); err != nil {
+			fmt.Println("cluster: the second node:", err)
+			return 1
+		}
 	}
 	source, err := os.Getwd()
 	if err != nil {
@@ -45,7 +70,8 @@ func node(dir string, args []string) int {
 	c.Env = append(os.Environ(),
 		"SLIPWAY_CLUSTER_PHP="+php,
 		"KUBECONFIG="+filepath.Join(dir, "admin.kubeconfig"),
-		"SLIPWAY_CLUSTER_ADDRESS="+address,
+		"SLIPWAY_CLUSTER_ADDRESS="+first.address,
+		"SLIPWAY_CLUSTER_SECOND="+other,
 		"SLIPWAY_CLUSTER_IMAGE="+runtimeImage,
 		"SLIPWAY_CLUSTER_BUILD_IMAGE="+buildImage,
 		"SLIPWAY_CLUSTER_NODE="+nodeVersion(),
@@ -61,8 +87,81 @@ func node(dir string, args []string) int {
 	return 0
 }
 
-// starting is a cluster that is being started.
-type starting struct{ dir, kept, log string }
+// testOfNodes is the test that needs two of them.
+const testOfNodes = "TestNodes"
+
+// addSecond starts a second node, in namespaces of its own below this one's, and returns the number of its first process: who ends
+// that process takes the node's power away.
+func (n *starting) addSecond() (pid string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	leave, err := enterGroups("second")
+	if err != nil {
+		leave()
+		return "", err
+	}
+	c := exec.Command(self, inside2, n.dir, n.kept)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWCGROUP |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	if err := c.Start(); err != nil {
+		return "", err
+	}
+	for _, group := range controllers { // this process goes back, the node stays
+		if err := os.WriteFile("/sys/fs/cgroup/"+group+"/cgroup.procs", []byte("0"), 0o644); err != nil {
+			return "", err
+		}
+	}
+	go func() { _ = c.Wait() }()
+	pid = strconv.Itoa(c.Process.Pid)
+	for _, line := range []string{
+		"link add second type veth peer name eth0 netns " + pid, "addr add " + between + "/24 dev second", "link set second up",
+		"route add " + second.pods + " via " + second.address + " src " + first.address,
+	} {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("ip %s: %s", line, out)
+		}
+	}
+	return pid, nil
+}
+
+// node2 is the first process of the second node's namespaces.
+func node2(dir, kept string) int {
+	n := &starting{host: second, dir: filepath.Join(dir, second.name), kept: kept, log: filepath.Join(dir, "log", second.name)}
+	if err := n.join(dir); err != nil {
+		fmt.Println("cluster: the second node:", err)
+		return 1
+	}
+	select {} // until the end of the first one
+}
+
+// starting is a node that is being started.
+type starting struct {
+	host
+	dir, kept, log string
+}
+
+// join starts the second node. What all nodes share is in the folder of the first one.
+func (n *starting) join(shared string) error {
+	if err := n.mounts(); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	err := until("the way to the first node", func() bool { _, err := net.InterfaceByName("eth0"); return err == nil })
+	if err == nil {
+		err = n.addresses("link set lo up", "addr add "+n.address+"/24 dev eth0", "link set eth0 up", "route add default via "+between+" dev eth0")
+	}
+	if err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	if err := n.write(n.settings()); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return errors.Join(n.daemon("containerd", "-c", filepath.Join(n.dir, "containerd.toml")), n.images(shared), n.kubelet(shared, "--register-schedulable=false"))
+}
 
 func (n *starting) tell() {
 	for _, name := range append([]string{"containerd"}, components...) {
@@ -74,10 +173,16 @@ func (n *starting) start() error {
 	if err := n.mounts(); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
-	if err := n.network(); err != nil {
+	err := n.addresses("link set lo up", "link add eth0 type veth peer name eth0p", "link set eth0p up",
+		"addr add "+n.address+"/24 dev eth0", "link set eth0 up", "route add default via 10.99.0.1 dev eth0")
+	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
-	if err := n.settings(); err != nil {
+	cluster, err := n.clusterSettings()
+	if err == nil {
+		err = errors.Join(n.write(cluster), n.write(n.settings()))
+	}
+	if err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
 	return n.daemons()
@@ -96,7 +201,7 @@ func (n *starting) mounts() error {
 		all = append(all, mount{"cgroup", "/sys/fs/cgroup/" + c, "cgroup", data})
 	}
 	all = append(all, mount{"tmpfs", "/var/log", "tmpfs", ""}, mount{"tmpfs", "/run", "tmpfs", ""}, mount{"proc", "/proc", "proc", ""})
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), os.MkdirAll(n.dir, 0o755)); err != nil {
 		return err
 	}
 	for _, m := range all {
@@ -122,14 +227,11 @@ func (n *starting) mounts() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return errors.Join(os.MkdirAll("/run/lock", 0o755), os.MkdirAll(n.log, 0o755), unix.Sethostname([]byte("n1")))
+	return errors.Join(os.MkdirAll("/run/lock", 0o755), os.MkdirAll(n.log, 0o755), unix.Sethostname([]byte(n.name)))
 }
 
-func (n *starting) network() error {
-	for _, line := range []string{
-		"link set lo up", "link add eth0 type veth peer name eth0p", "link set eth0p up",
-		"addr add " + address + "/24 dev eth0", "link set eth0 up", "route add default via 10.99.0.1 dev eth0",
-	} {
+func (n *starting) addresses(lines ...string) error {
+	for _, line := range lines {
 		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %s", line, out)
 		}
@@ -137,30 +239,43 @@ func (n *starting) network() error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 }
 
-// settings writes what the daemons read.
-func (n *starting) settings() error {
+// clusterSettings are the files of the whole cluster.
+func (n *starting) clusterSettings() (files map[string]string, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	secret := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	admin, kubelet := rand.Text(), rand.Text()
 	config := func(token string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",
 "clusters":[{"name":"c","cluster":{"server":"https://%s:6443","insecure-skip-tls-verify":true}}],
-"users":[{"name":"u","user":{"token":"%s"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`, address, token)
+"users":[{"name":"u","user":{"token":"%s"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`, first.address, token)
 	}
-	files := map[string]string{
-		"sa.key":             string(secret),
-		"tokens.csv":         admin + ",admin,admin,system:masters\n" + kubelet + ",system:node:n1,n1,system:nodes\n",
-		"admin.kubeconfig":   config(admin),
-		"kubelet.kubeconfig": config(kubelet),
+	admin := rand.Text()
+	files = map[string]string{
+		"sa.key": string(secret), "tokens.csv": admin + ",admin,admin,system:masters\n", "admin.kubeconfig": config(admin),
+	}
+	for _, h := range []host{first, second} {
+		token := rand.Text()
+		files["tokens.csv"] += token + ",system:node:" + h.name + "," + h.name + ",system:nodes\n"
+		files["kubelet-"+h.name+".kubeconfig"] = config(token)
+	}
+	return files, nil
+}
+
+// settings are the files of this node.
+func (n *starting) settings() map[string]string {
+	return map[string]string{
 		// One link for each pod, not a bridge: what pods send each other passes the node's rules, too.
 		"cni/10-ptp.conflist": `{"cniVersion":"0.4.0","name":"k8s","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
-"dataDir":"` + n.dir + `/ipam","ranges":[[{"subnet":"10.244.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
+"dataDir":"` + n.dir + `/ipam","ranges":[[{"subnet":"` + n.pods + `"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
 		"containerd.toml": strings.NewReplacer("DIR", n.dir, "KEPT", n.kept).Replace(containerdConfig),
 		"kubelet.yaml":    strings.NewReplacer("DIR", n.dir).Replace(kubeletConfig),
 	}
+}
+
+// write writes what the daemons read.
+func (n *starting) write(files map[string]string) error {
 	for name, text := range files {
 		file := filepath.Join(n.dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -272,32 +387,48 @@ func (n *starting) daemons() error {
 		n.daemon("etcd", "--data-dir", in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
 			"--listen-peer-urls", "http://127.0.0.1:2380"),
 		until("etcd", listens("127.0.0.1:2379")),
-		n.daemon("kube-apiserver", "--etcd-servers="+etcd, "--secure-port=6443", "--bind-address=0.0.0.0", "--advertise-address="+address,
+		n.daemon("kube-apiserver", "--etcd-servers="+etcd, "--secure-port=6443", "--bind-address=0.0.0.0", "--advertise-address="+n.address,
 			"--cert-dir="+in("pki"), "--token-auth-file="+in("tokens.csv"), "--authorization-mode=Node,RBAC",
 			"--service-account-issuer=https://slipway.test", "--service-account-key-file="+in("sa.key"),
 			"--service-account-signing-key-file="+in("sa.key"), "--service-cluster-ip-range=10.96.0.0/16",
 			"--kubelet-preferred-address-types=InternalIP", "--profiling=false"),
-		until("the API server", listens(address+":6443")),
+		until("the API server", listens(n.address+":6443")),
 	)
 	if err != nil {
 		return err
 	}
+	if err := n.images(n.dir); err != nil {
+		return err
+	}
+	return errors.Join(
+		n.daemon("kube-controller-manager", "--kubeconfig="+in("admin.kubeconfig"), "--leader-elect=false",
+			"--service-account-private-key-file="+in("sa.key"), "--root-ca-file="+in("pki/apiserver.crt"), "--cert-dir="+in("pki")),
+		n.daemon("kube-scheduler", "--kubeconfig="+in("admin.kubeconfig"), "--leader-elect=false", "--cert-dir="+in("pki")),
+		n.kubelet(n.dir),
+	)
+}
+
+func (n *starting) kubelet(shared string, more ...string) error {
+	in := func(name string) string { return filepath.Join(n.dir, name) }
+	return n.daemon("kubelet", append([]string{
+		"--config=" + in("kubelet.yaml"), "--kubeconfig=" + filepath.Join(shared, "kubelet-"+n.name+".kubeconfig"), "--hostname-override=" + n.name,
+		"--node-ip=" + n.address, "--root-dir=" + in("kubelet"), "--cert-dir=" + in("kubelet-pki"),
+	}, more...)...)
+}
+
+// images gives the node those that its pods have.
+func (n *starting) images(shared string) error {
 	ctr := filepath.Join(n.kept, "deb/usr/bin/ctr")
 	for _, image := range []string{"pause", "runtime", "build"} {
 		var out []byte
-		err := until("the image "+image, func() bool {
-			out, err = exec.Command(ctr, "-a", in("containerd.sock"), "-n", "k8s.io", "images", "import", in(image+".tar")).CombinedOutput()
+		var err error
+		err = until("the image "+image, func() bool {
+			out, err = exec.Command(ctr, "-a", filepath.Join(n.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", filepath.Join(shared, image+".tar")).CombinedOutput()
 			return err == nil
 		})
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	return errors.Join(
-		n.daemon("kube-controller-manager", "--kubeconfig="+in("admin.kubeconfig"), "--leader-elect=false",
-			"--service-account-private-key-file="+in("sa.key"), "--root-ca-file="+in("pki/apiserver.crt"), "--cert-dir="+in("pki")),
-		n.daemon("kube-scheduler", "--kubeconfig="+in("admin.kubeconfig"), "--leader-elect=false", "--cert-dir="+in("pki")),
-		n.daemon("kubelet", "--config="+in("kubelet.yaml"), "--kubeconfig="+in("kubelet.kubeconfig"), "--hostname-override=n1",
-			"--node-ip="+address, "--root-dir="+in("kubelet"), "--cert-dir="+in("kubelet-pki")),
-	)
+	return nil
 }

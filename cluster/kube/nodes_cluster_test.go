@@ -1,0 +1,226 @@
+//go:build cluster
+
+package kube
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"slipway/e2e/world"
+)
+
+// pidProgram says which process answers.
+const pidProgram = `require('http').createServer((q, r) => setTimeout(() => r.end('from ' + require('os').hostname()), 20)).listen(process.env.PORT)`
+
+// visitors ask a site again and again, and note what they got.
+type visitors struct {
+	good, failed atomic.Int64
+	stop         chan struct{}
+	all          sync.WaitGroup
+
+	mu   sync.Mutex // guards what follows
+	why  []string
+	last time.Time // of a good answer
+}
+
+func visit(c *http.Client, url string) error {
+	resp, err := c.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d %.200s", resp.StatusCode, text)
+	}
+	return err
+}
+
+// ask lets four visitors ask 200 times a second, as long as they are answered.
+func ask(t *testing.T, w *world.World, url string) *visitors {
+	t.Helper()
+	v := &visitors{stop: make(chan struct{})}
+	for range 4 {
+		c, err := w.Browser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.all.Go(func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-v.stop:
+					return
+				case <-tick.C:
+				}
+				err := visit(c, url)
+				v.mu.Lock()
+				if err != nil {
+					v.failed.Add(1)
+					v.why = append(v.why, err.Error())
+				} else {
+					v.good.Add(1)
+					v.last = time.Now()
+				}
+				v.mu.Unlock()
+			}
+		})
+	}
+	return v
+}
+
+// end sends them away and returns what went wrong.
+func (v *visitors) end() []string {
+	close(v.stop)
+	v.all.Wait()
+	return v.why
+}
+
+// schedulable lets pods be placed on a node, or not.
+func schedulable(t *testing.T, c kubernetes.Interface, node string, yes bool) {
+	t.Helper()
+	patch := []byte(`{"spec":{"unschedulable":` + strconv.FormatBool(!yes) + `}}`)
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, meta.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Of two nodes of the cluster one is drained under load: no request fails, since each program is replaced before it is stopped. Then
+// one loses its power: the site answers again from the other node.
+func TestNodes(t *testing.T) {
+	second, err := strconv.Atoi(os.Getenv("SLIPWAY_CLUSTER_SECOND"))
+	if err != nil {
+		t.Fatal("the cluster has no second node")
+	}
+	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
+	until(t, "the second node is ready", func() bool {
+		n, err := c.CoreV1().Nodes().Get(t.Context(), "n2", meta.GetOptions{})
+		if err != nil {
+			return false
+		}
+		for _, x := range n.Status.Conditions {
+			if x.Type == core.NodeReady && x.Status == core.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	})
+	const namespace = "nodes"
+	t.Setenv(world.ServeFlags, serving(t, c, namespace))
+	t.Setenv(world.Serve, filepath.Join(dir, "slipway-cluster"))
+	w, err := world.New(filepath.Join(dir, "slipway"), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	key, err := w.User("nodes@example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := filepath.Join(w.Dir, "app")
+	if err := world.WriteFiles(app, map[string]string{"package.json": `{"scripts":{"start":"node server.js"}}`, "server.js": pidProgram}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Git.Commit("nodes/app", "main", app, "app"); err != nil {
+		t.Fatal(err)
+	}
+	var site struct{ Data struct{ ID, URL string } }
+	err = w.Call(t.Context(), key, "POST", "/sites", map[string]any{
+		"name": "app", "type": "static", "repository": "git.test/nodes/app", "branch": "main",
+	}, &site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the site answers", func() bool { return visit(browser, site.Data.URL) == nil })
+
+	// where returns the pods of the site that run on a node and go on.
+	where := func(node string) (names []string) {
+		list, err := c.CoreV1().Pods(namespace).List(t.Context(), meta.ListOptions{
+			LabelSelector: labelSite + "=" + site.Data.ID, FieldSelector: "spec.nodeName=" + node,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			if p.DeletionTimestamp == nil && p.Status.Phase == core.PodRunning {
+				names = append(names, p.Name)
+			}
+		}
+		return names
+	}
+	load := ask(t, w, site.Data.URL)
+	from, to := "n1", "n2"
+	for range 4 { // a node is drained, and then the other one
+		schedulable(t, c, to, true)
+		schedulable(t, c, from, false)
+		for _, name := range where(from) {
+			if err := c.CoreV1().Pods(namespace).EvictV1(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, "the program runs on the other node alone", func() bool {
+			list, err := c.CoreV1().Pods(namespace).List(t.Context(), meta.ListOptions{FieldSelector: "spec.nodeName=" + from})
+			return err == nil && len(list.Items) == 0 && len(where(to)) == 1
+		})
+		from, to = to, from
+	}
+	why := load.end()
+	t.Logf("four drains: %d requests were answered, %d failed", load.good.Load(), load.failed.Load())
+	for _, x := range why {
+		t.Error(x)
+	}
+
+	// The program is on the first node again; it goes to the second one, which then loses its power.
+	schedulable(t, c, "n2", true)
+	schedulable(t, c, "n1", false)
+	for _, name := range where("n1") {
+		if err := c.CoreV1().Pods(namespace).EvictV1(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the program runs on the second node", func() bool { return len(where("n2")) == 1 && len(where("n1")) == 0 })
+	schedulable(t, c, "n1", true)
+	load = ask(t, w, site.Data.URL)
+	until(t, "it is asked", func() bool { return load.good.Load() > 100 })
+	if err := syscall.Kill(second, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	until(t, "the site answers from the first node", func() bool {
+		return len(where("n1")) == 1 && visit(browser, site.Data.URL) == nil
+	})
+	again := time.Since(killed).Round(100 * time.Millisecond)
+	why = load.end()
+	t.Logf("after the end of its node the site answered again within %v; %d requests were answered, %d failed", again, load.good.Load(), len(why))
+	for i, x := range why {
+		if i < 5 {
+			t.Log(x)
+		}
+	}
+	if again > time.Minute {
+		t.Errorf("it took %v", again)
+	}
+}
