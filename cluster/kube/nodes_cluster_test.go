@@ -121,6 +121,10 @@ func TestNodes(t *testing.T) {
 		}
 		return false
 	})
+	// No other test's pods are placed on it.
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n2", types.MergePatchType, []byte(`{"spec":{"taints":null}}`), meta.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	const namespace = "nodes"
 	t.Setenv(world.ServeFlags, serving(t, c, namespace))
 	t.Setenv(world.Serve, filepath.Join(dir, "slipway-cluster"))

@@ -112,7 +112,7 @@ func run(only, bench string) (code int, err error) {
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-build"), "./cmd/slipway-build"},
 		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
 	}
-	if wanted.MatchString("TestStories") {
+	if wanted.MatchString("TestStories") || wanted.MatchString(testOfNodes) {
 		builds = append(builds, [][]string{
 			{"go", "generate", "./internal/platform/sandbox"},
 			{"go", "-C", "cluster", "build", "-tags=slipway_init", "-o", filepath.Join(dir, "slipway-cluster"), "./cmd/slipway-cluster"},

@@ -31,12 +31,13 @@ type host struct {
 	name    string
 	address string // in a network of its own that leads nowhere
 	pods    string // range of the addresses of its pods
+	more    string // of kubelet's settings
 }
 
 // The second node is there for those tests that lose one. It takes no pods until they let it.
 var (
-	first  = host{"n1", "10.99.0.2", "10.244.0.0/24"}
-	second = host{"n2", "10.99.1.2", "10.244.1.0/24"}
+	first  = host{"n1", "10.99.0.2", "10.244.0.0/24", ""}
+	second = host{"n2", "10.99.1.2", "10.244.1.0/24", "registerWithTaints: [{key: slipway.dev/second, effect: NoSchedule}]\n"}
 )
 
 // between is the first node's address on its way to the second one.
@@ -136,7 +137,9 @@ func node2(dir, kept string) int {
 		fmt.Println("cluster: the second node:", err)
 		return 1
 	}
-	select {} // until the end of the first one
+	for { // until the end of the first one
+		_ = syscall.Pause()
+	}
 }
 
 // starting is a node that is being started.
@@ -160,12 +163,13 @@ func (n *starting) join(shared string) error {
 	if err := n.write(n.settings()); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	return errors.Join(n.daemon("containerd", "-c", filepath.Join(n.dir, "containerd.toml")), n.images(shared), n.kubelet(shared, "--register-schedulable=false"))
+	return errors.Join(n.daemon("containerd", "-c", filepath.Join(n.dir, "containerd.toml")), n.images(shared), n.kubelet(shared))
 }
 
 func (n *starting) tell() {
 	for _, name := range append([]string{"containerd"}, components...) {
 		tail(filepath.Join(n.log, name+".log"))
+		tail(filepath.Join(n.log, second.name, name+".log"))
 	}
 }
 
@@ -270,7 +274,7 @@ func (n *starting) settings() map[string]string {
 		"cni/10-ptp.conflist": `{"cniVersion":"0.4.0","name":"k8s","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
 "dataDir":"` + n.dir + `/ipam","ranges":[[{"subnet":"` + n.pods + `"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
 		"containerd.toml": strings.NewReplacer("DIR", n.dir, "KEPT", n.kept).Replace(containerdConfig),
-		"kubelet.yaml":    strings.NewReplacer("DIR", n.dir).Replace(kubeletConfig),
+		"kubelet.yaml":    strings.NewReplacer("DIR", n.dir).Replace(kubeletConfig) + n.more,
 	}
 }
 
@@ -408,12 +412,11 @@ func (n *starting) daemons() error {
 	)
 }
 
-func (n *starting) kubelet(shared string, more ...string) error {
+func (n *starting) kubelet(shared string) error {
 	in := func(name string) string { return filepath.Join(n.dir, name) }
-	return n.daemon("kubelet", append([]string{
-		"--config=" + in("kubelet.yaml"), "--kubeconfig=" + filepath.Join(shared, "kubelet-"+n.name+".kubeconfig"), "--hostname-override=" + n.name,
-		"--node-ip=" + n.address, "--root-dir=" + in("kubelet"), "--cert-dir=" + in("kubelet-pki"),
-	}, more...)...)
+	return n.daemon("kubelet",
+		"--config="+in("kubelet.yaml"), "--kubeconfig="+filepath.Join(shared, "kubelet-"+n.name+".kubeconfig"), "--hostname-override="+n.name,
+		"--node-ip="+n.address, "--root-dir="+in("kubelet"), "--cert-dir="+in("kubelet-pki"))
 }
 
 // images gives the node those that its pods have.
