@@ -463,6 +463,9 @@ func (w *apiWorld) entry(ctx context.Context, l net.Listener, name string) {
 				w.mu.Unlock()
 			}
 			_, _ = c.Write([]byte{pod.Yes})
+			if verb == pod.Dial {
+				_, _ = io.Copy(io.Discard, c)
+			}
 			if verb != pod.Stop {
 				return
 			}

@@ -1,7 +1,10 @@
 package kube
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -100,9 +103,52 @@ func (x *program) abandon(p *core.Pod) bool {
 	if x.output != nil {
 		x.output("system", lostLine)
 	}
+	x.giveUp()
+	return true
+}
+
+// giveUp ends a program whose node does not answer, and the connections to it.
+func (x *program) giveUp() {
+	x.nodeGone.Store(true)
 	x.end(lost("its node does not answer"))
 	x.deafen()
-	return true
+}
+
+// dialed is a connection to a program. Where the node of that is gone reading and writing fail with io.ErrUnexpectedEOF.
+type dialed struct {
+	*net.TCPConn
+	x    *program
+	stop func() bool
+}
+
+func (x *program) dialed(c *net.TCPConn) net.Conn {
+	return &dialed{c, x, context.AfterFunc(x.listening, func() {
+		if x.nodeGone.Load() {
+			c.Close()
+		}
+	})}
+}
+
+func (d *dialed) told(err error) error {
+	if err != nil && d.x.nodeGone.Load() {
+		return fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
+	return err
+}
+
+func (d *dialed) Read(b []byte) (int, error) {
+	n, err := d.TCPConn.Read(b)
+	return n, d.told(err)
+}
+
+func (d *dialed) Write(b []byte) (int, error) {
+	n, err := d.TCPConn.Write(b)
+	return n, d.told(err)
+}
+
+func (d *dialed) Close() error {
+	d.stop()
+	return d.TCPConn.Close()
 }
 
 // shunned are the nodes that did not answer.

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -116,6 +117,11 @@ func TestAPIServerLostNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := running.(*program)
+	before, err := p.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
 	w.mu.Lock()
 	w.gone[p.name] = true
 	w.mu.Unlock()
@@ -126,6 +132,9 @@ func TestAPIServerLostNode(t *testing.T) {
 		t.Error("it answered")
 	} else if !errors.Is(err, errEnded) {
 		t.Errorf("it answered %v", err)
+	}
+	if _, err := before.Read(make([]byte, 1)); !errors.Is(err, io.ErrUnexpectedEOF) { // what may be sent again is
+		t.Errorf("the connection to it ended with %v", err)
 	}
 	if x := p.Exit(); x.Reason != "its node does not answer" || !strings.Contains(said(), lostLine) {
 		t.Errorf("it ended as %+v, and said\n%s", x, said())

@@ -27,6 +27,8 @@ const (
 	dialPatience = 10 * time.Second
 	// connectPatience is how long a connection to it may take.
 	connectPatience = 3 * time.Second
+	// goneTime is how long it takes at most until it is known that a program has ended whose entry point does not answer.
+	goneTime = 30 * time.Second
 	// stopPatience is how long the end of a program may take that was killed, until it is taken for lost with its node.
 	stopPatience = 30 * time.Second
 	// roomPatience is how long a pod waits for room on the cluster.
@@ -56,6 +58,8 @@ type program struct {
 	leaving sync.Once     // of leaves
 	removed atomic.Bool   // the engine deletes the pod
 	doubted atomic.Bool   // it is being found out whether its node answers
+
+	nodeGone atomic.Bool
 
 	seen  chan struct{} // holds one while something has changed that begin has not looked at
 	ended chan struct{} // closed when the pod has ended
@@ -301,7 +305,8 @@ func (x *program) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, errEnded
 	}
 	c, reply, err := x.ask(ctx, pod.Dial, 0)
-	for err != nil && unreached(err) && x.begun.Load() { // until it answers after all, or is known to be lost
+	// The entry point answers as long as the pod is there. Until it does after all, or the program is known to have ended:
+	for late := time.Now().Add(goneTime); err != nil && x.begun.Load() && time.Now().Before(late); {
 		select {
 		case <-x.ended:
 			return nil, errEnded
@@ -318,7 +323,7 @@ func (x *program) Dial(ctx context.Context) (net.Conn, error) {
 		c.Close()
 		return nil, runtime.ErrNotListening
 	}
-	return c, nil
+	return x.dialed(c), nil
 }
 
 // Stop asks the entry point to end the program, so that how it ended and its last words are kept; where
@@ -340,8 +345,7 @@ func (x *program) Stop(grace time.Duration) {
 		return
 	}
 	x.e.remove(x.name, 0) // its node doesn't answer
-	x.end(lost("its node does not answer"))
-	x.deafen()
+	x.giveUp()
 	<-x.gone
 }
 
