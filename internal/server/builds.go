@@ -39,6 +39,11 @@ func (h *node) openBuilds(
 			ID: h.self.ID(), Dir: filepath.Join(dir, "programs"), Edge: l.Local(), Redis: s.Redis != "",
 			Bundles: bundles, Users: builds, Builds: builds, Log: s.Log,
 		})
+	}
+	if why := builds.Why(); why != "" && err == nil { // the engine elsewhere may carry them out
+		s.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", why)
+	}
+	if elsewhere != nil {
 		return builds, err
 	}
 	if s.InsecureBuilds || builds.Why() != "" {

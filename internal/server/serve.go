@@ -158,6 +158,9 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		end = errors.Join(end, err)
 	}
 	if end == nil {
+		if err := h.forget(ctx); err != nil {
+			h.s.Log.WarnContext(ctx, "node stays on the list", "err", err)
+		}
 		h.s.Log.InfoContext(ctx, "slipway has stopped")
 	}
 	return end

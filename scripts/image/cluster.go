@@ -1,7 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -73,9 +78,14 @@ func (i *image) one(k *kind, work string) error {
 		}
 	}
 	if i.base == "" {
-		one.base = filepath.Join(work, "base-"+strings.Join(k.packages, "-")+".tar")
+		one.keep = ""
+		one.base = filepath.Join(cmp.Or(i.keep, work), one.layerName())
 		if _, err := os.Stat(one.base); err != nil {
-			if err := one.first(one.base, work); err != nil {
+			part := filepath.Join(work, "part.tar") // its name says what mmdebstrap makes
+			if err := one.first(part, work); err != nil {
+				return err
+			}
+			if err := move(part, one.base); err != nil {
 				return err
 			}
 		}
@@ -91,6 +101,36 @@ func (i *image) one(k *kind, work string) error {
 	}
 	fmt.Println(one.out)
 	return sbom.Write(filepath.Join(i.out, file+".cdx.json"), i.date, sbom.Component{Type: "container", Name: k.name, Version: i.version + k.suffix}, parts)
+}
+
+// layerName is the file of a first layer: of the same name is one that was made of the same.
+func (i *image) layerName() string {
+	sum := sha256.Sum256([]byte(strings.Join(append(append([]string{i.arch}, i.kind.packages...), i.kind.hooks...), "\n")))
+	return "layer-" + hex.EncodeToString(sum[:8]) + ".tar"
+}
+
+// move moves a file, also to another file system.
+func move(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if os.Rename(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(filepath.Dir(to), "part-")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return errors.Join(err, os.Remove(out.Name()))
+	}
+	return errors.Join(os.Rename(out.Name(), to), os.Remove(from))
 }
 
 // build builds the program that an image has at a path, unless it was built before.

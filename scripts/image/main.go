@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&i.arch, "arch", "amd64", "architecture, amd64 or arm64; nothing of another one than this machine's is run")
 	flag.StringVar(&i.version, "version", "", "version for the label")
 	flag.StringVar(&i.base, "base", "", "first layer made earlier with -keep, instead of a new one")
-	flag.StringVar(&i.keep, "keep", "", "keep the first layer in this file")
+	flag.StringVar(&i.keep, "keep", "", "keep the first layer in this file; with -of the folder of first layers, whose packages are then those of the day on which they were made")
 	of := flag.String("of", "", "images of a cluster: all, or names separated by commas: "+strings.Join(clusterNames(), ", "))
 	date := flag.Int64("date", 0, "date of everything in the image, in Unix seconds; default: the commit's")
 	flag.Parse()

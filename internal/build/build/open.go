@@ -45,7 +45,6 @@ func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
 			return nil, err
 		}
 		if c.Why = lacking(sandbox.Probe(ctx, s, o.ProbeUID)); c.Why != "" {
-			c.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", c.Why)
 			return New(c), nil
 		}
 		c.Runner = walled

@@ -46,22 +46,23 @@ type Config struct {
 	Version string
 	Log     *slog.Logger
 
-	Listen       string
-	EdgeHTTP     string // empty: off
-	EdgeHTTPS    string // empty: off
-	BaseURL      string // empty: from Listen
-	APIURL       string // empty: BaseURL
-	SiteDomain   string
-	SharedDomain bool
-	ACMECA       []string // ACME directories, the preferred one first
-	ACMEEmail    string
-	ACMEEAB      []string // [HOST=]KID:HMAC
-	ACMEDNS      string   // empty: challenges in the DNS are not answered
-	ACMEDNSZone  string
-	Roles        []string
-	NodeListen   string   // where other nodes reach this one's programs; empty: they don't
-	NodeAddress  string   // the same as they see it; empty: NodeListen
-	GitHosts     []string // HOST=ADDRESS
+	Listen        string
+	EdgeHTTP      string // empty: off
+	EdgeHTTPS     string // empty: off
+	BaseURL       string // empty: from Listen
+	APIURL        string // empty: BaseURL
+	SiteDomain    string
+	SharedDomain  bool
+	ACMECA        []string // ACME directories, the preferred one first
+	ACMEEmail     string
+	ACMEEAB       []string // [HOST=]KID:HMAC
+	ACMEDNS       string   // empty: challenges in the DNS are not answered
+	ACMEDNSZone   string
+	Roles         []string
+	NodeListen    string   // where other nodes reach this one's programs; empty: they don't
+	NodeAddress   string   // the same as they see it; empty: NodeListen
+	NodeTemporary bool     // its data directory is lost when it ends
+	GitHosts      []string // HOST=ADDRESS
 
 	OutboundAllow     []string
 	OutboundCAFile    string

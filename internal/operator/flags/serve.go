@@ -12,28 +12,29 @@ import (
 // Serve holds the flags of `serve`.
 type Serve struct {
 	Data
-	Listen       string        `help:"Address of the API, deploy hooks and dashboard." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	EdgeHTTP     *string       `name:"edge-http" help:"Address of sites over HTTP (127.0.0.1:8081). Empty disables it." placeholder:"HOST:PORT"`
-	EdgeHTTPS    *string       `name:"edge-https" help:"Address of sites over HTTPS (127.0.0.1:8443). Empty disables it." placeholder:"HOST:PORT"`
-	BaseURL      string        `name:"base-url" help:"Public URL of the API and the dashboard. Default: derived from --listen." placeholder:"URL"`
-	APIURL       string        `name:"api-url" help:"Public URL of deploy hooks. Default: --base-url." placeholder:"URL"`
-	SiteDomain   string        `help:"Sites live at <subdomain>.<site-domain>." default:"localhost" placeholder:"DOMAIN"`
-	SharedDomain bool          `help:"Allow sites and control plane to share a registrable domain."`
-	ACMECA       []string      `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it. Repeatable: a further one is asked when the first can't help." placeholder:"URL"`
-	ACMEEmail    string        `name:"acme-email" help:"Contact email for the ACME account." placeholder:"EMAIL"`
-	ACMEEAB      []string      `name:"acme-eab" help:"External account binding of an ACME directory, prefixed with its host if there are several directories. Prefer the environment variable. Repeatable." placeholder:"[HOST=]KID:HMAC"`
-	ACMEDNS      string        `name:"acme-dns" help:"Address that answers ACME DNS challenges over UDP and TCP, for wildcard certificates." placeholder:"HOST:PORT"`
-	ACMEDNSZone  string        `name:"acme-dns-zone" help:"Zone served at --acme-dns; delegate it to this server with an NS record." placeholder:"DOMAIN"`
-	PublicAddr   []string      `name:"public-address" help:"Public IP address that domains must point to. Default: the addresses of the site domain. Repeatable." placeholder:"IP"`
-	BlobCache    int           `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
-	BackupTo     string        `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
-	BackupFor    []string      `name:"backup-recipient" help:"Public key of age (age1…) for which the key of the backups is encrypted too. Repeatable." placeholder:"KEY"`
-	BackupEvery  time.Duration `name:"backup-every" help:"How often the whole installation is backed up to --backup-to, such as 24h. 0 disables scheduled backups." default:"0"`
-	BackupAlarm  time.Duration `name:"backup-alarm" help:"How long a site with a backup schedule may be without a verified backup before its owner gets a mail, such as 36h. 0: three intervals of its schedule." default:"0"`
-	Roles        []string      `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
-	NodeListen   string        `help:"Address at which other nodes reach this one's programs, over TLS. Needs --database." placeholder:"HOST:PORT"`
-	NodeAddress  string        `help:"The same address as other nodes see it. Default: --node-listen." placeholder:"HOST:PORT"`
-	GitHost      []string      `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
+	Listen        string        `help:"Address of the API, deploy hooks and dashboard." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	EdgeHTTP      *string       `name:"edge-http" help:"Address of sites over HTTP (127.0.0.1:8081). Empty disables it." placeholder:"HOST:PORT"`
+	EdgeHTTPS     *string       `name:"edge-https" help:"Address of sites over HTTPS (127.0.0.1:8443). Empty disables it." placeholder:"HOST:PORT"`
+	BaseURL       string        `name:"base-url" help:"Public URL of the API and the dashboard. Default: derived from --listen." placeholder:"URL"`
+	APIURL        string        `name:"api-url" help:"Public URL of deploy hooks. Default: --base-url." placeholder:"URL"`
+	SiteDomain    string        `help:"Sites live at <subdomain>.<site-domain>." default:"localhost" placeholder:"DOMAIN"`
+	SharedDomain  bool          `help:"Allow sites and control plane to share a registrable domain."`
+	ACMECA        []string      `name:"acme-ca" help:"ACME directory for real certificates; a local authority without it. Repeatable: a further one is asked when the first can't help." placeholder:"URL"`
+	ACMEEmail     string        `name:"acme-email" help:"Contact email for the ACME account." placeholder:"EMAIL"`
+	ACMEEAB       []string      `name:"acme-eab" help:"External account binding of an ACME directory, prefixed with its host if there are several directories. Prefer the environment variable. Repeatable." placeholder:"[HOST=]KID:HMAC"`
+	ACMEDNS       string        `name:"acme-dns" help:"Address that answers ACME DNS challenges over UDP and TCP, for wildcard certificates." placeholder:"HOST:PORT"`
+	ACMEDNSZone   string        `name:"acme-dns-zone" help:"Zone served at --acme-dns; delegate it to this server with an NS record." placeholder:"DOMAIN"`
+	PublicAddr    []string      `name:"public-address" help:"Public IP address that domains must point to. Default: the addresses of the site domain. Repeatable." placeholder:"IP"`
+	BlobCache     int           `name:"blob-cache" help:"Size in MiB of the local cache for an object store." default:"2048"`
+	BackupTo      string        `name:"backup-to" help:"Where backups are stored: s3://BUCKET?endpoint=https://HOST or a directory; the data directory when absent." placeholder:"URL"`
+	BackupFor     []string      `name:"backup-recipient" help:"Public key of age (age1…) for which the key of the backups is encrypted too. Repeatable." placeholder:"KEY"`
+	BackupEvery   time.Duration `name:"backup-every" help:"How often the whole installation is backed up to --backup-to, such as 24h. 0 disables scheduled backups." default:"0"`
+	BackupAlarm   time.Duration `name:"backup-alarm" help:"How long a site with a backup schedule may be without a verified backup before its owner gets a mail, such as 36h. 0: three intervals of its schedule." default:"0"`
+	Roles         []string      `help:"Roles of this node: api, worker, edge." default:"api,worker,edge"`
+	NodeListen    string        `help:"Address at which other nodes reach this one's programs, over TLS. Needs --database." placeholder:"HOST:PORT"`
+	NodeAddress   string        `help:"The same address as other nodes see it. Default: --node-listen." placeholder:"HOST:PORT"`
+	NodeTemporary bool          `help:"The data directory is lost when the process ends, as in a pod: the node leaves slipway node list when it stops."`
+	GitHost       []string      `help:"HOST=ADDRESS: fetch the repositories of a host from an address, such as example.test=http://127.0.0.1:3000 or …=file:///srv/git. Repeatable." placeholder:"HOST=ADDRESS"`
 
 	OutboundAllow     []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
 	OutboundCAFile    string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
@@ -113,6 +114,7 @@ func (s Serve) Settings(version string) config.Config {
 		Roles:                    s.Roles,
 		NodeListen:               s.NodeListen,
 		NodeAddress:              s.NodeAddress,
+		NodeTemporary:            s.NodeTemporary,
 		GitHosts:                 s.GitHost,
 		OutboundAllow:            s.OutboundAllow,
 		OutboundCAFile:           s.OutboundCAFile,

@@ -115,8 +115,10 @@ func (a *Accounts) useSetupLink(
 			return then(tx, before, mailed)
 		}
 		// Every other link for a first admin goes too, before anybody else can use it.
-		if _, err := tx.Exec(ctx, `DELETE FROM setup_links WHERE user_id IS NULL`); err != nil {
-			return fmt.Errorf("use setup link: %w", err)
+		for _, q := range []string{`DELETE FROM setup_links WHERE user_id IS NULL`, `DELETE FROM first_links`} {
+			if _, err := tx.Exec(ctx, q); err != nil {
+				return fmt.Errorf("use setup link: %w", err)
+			}
 		}
 		if none, err := empty(ctx, tx); err != nil || !none {
 			return errors.Join(err, errLink)

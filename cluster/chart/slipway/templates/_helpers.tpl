@@ -31,6 +31,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 - --edge-http=:80
 - --edge-https=:443
 - --log-format=json
+- --node-temporary # its directory is an emptyDir
 {{- range .Values.acme.directories }}
 - --acme-ca={{ . }}
 {{- end }}
