@@ -286,6 +286,10 @@ func TestGrace(t *testing.T) {
 			t.Errorf("%q gives %d s, %d are needed", values, got, least)
 		}
 	}
+	worker := pods(must(t))["slipway-worker"]
+	if got := *worker.Spec.TerminationGracePeriodSeconds; !slices.Contains(arguments(worker), "--drain-delay=10s") || got <= 10+20+10+60 {
+		t.Errorf("a worker has %d s: %q", got, arguments(worker))
+	}
 }
 
 // What is kept on uninstall is data: the key and the namespace that volumes are in.

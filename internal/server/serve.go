@@ -142,6 +142,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 		h.draining.Store(true)
 		h.serving.Store(false)
 		if end == nil && ctx.Err() != nil {
+			h.giveAway(ctx)
 			select {
 			case <-time.After(h.s.DrainDelay):
 			case <-failed.Done():

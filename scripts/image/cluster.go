@@ -78,9 +78,9 @@ func (i *image) one(k *kind, work string) error {
 		}
 	}
 	if i.base == "" {
-		one.keep = ""
-		one.base = filepath.Join(cmp.Or(i.keep, work), one.layerName())
-		if _, err := os.Stat(one.base); err != nil {
+		one.keep, one.layers = "", cmp.Or(i.keep, work)
+		one.base = filepath.Join(one.layers, one.layerName())
+		if !exists(one.base) {
 			part := filepath.Join(work, "part.tar") // its name says what mmdebstrap makes
 			if err := one.first(part, work); err != nil {
 				return err
@@ -107,6 +107,11 @@ func (i *image) one(k *kind, work string) error {
 func (i *image) layerName() string {
 	sum := sha256.Sum256([]byte(strings.Join(append(append([]string{i.arch}, i.kind.packages...), i.kind.hooks...), "\n")))
 	return "layer-" + hex.EncodeToString(sum[:8]) + ".tar"
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // move moves a file, also to another file system.

@@ -46,7 +46,9 @@ func (i *image) foreign(to, work string) error {
 	own := *i
 	own.arch = runtime.GOARCH
 	configured, unpacked := filepath.Join(work, "configured.tar"), filepath.Join(work, "unpacked.tar")
-	if err := own.debian(configured); err != nil {
+	if kept := filepath.Join(i.layers, own.layerName()); i.layers != "" && exists(kept) {
+		configured = kept
+	} else if err := own.debian(configured); err != nil {
 		return err
 	}
 	// What the smallest variant has besides the packages that are asked for.

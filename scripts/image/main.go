@@ -55,6 +55,7 @@ func main() {
 type image struct {
 	program, out, arch, version string
 	base, keep                  string // Optional
+	layers                      string // folder in which first layers of images of a cluster are; empty: nowhere
 	kind                        *kind  // nil: the image of one machine
 	beside                      string // Optional
 	date                        time.Time

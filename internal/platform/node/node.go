@@ -184,6 +184,26 @@ func (s *Self) Draining() bool {
 	return state != nil && *state == Draining
 }
 
+// Drain has this node give away what it runs and take nothing new, as Set does, for as long as it still runs. It does nothing where
+// no other node could take anything.
+func (s *Self) Drain(ctx context.Context) error {
+	if s.c.DB.Single() || !slices.Contains(s.c.Roles, "worker") {
+		return nil
+	}
+	list, err := List(ctx, s.c.DB)
+	if err != nil || !slices.ContainsFunc(list, func(n Node) bool {
+		return n.ID != s.id && n.State == Up && n.Address != "" && slices.Contains(n.Roles, "worker")
+	}) {
+		return err
+	}
+	if _, err := Set(ctx, s.c.DB, s.id, Draining); err != nil {
+		return err
+	}
+	state := Draining
+	s.state.Store(&state)
+	return nil
+}
+
 // fits compares this node's settings with those of the others that run.
 func (s *Self) fits(ctx context.Context) error {
 	if s.c.DB.Single() {

@@ -101,7 +101,7 @@ func (a *Apps) program(deployment id.Deployment) (*program, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closing {
-		return nil, &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
+		return nil, errClosing
 	}
 	p := a.programs[deployment]
 	if p == nil {
