@@ -57,6 +57,13 @@ func provisionOne(ctx context.Context, c kubernetes.Interface, claim core.Persis
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
+	if site := claim.Annotations[markSite]; site != "" && claim.Annotations[markPreview] == "" {
+		link := filepath.Join(filepath.Dir(at), site) // by which stories find it
+		_ = os.Remove(link)
+		if err := os.Symlink(at, link); err != nil {
+			return err
+		}
+	}
 	_, err := c.CoreV1().PersistentVolumes().Create(ctx, &core.PersistentVolume{
 		ObjectMeta: meta.ObjectMeta{Name: name},
 		Spec: core.PersistentVolumeSpec{

@@ -15,7 +15,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// The stories of programs that are told on one machine (e2e/programs) are told on the cluster: by the service with this engine,
+// The stories of programs that are told on one machine (e2e/programs, e2e/wordpress) are told on the cluster: by the service with this engine,
 // at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
 func TestStories(t *testing.T) {
 	stories := os.Getenv("SLIPWAY_CLUSTER_STORIES")
@@ -24,16 +24,18 @@ func TestStories(t *testing.T) {
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	flags := serving(t, c, "stories")
-	told := exec.CommandContext(t.Context(), filepath.Join(dir, "stories.test"), "-test.v", "-test.run", stories, "-test.timeout=15m")
-	told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", "programs")
-	told.Env = append(os.Environ(),
-		"SLIPWAY_E2E_BUILT="+dir,
-		world.Serve+"="+filepath.Join(dir, "slipway-cluster"),
-		world.ServeFlags+"="+flags,
-	)
-	told.Stdout, told.Stderr = os.Stdout, os.Stderr
-	if err := told.Run(); err != nil {
-		t.Error(err)
+	for _, of := range []string{"programs", "wordpress"} {
+		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=15m")
+		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
+		told.Env = append(os.Environ(),
+			"SLIPWAY_E2E_BUILT="+dir,
+			world.Serve+"="+filepath.Join(dir, "slipway-cluster"),
+			world.ServeFlags+"="+flags,
+		)
+		told.Stdout, told.Stderr = os.Stdout, os.Stderr
+		if err := told.Run(); err != nil {
+			t.Errorf("%s: %v", of, err)
+		}
 	}
 }
 
@@ -63,7 +65,9 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags stri
 		return err == nil
 	})
 	go enforce(t.Context(), c, namespace)
-	if err := provision(t.Context(), c, namespace, t.TempDir()); err != nil {
+	volumes := t.TempDir()
+	t.Setenv(world.Volumes, volumes)
+	if err := provision(t.Context(), c, namespace, volumes); err != nil {
 		t.Fatal(err)
 	}
 	images, err := json.Marshal(testImages())
@@ -75,5 +79,6 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags stri
 		t.Fatal(err)
 	}
 	return "--kubernetes-namespace " + namespace + " --kubernetes-images " + list + " --kubernetes-address " + address +
-		" --kubernetes-listen " + address + ":{port} --kubernetes-canary " + address + ":0 --kubernetes-build-image " + os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE")
+		" --kubernetes-listen " + address + ":{port} --kubernetes-canary " + address + ":0 --kubernetes-build-image " + os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE") +
+		" --kubernetes-storage-class " + storageClass
 }

@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -169,7 +171,7 @@ func (e *Engine) take(c *tls.Conn) {
 	}
 	defer x.led.leave(c)
 	to := func(network, at string) {
-		up, err := (&net.Dialer{Timeout: dialPatience}).Dial(network, at)
+		up, err := reach(network, at)
 		if err != nil {
 			e.c.Log.Warn("what a program asks for is not reached", "program", name, "what", verb, "err", err)
 			reply(pod.No)
@@ -193,6 +195,19 @@ func (e *Engine) take(c *tls.Conn) {
 	default:
 		reply(pod.No)
 	}
+}
+
+// reach connects to an address, or a socket however long its path: the kernel takes 107 bytes.
+func reach(network, at string) (net.Conn, error) {
+	if network == "unix" {
+		dir, err := os.Open(filepath.Dir(at))
+		if err != nil {
+			return nil, err
+		}
+		defer dir.Close()
+		at = filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), filepath.Base(at))
+	}
+	return (&net.Dialer{Timeout: dialPatience}).Dial(network, at)
 }
 
 // handed is a listener whose connections are handed to it.

@@ -8,13 +8,16 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"slipway/cluster/pod"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/runtime"
 )
 
@@ -26,8 +29,11 @@ type served struct {
 }
 
 func (w *served) DatabaseSocket(_ context.Context, s runtime.Spec) (string, func(), error) {
-	socket := filepath.Join(w.dir, s.ID+".sock")
-	l, err := net.Listen("unix", socket)
+	dir := filepath.Join(w.dir, strings.Repeat("long", 25)) // longer than a socket's address may be
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	l, socket, err := sandbox.Listen(dir, s.ID+".sock")
 	if err != nil {
 		return "", nil, err
 	}

@@ -2,6 +2,7 @@ package world
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -10,7 +11,29 @@ import (
 const (
 	Serve      = "SLIPWAY_E2E_SERVE"
 	ServeFlags = "SLIPWAY_E2E_SERVE_FLAGS"
+	// Volumes names the directory that has what sites store there, by their ids.
+	Volumes = "SLIPWAY_E2E_VOLUMES"
 )
+
+func elsewhere() bool { return os.Getenv(Serve) != "" }
+
+// OwnServers reports whether the installation runs servers of its own for databases and object caches, and not the operator.
+func (w *World) OwnServers() bool { return w.fleet == nil && !elsewhere() }
+
+// addMariaDB makes an operator's server, as installations have that run programs elsewhere.
+func (w *World) addMariaDB() (err error) {
+	dir := filepath.Join(w.Dir, "mariadb")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	address, stop, err := MariaDB(dir, w.Hooks)
+	if err != nil {
+		return err
+	}
+	w.stopServers = stop
+	w.Flags = append(w.Flags, "--mariadb", address)
+	return nil
+}
 
 // serves returns the program that serves, and its whole command line.
 func (w *World) serves() (program string, args []string, err error) {

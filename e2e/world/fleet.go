@@ -295,6 +295,9 @@ func (w *World) Storage() string {
 	if w.fleet != nil {
 		return filepath.Join(w.Dir, "storage")
 	}
+	if dir := os.Getenv(Volumes); dir != "" {
+		return dir
+	}
 	return filepath.Join(w.Data, "storage")
 }
 
@@ -312,7 +315,7 @@ func (w *World) Holds() []string {
 
 // Schemas is the pattern of the folders of all databases of sites.
 func (w *World) Schemas() string {
-	if w.fleet != nil {
+	if !w.OwnServers() {
 		return filepath.Join(w.Dir, "mariadb", "data", "s??????????????????????????")
 	}
 	return filepath.Join(w.Data, "mariadb", "owners", "*", "data", "s??????????????????????????")

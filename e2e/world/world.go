@@ -124,6 +124,8 @@ type World struct {
 	// Sockets are passed on to serve as systemd does it.
 	Sockets []*os.File
 
+	stopServers func() // Optional: the operator's, where programs run elsewhere.
+
 	fleet  *fleet // Optional: the nodes that it runs on instead of one process.
 	client *http.Client
 	mu     sync.Mutex // guards proc and roots
@@ -174,6 +176,13 @@ func New(binary, dir string) (*World, error) {
 			return nil, err
 		}
 	}
+	if elsewhere() {
+		if err := w.addMariaDB(); err != nil {
+			w.Git.Close()
+			w.Hooks.Close()
+			return nil, err
+		}
+	}
 	w.client = &http.Client{
 		Transport:     w.transport(&http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -189,6 +198,9 @@ func (w *World) Close() {
 		w.fleet.close()
 	} else {
 		clearGroups(w.Data)
+	}
+	if w.stopServers != nil {
+		w.stopServers()
 	}
 	w.Git.Close()
 	w.Hooks.Close()
