@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"slipway/internal/program/database"
 	"slipway/internal/program/redis"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/scale"
 	"slipway/internal/program/task"
 	"slipway/internal/tenant/mail"
 	"slipway/internal/tenant/site"
@@ -128,6 +130,7 @@ func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, erro
 	}
 	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)
+	boundInstances(&w)
 	settings, err := json.Marshal(p.Site.Run)
 	if err != nil {
 		return app.Wanted{}, err
@@ -171,6 +174,14 @@ func applyRun(w *app.Wanted, r site.Run) {
 	if r.CPUs != nil {
 		w.Spec.Limits.CPUs = *r.CPUs
 	}
+	if i := r.Instances; i != nil {
+		if i.Min != nil {
+			w.Instances.Min = *i.Min
+		}
+		if i.Max != nil {
+			w.Instances.Max = *i.Max
+		}
+	}
 	if c := r.HealthCheck; c != nil {
 		if c.Path != nil {
 			w.HealthPath = *c.Path
@@ -183,6 +194,15 @@ func applyRun(w *app.Wanted, r site.Run) {
 		command := framework.ParseCommand(*r.Command)
 		w.Spec.Argv, w.Spec.Shell, w.PHP = command.Argv, command.Shell, nil
 	}
+}
+
+// boundInstances holds a program to one instance where it has storage or is PHP: what asks for several is refused, but the deployment
+// may be older than the setting.
+func boundInstances(w *app.Wanted) {
+	if w.Spec.PHP != nil || slices.ContainsFunc(w.Spec.Storage, func(s runtime.Storage) bool { return !s.Temporary }) {
+		w.Instances = scale.Range{}
+	}
+	w.Instances.Max = max(w.Instances.Min, w.Instances.Max)
 }
 
 // Room is how many bytes a site may store once it serves what live says; nil: what it serves

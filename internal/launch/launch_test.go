@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/scale"
 	"slipway/internal/program/transport"
 	"slipway/internal/tenant/site"
 )
@@ -38,6 +39,8 @@ func TestEverySettingIsApplied(t *testing.T) {
 			*x = 7.5
 		case *[]int:
 			*x = []int{5432}
+		case *site.Instances:
+			*x = site.Instances{Min: ptr(2), Max: ptr(3)}
 		case *site.HealthCheck:
 			*x = site.HealthCheck{Path: ptr("/up"), TimeoutSeconds: ptr(7)}
 		}
@@ -72,6 +75,30 @@ func TestEverySettingIsApplied(t *testing.T) {
 	}
 	if w.PHP != nil || w.Spec.Argv != nil || w.Spec.Shell == "" {
 		t.Errorf("a command of its own is a server of its own: %+v %+v", w.PHP, w.Spec)
+	}
+}
+
+// Several instances of what has storage, or is PHP, never run, and never fewer at most than at least.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spec runtime.Spec
+		run  site.Instances
+		want scale.Range
+	}{
+		"both":              {runtime.Spec{}, site.Instances{Min: ptr(2), Max: ptr(5)}, scale.Range{Min: 2, Max: 5}},
+		"at least":          {runtime.Spec{}, site.Instances{Min: ptr(2)}, scale.Range{Min: 2, Max: 2}},
+		"at most":           {runtime.Spec{}, site.Instances{Max: ptr(4)}, scale.Range{Max: 4}},
+		"temporary folders": {runtime.Spec{Storage: []runtime.Storage{{Path: "tmp", Temporary: true}}}, site.Instances{Min: ptr(2)}, scale.Range{Min: 2, Max: 2}},
+		"storage":           {runtime.Spec{Storage: []runtime.Storage{{Path: "data"}}}, site.Instances{Min: ptr(2), Max: ptr(5)}, scale.Range{}},
+		"PHP":               {runtime.Spec{PHP: &runtime.PHP{}}, site.Instances{Min: ptr(2), Max: ptr(5)}, scale.Range{}},
+	} {
+		w := app.Wanted{Spec: c.spec}
+		applyRun(&w, site.Run{Instances: &c.run})
+		boundInstances(&w)
+		if w.Instances != c.want {
+			t.Errorf("%s: %+v, want %+v", name, w.Instances, c.want)
+		}
 	}
 }
 

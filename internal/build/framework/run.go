@@ -21,6 +21,8 @@ type Run struct {
 	MemoryMiB                 *int      `toml:"memory_mib" json:"memoryMiB,omitempty"`
 	CPUs                      *float64  `toml:"cpus" json:"cpus,omitempty"`
 	Pids                      *int      `toml:"pids" json:"pids,omitempty"`
+	MinInstances              *int      `toml:"min_instances" json:"minInstances,omitempty"`
+	MaxInstances              *int      `toml:"max_instances" json:"maxInstances,omitempty"`
 	DrainSeconds              *int      `toml:"drain_seconds" json:"drainSeconds,omitempty"`
 	Storage                   *[]string `toml:"storage" json:"storage,omitempty"`
 	StorageMiB                *int      `toml:"storage_mib" json:"storageMiB,omitempty"`

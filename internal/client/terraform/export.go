@@ -121,8 +121,8 @@ func (e *export) site(ctx context.Context, s object) error {
 		{"framework", s["framework"]},
 		{"build", pick(s["build"], "command", "install", "output", "root", "node")},
 		{"run", pick(
-			s["run"], "command", "release", "health_check", "sleep_after_seconds", "memory_mib", "cpus", "pids", "storage", "storage_mib",
-			"ports", "request_mib", "response_seconds", "terminal", "drain_seconds",
+			s["run"], "command", "release", "health_check", "sleep_after_seconds", "memory_mib", "cpus", "pids", "instances", "storage",
+			"storage_mib", "ports", "request_mib", "response_seconds", "terminal", "drain_seconds",
 		)},
 		{"backups", pick(s["backups"], "every", "at", "keep")},
 		{"tags", s["tags"]},

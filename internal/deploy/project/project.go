@@ -55,6 +55,9 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	if err := check(plan); err != nil {
 		return framework.Plan{}, err
 	}
+	if err := CheckInstances(s.Run, plan); err != nil {
+		return framework.Plan{}, err
+	}
 	return plan, nil
 }
 

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"strings"
 
 	"slipway/internal/build/framework"
@@ -28,7 +29,42 @@ func RunSettings(r *framework.Run) (out site.Run) {
 	if r.HealthCheckPath != nil || r.HealthCheckTimeoutSeconds != nil {
 		out.HealthCheck = &site.HealthCheck{Path: r.HealthCheckPath, TimeoutSeconds: r.HealthCheckTimeoutSeconds}
 	}
+	if r.MinInstances != nil || r.MaxInstances != nil {
+		out.Instances = &site.Instances{Min: r.MinInstances, Max: r.MaxInstances}
+	}
 	return out
+}
+
+// CheckInstances refuses a plan with storage, or of something else than Node.js, for a site that has several instances.
+func CheckInstances(r site.Run, plan framework.Plan) error {
+	toml := RunSettings(plan.Run)
+	most := mostInstances(toml.Instances, r.Instances)
+	if most <= 1 || plan.Runtime == framework.Static {
+		return nil
+	}
+	why := ""
+	if plan.Runtime != framework.Node {
+		why = "only Node.js runs several instances"
+	} else if list := cmp.Or(r.Storage, toml.Storage); list != nil && len(*list) > 0 || plan.Start != nil && len(plan.Start.Storage) > 0 {
+		why = "a program with storage runs one instance, which alone writes to it"
+	}
+	if why == "" {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "invalid_run", Message: "Invalid run.instances.max", Received: most, Details: "1: " + why,
+	}
+}
+
+// mostInstances returns how many instances may run, by slipway.toml and, before it, the site's settings.
+func mostInstances(below, above *site.Instances) int {
+	var i site.Instances
+	for _, x := range []*site.Instances{below, above} {
+		if x != nil {
+			i.Min, i.Max = cmp.Or(x.Min, i.Min), cmp.Or(x.Max, i.Max)
+		}
+	}
+	return max(i.Range())
 }
 
 // check refuses what slipway.toml says about running where it is out of range.

@@ -29,11 +29,14 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/id"
+	"slipway/internal/program/alert"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
+	"slipway/internal/program/remote"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/scale"
 	"slipway/internal/program/storage"
 	"slipway/internal/program/task"
 	"slipway/internal/program/transport"
@@ -63,6 +66,7 @@ type Wanted struct {
 	MaxBody    int64         // bytes of a request's body; 0: no limit
 	FirstByte  time.Duration // until an answer's first byte; 0: as the edge has it
 	Stored     int64         // bytes of storage before its owner's room bounds it; this package's
+	Instances  scale.Range   // how many may run at once, of what the site serves
 	Settings   string        // of the site, as the view run_settings has them
 	Revision   int64         // of what it reads when it starts: one that runs is started anew where the site's is another
 	Pinned     bool          // it has databases on this node alone
@@ -85,7 +89,7 @@ type Config struct {
 	Limits Limits
 	Usage  *usage.Usage // of memory and CPU. Optional: nil counts none.
 	Log    *slog.Logger // Optional.
-	People People       // or Connect's. Optional: nobody is told of crashes.
+	People alert.People // or Connect's. Optional: nobody is told of crashes.
 
 	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
 	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
@@ -110,13 +114,13 @@ type Limits interface {
 type Apps struct {
 	c       Config
 	logs    *applog.Logs
-	owners  owners
+	alerts  *alert.Alerts
+	owners  fair.Count // what runs of each
 	tasks   *task.Tasks
 	workers workers
 	figures *figures.Counter
-	samples samples
 	storage *storage.Meter
-	remotes remotes
+	remotes *remote.Programs
 	states  states
 	copies  *compress.Copies
 	starts  *fair.Pool // programs that visitors wake, until they listen
@@ -145,7 +149,9 @@ type Apps struct {
 }
 
 // Connect says what deployments run, and who tells people of crashes, where these are made after Apps. It belongs before Run.
-func (a *Apps) Connect(l Launch, p People) { a.c.Launch, a.c.People = l, p }
+func (a *Apps) Connect(l Launch, p alert.People) {
+	a.c.Launch, a.alerts = l, alert.New(a.c.DB, p, a.c.Log)
+}
 
 // maxStarts is how many programs come up at once for visitors. One that hangs holds its
 // owner's place alone.
@@ -160,6 +166,7 @@ func New(c Config) *Apps {
 	a := &Apps{
 		c:        c,
 		logs:     applog.New(c.DB, c.Log),
+		alerts:   alert.New(c.DB, c.People, c.Log),
 		figures:  figures.New(c.DB),
 		storage:  storage.New(storage.Config{DB: c.DB, Disk: c.Storage, Limits: c.Limits, Places: c.Places, Log: c.Log}),
 		programs: map[id.Deployment]*program{},
@@ -167,12 +174,10 @@ func New(c Config) *Apps {
 		copies:   compress.New(compress.Config{}),
 		node:     cmp.Or(c.Node, db.NewID("node")),
 	}
+	a.remotes = remote.New(c.Relay, a.figures, a.logs)
 	// share: total 32 starts; owner 8; edge the wake waits its turn, and its visitors for WakeTime
 	a.starts = fair.New(fair.Config{Places: maxStarts, Owner: maxStarts / 4})
 	a.tasks = task.New(task.Config{DB: c.DB, Places: c.Places, Node: a.node})
-	if c.Usage != nil {
-		a.samples.used = usage.ProcessSource("programs")
-	}
 	return a
 }
 
@@ -195,6 +200,7 @@ type Process struct {
 	Since      time.Time
 	Deployment id.Deployment
 	Restarts   int
+	Instances  int   // that run
 	Memory     int64 // bytes
 	CPU        time.Duration
 	Message    string // why it crashed

@@ -113,18 +113,18 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	switch f := fault.As(err); {
 	case f != nil:
 		a.logs.Note(r.Site, r.Deployment, process, f.Message)
-		a.tellCron(ctx, r.Site, r.Deployment, r.Name, f.Message)
+		a.alerts.Cron(ctx, r.Site, r.Deployment, r.Name, f.Message)
 	case err != nil && ctx.Err() != nil:
 		a.logs.Note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
 	case err != nil:
 		a.c.Log.ErrorContext(ctx, "scheduled command not run", "site", r.Site, "err", err)
 		a.logs.Note(r.Site, r.Deployment, process, "The command could not be started")
-		a.tellCron(ctx, r.Site, r.Deployment, r.Name, "The command could not be started")
+		a.alerts.Cron(ctx, r.Site, r.Deployment, r.Name, "The command could not be started")
 	default:
 		how := fmt.Sprintf("Ended with %s after %s", exit.Reason, time.Since(begun).Round(10*time.Millisecond))
 		a.logs.Note(r.Site, r.Deployment, process, how)
 		if exit.Code != 0 || exit.OutOfMemory {
-			a.tellCron(ctx, r.Site, r.Deployment, r.Name, "Ended with "+exit.Reason)
+			a.alerts.Cron(ctx, r.Site, r.Deployment, r.Name, "Ended with "+exit.Reason)
 		}
 	}
 	return nil

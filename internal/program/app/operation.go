@@ -1,12 +1,9 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -163,9 +160,6 @@ type CommandResult struct {
 // CommandProcess is the name in a site's log of a command that was run on request.
 const CommandProcess = "command"
 
-// resultBytes is how much of a command's output its operation holds.
-const resultBytes = 64 << 10
-
 func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) error {
 	end := func(message, failure string, result any) error {
 		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -183,10 +177,10 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	if err := a.advance(ctx, r.Operation, "Running"); err != nil {
 		return err
 	}
-	running, done := a.whileAllowed(ctx, r)
+	running, done := task.WhileAllowed(ctx, a.c.DB, r.User, r.Owner, r.Site)
 	defer done()
-	var tail tail
-	x := Execution{Deployment: r.Deployment, Command: r.Command, Process: CommandProcess, Timeout: r.Timeout, Output: tail.add}
+	var tail task.Tail
+	x := Execution{Deployment: r.Deployment, Command: r.Command, Process: CommandProcess, Timeout: r.Timeout, Output: tail.Add}
 	var exit runtime.Exit
 	var err error
 	switch {
@@ -202,7 +196,7 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 		err = context.Cause(running)
 	}
 	a.logs.Flush(context.WithoutCancel(ctx))
-	result := CommandResult{exit.Code, exit.Reason, tail.get()}
+	result := CommandResult{exit.Code, exit.Reason, tail.Get()}
 	switch f := fault.As(err); {
 	case f != nil:
 		return end("", f.Message, result)
@@ -215,77 +209,6 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 		return end("", "The command failed: "+exit.Reason, result)
 	}
 	return end("The command succeeded", "", result)
-}
-
-// holdEvery is how often a running command asks whether its user still has the right to it.
-const holdEvery = 2 * time.Second
-
-// whileAllowed returns a context that ends, with a fault as its cause, when the user of a command loses the right to run
-// it: removed from the team, given a lower role, or suspended. done ends the watch.
-func (a *Apps) whileAllowed(ctx context.Context, r RunCommand) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	if r.User == "" {
-		return ctx, func() { cancel(nil) }
-	}
-	refused := func() bool {
-		err := account.MayOn(ctx, a.c.DB, r.User, r.Owner, account.SitesWrite, r.Site)
-		if fault.As(err) == nil {
-			return false // a database that doesn't answer takes no rights away
-		}
-		cancel(&fault.Error{
-			Kind: fault.Forbidden, Message: "The command was ended: the user who started it may not run it any more", Code: "not_allowed",
-		})
-		return true
-	}
-	if refused() { // while it waited in the queue
-		return ctx, func() {}
-	}
-	go func() {
-		for tick := time.NewTicker(holdEvery); ; {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-			}
-			if ctx.Err() != nil || refused() {
-				tick.Stop()
-				return
-			}
-		}
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
-// tail holds the last of what a command printed, in whole lines where they are not longer
-// than that.
-type tail struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-func (t *tail) add(_, line string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(append(t.text, line[max(0, len(line)-resultBytes):]...), '\n')
-	if len(t.text) > 2*resultBytes {
-		t.text = append(t.text[:0], t.last()...)
-	}
-}
-
-// last returns the text that is held. t.mu is held.
-func (t *tail) last() []byte {
-	b := t.text[max(0, len(t.text)-resultBytes):]
-	if len(b) < len(t.text) {
-		if i := bytes.IndexByte(b, '\n'); i >= 0 && i < len(b)-1 {
-			b = b[i+1:]
-		}
-	}
-	return b
-}
-
-func (t *tail) get() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.last()), "")
 }
 
 func (a *Apps) restartGivenUp(ctx context.Context, args []byte, _ error) error {

@@ -114,7 +114,7 @@ func TestLimitCountsAllNodes(t *testing.T) {
 		f.ok(addStates(b.states.by, a.States()))
 	}
 	hears()
-	left, err := b.admit(t.Context(), "owner", nil)
+	left, err := b.admit(t.Context(), "owner", nil, true)
 	f.ok(err)
 	left()
 	e, err := a.Acquire(t.Context(), "one")
@@ -124,7 +124,7 @@ func TestLimitCountsAllNodes(t *testing.T) {
 	if n := b.runningElsewhere("owner"); n != 1 {
 		t.Errorf("the second node counts %d programs, want 1", n)
 	}
-	if _, err := b.admit(t.Context(), "owner", nil); fault.As(err) == nil || fault.As(err).Code != codeFull || !strings.Contains(err.Error(), "1 programs") {
+	if _, err := b.admit(t.Context(), "owner", nil, true); fault.As(err) == nil || fault.As(err).Code != codeFull || !strings.Contains(err.Error(), "1 programs") {
 		t.Errorf("the second node starts another one: %v", err)
 	}
 	if n := b.runningElsewhere("somebody else"); n != 0 {

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/id"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/scale"
 	"slipway/internal/program/transport"
 )
 
@@ -25,7 +26,12 @@ type program struct {
 
 	mu       sync.Mutex // guards what follows
 	want     Wanted
-	now      *instance // nil while nothing runs
+	now      *instance   // nil while nothing runs
+	more     []*instance // run beside now, where the site's settings allow several
+	run      int         // which start now and more are of: they have the same files and variables
+	scale    scale.Scale
+	growing  bool      // another one is being started beside them
+	stayed   time.Time // when the log last said why there are no more
 	starting *attempt  // nil when no start is under way
 	state    State
 	since    time.Time
@@ -53,6 +59,7 @@ type attempt struct {
 
 // instance is one run of a program.
 type instance struct {
+	id        string // of its run
 	running   runtime.Program
 	transport transport.Transport
 	site      id.Site
@@ -64,10 +71,13 @@ type instance struct {
 	out       chan struct{}   // closed when it no longer counts to all that run
 	ended     chan struct{}   // closed when it has ended and no request gets it any more
 
+	once sync.Once // closes ended
+
 	mu     sync.Mutex // guards what follows
 	active int
 	used   time.Time
 	told   time.Time // when the log last said why a request got no answer
+	failed time.Time // when a request last got none
 }
 
 // How soon a program that ended is started again: at once the first time, then after a
@@ -178,8 +188,8 @@ func (a *Apps) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	if a.c.Relay == nil {
 		return nil, false
 	}
-	if x := a.remotes.get(deployment); x != nil && x.fresh() {
-		return x.endpoint(), true
+	if x := a.remotes.Get(deployment); x != nil && x.Fresh() {
+		return x.Endpoint(), true
 	}
 	return nil, false
 }
@@ -197,7 +207,7 @@ func (a *Apps) awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 		p.mu.Unlock()
 		return nil, false
 	}
-	in.hold()
+	in = p.pick()
 	p.mu.Unlock()
 	return p.endpoint(in), true
 }
@@ -237,6 +247,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 				return nil, err
 			}
 			in.transport.Warm(ctx)
+			p.raise(ctx, max(p.minimum(), a.serving(in.site)))
 			return sync.OnceFunc(in.release), nil
 		}
 		if try == nil { // forgotten this moment
@@ -279,8 +290,7 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 		if err := p.apps.missesStorage(p.want.Spec); err != nil {
 			return nil, nil, err
 		}
-		p.now.hold()
-		return p.now, nil, nil
+		return p.pick(), nil, nil
 	}
 	if p.starting != nil {
 		return nil, p.starting, nil
@@ -325,7 +335,8 @@ func (p *program) start(try *attempt, now bool) {
 		p.tellEnd(p.message, false)
 		return
 	}
-	p.want, p.now, p.stale, p.away = want, in, false, false
+	p.want, p.now, p.more, p.stale, p.away = want, in, nil, false, false
+	p.run++
 	if !p.drain.IsZero() { // another took its place meanwhile: what waited for it is answered first
 		p.drain = time.Now().Add(want.Drain)
 	}
@@ -334,6 +345,7 @@ func (p *program) start(try *attempt, now bool) {
 		a.figures.Note(want.Site, func(f *figures.Figures) { f.Wakes++ })
 	}
 	go p.watch(in)
+	p.fit(time.Now(), 0)
 }
 
 // admitted launches the program once there is room for it; launch says what now is.
@@ -344,8 +356,9 @@ func (p *program) admitted(ctx context.Context, now bool) (*instance, Wanted, er
 // failed notes a start that failed or a program that ended by itself; mu is held.
 func (p *program) failed(why string) {
 	p.failures++
-	wait := min(lastRetry, firstRetry<<min(p.failures-1, 6))
+	wait := p.backoff()
 	p.retry = time.Now().Add(wait)
+	p.scale.Hold(p.retry.Add(wait)) // one at a time until it runs again
 	if p.failures >= crashLoop {
 		why = fmt.Sprintf("%s, %d times in a row", why, p.failures)
 	}
@@ -356,9 +369,24 @@ func (p *program) failed(why string) {
 	p.apps.logs.System(p.want.Site, p.deployment, why)
 }
 
+// backoff returns how long is waited after so many failures.
+func (p *program) backoff() time.Duration { return min(lastRetry, firstRetry<<min(p.failures-1, 6)) }
+
+// tellEnd has people told of a program that ended by itself: of the first time that it needed more memory
+// than it has, and once of a crash loop. mu is held.
+func (p *program) tellEnd(why string, memory bool) {
+	a, site, failures := p.apps, p.want.Site, p.failures
+	if memory && failures == 1 {
+		a.work.Go(func() { a.alerts.OutOfMemory(context.Background(), site, p.deployment) })
+	}
+	if failures == crashLoop {
+		a.work.Go(func() { a.alerts.Crashed(context.Background(), site, p.deployment, failures, why) })
+	}
+}
+
 // watch notices the end of an instance.
 func (p *program) watch(in *instance) {
-	defer close(in.ended)
+	defer in.end()
 	if l, ok := in.running.(runtime.Leaver); ok {
 		select {
 		case <-l.Leaves():
@@ -373,7 +401,8 @@ func (p *program) watch(in *instance) {
 	close(in.out)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.now != in { // stopped by us, or replaced
+	exit := in.running.Exit()
+	if p.lost(in, reasonOf(ended(exit))) || p.now != in { // others go on, or it was stopped by us, or replaced
 		return
 	}
 	p.now = nil
@@ -382,13 +411,15 @@ func (p *program) watch(in *instance) {
 	if time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
-	exit := in.running.Exit()
 	p.failed(reasonOf(ended(exit)))
 	p.tellEnd(p.message, exit.OutOfMemory)
 	if p.failures == 1 {
 		p.retry = time.Now() // once at once: it may have been one bad request
 	}
 }
+
+// end says that no request gets it any more.
+func (in *instance) end() { in.once.Do(func() { close(in.ended) }) }
 
 // hold counts a request in, release counts it out.
 func (in *instance) hold() {
@@ -430,6 +461,7 @@ const failedEvery = time.Second
 // unanswered notes why a request got no answer.
 func (p *program) unanswered(in *instance, why string) {
 	in.mu.Lock()
+	in.failed = time.Now()
 	due := time.Since(in.told) >= failedEvery
 	if due {
 		in.told = time.Now()
@@ -440,36 +472,43 @@ func (p *program) unanswered(in *instance, why string) {
 	}
 }
 
-// stop ends the instance that runs, if it is in and still idle where it must be. It does not
-// wait for the end: the next start need not.
+// stop ends what runs, if in is the first of it and all of it is still idle where it must be. One that runs beside the first ends
+// alone. It does not wait for the end: the next start need not.
 func (p *program) stop(in *instance, evenBusy bool, to State) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.more, in); i >= 0 {
+		return p.dropBeside(i, evenBusy)
+	}
 	if p.now != in || in == nil {
-		p.mu.Unlock()
 		return false
 	}
-	in.mu.Lock()
-	if in.active > 0 && !evenBusy {
-		in.mu.Unlock()
-		p.mu.Unlock()
+	if !evenBusy && p.inFlight() > 0 {
 		return false
 	}
-	in.mu.Unlock()
-	p.now = nil
+	for x := range p.each {
+		p.apps.work.Go(func() { x.running.Stop(stopGrace) })
+	}
+	p.now, p.more = nil, nil
 	p.set(to, "")
 	p.failures, p.retry, p.drain = 0, time.Time{}, time.Time{}
-	p.apps.work.Go(func() { in.running.Stop(stopGrace) })
-	p.mu.Unlock()
 	return true
+}
+
+// end stops all that runs, even busy.
+func (p *program) end() {
+	for in := p.first(); in != nil && !p.stop(in, true, Sleeping); in = p.first() {
+	}
 }
 
 func (p *program) status() Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Process{State: p.state, Since: p.since, Deployment: p.deployment, Restarts: p.restarts, Message: p.message}
-	if p.now != nil {
-		u := p.now.running.Usage()
-		s.Memory, s.CPU, s.NeedsRestart = u.Memory, u.CPU, p.stale
+	for in := range p.each {
+		u := in.running.Usage()
+		s.Memory, s.CPU, s.NeedsRestart = s.Memory+u.Memory, s.CPU+u.CPU, p.stale
+		s.Instances++
 	}
 	return s
 }

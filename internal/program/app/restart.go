@@ -42,6 +42,9 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 		}
 		return err
 	}
+	p.mu.Lock()
+	run, n := p.run, 1+len(p.more)
+	p.mu.Unlock()
 	in, want, err := p.admitted(ctx, true)
 	if err != nil {
 		return err
@@ -49,24 +52,37 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	if err = p.healthy(ctx, in, nil); err == nil {
 		in.transport.Warm(ctx)
 	}
+	var more []*instance
+	for err == nil && 1+len(more) < min(n, want.Instances.Max) {
+		x, full := p.beside(ctx, want)
+		if full != nil { // fewer will do until there is room
+			break
+		}
+		more = append(more, x)
+	}
 	p.mu.Lock()
 	slept := err == nil && p.now == nil && p.state == Sleeping && !p.gone
 	switch {
 	case err != nil, slept:
-	case p.now != old, p.gone:
+	case p.now == nil, p.run != run, p.gone:
 		err = errMeanwhile
 	default:
-		p.want, p.now, p.stale = want, in, false
+		for old := range p.each {
+			a.work.Go(func() { a.retire(old, want.Drain) })
+		}
+		p.want, p.now, p.more, p.stale = want, in, more, false
+		p.run++
 		p.restarts++
 		a.figures.Note(want.Site, func(f *figures.Figures) { f.Restarts++ })
 		p.set(Running, "")
-		a.work.Go(func() { a.retire(old, want.Drain) })
 		p.apps.logs.System(want.Site, deployment, "Restarted")
 	}
-	go p.watch(in) // counts it out in any case
 	p.mu.Unlock()
-	if err != nil || slept {
-		in.running.Stop(0)
+	for _, x := range append(more, in) {
+		go p.watch(x) // counts it out in any case
+		if err != nil || slept {
+			x.running.Stop(0)
+		}
 	}
 	return err
 }
@@ -127,11 +143,14 @@ func (p *program) vacate(in *instance) {
 	p.mu.Lock()
 	alone, drain := keeps(p.want.Spec), p.want.Drain
 	p.mu.Unlock()
+	if p.replace(ctx, in) {
+		return
+	}
 	if !alone && p.apps.Restart(ctx, p.deployment) == nil {
 		return
 	}
 	p.mu.Lock()
-	mine := p.now == in
+	mine := p.now == in && len(p.more) == 0
 	if mine {
 		p.now = nil
 		p.set(Sleeping, "")
@@ -147,19 +166,16 @@ func (p *program) vacate(in *instance) {
 func (a *Apps) Renew(site id.Site) {
 	for _, p := range a.all() {
 		p.mu.Lock()
-		in, try, of := p.now, p.starting, p.want.Site
+		try, of := p.starting, p.want.Site
 		p.mu.Unlock()
 		if of != site {
 			continue
 		}
-		p.stop(in, true, Sleeping)
+		p.end()
 		if try != nil { // it has the old variables, and may wait for whoever calls
 			a.work.Go(func() {
 				<-try.done
-				p.mu.Lock()
-				in := p.now
-				p.mu.Unlock()
-				p.stop(in, true, Sleeping)
+				p.end()
 			})
 		}
 	}

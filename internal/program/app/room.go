@@ -33,15 +33,18 @@ func isFull(err error) bool {
 const spareTime = 5 * time.Second
 
 // room counts one more instance of an owner in. Where as many run as may, one that is idle,
-// and is not p, makes room: the owner's own, or one of an owner that runs more.
-func (a *Apps) room(ctx context.Context, p *program, owner id.Owner) error {
+// and is not p, makes room where it may: the owner's own, or one of an owner that runs more.
+func (a *Apps) room(ctx context.Context, p *program, owner id.Owner, spare bool) error {
 	for {
 		// share: total Most (500) instances; owner sites.running; edge an idle one of the owner that runs the most sleeps, else 503
 		if a.up.Add(1) <= int64(a.c.Most) {
 			return nil
 		}
 		a.up.Add(-1)
-		idle := a.spareOfMost(p, owner)
+		var idle *instance
+		if spare {
+			idle = a.spareOfMost(p, owner)
+		}
 		if idle == nil {
 			return errFull
 		}
@@ -56,7 +59,7 @@ func (a *Apps) room(ctx context.Context, p *program, owner id.Owner) error {
 // spareOfMost is spare for those of the owner that runs the most, of which one is idle: none
 // that runs fewer than the one who asks is put to sleep for it.
 func (a *Apps) spareOfMost(p *program, owner id.Owner) *instance {
-	up := a.owners.all()
+	up := a.owners.All()
 	most := up[owner]
 	who := map[id.Owner]bool{}
 	a.idlest(p, func(w Wanted) bool { who[w.Owner] = true; return false })
@@ -91,9 +94,9 @@ func (a *Apps) idlest(not *program, of func(Wanted) bool) (victim *program, idle
 	since := time.Now().Add(-spareTime)
 	for _, p := range all {
 		p.mu.Lock()
-		in, want, live := p.now, p.want, p.live
+		in, want := p.spareable(), p.want
 		p.mu.Unlock()
-		if in == nil || p == not || live && want.Sleep == 0 || !of(want) {
+		if in == nil || p == not || !of(want) {
 			continue
 		}
 		in.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/id"
+	"slipway/internal/program/figures"
 	"slipway/internal/program/placement"
 )
 
@@ -28,8 +29,8 @@ func (a *Apps) Run(ctx context.Context) error {
 	go func() { defer close(flushed); a.logs.Run(flush) }()
 	tasks := make(chan struct{})
 	go func() { defer close(tasks); a.runTasks(ctx) }()
-	figures := make(chan struct{})
-	go func() { defer close(figures); a.countFigures(ctx) }()
+	sampled := make(chan struct{})
+	go func() { defer close(sampled); figures.NewSampler(a.figures, counted{a}, a.c.Usage, a.c.Log).Run(ctx) }()
 	storage := make(chan struct{})
 	go func() { defer close(storage); a.countStorage(ctx) }()
 	go a.keepUp(ctx)
@@ -39,7 +40,7 @@ func (a *Apps) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			a.close()
 			<-tasks
-			<-figures
+			<-sampled
 			<-storage
 			stopFlush()
 			<-flushed
@@ -195,9 +196,8 @@ func (a *Apps) move(p *program, known map[id.Site]row) {
 			p.stop(in, late, Sleeping)
 		}
 	default:
-		in.mu.Lock()
-		idle := now.Sub(in.used)
-		in.mu.Unlock()
+		p.refit(now)
+		idle := now.Sub(p.used())
 		limit := want.Sleep
 		if !p.live {
 			limit = previewSleep
@@ -291,10 +291,7 @@ func (a *Apps) close() {
 			if try != nil {
 				<-try.done
 			}
-			p.mu.Lock()
-			in := p.now
-			p.mu.Unlock()
-			p.stop(in, true, Sleeping)
+			p.end()
 		})
 	}
 	wg.Wait()

@@ -29,7 +29,7 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 		return
 	}
 	p.settling = true
-	in := p.now
+	run := p.run
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 		defer cancel()
@@ -41,13 +41,16 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 			a.c.Log.Warn("changed settings of a program not read, will be retried", "deployment", p.deployment, "err", err)
 			return
 		}
-		if p.now != in { // the next one has them from its start
+		if p.now == nil || p.run != run { // the next one has them from its start
 			return
 		}
 		p.stale = needsProcess(p.want, want)
 		p.want.Sleep, p.want.Drain, p.want.Health, p.want.HealthPath = want.Sleep, want.Drain, want.Health, want.HealthPath
 		p.want.MaxBody, p.want.FirstByte, p.want.Settings = want.MaxBody, want.FirstByte, now
-		in.bound(want)
+		p.want.Instances = want.Instances
+		for in := range p.each {
+			in.bound(want)
+		}
 	}()
 }
 
@@ -57,15 +60,10 @@ const revisionEvery = 10 * time.Second
 // renewRevision has a program that began with another revision replaced by one with today's:
 // no request is dropped.
 func (a *Apps) renewRevision(p *program) {
-	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
+	ctx, cancel := a.untilDown()
 	defer cancel()
-	go func() {
-		select {
-		case <-a.down:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, done := context.WithTimeout(ctx, renewTime)
+	defer done()
 	if err := a.Restart(ctx, p.deployment); err != nil && ctx.Err() == nil {
 		a.c.Log.Warn("program not started anew with changed settings, will be retried", "deployment", p.deployment, "err", err)
 	}

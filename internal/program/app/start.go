@@ -68,17 +68,24 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 		}
 		defer started()
 	}
-	if err := a.room(ctx, p, want.Owner); err != nil {
-		return nil, want, err
+	in, err := p.begin(ctx, want, false)
+	return in, want, err
+}
+
+// begin starts an instance of what is wanted once there is room for it, and returns once it listens; beside says that others run.
+func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *instance, err error) {
+	a := p.apps
+	if err := a.room(ctx, p, want.Owner, !beside); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			a.up.Add(-1)
 		}
 	}()
-	left, err := a.admit(ctx, want.Owner, p)
+	left, err := a.admit(ctx, want.Owner, p, !beside)
 	if err != nil {
-		return nil, want, err
+		return nil, err
 	}
 	a.logs.Owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
@@ -95,12 +102,13 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	running, err := a.c.Engine.Start(ctx, want.Spec)
 	if err != nil {
 		left()
-		return nil, want, err
+		return nil, err
 	}
 	stored := a.storage.Begin(want.Site)
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
 	in := &instance{
+		id:      want.Spec.ID,
 		running: running,
 		site:    want.Site,
 		begun:   time.Now(),
@@ -111,21 +119,21 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 		fatal:   fatal,
 	}
 	in.bound(want)
-	in.transport = p.transportTo(running, want)
+	in.transport = p.transportTo(member{running, p, in}, want)
 	probe, cancel := context.WithTimeout(context.WithoutCancel(ctx), want.Health)
 	defer cancel()
 	for {
 		c, err := running.Dial(probe)
 		if err == nil {
 			_ = c.Close()
-			return in, want, nil
+			return in, nil
 		}
 		select {
 		case <-running.Done():
-			return nil, want, ended(running.Exit())
+			return nil, ended(running.Exit())
 		case <-probe.Done():
 			running.Stop(0)
-			return nil, want, &fault.Error{
+			return nil, &fault.Error{
 				Kind: fault.Invalid, Code: "application_unhealthy",
 				Message: fmt.Sprintf("The application does not listen on port %d after %s", runtime.Port, want.Health.Round(time.Second)),
 				Details: "it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses",

@@ -43,7 +43,7 @@ func ownerKey(owner account.OwnerID) string { return "owner/" + string(owner) }
 // States says how the programs and workers of this node are, for other nodes.
 func (a *Apps) States() []byte {
 	all := map[string]stated{}
-	for owner, n := range a.owners.all() {
+	for owner, n := range a.owners.All() {
 		if len(all) < maxStated {
 			all[ownerKey(owner)] = stated{Running: n}
 		}

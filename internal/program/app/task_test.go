@@ -407,24 +407,24 @@ func TestTurns(t *testing.T) {
 // An operation holds the end of what its command printed, in whole lines.
 func TestTail(t *testing.T) {
 	t.Parallel()
-	var short, long tail
-	short.add("stdout", "one")
-	short.add("stderr", "two\xff")
-	if got := short.get(); got != "one\ntwo\n" {
+	var short, long task.Tail
+	short.Add("stdout", "one")
+	short.Add("stderr", "two\xff")
+	if got := short.Get(); got != "one\ntwo\n" {
 		t.Errorf("%q", got)
 	}
 	for i := range 50_000 {
-		long.add("stdout", strconv.Itoa(i))
+		long.Add("stdout", strconv.Itoa(i))
 	}
-	if got := long.get(); len(got) > resultBytes || len(got) < resultBytes-8 || !strings.HasSuffix(
+	if got := long.Get(); len(got) > task.TailBytes || len(got) < task.TailBytes-8 || !strings.HasSuffix(
 		got,
 		"\n49998\n49999\n",
 	) || len(got[:strings.IndexByte(got, '\n')]) != 5 {
 		t.Errorf("%d bytes, %.20q", len(got), got)
 	}
-	var endless tail
-	endless.add("stdout", strings.Repeat("x", 3*resultBytes))
-	if got := endless.get(); len(got) > resultBytes || !strings.HasSuffix(got, "xx\n") {
+	var endless task.Tail
+	endless.Add("stdout", strings.Repeat("x", 3*task.TailBytes))
+	if got := endless.Get(); len(got) > task.TailBytes || !strings.HasSuffix(got, "xx\n") {
 		t.Errorf("%d bytes", len(got))
 	}
 }

@@ -21,7 +21,7 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	if a.c.Engine == nil {
 		return 0, a.noEngine()
 	}
-	if err := a.room(ctx, nil, want.Owner); err != nil {
+	if err := a.room(ctx, nil, want.Owner, true); err != nil {
 		return 0, err
 	}
 	defer a.up.Add(-1)

@@ -228,6 +228,9 @@ func check(n NewSite) (Site, error) {
 	if err := CheckRun(n.Run); err != nil {
 		return Site{}, err
 	}
+	if err := site.checkInstances(); err != nil {
+		return Site{}, err
+	}
 	return site, checkBuild(n.Build)
 }
 

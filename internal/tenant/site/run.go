@@ -21,6 +21,7 @@ type Run struct {
 	MemoryMiB         *int         `json:"memoryMiB,omitempty" doc:"Memory limit, 64 to 16384. Default: 512. Applies at the next start."`
 	CPUs              *float64     `json:"cpus,omitempty" doc:"CPU limit, 0.1 to 64. Default: 1. Applies at the next start."`
 	Pids              *int         `json:"pids,omitempty" doc:"Maximum number of processes and threads, 32 to 4096. Default: 512. Applies at the next start."`
+	Instances         *Instances   `json:"instances,omitempty"`
 	Storage           *[]string    `json:"storage,omitempty" doc:"Folders that the program can write to, kept across deployments. Detected folders are always included. At most 10. Applies at the next start."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"Maximum total size of the storage folders, 16 to 10240. Default: 1024. Applies at the next start."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Additional ports of public hosts that the program can connect to, beside 80 and 443, for example of databases. At most 16. Default: none. Applies at the next start."`
@@ -34,6 +35,67 @@ type Run struct {
 type HealthCheck struct {
 	Path           *string `json:"path,omitempty" doc:"Path that must return a non-5xx status before the program goes live. Default: /."`
 	TimeoutSeconds *int    `json:"timeoutSeconds,omitempty" doc:"Timeout, 1 to 600. Default: 60."`
+}
+
+// Instances is how many instances of a program run side by side.
+type Instances struct {
+	Min *int `json:"min,omitempty" doc:"Instances that run while the program is awake, 1 to 10. Default: 1. Applies within seconds."`
+	Max *int `json:"max,omitempty" doc:"Up to how many instances run when more than 10 requests per instance are in flight, 1 to 10. Node.js only, and not with storage. Each counts toward sites.running. Default: min. Applies within seconds."`
+}
+
+// MaxInstances is how many instances of a program a site may have.
+const MaxInstances = 10
+
+// Range returns how few and how many instances run.
+func (i *Instances) Range() (least, most int) {
+	least = 1
+	if i != nil && i.Min != nil {
+		least = *i.Min
+	}
+	if i != nil && i.Max != nil {
+		return least, *i.Max
+	}
+	return least, least
+}
+
+// merge returns the settings with a patch applied.
+func (i *Instances) merge(p *Instances) *Instances {
+	if p == nil {
+		return i
+	}
+	merged := *p
+	if i != nil {
+		merged.Min, merged.Max = cmp.Or(p.Min, i.Min), cmp.Or(p.Max, i.Max)
+	}
+	return &merged
+}
+
+// check refuses what can't be, and several instances of what has storage: only one may write to it.
+func (i *Instances) check(storage *[]string) error {
+	least, most := i.Range()
+	switch {
+	case least < 1 || least > MaxInstances:
+		return errRun("instances.min", fmt.Sprintf("1 to %d", MaxInstances), least)
+	case most < 1 || most > MaxInstances:
+		return errRun("instances.max", fmt.Sprintf("1 to %d", MaxInstances), most)
+	case least > most:
+		return errRun("instances.min", fmt.Sprintf("at most instances.max, which is %d", most), least)
+	case most > 1 && storage != nil && len(*storage) > 0:
+		return errRun("instances.max", "1: a program with storage runs one instance, which alone writes to it", most)
+	}
+	return nil
+}
+
+func errRun(name, details string, received any) error {
+	return &fault.Error{Kind: fault.Invalid, Message: "Invalid run." + name, Details: details, Received: received, Code: "invalid_run"}
+}
+
+// checkInstances refuses several instances of WordPress and of what has storage.
+func (s *Site) checkInstances() error {
+	if _, most := s.Run.Instances.Range(); most > 1 && s.Type == WordPress {
+		return errRun("instances.max", "1: WordPress has storage and runs one instance", most)
+	}
+	return s.Run.Instances.check(s.Run.Storage)
 }
 
 // mergeRun returns the settings with a patch applied; an empty command resets it to detection.
@@ -61,6 +123,7 @@ func mergeRun(have, p Run) Run {
 	have.MemoryMiB = cmp.Or(p.MemoryMiB, have.MemoryMiB)
 	have.CPUs = cmp.Or(p.CPUs, have.CPUs)
 	have.Pids = cmp.Or(p.Pids, have.Pids)
+	have.Instances = have.Instances.merge(p.Instances)
 	have.Storage = cmp.Or(p.Storage, have.Storage)
 	have.StorageMiB = cmp.Or(p.StorageMiB, have.StorageMiB)
 	have.Ports = cmp.Or(p.Ports, have.Ports)
@@ -73,9 +136,7 @@ func mergeRun(have, p Run) Run {
 
 // CheckRun returns a fault for settings that are out of their ranges.
 func CheckRun(r Run) error {
-	bad := func(name, details string, received any) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid run." + name, Details: details, Received: received, Code: "invalid_run"}
-	}
+	bad := errRun
 	within := func(name string, v *int, low, high int) error {
 		if v != nil && (*v < low || *v > high) {
 			return bad(name, fmt.Sprintf("%d to %d", low, high), *v)
@@ -127,6 +188,11 @@ func CheckRun(r Run) error {
 			if port < 1 || port > 65535 || port == 25 || port == 53 || port == 3000 || slices.Contains((*r.Ports)[:i], port) {
 				return bad("ports", "numbers from 1 to 65535, each once, without 25, 53 and 3000", port)
 			}
+		}
+	}
+	if r.Instances != nil {
+		if err := r.Instances.check(r.Storage); err != nil {
+			return err
 		}
 	}
 	if r.CPUs != nil && !(*r.CPUs >= 0.1 && *r.CPUs <= 64) {

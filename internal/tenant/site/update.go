@@ -88,6 +88,11 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return Site{}, err
 		}
 	}
+	if p.Run != nil || p.EditRun != nil {
+		if err := site.checkInstances(); err != nil {
+			return Site{}, err
+		}
+	}
 	if p.Tags != nil {
 		if site.Tags, err = cleanTags(*p.Tags); err != nil {
 			return Site{}, err

@@ -30,6 +30,7 @@ type ProcessBody struct {
 	Restarts     int     `json:"restarts"`
 	MemoryBytes  int64   `json:"memoryBytes"`
 	Message      *string `json:"message" doc:"Why it crashed."`
+	Instances    *int    `json:"instances,omitempty" doc:"How many instances run. Only with run.instances."`
 	NeedsRestart bool    `json:"needsRestart" doc:"Whether command, memoryMiB, cpus, pids, storage, storageMiB or ports changed since it started. Restart it to apply them. Other settings apply within seconds, and release on the next deployment."`
 }
 
@@ -590,6 +591,9 @@ func ShowProcess(apps *app.Apps, s *site.Site) *ProcessBody {
 		MemoryBytes:  p.Memory,
 		Message:      contract.Some(p.Message),
 		NeedsRestart: p.NeedsRestart,
+	}
+	if s.Run.Instances != nil || p.Instances > 1 {
+		b.Instances = &p.Instances
 	}
 	if !p.Since.IsZero() {
 		at := db.Time(p.Since.UnixMilli()).String()

@@ -281,6 +281,11 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err != nil {
 		return siteBody{}, did, err
 	}
+	if b.Run != nil && b.Run.Instances != nil {
+		if err := a.Deployments.CheckInstances(ctx, tx, s); err != nil {
+			return siteBody{}, did, err
+		}
+	}
 	if b.Backups != nil {
 		if _, err := a.Backups.ScheduleTx(ctx, tx, c.Owner, in.ID, b.Backups.read()); err != nil {
 			return siteBody{}, did, err

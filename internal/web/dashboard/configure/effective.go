@@ -93,7 +93,9 @@ func (s settingsData) BuildSetting(name string) (e effective) {
 // runDefaults are what applies where neither the site nor its project says anything.
 var runDefaults = map[string]string{
 	"health_path": "/", "health_timeout": "60", "sleep": "900", "drain": "30", "memory": "512", "cpus": "1", "pids": "512",
-	"response": "100", "storage_mib": strconv.Itoa(site.DefaultStorage >> 20), "request_mib": "No limit", "release": "None", "ports": "None",
+	"response":      "100",
+	"instances_min": "1", "instances_max": "As many as the minimum",
+	"storage_mib": strconv.Itoa(site.DefaultStorage >> 20), "request_mib": "No limit", "release": "None", "ports": "None",
 }
 
 // RunSetting returns what applies to a setting of how the program is run.
@@ -122,7 +124,7 @@ func (s settingsData) RunSetting(name string) (e effective) {
 
 // Advanced reports whether one of the folded limits has a value of the site's own.
 func (s settingsData) Advanced() bool {
-	for _, name := range []string{"health_timeout", "drain", "pids", "response", "request_mib"} {
+	for _, name := range []string{"health_timeout", "drain", "pids", "response", "request_mib", "instances_min", "instances_max"} {
 		if s.Run(name) != "" {
 			return true
 		}

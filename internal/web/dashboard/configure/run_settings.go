@@ -27,6 +27,8 @@ var runFields = map[string]string{
 	"drainSeconds":               "run_drain",
 	"requestMiB":                 "run_request_mib",
 	"responseSeconds":            "run_response",
+	"instances.min":              "run_instances_min",
+	"instances.max":              "run_instances_max",
 	"storage":                    "run_storage",
 	"storageMiB":                 "run_storage_mib",
 	"ports":                      "run_ports",
@@ -49,6 +51,10 @@ func runText(r site.Run, name string) string {
 		}
 		return *v
 	}
+	var instances site.Instances
+	if r.Instances != nil {
+		instances = *r.Instances
+	}
 	var health site.HealthCheck
 	if r.HealthCheck != nil {
 		health = *r.HealthCheck
@@ -70,6 +76,10 @@ func runText(r site.Run, name string) string {
 		return number(r.Pids)
 	case "drain":
 		return number(r.DrainSeconds)
+	case "instances_min":
+		return number(instances.Min)
+	case "instances_max":
+		return number(instances.Max)
 	case "storage_mib":
 		return number(r.StorageMiB)
 	case "response":
@@ -149,6 +159,7 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 		), number(
 			"run_response",
 		)
+		least, most := number("run_instances_min"), number("run_instances_max")
 		var cpus *float64
 		if v := text("run_cpus"); v != nil {
 			n, err := strconv.ParseFloat(*v, 64)
@@ -160,6 +171,9 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 		edit = func(r *site.Run) {
 			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.Pids = command, release, sleep, memory, pids
 			r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = drain, cpus, request, response
+			if r.Instances = nil; least != nil || most != nil {
+				r.Instances = &site.Instances{Min: least, Max: most}
+			}
 			if r.HealthCheck = nil; path != nil || timeout != nil {
 				r.HealthCheck = &site.HealthCheck{Path: path, TimeoutSeconds: timeout}
 			}

@@ -144,6 +144,9 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		s, err := d.Sites.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
+		if err == nil && p.EditRun != nil {
+			err = d.Deployments.CheckInstances(ctx, tx, s)
+		}
 		if head.Site.Credential && !s.Credential && part == "source" {
 			said = "Saved. The stored credential was for the old host and has been removed"
 		}

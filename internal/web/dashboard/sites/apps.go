@@ -25,7 +25,9 @@ func ProgramsOf(a *app.Apps) Programs { return apps{a} }
 // Process is the state of the program of a site's live deployment.
 func (h apps) Process(s site.Site) Process {
 	p := h.Status(s.LiveDeployment)
-	out := Process{State: string(p.State), Restarts: p.Restarts, Memory: p.Memory, Message: p.Message, NeedsRestart: p.NeedsRestart}
+	out := Process{
+		State: string(p.State), Instances: p.Instances, Restarts: p.Restarts, Memory: p.Memory, Message: p.Message, NeedsRestart: p.NeedsRestart,
+	}
 	if !p.Since.IsZero() {
 		out.Since = db.At(p.Since)
 	}

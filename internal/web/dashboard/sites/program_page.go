@@ -14,11 +14,12 @@ import (
 
 // Process is the state of a site's program.
 type Process struct {
-	State    string // starting, running, sleeping, stopped or crashed
-	Since    db.Time
-	Restarts int
-	Memory   int64  // bytes
-	Message  string // why it crashed
+	State     string // starting, running, sleeping, stopped or crashed
+	Since     db.Time
+	Restarts  int
+	Instances int    // that run
+	Memory    int64  // bytes
+	Message   string // why it crashed
 
 	NeedsRestart bool // it runs with other settings than the site has by now
 }

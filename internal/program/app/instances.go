@@ -1,0 +1,399 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"time"
+
+	"slipway/internal/platform/id"
+	"slipway/internal/program/figures"
+	"slipway/internal/program/runtime"
+	"slipway/internal/program/scale"
+)
+
+// ejectTime is how long an instance that gave a request no answer is asked last.
+const ejectTime = 5 * time.Second
+
+// each yields the instances that run; mu is held.
+func (p *program) each(yield func(*instance) bool) {
+	if p.now == nil || !yield(p.now) {
+		return
+	}
+	for _, in := range p.more {
+		if !yield(in) {
+			return
+		}
+	}
+}
+
+// first returns the instance that stands for all of them.
+func (p *program) first() *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// minimum returns how many instances a site wants at least.
+func (p *program) minimum() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.want.Instances.Min
+}
+
+// used returns when the last request of any of them ended.
+func (p *program) used() (last time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for in := range p.each {
+		in.mu.Lock()
+		if in.used.After(last) {
+			last = in.used
+		}
+		in.mu.Unlock()
+	}
+	return last
+}
+
+// allowed returns how many instances may run; mu is held. What a site doesn't serve, or no longer, gets no more than it has.
+func (p *program) allowed() scale.Range {
+	if !p.live {
+		return scale.Range{Max: 1 + len(p.more)}
+	}
+	return p.want.Instances
+}
+
+// pick returns the instance with the fewest requests in flight, held for one more; mu is held. Where all of them have many, another
+// one is started: no request waits for it.
+func (p *program) pick() *instance {
+	best := p.now
+	if p.want.Instances.Max > 1 || len(p.more) > 0 {
+		now := time.Now()
+		fewest, total := math.MaxInt, 1
+		for in := range p.each {
+			in.mu.Lock()
+			active := in.active
+			failing := !in.failed.IsZero() && now.Sub(in.failed) < ejectTime
+			in.mu.Unlock()
+			total += active
+			if failing {
+				active += math.MaxInt / 2
+			}
+			if active < fewest {
+				best, fewest = in, active
+			}
+		}
+		p.fit(now, total)
+	}
+	best.hold()
+	return best
+}
+
+// fit starts or ends instances as so many requests in flight need; mu is held.
+func (p *program) fit(now time.Time, inFlight int) {
+	running := 1 + len(p.more)
+	if p.now == nil || p.gone || p.away || !p.drain.IsZero() || running == 1 && p.want.Instances.Max <= 1 {
+		return
+	}
+	n := p.scale.Want(p.allowed(), running, inFlight, now)
+	if n > running && !p.growing {
+		p.growing = true
+		p.apps.work.Go(p.grow)
+	}
+	if n < running {
+		drain := p.want.Drain
+		for _, in := range p.more[n-1:] {
+			p.apps.work.Go(func() { p.apps.retire(in, drain) })
+		}
+		p.more = slices.Clip(p.more[:n-1])
+		p.apps.logs.System(p.want.Site, p.deployment, "Scaled down to "+instances(n))
+	}
+}
+
+// refit is fit for the loop, which looks also when nobody asks.
+func (p *program) refit(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fit(now, p.inFlight())
+}
+
+// inFlight counts the requests that are under way; mu is held.
+func (p *program) inFlight() (total int) {
+	for in := range p.each {
+		in.mu.Lock()
+		total += in.active
+		in.mu.Unlock()
+	}
+	return total
+}
+
+// instances is a number of them in words.
+func instances(n int) string {
+	if n == 1 {
+		return "1 instance"
+	}
+	return fmt.Sprintf("%d instances", n)
+}
+
+// grow starts one instance after the other until there are as many as are needed, or one can't be started.
+func (p *program) grow() {
+	ctx, cancel := p.apps.untilDown()
+	defer cancel()
+	for p.add(ctx) {
+		p.mu.Lock()
+		enough := p.allowed().Needed(p.inFlight()) <= 1+len(p.more)
+		p.mu.Unlock()
+		if enough {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.growing = false
+	p.mu.Unlock()
+}
+
+// raise brings a program up to n instances, or as many as there is room for.
+func (p *program) raise(ctx context.Context, n int) {
+	for {
+		p.mu.Lock()
+		enough := p.now == nil || 1+len(p.more) >= min(n, p.want.Instances.Max)
+		p.mu.Unlock()
+		if enough || !p.add(ctx) {
+			return
+		}
+	}
+}
+
+// add starts an instance beside those that run, and lets it take requests once it is healthy. What runs goes on if it can't.
+func (p *program) add(ctx context.Context) bool {
+	p.mu.Lock()
+	want, run, up := p.want, p.run, p.now != nil && !p.gone
+	p.mu.Unlock()
+	if !up {
+		return false
+	}
+	in, err := p.beside(ctx, want)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		if ctx.Err() == nil && p.now != nil && p.run == run {
+			p.stays(err)
+		}
+		return false
+	}
+	go p.watch(in)
+	if p.now == nil || p.gone || p.run != run || len(p.more)+1 >= p.want.Instances.Max {
+		p.mu.Unlock()
+		in.running.Stop(stopGrace)
+		p.mu.Lock()
+		return false
+	}
+	in.bound(p.want)
+	p.more = append(p.more, in)
+	p.scale.Started()
+	p.stayed = time.Time{}
+	p.apps.logs.System(want.Site, p.deployment, "Scaled up to "+instances(1+len(p.more)))
+	return true
+}
+
+// beside starts one more of what runs, with the same files, variables and limits, and returns it once it is healthy. It makes no
+// other program sleep.
+func (p *program) beside(ctx context.Context, want Wanted) (*instance, error) {
+	start, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	in, err := p.begin(start, want, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.healthy(ctx, in, nil); err != nil {
+		in.running.Stop(0)
+		p.watch(in)
+		return nil, err
+	}
+	in.transport.Warm(ctx)
+	return in, nil
+}
+
+// staysEvery is how often a site's log says why fewer instances run than are needed.
+const staysEvery = 5 * time.Minute
+
+// stays notes why there is no further instance for now; mu is held.
+func (p *program) stays(err error) {
+	now := time.Now()
+	p.scale.Failed(now)
+	p.apps.c.Log.Warn("instance not started", "site", p.want.Site, "deployment", p.deployment, "err", err)
+	if now.Sub(p.stayed) < staysEvery {
+		return
+	}
+	p.stayed = now
+	p.apps.logs.System(p.want.Site, p.deployment, "Stays at "+instances(1+len(p.more))+": "+reasonOf(err))
+}
+
+// lost takes an instance out that fails while others run, and reports whether it did; mu is held. Their number is made good later and
+// later, as a program that crashes is started again.
+func (p *program) lost(in *instance, why string) bool {
+	if !p.takeOut(in) {
+		return false
+	}
+	p.restarts++
+	p.apps.figures.Note(in.site, func(f *figures.Figures) { f.Restarts++ })
+	if time.Since(in.begun) > healthyTime {
+		p.failures = 0
+	}
+	p.failures++
+	p.scale.Hold(time.Now().Add(p.backoff()))
+	p.apps.logs.System(in.site, p.deployment, why+"; "+instances(1+len(p.more))+" left")
+	p.tellEnd(why, in.running.Exit().OutOfMemory)
+	return true
+}
+
+// takeOut takes an instance out while others run, and reports whether it did; mu is held.
+func (p *program) takeOut(in *instance) bool {
+	switch i := slices.Index(p.more, in); {
+	case i >= 0:
+		p.more = slices.Delete(slices.Clone(p.more), i, i+1)
+	case p.now == in && len(p.more) > 0:
+		p.now, p.more = p.more[0], slices.Clone(p.more[1:])
+	default:
+		return false
+	}
+	return true
+}
+
+// replace starts another instance in the place of one of several whose machine is to be empty. Where there is no room for it the others
+// go on. It reports whether there were others.
+func (p *program) replace(ctx context.Context, in *instance) bool {
+	p.mu.Lock()
+	want, run, several := p.want, p.run, len(p.more) > 0
+	p.mu.Unlock()
+	if !several {
+		return false
+	}
+	other, err := p.beside(ctx, want)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		go p.watch(other)
+		if p.now == nil || p.gone || p.run != run {
+			p.apps.work.Go(func() { other.running.Stop(stopGrace) })
+			return true
+		}
+		p.more = append(p.more, other)
+	}
+	if !p.takeOut(in) {
+		return p.now != in
+	}
+	p.apps.work.Go(func() { p.apps.retire(in, want.Drain) })
+	return true
+}
+
+// member is an instance for its transport: one that refuses connections is taken out, where others run.
+type member struct {
+	runtime.Program
+	of *program
+	in *instance
+}
+
+// Dial connects to it.
+func (m member) Dial(ctx context.Context) (net.Conn, error) {
+	c, err := m.Program.Dial(ctx)
+	if errors.Is(err, runtime.ErrNotListening) {
+		m.of.eject(m.in)
+	}
+	return c, err
+}
+
+// eject takes an instance out that accepts no connections while others do, and ends it once the requests that it has are answered.
+func (p *program) eject(in *instance) {
+	select {
+	case <-in.running.Done(): // its end is noticed anyway
+		return
+	default:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if drain := p.want.Drain; !p.gone && p.lost(in, "An instance refuses connections") {
+		in.end()
+		p.apps.work.Go(func() { p.apps.retire(in, drain) })
+	}
+}
+
+// spareable returns the instance that could end for another program's: the idlest of those beside the first, and else all that there is.
+// mu is held.
+func (p *program) spareable() (idle *instance) {
+	always := p.live && p.want.Sleep == 0
+	switch {
+	case p.now == nil, always && len(p.more) < max(1, p.want.Instances.Min):
+		return nil
+	case len(p.more) == 0:
+		return p.now
+	}
+	var since time.Time
+	for _, in := range p.more {
+		in.mu.Lock()
+		if in.active == 0 && (idle == nil || in.used.Before(since)) {
+			idle, since = in, in.used
+		}
+		in.mu.Unlock()
+	}
+	return idle
+}
+
+// dropBeside ends one that runs beside the first, if it is idle where it must be.
+func (p *program) dropBeside(i int, evenBusy bool) bool {
+	in := p.more[i]
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.active > 0 && !evenBusy {
+		return false
+	}
+	p.more = slices.Delete(slices.Clone(p.more), i, i+1)
+	p.scale.Hold(time.Now().Add(spareTime))
+	p.apps.work.Go(func() { in.running.Stop(stopGrace) })
+	return true
+}
+
+// serving returns how many instances run of what a site serves now.
+func (a *Apps) serving(site id.Site) (n int) {
+	for _, p := range a.all() {
+		p.mu.Lock()
+		if p.live && p.want.Site == site && p.now != nil {
+			n = max(n, 1+len(p.more))
+		}
+		p.mu.Unlock()
+	}
+	return n
+}
+
+// counted lists the instances that run.
+type counted struct{ apps *Apps }
+
+// Running lists them with what they use.
+func (c counted) Running() (list []figures.Running) {
+	for _, p := range c.apps.all() {
+		p.mu.Lock()
+		all, site, owner := slices.Collect(p.each), p.want.Site, p.want.Owner
+		p.mu.Unlock()
+		for _, in := range all {
+			u := in.running.Usage()
+			list = append(list, figures.Running{ID: in.id, Site: site, Owner: owner, Memory: u.Memory, CPU: u.CPU})
+		}
+	}
+	return list
+}
+
+// untilDown returns a context that ends with the service.
+func (a *Apps) untilDown() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-a.down:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
