@@ -73,19 +73,21 @@ func TestInstances(t *testing.T) {
 	}
 	ends := sync.OnceFunc(func() { close(stop); visitors.Wait() })
 	defer ends()
+	running := func() (int, error) {
+		var s struct{ Process struct{ Instances int } }
+		err := h.Call(t.Context(), h.key, "GET", "/sites/"+h.ID, nil, &s)
+		return s.Process.Instances, err
+	}
 	answer := func(what string, n int) {
 		t.Helper()
 		h.until(what, func() (bool, error) {
 			if t.Failed() {
 				t.Fatalf("the site's log:\n%s", appSite{h}.runtimeLog(""))
 			}
-			var s struct{ Process struct{ Instances int } }
-			if err := h.Call(t.Context(), h.key, "GET", "/sites/"+h.ID, nil, &s); err != nil {
-				return false, err
-			}
+			run, err := running()
 			mu.Lock()
 			defer mu.Unlock()
-			return len(seen) >= n && s.Process.Instances == 3, fmt.Errorf("%d instances, %d have answered", s.Process.Instances, len(seen))
+			return len(seen) >= n && run == 3, errors.Join(err, fmt.Errorf("%d instances, %d have answered", run, len(seen)))
 		})
 	}
 	forget := func() {
@@ -116,8 +118,8 @@ func TestInstances(t *testing.T) {
 	ends()
 	most(1) // which applies to what runs
 	h.until("the end of the others", func() (bool, error) {
-		list := h.processes()
-		return len(list) == 1, fmt.Errorf("processes %v run", list)
+		run, err := running()
+		return run == 1, errors.Join(err, fmt.Errorf("%d instances", run))
 	})
 	t.Logf("%d requests were answered", good)
 }

@@ -26,7 +26,7 @@ var inward = map[string]string{
 	"internal/platform/sandbox":  "the unix socket between a build and its proxy",
 	"internal/client/rest":       "a developer's own machine: the installation that its user signs in at",
 	"internal/web/listen":        "a developer's own machine: the installation and the target that its user names",
-	"internal/program/app":       "this installation's own programs, through other nodes",
+	"internal/program/remote":    "this installation's own programs, through other nodes",
 	"internal/program/transport": "this installation's own programs, through their engine",
 	"internal/web/api":           "nothing but its own listener",
 	"internal/deploy/screenshot": "the edge of this machine, for the site that is pictured",
