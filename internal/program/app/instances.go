@@ -37,13 +37,6 @@ func (p *program) first() *instance {
 	return p.now
 }
 
-// minimum returns how many instances a site wants at least.
-func (p *program) minimum() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.want.Instances.Min
-}
-
 // used returns when the last request of any of them ended.
 func (p *program) used() (last time.Time) {
 	p.mu.Lock()
@@ -155,11 +148,11 @@ func (p *program) grow() {
 	p.mu.Unlock()
 }
 
-// raise brings a program up to n instances, or as many as there is room for.
+// raise brings a program up to n instances, and what its site wants at least, or as many as there is room for.
 func (p *program) raise(ctx context.Context, n int) {
 	for {
 		p.mu.Lock()
-		enough := p.now == nil || 1+len(p.more) >= min(n, p.want.Instances.Max)
+		enough := p.now == nil || 1+len(p.more) >= min(max(n, p.want.Instances.Min), p.want.Instances.Max)
 		p.mu.Unlock()
 		if enough || !p.add(ctx) {
 			return

@@ -322,6 +322,35 @@ func TestInstancesAreMeasured(t *testing.T) {
 	})
 }
 
+// One of several whose machine is to be empty is replaced before it is stopped, and after the requests that it answers; where there is no
+// room for another one, the others go on.
+func TestVacateOneOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := several(t, 2, 2)
+		list := w.load(1)
+		w.wantInstances(2)
+		list = append(list, w.load(1)...)
+		for i, want := range [][]int{{0, 1, 2}, {0, 1, 2}} {
+			if i == 1 {
+				w.apps.c.Most = 1
+			}
+			close(w.engine.started[i].leaves)
+			synctest.Wait()
+			if got := w.engine.alive(); !slices.Equal(got, want) {
+				t.Errorf("%v run, want %v", got, want)
+			}
+			w.wantState("one", Running)
+			w.wantInstances(2 - i)
+		}
+		release(list)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := w.engine.alive(); !slices.Equal(got, []int{2}) {
+			t.Errorf("%v run at the end", got)
+		}
+	})
+}
+
 // Settings that allow fewer apply to what runs, and so do those that allow more.
 func TestInstancesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -247,7 +247,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 				return nil, err
 			}
 			in.transport.Warm(ctx)
-			p.raise(ctx, max(p.minimum(), a.serving(in.site)))
+			p.raise(ctx, a.serving(in.site))
 			return sync.OnceFunc(in.release), nil
 		}
 		if try == nil { // forgotten this moment
@@ -315,7 +315,7 @@ func (p *program) set(s State, message string) {
 // start runs the program and waits until it listens.
 func (p *program) start(try *attempt, now bool) {
 	a := p.apps
-	in, want, err := p.admitted(context.Background(), now) // no request's own: others wait for it too
+	in, want, err := p.launch(context.Background(), now) // no request's own: others wait for it too
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(try.done)
@@ -346,11 +346,6 @@ func (p *program) start(try *attempt, now bool) {
 	}
 	go p.watch(in)
 	p.fit(time.Now(), 0)
-}
-
-// admitted launches the program once there is room for it; launch says what now is.
-func (p *program) admitted(ctx context.Context, now bool) (*instance, Wanted, error) {
-	return p.launch(ctx, now)
 }
 
 // failed notes a start that failed or a program that ended by itself; mu is held.

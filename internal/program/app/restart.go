@@ -45,7 +45,7 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	p.mu.Lock()
 	run, n := p.run, 1+len(p.more)
 	p.mu.Unlock()
-	in, want, err := p.admitted(ctx, true)
+	in, want, err := p.launch(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -184,7 +182,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 	var fatal string
 	var since time.Time
 	for pause := 50 * time.Millisecond; ; {
-		status, err := in.ask(ctx, want.Host, path)
+		status, err := in.transport.Ask(ctx, want.Host, path)
 		switch {
 		case err == nil && status < 500:
 			return nil
@@ -224,22 +222,6 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		case <-time.After(pause):
 		}
 	}
-}
-
-func (in *instance) ask(ctx context.Context, host, path string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("User-Agent", "Slipway-Health/1")
-	req.Header.Set("X-Forwarded-Proto", "https")
-	resp, err := in.transport.RoundTrip(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	return resp.StatusCode, nil
 }
 
 // share holds a site to so many programs at once that its addresses wake: what it serves is

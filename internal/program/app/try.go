@@ -71,7 +71,7 @@ func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	defer cancel()
 	broken := make(<-chan time.Time)
 	for {
-		if got, err := in.ask(health, want.Host, path); err == nil {
+		if got, err := in.transport.Ask(health, want.Host, path); err == nil {
 			if got < 500 {
 				return got, nil
 			}
