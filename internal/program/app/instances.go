@@ -79,7 +79,9 @@ func (p *program) pick() *instance {
 				best, fewest = in, active
 			}
 		}
+		best.hold() // before fit ends one that is idle
 		p.fit(now, total)
+		return best
 	}
 	best.hold()
 	return best
