@@ -194,8 +194,14 @@ func (m *mirror) size(least int64) (n int64, err error) {
 	return max(least, n+n/4+64<<20), err
 }
 
-// noRoom says in words that the disk of this process is full.
+// noRoom says in words that the disk of this process is full, or that there is too much for it.
 func noRoom(err error) error {
+	if errors.Is(err, stored.ErrMuch) {
+		return &fault.Error{
+			Kind: fault.TooLarge, Message: "The site is too large for a backup",
+			Details: "its storage has at most 1,000,000 files, 32 MiB of their paths, 256 GiB, and 200 levels of folders",
+		}
+	}
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}

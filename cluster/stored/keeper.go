@@ -54,7 +54,7 @@ func Serve(dir string, c io.ReadWriter) error {
 				defer close(rest)
 				_, _ = io.Copy(io.Discard, s.r.in)
 			}()
-			err = errors.Join(err, s.last(part{Entry: Entry{Kind: failed}, Full: full, Why: err.Error()}))
+			err = errors.Join(err, s.last(part{Entry: Entry{Kind: failed}, Full: full, Much: errors.Is(err, ErrMuch), Why: err.Error()}))
 			<-rest
 			return err
 		}

@@ -69,6 +69,7 @@ type part struct {
 	Data  []byte
 	Zeros int64 // that many zeros instead
 	Full  bool  // of failed: the volume is
+	Much  bool  // of failed: it is too much
 	Why   string
 }
 
@@ -102,11 +103,10 @@ func good(name string) bool {
 	return len(name) <= maxPath && filepath.IsLocal(name) && path.Clean(name) == name && isFolder(name) && !strings.ContainsRune(name, 0)
 }
 
-// Errors of what can't be copied.
-var (
-	errMuch    = errors.New("the site has stored more than can be copied: at most 1000000 files, 32 MiB of paths and 256 GiB")
-	errGarbled = errors.New("the other side says what makes no sense")
-)
+// ErrMuch is the error of what is too much to be copied.
+var ErrMuch = errors.New("the site has stored more than can be copied")
+
+var errGarbled = errors.New("the other side says what makes no sense")
 
 // ErrFull is the error of what the volume has no room for. Nothing of it was changed.
 var ErrFull = errors.New("the site's volume is full; nothing was changed")
@@ -119,7 +119,7 @@ func (a *amount) add(e Entry) error {
 	a.names += int64(len(e.Name) + len(e.Link))
 	a.bytes += e.Size
 	if a.entries > maxEntries || a.names > maxNames || a.bytes > maxBytes || e.Size < 0 {
-		return errMuch
+		return ErrMuch
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func walkBelow(root *os.Root, name string, depth int, each func(Entry) error) er
 			return err
 		}
 	case depth > maxDepth || len(name) > maxPath:
-		return errMuch
+		return ErrMuch
 	}
 	if err := each(e); err != nil || e.Kind != folder {
 		return err
@@ -190,7 +190,7 @@ func entries(root *os.Root, name string) ([]os.DirEntry, error) {
 		err = nil
 	}
 	if len(list) == maxEntries {
-		err = errMuch
+		err = ErrMuch
 	}
 	slices.SortFunc(list, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return list, err
@@ -259,6 +259,8 @@ func (s *stream) next() (p part, err error) {
 		return p, nil
 	case p.Full:
 		return p, ErrFull
+	case p.Much:
+		return p, ErrMuch
 	}
 	return p, errors.New(p.Why)
 }

@@ -301,6 +301,27 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// What is too much to be copied is refused as that, before any of it comes: files that have more holes than a disk, folders that never end.
+func TestMuch(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("d/", maxDepth+1)
+	for what, make := range map[string]func(at string) error{
+		"holes": func(at string) error {
+			return errors.Join(os.WriteFile(at+"/f", nil, 0o600), os.Truncate(at+"/f", maxBytes+1))
+		},
+		"levels": func(at string) error { return os.MkdirAll(at+"/"+deep, 0o755) },
+	} {
+		volume := t.TempDir()
+		lay(t, volume, map[string]string{"data/a": "a"})
+		if err := make(filepath.Join(volume, "data")); err != nil {
+			t.Skip("a file system without it: ", err)
+		}
+		if err := copyOf(t).Fetch(served(t, volume)); !errors.Is(err, ErrMuch) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // A file system that is full says so, and has what it had.
 func TestFull(t *testing.T) {
 	t.Parallel()
