@@ -4,6 +4,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -170,6 +171,7 @@ type faults struct {
 	refuse  []int // the next writes are answered with these
 	watches map[*watched]bool
 
+	all                     atomic.Int64
 	lists, watched, creates atomic.Int64 // of pods
 }
 
@@ -211,6 +213,7 @@ func answerWith(r *http.Request, code int, reason meta.StatusReason) *http.Respo
 }
 
 func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.all.Add(1)
 	watch := r.URL.Query().Get("watch") != ""
 	pods := strings.HasSuffix(r.URL.Path, "/pods")
 	f.mu.Lock()
@@ -271,12 +274,13 @@ func (f *faults) set(change func()) {
 
 // apiWorld is a namespace of the API server in which the test plays the nodes.
 type apiWorld struct {
-	t         *testing.T
+	t         testing.TB
 	client    kubernetes.Interface // without faults
 	namespace string
 	bundles   *bundle.Bundles
 	one       bundle.ID
 	port      int
+	every     time.Duration // how often the nodes look; 0: 20 ms
 
 	mu       sync.Mutex // guards what follows
 	fate     func(p *core.Pod) *core.PodStatus
@@ -288,7 +292,7 @@ type apiWorld struct {
 
 var worlds atomic.Int64
 
-func newAPI(t *testing.T) *apiWorld {
+func newAPI(t testing.TB) *apiWorld {
 	t.Helper()
 	bin := binaries()
 	if bin == "" {
@@ -389,7 +393,7 @@ func (w *apiWorld) nodes(ctx context.Context, network int64) {
 			l.Close()
 		}
 	}()
-	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+	for ; ctx.Err() == nil; time.Sleep(cmp.Or(w.every, 20*time.Millisecond)) {
 		list, err := pods.List(ctx, meta.ListOptions{})
 		if err != nil {
 			continue

@@ -403,7 +403,8 @@ func (x *program) report(ctx context.Context, verb string) (u pod.Usage, err err
 // follow tells what the program prints, by the pod's log, until its end.
 func (x *program) follow() {
 	var after time.Time // of the last line that was told
-	for {
+	for pause := 10 * retry; ; pause = min(2*pause, 5*time.Second) {
+		begun := time.Now()
 		over := false
 		select {
 		case <-x.ended:
@@ -418,9 +419,12 @@ func (x *program) follow() {
 			x.e.c.Log.Warn("the last lines of a program are not known", "program", x.name, "err", err)
 			return
 		}
+		if time.Since(begun) > time.Minute {
+			pause = 10 * retry
+		}
 		select {
 		case <-x.ended:
-		case <-time.After(10 * retry):
+		case <-time.After(pause):
 		}
 	}
 }
