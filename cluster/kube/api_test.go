@@ -53,6 +53,9 @@ var server struct {
 }
 
 func TestMain(m *testing.M) {
+	if port := os.Getenv(silentKubelet); port != "" {
+		serveSilence(port)
+	}
 	code := m.Run()
 	if server.stop != nil {
 		server.stop()
@@ -430,7 +433,7 @@ func (w *apiWorld) nodes(ctx context.Context, network int64) {
 				_ = pods.Bind(ctx, &core.Binding{ObjectMeta: meta.ObjectMeta{Name: p.Name}, Target: core.ObjectReference{Kind: "Node", Name: "n1"}}, meta.CreateOptions{})
 			default:
 				next++
-				ip := fmt.Sprintf("127.1.%d.%d", network, next)
+				ip := fmt.Sprintf("127.%d.%d.%d", network, next/250, next%250+1)
 				if l, err = net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(w.port))); err != nil {
 					continue
 				}

@@ -145,7 +145,7 @@ func (e *Engine) collect(ctx context.Context, p *peers) error {
 			return err
 		}
 		e.c.Log.Warn("the programs of a node that is gone are removed", "engine", name)
-		if err := e.removeOf(ctx, name); err != nil {
+		if err := e.removeOf(ctx, name, ""); err != nil {
 			return err
 		}
 		err = e.c.Client.CoordinationV1().Leases(e.c.Namespace).Delete(ctx, l.Name, meta.DeleteOptions{
@@ -158,9 +158,9 @@ func (e *Engine) collect(ctx context.Context, p *peers) error {
 	return nil
 }
 
-// removeOf removes all programs of a process.
-func (e *Engine) removeOf(ctx context.Context, engine string) error {
-	of := labelEngine + "=" + engine
+// removeOf removes all programs of an engine that a further selector selects.
+func (e *Engine) removeOf(ctx context.Context, engine, selector string) error {
+	of := labelEngine + "=" + engine + selector
 	// A pod belongs to its Secret, but deletion of those that belong takes the cluster a while. Those that keep something are
 	// seen until they have ended: what is to write after them waits for that.
 	now, soon := int64(0), int64(1)

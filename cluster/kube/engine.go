@@ -73,6 +73,7 @@ type Image struct {
 // Engine runs programs as pods. It is safe for concurrent use.
 type Engine struct {
 	c       Config
+	life    string // this process among those of the same name
 	packs   *packs
 	copies  *copies
 	mirrors mirrors
@@ -93,6 +94,7 @@ const (
 	labelManaged = "app.kubernetes.io/managed-by"
 	labelPart    = "app.kubernetes.io/component"
 	labelEngine  = "slipway.dev/engine"
+	labelProcess = "slipway.dev/process" // the life of the engine that made it
 	labelSite    = "slipway.dev/site"
 	labelOwner   = "slipway.dev/owner"
 	labelProgram = "slipway.dev/program"
@@ -116,11 +118,11 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if err := c.Storage.check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{c: c, programs: map[string]*program{}, holds: newHolds(), port: pod.Port, share: shares{by: map[id.Site]map[*program]bool{}}}
+	e := &Engine{c: c, life: strings.ToLower(rand.Text()), programs: map[string]*program{}, holds: newHolds(), port: pod.Port, share: shares{by: map[id.Site]map[*program]bool{}}}
 	// Before anything is removed or made: others see that what has this name belongs to somebody.
-	err := errors.Join(e.renew(ctx), e.removeOf(ctx, c.Name))
+	err := e.renew(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("remove programs of an earlier process: %w", err)
+		return nil, fmt.Errorf("take the place of an earlier process: %w", err)
 	}
 	if e.packs, err = newPacks(c); err != nil {
 		return nil, err
@@ -144,6 +146,16 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 			}
 		}
 	}
+	// Who changed which field is the larger part of a pod.
+	err = pods.SetTransform(func(object any) (any, error) {
+		if p, ok := object.(*core.Pod); ok {
+			p.ManagedFields = nil
+		}
+		return object, nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { tell(object, false) },
 		UpdateFunc: func(_, object any) { tell(object, false) },
@@ -156,7 +168,12 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
-	go e.live(ctx)
+	go func() {
+		if err := e.removeOf(ctx, c.Name, ","+labelProcess+"!="+e.life); err != nil && ctx.Err() == nil {
+			c.Log.Warn("programs of an earlier process not removed, will be retried", "err", err)
+		}
+		e.live(ctx)
+	}()
 	return e, nil
 }
 

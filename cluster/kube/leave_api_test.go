@@ -172,3 +172,42 @@ func TestAPIServerSilentNode(t *testing.T) {
 	}
 	running.Stop(0)
 }
+
+// A pod that its node ends for want of memory, and one that somebody deletes, have ended, and say why; the next start is another one.
+func TestAPIServerEnds(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, _, _ := w.engine("one")
+	pods := w.client.CoreV1().Pods(w.namespace)
+	for want, end := range map[string]func(p *core.Pod) error{
+		"Evicted: The node was low on resource: memory.": func(p *core.Pod) error {
+			p.Status.Phase, p.Status.Reason, p.Status.Message = core.PodFailed, "Evicted", "The node was low on resource: memory."
+			_, err := pods.UpdateStatus(t.Context(), p, meta.UpdateOptions{})
+			return err
+		},
+		"the pod was deleted": func(p *core.Pod) error {
+			now := int64(0)
+			return pods.Delete(t.Context(), p.Name, meta.DeleteOptions{GracePeriodSeconds: &now})
+		},
+	} {
+		s, _ := w.spec("ends")
+		running, err := e.Start(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := pods.Get(t.Context(), running.(*program).name, meta.GetOptions{})
+		if err == nil {
+			err = end(p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x := running.Exit(); x.Code == 0 || x.Reason != want {
+			t.Errorf("it ended as %+v, want %q", x, want)
+		}
+		if running, err = e.Start(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		running.Stop(0)
+	}
+}

@@ -3,11 +3,13 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -19,6 +21,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// silentKubelet names the port of a kubelet whose programs print nothing, in a process of its own: what it needs is not the engine's.
+const silentKubelet = "SLIPWAY_SILENT_KUBELET"
+
+func serveSilence(port string) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		out.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(out).Flush()
+		<-r.Context().Done()
+	}))
+	var err error
+	if s.Listener, err = net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+		panic(err)
+	}
+	s.StartTLS()
+	<-context.Background().Done()
+}
 
 // resident is what this process has in memory, in MB.
 func resident() float64 {
@@ -40,20 +59,23 @@ func BenchmarkSites(b *testing.B) {
 	const sites, rest = 1000, 60 * time.Second
 	w := newAPI(b)
 	w.every = 200 * time.Millisecond
-	// A kubelet whose programs print nothing.
-	logs := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		out.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(out).Flush()
-		<-r.Context().Done()
-	}))
-	b.Cleanup(logs.CloseClientConnections)
-	port := logs.Listener.Addr().(*net.TCPAddr).Port
+	port, err := freePort()
+	if err != nil {
+		b.Fatal(err)
+	}
+	kubelet := exec.Command(os.Args[0])
+	kubelet.Env = append(os.Environ(), silentKubelet+"="+port)
+	if err := kubelet.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = kubelet.Process.Kill(); _ = kubelet.Wait() })
 	n, err := w.client.CoreV1().Nodes().Create(b.Context(), &core.Node{ObjectMeta: meta.ObjectMeta{Name: "n1"}}, meta.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		b.Fatal(err)
 	}
+	number, _ := strconv.Atoi(port)
 	n.Status.Addresses = []core.NodeAddress{{Type: core.NodeInternalIP, Address: "127.0.0.1"}}
-	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
 	if _, err := w.client.CoreV1().Nodes().UpdateStatus(b.Context(), n, meta.UpdateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -88,4 +110,39 @@ func BenchmarkSites(b *testing.B) {
 	b.ReportMetric(time.Since(begun).Seconds(), "s/restart")
 	until(b, "nothing is left of the last process", func() bool { return w.objects() == 0 })
 	b.ReportMetric(time.Since(begun).Seconds(), "s/collected")
+}
+
+// BenchmarkHerd wakes 200 programs at once, on a node that the test plays: how long the first one takes, and the last one.
+// go -C cluster test -run '^$' -bench Herd -benchtime 3x ./kube
+func BenchmarkHerd(b *testing.B) {
+	const herd = 200
+	w := newAPI(b)
+	e, _, _ := w.engine("one")
+	var first, last time.Duration
+	for i := range b.N {
+		begun := time.Now()
+		var mu sync.Mutex // guards took
+		var took []time.Duration
+		var all sync.WaitGroup
+		for j := range herd {
+			all.Go(func() {
+				s, _ := w.spec(fmt.Sprint("herd", i, "-", j))
+				p, err := e.Start(b.Context(), s)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				mu.Lock()
+				took = append(took, time.Since(begun))
+				mu.Unlock()
+				b.Cleanup(func() { p.Stop(0) })
+			})
+		}
+		all.Wait()
+		if len(took) > 0 {
+			first, last = max(first, took[0]), max(last, took[len(took)-1])
+		}
+	}
+	b.ReportMetric(first.Seconds(), "s/first")
+	b.ReportMetric(last.Seconds(), "s/last")
 }

@@ -48,7 +48,7 @@ func (e *Engine) labels(s runtime.Spec) map[string]string {
 		network = networkPublic
 	}
 	return map[string]string{
-		labelManaged: managedBy, labelPart: component, labelEngine: e.c.Name, labelNetwork: network,
+		labelManaged: managedBy, labelPart: component, labelEngine: e.c.Name, labelProcess: e.life, labelNetwork: network,
 		labelSite: label(string(s.Site)), labelOwner: label(string(s.Owner)), labelProgram: label(s.ID),
 	}
 }
