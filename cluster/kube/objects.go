@@ -213,6 +213,7 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 			Volumes:        volumes,
 		},
 	}
+	p.Spec.TopologySpreadConstraints = spread(labels[labelSite])
 	e.shunned.shun(p)
 	return p
 }

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"slipway/internal/platform/id"
@@ -35,20 +37,6 @@ func (p *program) first() *instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
-}
-
-// used returns when the last request of any of them ended.
-func (p *program) used() (last time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for in := range p.each {
-		in.mu.Lock()
-		if in.used.After(last) {
-			last = in.used
-		}
-		in.mu.Unlock()
-	}
-	return last
 }
 
 // allowed returns how many instances may run; mu is held. What a site doesn't serve, or no longer, gets no more than it has.
@@ -108,21 +96,26 @@ func (p *program) fit(now time.Time, inFlight int) {
 	}
 }
 
-// refit is fit for the loop, which looks also when nobody asks.
-func (p *program) refit(now time.Time) {
+// refit is fit for the loop, which looks also when nobody asks. It returns when a request last ended.
+func (p *program) refit(now time.Time) (used time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fit(now, p.inFlight())
+	total, used := p.load()
+	p.fit(now, total)
+	return used
 }
 
-// inFlight counts the requests that are under way; mu is held.
-func (p *program) inFlight() (total int) {
+// load returns how many requests are under way, and when the last one ended; mu is held.
+func (p *program) load() (inFlight int, used time.Time) {
 	for in := range p.each {
 		in.mu.Lock()
-		total += in.active
+		inFlight += in.active
+		if in.used.After(used) {
+			used = in.used
+		}
 		in.mu.Unlock()
 	}
-	return total
+	return inFlight, used
 }
 
 // instances is a number of them in words.
@@ -133,65 +126,77 @@ func instances(n int) string {
 	return fmt.Sprintf("%d instances", n)
 }
 
-// grow starts one instance after the other until there are as many as are needed, or one can't be started.
+// grow starts as many instances as are needed.
 func (p *program) grow() {
 	ctx, cancel := p.apps.untilDown()
 	defer cancel()
-	for p.add(ctx) {
-		p.mu.Lock()
-		enough := p.allowed().Needed(p.inFlight()) <= 1+len(p.more)
-		p.mu.Unlock()
-		if enough {
-			break
-		}
-	}
+	p.mu.Lock()
+	total, _ := p.load()
+	n := p.allowed().Needed(total)
+	p.mu.Unlock()
+	p.raise(ctx, n)
 	p.mu.Lock()
 	p.growing = false
 	p.mu.Unlock()
 }
 
-// raise brings a program up to n instances, and what its site wants at least, or as many as there is room for.
+// raise brings a program up to n instances, and what its site wants at least, or as many as there is room for. Each gets requests once
+// it is healthy, and what runs goes on where one can't be started.
 func (p *program) raise(ctx context.Context, n int) {
-	for {
-		p.mu.Lock()
-		enough := p.now == nil || 1+len(p.more) >= min(max(n, p.want.Instances.Min), p.want.Instances.Max)
-		p.mu.Unlock()
-		if enough || !p.add(ctx) {
-			return
+	p.mu.Lock()
+	want, run, lacks := p.want, p.run, min(max(n, p.want.Instances.Min), p.want.Instances.Max)-1-len(p.more)
+	up := p.now != nil && !p.gone
+	p.mu.Unlock()
+	if !up || lacks <= 0 {
+		return
+	}
+	list, err := p.besides(ctx, want, lacks)
+	var late []*instance
+	p.mu.Lock()
+	for _, in := range list {
+		go p.watch(in)
+		if p.now == nil || p.gone || p.run != run || len(p.more)+1 >= p.want.Instances.Max {
+			late = append(late, in)
+			continue
 		}
+		in.bound(p.want)
+		p.more = append(p.more, in)
+	}
+	if up = p.now != nil && p.run == run; up && len(list) > len(late) {
+		p.scale.Started()
+		p.stayed = time.Time{}
+		p.apps.logs.System(want.Site, p.deployment, "Scaled up to "+instances(1+len(p.more)))
+	}
+	if up && err != nil && ctx.Err() == nil {
+		p.stays(err)
+	}
+	p.mu.Unlock()
+	for _, in := range late {
+		in.running.Stop(stopGrace)
 	}
 }
 
-// add starts an instance beside those that run, and lets it take requests once it is healthy. What runs goes on if it can't.
-func (p *program) add(ctx context.Context) bool {
-	p.mu.Lock()
-	want, run, up := p.want, p.run, p.now != nil && !p.gone
-	p.mu.Unlock()
-	if !up {
-		return false
-	}
-	in, err := p.beside(ctx, want)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
-		if ctx.Err() == nil && p.now != nil && p.run == run {
-			p.stays(err)
+// besides starts n instances: the first alone, which shows whether the program comes up at all, and then the others at once. It returns
+// those that are healthy, and why one is not.
+func (p *program) besides(ctx context.Context, want Wanted, n int) (list []*instance, err error) {
+	var mu sync.Mutex // guards list, err
+	one := func() {
+		in, why := p.beside(ctx, want)
+		mu.Lock()
+		defer mu.Unlock()
+		if err = cmp.Or(err, why); why == nil {
+			list = append(list, in)
 		}
-		return false
 	}
-	go p.watch(in)
-	if p.now == nil || p.gone || p.run != run || len(p.more)+1 >= p.want.Instances.Max {
-		p.mu.Unlock()
-		in.running.Stop(stopGrace)
-		p.mu.Lock()
-		return false
+	if one(); err != nil {
+		return nil, err
 	}
-	in.bound(p.want)
-	p.more = append(p.more, in)
-	p.scale.Started()
-	p.stayed = time.Time{}
-	p.apps.logs.System(want.Site, p.deployment, "Scaled up to "+instances(1+len(p.more)))
-	return true
+	var others sync.WaitGroup
+	for range n - 1 {
+		others.Go(one)
+	}
+	others.Wait()
+	return list, err
 }
 
 // beside starts one more of what runs, with the same files, variables and limits, and returns it once it is healthy. It makes no

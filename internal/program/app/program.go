@@ -478,7 +478,7 @@ func (p *program) stop(in *instance, evenBusy bool, to State) bool {
 	if p.now != in || in == nil {
 		return false
 	}
-	if !evenBusy && p.inFlight() > 0 {
+	if busy, _ := p.load(); busy > 0 && !evenBusy {
 		return false
 	}
 	for x := range p.each {

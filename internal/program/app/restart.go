@@ -53,12 +53,8 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 		in.transport.Warm(ctx)
 	}
 	var more []*instance
-	for err == nil && 1+len(more) < min(n, want.Instances.Max) {
-		x, full := p.beside(ctx, want)
-		if full != nil { // fewer will do until there is room
-			break
-		}
-		more = append(more, x)
+	if n = min(n, want.Instances.Max); err == nil && n > 1 {
+		more, _ = p.besides(ctx, want, n-1) // fewer will do until there is room
 	}
 	p.mu.Lock()
 	slept := err == nil && p.now == nil && p.state == Sleeping && !p.gone

@@ -196,8 +196,7 @@ func (a *Apps) move(p *program, known map[id.Site]row) {
 			p.stop(in, late, Sleeping)
 		}
 	default:
-		p.refit(now)
-		idle := now.Sub(p.used())
+		idle := now.Sub(p.refit(now))
 		limit := want.Sleep
 		if !p.live {
 			limit = previewSleep

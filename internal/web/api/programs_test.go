@@ -116,6 +116,41 @@ func TestRestartSite(t *testing.T) {
 	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil)
 }
 
+// Several instances are a setting, and how many run is shown to those who have it. What the live deployment can't have is refused.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("a@example.test")
+	x := w.belongings(u, key)
+	programmed(w, key, x)
+	path := "/sites/" + x["site"]
+	process := func() m { return w.must(200, "GET", path, key, nil)["process"].(m) }
+	if _, shown := process()["instances"]; shown {
+		t.Error("a site without the setting shows its instances")
+	}
+	for _, bad := range []m{{"min": 0}, {"max": 11}, {"min": 3, "max": 2}, {"min": "2"}} {
+		w.must(400, "PATCH", path, key, m{"run": m{"instances": bad}})
+	}
+	w.must(200, "PATCH", path, key, m{"run": m{"instances": m{"max": 3}}})
+	w.must(400, "PATCH", path, key, m{"run": m{"instances": m{"min": 4}}})
+	w.must(400, "PATCH", path, key, m{"run": m{"storage": []string{"data"}}})
+	s := w.must(200, "PATCH", path, key, m{"run": m{"instances": m{"min": 2}}})
+	if got := fmt.Sprint(s["run"].(m)["instances"]); got != "map[max:3 min:2]" {
+		t.Errorf("the setting is %s", got)
+	}
+	if n := process()["instances"]; n != 0.0 { // it sleeps
+		t.Errorf("%v instances", n)
+	}
+	plan := `{"runtime":"node","start":{"command":{"argv":["node","x.js"]},"storage":["data"]}}`
+	if err := w.db.Admin(t.Context(), "UPDATE deployments SET plan = '"+plan+"' WHERE id = (SELECT live_deployment FROM sites WHERE id = '"+x["site"]+"')"); err != nil {
+		t.Fatal(err)
+	}
+	if f := w.must(400, "PATCH", path, key, m{"run": m{"instances": m{"max": 4}}}); f["error"] != "Invalid run.instances.max" {
+		t.Errorf("beside storage: %v", f)
+	}
+	w.must(200, "PATCH", path, key, m{"run": m{"instances": m{"min": 1, "max": 1}}})
+}
+
 func TestRunCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
