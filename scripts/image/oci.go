@@ -204,5 +204,6 @@ func (i *image) top() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), w.Close()
+	err := w.Close() // writes the end
+	return b.Bytes(), err
 }
