@@ -311,7 +311,7 @@ func (e *Engine) startKeeper(ctx context.Context, c core.PersistentVolumeClaim, 
 		return nil, err
 	}
 	s := runtime.Spec{
-		ID: "keeper-" + string(site), Site: site, Owner: id.Owner(c.Labels[labelOwner]), Limits: runtime.Limits{Memory: keeperMemory, Disk: 1 << 20},
+		ID: "keeper-" + string(site), Site: site, Owner: id.Owner(c.Labels[labelOwner]), Limits: runtime.Limits{Memory: keeperMemory, CPUs: 1, Disk: 1 << 20},
 	}
 	k := kept{claim: c.Name, keeper: true, readOnly: reads}
 	x, err := e.newProgram(ctx, s, fits{}, k)
