@@ -180,7 +180,7 @@ func TestProgramPage(t *testing.T) {
 				return "op_1", nil
 			},
 			process: func(s site.Site) sites.Process {
-				return sites.Process{State: "crashed", Restarts: 7, Memory: 64 << 20, Message: "exit <b>1</b>"}
+				return sites.Process{State: "crashed", Restarts: 7, Instances: 3, Memory: 64 << 20, Message: "exit <b>1</b>"}
 			},
 			log: func(id site.ID, f sites.ProgramFilter) ([]sites.ProgramLine, error) {
 				asked, process = f.Stream+"|"+f.Search, f.Process
@@ -205,7 +205,7 @@ func TestProgramPage(t *testing.T) {
 	}))
 	b.get(at).want(t, 200, at+"/logs")
 	p := b.get(at+"/logs?q=oops&stream=stderr").want(
-		t, 200, "status-crashed", "64.0 MiB", "<dd>7</dd>", "exit &lt;b&gt;", "&lt;script&gt;alert",
+		t, 200, "status-crashed", "64.0 MiB", "<dd>7</dd>", `<dd data-test="instances">3</dd>`, "exit &lt;b&gt;", "&lt;script&gt;alert",
 	)
 	if asked != "stderr|oops" || strings.Contains(p.body, "<script>alert") {
 		t.Errorf("asked for %q", asked)

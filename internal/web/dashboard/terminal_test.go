@@ -403,7 +403,7 @@ func TestRunSettings(t *testing.T) {
 	set(
 		"part", "run", "run_command", "node server.js", "run_health_path", "/ready", "run_health_timeout", "90",
 		"run_sleep", "0", "run_memory", "1024", "run_cpus", "0.5", "run_pids", "100", "run_drain", "10",
-		"run_request_mib", "50", "run_response", "20",
+		"run_request_mib", "50", "run_response", "20", "run_instances_min", "1", "run_instances_max", "1",
 	)
 	set("part", "storage", "run_storage", "public/uploads\n\n /data/ \n", "run_storage_mib", "2048")
 	set("part", "ports", "run_ports", "5432, 6379")
@@ -413,7 +413,7 @@ func TestRunSettings(t *testing.T) {
 	)
 	r := now()
 	if *r.Command != "node server.js" || *r.HealthCheck.Path != "/ready" || *r.HealthCheck.TimeoutSeconds != 90 || *r.SleepAfterSeconds != 0 || *r.MemoryMiB != 1024 || *r.CPUs != 0.5 || *r.Pids != 100 ||
-		*r.DrainSeconds != 10 || *r.RequestMiB != 50 || *r.ResponseSeconds != 20 || r.Release != nil ||
+		*r.Instances.Min != 1 || *r.Instances.Max != 1 || *r.DrainSeconds != 10 || *r.RequestMiB != 50 || *r.ResponseSeconds != 20 || r.Release != nil ||
 		fmt.Sprint(*r.Storage) != "[public/uploads data]" ||
 		*r.StorageMiB != 2048 ||
 		fmt.Sprint(*r.Ports) != "[5432 6379]" {
@@ -427,6 +427,8 @@ func TestRunSettings(t *testing.T) {
 		"run_health_timeout": {"part", "run", "run_health_timeout", "601"},
 		"run_drain":          {"part", "run", "run_drain", "-1"},
 		"run_pids":           {"part", "run", "run_pids", "31"},
+		"run_instances_min":  {"part", "run", "run_instances_min", "0"},
+		"run_instances_max":  {"part", "run", "run_instances_max", "2"}, // beside storage
 		"run_request_mib":    {"part", "run", "run_request_mib", "0"},
 		"run_response":       {"part", "run", "run_response", "3601"},
 		"run_storage":        {"part", "storage", "run_storage", "../x"},
