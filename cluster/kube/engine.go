@@ -305,7 +305,7 @@ func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept
 // explain says in our words what the cluster refused, where that is known.
 func explain(err error) error {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
-		return fmt.Errorf("no room on the cluster: the quota of the namespace is reached (%w)", err)
+		return fmt.Errorf("%w: the quota of the namespace is reached (%w)", runtime.ErrNoRoom, err)
 	}
 	return err
 }

@@ -188,6 +188,9 @@ func (x *program) begin(ctx context.Context) error {
 	for {
 		if p := x.pod(); p != nil {
 			if why := stuck(p); why != "" {
+				if rest, ok := strings.CutPrefix(why, runtime.ErrNoRoom.Error()); ok {
+					return fmt.Errorf("%w%s", runtime.ErrNoRoom, rest)
+				}
 				return errors.New(why)
 			}
 			if placed.IsZero() && p.Spec.NodeName != "" {
@@ -237,7 +240,7 @@ func stuck(p *core.Pod) string {
 				}
 				return "the cluster has no volume for the storage of this site: " + c.Message
 			}
-			return "no room on the cluster: " + c.Message
+			return runtime.ErrNoRoom.Error() + ": " + c.Message
 		}
 	}
 	for _, c := range append(append([]core.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...) {

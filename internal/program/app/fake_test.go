@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ type fakeEngine struct {
 	mu        sync.Mutex // guards what follows
 	started   []*fakeProgram
 	refuse    error         // of Start
+	room      int           // for so many at once; 0: any
 	boot      time.Duration // until it listens; below 0: never
 	status    int           // of its answers; 0: 200
 	dieIn     time.Duration // after its start; 0: never
@@ -36,6 +38,15 @@ func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program
 	defer e.mu.Unlock()
 	if e.refuse != nil {
 		return nil, e.refuse
+	}
+	running := 0
+	for _, p := range e.started {
+		if p.running() {
+			running++
+		}
+	}
+	if e.room > 0 && running >= e.room {
+		return nil, fmt.Errorf("%w: 0/3 nodes are available", runtime.ErrNoRoom)
 	}
 	p := &fakeProgram{spec: s, status: e.status, dieDialed: e.dieDialed, listens: time.Now().Add(e.boot), done: make(chan struct{}), leaves: make(chan struct{})}
 	if e.boot < 0 {

@@ -345,9 +345,7 @@ func (p *program) spareable() (idle *instance) {
 // dropBeside ends one that runs beside the first, if it is idle where it must be.
 func (p *program) dropBeside(i int, evenBusy bool) bool {
 	in := p.more[i]
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.active > 0 && !evenBusy {
+	if !evenBusy && in.busy() {
 		return false
 	}
 	p.more = slices.Delete(slices.Clone(p.more), i, i+1)

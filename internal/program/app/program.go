@@ -130,10 +130,7 @@ func (a *Apps) all() []*program {
 
 // errWakeTimeout is the answer to a request that has waited long enough.
 var errWakeTimeout = &fault.Error{
-	Kind:       fault.Unavailable,
-	Message:    "The application did not start in time",
-	Code:       "wake_timeout",
-	RetryAfter: 5 * time.Second,
+	Kind: fault.Unavailable, Message: "The application did not start in time", Code: "wake_timeout", RetryAfter: 5 * time.Second,
 }
 
 // acquire returns the deployment's program for one request, on this node.
@@ -428,6 +425,12 @@ func (in *instance) release() {
 	defer in.mu.Unlock()
 	in.active--
 	in.used = time.Now()
+}
+
+func (in *instance) busy() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.active > 0
 }
 
 func (p *program) endpoint(in *instance) *endpoint.Endpoint {

@@ -85,9 +85,7 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 
 // errMeanwhile is a restart's end where the program ended or was stopped meanwhile.
 var errMeanwhile = &fault.Error{
-	Kind:    fault.Conflict,
-	Message: "The application ended or was stopped during the restart",
-	Code:    "application_stopped",
+	Kind: fault.Conflict, Message: "The application ended or was stopped during the restart", Code: "application_stopped",
 }
 
 // standing returns the instance that runs once no start is under way: one that was begun
@@ -114,19 +112,13 @@ func (a *Apps) retire(in *instance, drain time.Duration) {
 	defer tick.Stop()
 	late := time.NewTimer(drain)
 	defer late.Stop()
-	for busy := true; busy; {
-		in.mu.Lock()
-		busy = in.active > 0
-		in.mu.Unlock()
-		if !busy {
-			break
-		}
+	for over := false; !over && in.busy(); {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			busy = false
+			over = true
 		case <-a.down:
-			busy = false
+			over = true
 		}
 	}
 	in.running.Stop(stopGrace)

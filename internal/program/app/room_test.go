@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 )
 
@@ -148,5 +151,31 @@ func TestStartsAreShared(t *testing.T) {
 		for _, p := range w.engine.started {
 			p.end(exitOne)
 		}
+	})
+}
+
+// Where no machine has room an idle program makes some, as where as many run as may; else the visitor is told, and it is no crash.
+func TestMachinesWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.engine.room = 1
+		w.acquire("one").Release()
+		time.Sleep(2 * spareTime)
+		w.want.Site = "site two"
+		e := w.acquire("two")
+		w.wantState("one", Sleeping)
+		w.wantState("two", Running)
+		w.want.Site = "site three" // nothing is idle
+		_, err := w.apps.Acquire(t.Context(), "three")
+		if f := fault.As(err); code(err) != codeFull || !strings.HasPrefix(f.Details, "no room on the cluster") {
+			t.Errorf("Acquire = %v", err)
+		}
+		if said := w.said(); !slices.Contains(said, "Not started: no room on the cluster: 0/3 nodes are available") {
+			t.Errorf("the log has %q", said)
+		}
+		w.wantState("two", Running)
+		e.Release()
+		time.Sleep(time.Minute)
+		w.acquire("three").Release()
 	})
 }

@@ -97,7 +97,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 		}
 		a.logs.Add(want.Site, p.deployment, applog.Web, stream, line)
 	}
-	running, err := a.c.Engine.Start(ctx, want.Spec)
+	running, err := a.startInRoom(ctx, p, want, beside)
 	if err != nil {
 		left()
 		return nil, err
@@ -106,15 +106,8 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 	gone := make(chan struct{})
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
 	in := &instance{
-		id:      want.Spec.ID,
-		running: running,
-		site:    want.Site,
-		begun:   time.Now(),
-		used:    time.Now(),
-		left:    gone,
-		out:     make(chan struct{}),
-		ended:   make(chan struct{}),
-		fatal:   fatal,
+		id: want.Spec.ID, running: running, site: want.Site, begun: time.Now(), used: time.Now(),
+		left: gone, out: make(chan struct{}), ended: make(chan struct{}), fatal: fatal,
 	}
 	in.bound(want)
 	in.transport = p.transportTo(member{running, p, in}, want)
@@ -141,13 +134,34 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 	}
 }
 
-func ended(e runtime.Exit) error {
-	f := &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "The application exited: " + e.Reason,
-		Code:    "application_crashed",
-		Details: "see its log",
+// startInRoom starts an instance where the machines have room for it: idle programs make some, as in room, unless others of its own
+// run, beside which it is to be.
+func (a *Apps) startInRoom(ctx context.Context, p *program, want Wanted, beside bool) (runtime.Program, error) {
+	for {
+		running, err := a.c.Engine.Start(ctx, want.Spec)
+		if !errors.Is(err, runtime.ErrNoRoom) {
+			return running, err
+		}
+		var idle *instance
+		if !beside {
+			idle = a.spareOfMost(p, want.Owner)
+		}
+		if idle == nil {
+			a.logs.System(want.Site, p.deployment, "Not started: "+err.Error())
+			full := *errFull
+			full.Details = err.Error()
+			return nil, &full
+		}
+		select {
+		case <-idle.out:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
+}
+
+func ended(e runtime.Exit) error {
+	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "see its log"}
 	if e.OutOfMemory {
 		f.Details = "raise the site's memory limit, or let the application use less"
 	}

@@ -188,6 +188,9 @@ type Leaver interface {
 // ErrNotListening is the error of Dial while the program does not listen on its port.
 var ErrNotListening = errors.New("the program does not listen on its port")
 
+// ErrNoRoom is the error of a Start for which no machine has room at the moment.
+var ErrNoRoom = errors.New("no room on the cluster")
+
 // ErrHeld is the error of a Start of what is Fresh after its site was held.
 var ErrHeld = errors.New("the site was changed while the program waited for its start")
 
