@@ -242,6 +242,24 @@ func TestCrashLoopOfInstances(t *testing.T) {
 	}
 }
 
+// Instances that crash beside one that doesn't are started again later and later.
+func TestInstancesCrashBesideTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := several(t, 1, 3)
+		w.acquire("one").Release()
+		w.engine.mu.Lock()
+		w.engine.dieIn = time.Second
+		w.engine.mu.Unlock()
+		busy := w.load(30)
+		w.pass(10 * time.Minute)
+		if n := w.engine.starts(); n < 5 || n > 40 {
+			t.Errorf("%d starts in 10 minutes", n)
+		}
+		w.wantState("one", Running)
+		release(busy)
+	})
+}
+
 // What doesn't come up leaves those that run as they are, and is tried later and later.
 func TestInstanceThatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
