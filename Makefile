@@ -55,8 +55,9 @@ test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where 
 	go -C terraform vet ./...
 	go -C terraform test -count=1 -timeout 30m ./...
 
-test-cluster: ## the engine on Kubernetes, on a real cluster of one node; builds Kubernetes the first time, and needs root
+test-cluster: ## the engine on Kubernetes, and the chart with the images that it installs, on a real cluster; builds Kubernetes the first time, and needs root
 	go run ./scripts/cluster
+	go run ./scripts/cluster -chart
 
 test-chart: ## the chart of cluster/chart, by Helm and the types of Kubernetes; compiles both the first time
 	go -C cluster/chart mod tidy -diff

@@ -107,7 +107,7 @@ func (e *Engine) renew(ctx context.Context) error {
 		switch {
 		case apierrors.IsNotFound(err):
 			_, err = leases.Create(ctx, &coordination.Lease{
-				ObjectMeta: meta.ObjectMeta{Name: leaseName(e.c.Name), Labels: map[string]string{labelManaged: managedBy, labelPart: "engine", labelEngine: e.c.Name}},
+				ObjectMeta: meta.ObjectMeta{Name: leaseName(e.c.Name), Labels: map[string]string{labelManaged: managedBy, labelPart: "engine", labelEngine: e.c.Name}, OwnerReferences: e.owner},
 				Spec:       coordination.LeaseSpec{HolderIdentity: &e.c.Name, RenewTime: &now},
 			}, meta.CreateOptions{})
 		case err == nil:

@@ -41,6 +41,8 @@ type Config struct {
 	Images  []Image // the newest first
 	// BuildImage is the image that builds run in. Optional: empty is none, and builds are refused.
 	BuildImage string
+	// Owner is the ConfigMap that Secrets, and with them pods, belong to: the cluster deletes them with it. Optional.
+	Owner string
 	// Packs is where pods fetch the files of programs, over TLS with a certificate of the engine's own.
 	Packs net.Listener
 	// Canary listens where no pod may connect to, on the host of Packs: a program whose pod reaches it is
@@ -87,6 +89,7 @@ type Engine struct {
 	port     int         // of pods
 	pods     cache.Store // those of this process, as the cluster tells
 	shunned  shunned
+	owner    []meta.OwnerReference // of what is made first
 }
 
 // Labels of the objects that the engine makes.
@@ -119,6 +122,13 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{c: c, life: strings.ToLower(rand.Text()), programs: map[string]*program{}, holds: newHolds(), port: pod.Port, share: shares{by: map[id.Site]map[*program]bool{}}}
+	if c.Owner != "" {
+		o, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.Owner, meta.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("find what programs belong to: %w", err)
+		}
+		e.owner = []meta.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID}}
+	}
 	// Before anything is removed or made: others see that what has this name belongs to somebody.
 	err := e.renew(ctx)
 	if err != nil {

@@ -113,7 +113,7 @@ func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*c
 	data[keySpec] = text
 	immutable := true
 	return &core.Secret{
-		ObjectMeta: meta.ObjectMeta{Name: name, Labels: e.labels(s)}, Immutable: &immutable, Data: data,
+		ObjectMeta: meta.ObjectMeta{Name: name, Labels: e.labels(s), OwnerReferences: e.owner}, Immutable: &immutable, Data: data,
 	}, nil
 }
 

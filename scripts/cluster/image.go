@@ -31,10 +31,11 @@ func phpVersion() (version, minor string) {
 	return version, strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
+func pauseImage(dir string) error {
+	return image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", map[string]string{"pause": filepath.Join(dir, "pause")}, "/pause")
+}
+
 func images(dir string) error {
-	if err := image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", map[string]string{"pause": filepath.Join(dir, "pause")}, "/pause"); err != nil {
-		return err
-	}
 	files := map[string]string{"slipway/program": filepath.Join(dir, "slipway-program")}
 	put := func(at, from string) error {
 		files[at] = from

@@ -44,11 +44,15 @@ func main() {
 	bench := flag.String("bench", "", "benchmarks to run instead, as go test takes it")
 	api := flag.Bool("api", false, "vet, and run the tests that need an API server and no node, if one is built")
 	stories := flag.String("stories", told, "stories of programs that TestStories runs on the cluster, as go test takes it")
+	chart := flag.Bool("chart", false, "run the test of the chart instead, with images as they are released")
 	flag.Parse()
 	code, err := 0, error(nil)
 	switch {
 	case *api:
 		code, err = alone()
+	case *chart:
+		os.Setenv(ofChart, "1")
+		code, err = run("^$", "^$")
 	case *bench != "":
 		code, err = run("^$", *bench)
 	default:
@@ -113,6 +117,9 @@ func run(only, bench string) (code int, err error) {
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-build"), "./cmd/slipway-build"},
 		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
 	}
+	if os.Getenv(ofChart) != "" {
+		builds = builds[:1]
+	}
 	if wanted.MatchString("TestStories") || wanted.MatchString(testOfNodes) {
 		builds = append(builds, [][]string{
 			{"go", "generate", "./internal/platform/sandbox"},
@@ -127,7 +134,12 @@ func run(only, bench string) (code int, err error) {
 			return 1, err
 		}
 	}
-	if err := images(dir); err != nil {
+	if os.Getenv(ofChart) != "" {
+		err = errors.Join(pauseImage(dir), buildChart(dir, kept))
+	} else {
+		err = errors.Join(pauseImage(dir), images(dir))
+	}
+	if err != nil {
 		return 1, fmt.Errorf("make images: %w", err)
 	}
 	group := "slipway-cluster-" + strings.ToLower(rand.Text()[:8])

@@ -28,6 +28,7 @@ type kubernetes struct {
 	Namespace  string   `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
 	Images     string   `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION, \"php\": [VERSION]}]." required:"" type:"path" placeholder:"FILE"`
 	BuildImage string   `name:"kubernetes-build-image" help:"Image that builds run in, one pod for each. Default: none; builds need a sandbox in this process then." placeholder:"IMAGE"`
+	Owner      string   `name:"kubernetes-owner" help:"ConfigMap in the namespace of programs. Once it is deleted, the cluster deletes all that was made there for programs, except for volumes. Default: none." placeholder:"NAME"`
 	Address    string   `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
 	Files      string   `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`
 	Canary     string   `name:"kubernetes-canary" help:"Address that no pod may reach: a program whose pod reaches it is not started." default:":8445" placeholder:"HOST:PORT"`
@@ -68,7 +69,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	c := kube.Config{
-		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, BuildImage: k.BuildImage, Address: k.Address, Log: n.Log,
+		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, BuildImage: k.BuildImage, Owner: k.Owner, Address: k.Address, Log: n.Log,
 		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge, Redis: n.Redis, Own: k.Own,
 		Storage: kube.Storage{Class: k.Class, Access: core.PersistentVolumeAccessMode(k.Access)},
 	}

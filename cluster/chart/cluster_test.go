@@ -1,0 +1,88 @@
+//go:build cluster
+
+package chart
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The chart installs Slipway on a cluster as docs/kubernetes.md says. An operator makes a user in an edge, who makes
+// sites from Git over the API: one of files, and a program that is built in a pod and stores something. Both answer at each edge. An upgrade of all edges and
+// workers fails no request. Uninstalling leaves data and nothing else.
+func TestInstall(t *testing.T) {
+	i := prepare(t)
+	before := i.must(i.objects())
+	chart := os.Getenv("SLIPWAY_CLUSTER_CHART")
+	i.helm("install", "slipway", chart, "--values="+i.values, "--wait", "--timeout=8m")
+	for _, p := range i.pods("app.kubernetes.io/component in (edge, worker)") {
+		if err := ready(t.Context(), p); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+	i.logsOfStart()
+
+	const user = "ada@example.test"
+	i.inEdge("correct horse battery staple\n", "slipway", "user", "create", "--email="+user)
+	i.key = strings.TrimSpace(i.inEdge("", "slipway", "key", "create", "--user="+user, "--name=test"))
+
+	i.site("leaflet", map[string]string{"index.html": "hello from the cluster"})
+	i.site("shop", map[string]string{
+		"package.json": `{"name": "shop", "private": true, "scripts": {"build": "node build.js", "start": "node server.js"}}`,
+		"slipway.toml": "[run]\nstorage = [\"data\"]\nstorageMiB = 16\n",
+		// What carries builds out is in their image alone.
+		"build.js": `const fs = require('fs'); fs.mkdirSync('made'); fs.writeFileSync('made/text', fs.existsSync('/slipway/build') ? 'built in a pod' : 'built elsewhere')`,
+		"server.js": `const fs = require('fs')
+fs.appendFileSync('data/starts', '.')
+require('http').createServer((q, r) => setTimeout(() => r.end(fs.readFileSync('made/text')), 50)).listen(process.env.PORT)`,
+	})
+	sites := map[string]string{"leaflet.sites.test": "hello from the cluster", "shop.sites.test": "built in a pod"}
+	i.until("each edge answers for all sites", func() error { return i.answer(sites) })
+
+	good, failed := i.load(sites, func() {
+		i.helm("upgrade", "slipway", chart, "--values="+i.values, "--set=images.tag="+os.Getenv("SLIPWAY_CLUSTER_NEXT"), "--wait", "--timeout=8m")
+		i.until("the old pods are gone", func() error {
+			if n := len(i.pods("app.kubernetes.io/component in (edge, worker)")); n != 4 {
+				return fmt.Errorf("there are %d", n)
+			}
+			return nil
+		})
+		i.until("each edge answers for all sites", func() error { return i.answer(sites) })
+	})
+	t.Logf("%d requests during the upgrade, %d failed", good+failed, failed)
+	if good < 100 {
+		t.Error("there was no load")
+	}
+	i.until("only nodes that run are listed", func() error {
+		list := i.inEdge("", "slipway", "node", "list")
+		if strings.Contains(list, "down") || strings.Count(list, "\n") != 5 {
+			return fmt.Errorf("nodes:\n%s", list)
+		}
+		return nil
+	})
+
+	claims, err := i.client.CoreV1().PersistentVolumeClaims(programs).List(t.Context(), meta.ListOptions{})
+	if err != nil || len(claims.Items) != 1 {
+		t.Fatalf("claims: %v, %v", claims, err)
+	}
+	i.helm("uninstall", "slipway", "--wait", "--timeout=8m")
+	i.until("nothing is left but data", func() error {
+		all, err := i.objects()
+		if err != nil {
+			return err
+		}
+		left := slices.DeleteFunc(all, func(o string) bool { return slices.Contains(before, o) })
+		if want := []string{
+			"ConfigMap slipway-programs/kube-root-ca.crt", "Namespace slipway-programs", "PersistentVolumeClaim slipway-programs/" + claims.Items[0].Name,
+			"Secret hosting/slipway-key", "ServiceAccount slipway-programs/default",
+		}; !slices.Equal(left, want) {
+			return fmt.Errorf("left are %q", left)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"slipway/scripts/internal/machine"
+)
+
+// ofChart is the environment variable that tells the process inside that it runs the test of the chart.
+const ofChart = "SLIPWAY_CLUSTER_OF_CHART"
+
+// ofImages is one that names a folder with the images that the test needs, such as an earlier run made: they are not made then.
+const ofImages = "SLIPWAY_CLUSTER_IMAGES"
+
+// chartTag is the version of the images that the test of the chart installs. What it upgrades to is the same by another name.
+const (
+	chartTag = "1.0.0"
+	nextTag  = "1.0.1"
+)
+
+// chartImages are those that it needs, as they are released, by their names on the command line of scripts/image.
+var chartImages = map[string]string{
+	"cluster": "slipway-cluster:" + chartTag, "build": "slipway-build:" + chartTag, "node24": "slipway-runtime:" + chartTag + "-node24",
+}
+
+// buildChart builds what the test of the chart needs. The first layers of images, which take minutes, are kept.
+func buildChart(dir, kept string) error {
+	if err := machine.Install("mmdebstrap", "npm", "git", "postgresql"); err != nil {
+		return err
+	}
+	of := strings.Join(slices.Sorted(maps.Keys(chartImages)), ",")
+	var todo [][]string
+	if os.Getenv(ofImages) == "" {
+		todo = append(todo, []string{"go", "run", "./scripts/image", "-out", dir, "-keep", filepath.Join(kept, "layers"), "-of", of, "-version", chartTag})
+	}
+	for _, argv := range append(todo, [][]string{
+		{"go", "-C", "cluster/chart", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "chart.test"), "."},
+		{"go", "-C", "cluster/chart", "build", "-o", filepath.Join(dir, "helm"), "helm.sh/helm/v4/cmd/helm"},
+		{"go", "build", "-o", dir + "/", "./cmd/slipway", "./scripts/withpostgres"},
+		{"go", "-C", "tools/versitygw", "tool", "-n", "versitygw"},
+	}...) {
+		if err := step(argv, "CGO_ENABLED=0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chartTest makes the command of the cluster's tests that of the chart's.
+func (n *starting) chartTest(c *exec.Cmd) error {
+	ctr := func(args ...string) error {
+		out, err := exec.Command(filepath.Join(n.kept, "deb/usr/bin/ctr"), append([]string{
+			"-a", filepath.Join(n.dir, "containerd.sock"), "-n", "k8s.io", "images",
+		}, args...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ctr images %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	for _, name := range chartImages {
+		if err := ctr("import", filepath.Join(cmp.Or(os.Getenv(ofImages), n.dir), strings.ReplaceAll(name, ":", "_")+"_"+runtime.GOARCH+".oci.tar")); err != nil {
+			return err
+		}
+		if err := ctr("tag", "localhost/"+name, strings.Replace("localhost/"+name, chartTag, nextTag, 1)); err != nil {
+			return err
+		}
+	}
+	// Pods reach the API server by the address of its Service, which no kube-proxy leads anywhere here.
+	rules := "table ip services {\n"
+	for _, hook := range []string{"prerouting", "output"} {
+		rules += "chain " + hook + " { type nat hook " + hook + " priority -100; ip daddr 10.96.0.1 tcp dport 443 dnat to " + n.address + ":6443; }\n"
+	}
+	nft := exec.Command("nft", "-f", "-")
+	nft.Stdin = strings.NewReader(rules + "}\n")
+	if out, err := nft.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w: %s", err, out)
+	}
+	source, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	values, err := os.ReadFile("cluster/chart/slipway/values.yaml")
+	if err != nil {
+		return err
+	}
+	node := regexp.MustCompile(`suffix: node24, node: ([0-9.]+)`).FindSubmatch(values)
+	if node == nil {
+		return fmt.Errorf("the chart has no image with Node.js 24")
+	}
+	c.Path = filepath.Join(n.dir, "withpostgres")
+	c.Args = []string{c.Path, filepath.Join(n.dir, "chart.test"), "-test.v", "-test.run", "^TestInstall$", "-test.timeout=20m"}
+	c.Env = append(c.Env, "SLIPWAY_CLUSTER_BUILT="+n.dir, "SLIPWAY_CLUSTER_CHART="+filepath.Join(source, "cluster/chart/slipway"),
+		"SLIPWAY_CLUSTER_NODE24="+string(node[1]), "SLIPWAY_CLUSTER_TAG="+chartTag, "SLIPWAY_CLUSTER_NEXT="+nextTag)
+	return nil
+}
