@@ -69,10 +69,11 @@ func main() {
 // storiesVar is the variable that names them to the tests.
 const storiesVar = "SLIPWAY_CLUSTER_STORIES"
 
-// told are the stories of e2e/programs that are told on the cluster, too. Of the others TestKilledDuringTraffic and
-// TestBesideTheProgram look for programs among the processes of this machine, TestInsideAnApplication wants no cgroups to be seen, which pods see, TestPHPApplication needs PHP in the
-// image of builds, and TestRealApplications the npm registry, which a cluster in namespaces of its own doesn't reach.
-const told = "TestSwitchesDropNothing|TestBackupsOfStorage"
+// told are the stories of e2e/programs and e2e/wordpress that are told on the cluster, too. Of the others TestKilledDuringTraffic and
+// TestBesideTheProgram look for programs among the processes of this machine, TestInsideAnApplication wants no cgroups to be seen, which
+// pods see, TestPHPApplication needs PHP in the image of builds, and TestRealApplications the npm registry, which a cluster in
+// namespaces of its own doesn't reach.
+const told = "TestSwitchesDropNothing|TestBackupsOfStorage|TestInstances"
 
 // run builds what is missing and runs the tests in a new cluster.
 func run(only, bench string) (code int, err error) {
