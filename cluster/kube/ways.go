@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"strconv"
 	"sync"
 	"time"
@@ -65,8 +66,17 @@ func (e *Engine) ownOf(s runtime.Spec) (ways []string) {
 	names := e.ownNames(s)
 	for _, own := range s.Own {
 		host, port, err := net.SplitHostPort(own)
-		if at := net.JoinHostPort(ownHost, port); err == nil && slices.Contains(names, host) && !slices.Contains(ways, at) {
-			ways = append(ways, at)
+		if err != nil || !slices.Contains(names, host) {
+			continue
+		}
+		hosts := []string{ownHost}
+		if strings.HasSuffix(host, ".localhost") { // the loopback, whatever a list of hosts says (RFC 6761, section 6.3)
+			hosts = append(hosts, "127.0.0.1")
+		}
+		for _, h := range hosts {
+			if at := net.JoinHostPort(h, port); !slices.Contains(ways, at) {
+				ways = append(ways, at)
+			}
 		}
 	}
 	return ways

@@ -156,3 +156,18 @@ func TestLed(t *testing.T) {
 		t.Errorf("after its end it is led on; its databases were given back %d times", ways.done.Load())
 	}
 }
+
+// A pod listens for its own site where the names of that lead: beside the program, and for names of the loopback at that itself.
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	e := &Engine{c: Config{Edge: "10.0.0.1:443"}}
+	for own, want := range map[string]string{
+		"shop.example.com:443": "127.0.0.2:443",
+		"shop.localhost:8443":  "127.0.0.2:8443 127.0.0.1:8443",
+		"10.0.0.7:443":         "",
+	} {
+		if got := strings.Join(e.ownOf(runtime.Spec{Egress: true, Own: []string{own}}), " "); got != want {
+			t.Errorf("%s: %q, want %q", own, got, want)
+		}
+	}
+}

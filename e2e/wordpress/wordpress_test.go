@@ -486,7 +486,6 @@ func (h *installation) count(q string, args ...any) (n int) {
 func (h *installation) closed(s siteBody, stranger *visitor) {
 	t := h.t
 	t.Helper()
-	storage := filepath.Join(h.Storage(), s.ID, "wp-content")
 	for name, text := range map[string]string{
 		"uploads/evil.php":     "<?php echo 'owned';",
 		"uploads/evil.phtml":   "<?php echo 'owned';",
@@ -498,9 +497,7 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 		"uploads/.secret":      "secret",
 		"uploads/evil.jpg/x":   "secret",
 	} {
-		at := filepath.Join(storage, name)
-		ok(t, os.MkdirAll(filepath.Dir(at), 0o755))
-		ok(t, os.WriteFile(at, []byte(text), 0o644))
+		h.plant(s, name, text)
 	}
 	for _, path := range []string{
 		"/wp-config.php", "/wp-admin/install.php", "/wp-admin/install.php/x", "/WP-ADMIN/install.php",

@@ -117,7 +117,8 @@ func (noRedis) KeepStorage(context.Context, id.Site) error { return nil }
 
 func (noRedis) MakeStorage(context.Context, id.Site, string) (string, error) { return "", nil }
 
-func (noRedis) StorageFolders(id.Site) (map[string]string, error) { return nil, nil }
-func (noRedis) Hold(id.Site) (release func())                     { return func() {} }
-func (noRedis) ClearRedis(id.Site) bool                           { return false }
-func (h noRedis) NoRedis() string                                 { return *h.why }
+func (noRedis) StorageFolders(id.Site) (map[string]string, error)   { return nil, nil }
+func (noRedis) Hold(id.Site) (release func())                       { return func() {} }
+func (noRedis) StorageSize(context.Context, id.Site) (int64, error) { return 0, nil }
+func (noRedis) ClearRedis(id.Site) bool                             { return false }
+func (h noRedis) NoRedis() string                                   { return *h.why }

@@ -58,6 +58,8 @@ func (h host) StorageFolders(site.ID) (map[string]string, error) { return nil, n
 func (h host) Hold(site.ID) (release func()) { return func() {} }
 
 // ClearRedis is the same.
+func (host) StorageSize(context.Context, site.ID) (int64, error) { return 0, nil }
+
 func (h host) ClearRedis(site site.ID) bool { h(string(site)); return true }
 
 func (w *WordPress) shows(t *testing.T, what string) {

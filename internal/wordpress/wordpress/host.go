@@ -34,13 +34,14 @@ func (w *WordPress) content(id site.ID) (string, error) {
 // maxCounted bounds what is counted of a site's files, in bytes.
 const maxCounted = 1 << 40
 
-// disk returns how many bytes a site's wp-content has.
-func (w *WordPress) disk(id site.ID) int64 {
-	dir, err := w.content(id)
-	if err != nil {
-		return 0
+// disk returns how many bytes a site's wp-content has; of a volume that is elsewhere all that is in it. 0 where that isn't known.
+func (w *WordPress) disk(ctx context.Context, id site.ID) (n int64) {
+	if dir, err := w.content(id); err == nil {
+		return sandbox.Size(dir, maxCounted)
+	} else if w.c.Host != nil {
+		n, _ = w.c.Host.StorageSize(ctx, id)
 	}
-	return sandbox.Size(dir, maxCounted)
+	return n
 }
 
 // clearObjects empties the object cache of a site's programs, and reports whether one runs here.

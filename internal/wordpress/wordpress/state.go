@@ -108,7 +108,7 @@ func (w *WordPress) learnSince(ctx context.Context, s site.Site, since db.Time, 
 	}
 	f.Content.Bound()
 	f.Content.Files = w.filesOf(ctx, s.ID)
-	f.DiskBytes = w.disk(s.ID)
+	f.DiskBytes = w.disk(ctx, s.ID)
 	stored := f
 	stored.Content = f.Content.WithoutComparison()
 	text, err := json.Marshal(stored)

@@ -91,6 +91,8 @@ type Host interface {
 	snapshot.Storage
 	// ClearRedis makes what the object cache of a site's programs holds unfindable, and reports whether one of them has any.
 	ClearRedis(site site.ID) bool
+	// StorageSize returns how many bytes a site stores, wherever that is.
+	StorageSize(ctx context.Context, site site.ID) (int64, error)
 	// NoRedis says in words why programs can't have a Redis here; empty: they can.
 	NoRedis() string
 }
