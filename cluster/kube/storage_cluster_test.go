@@ -43,6 +43,15 @@ func provision(ctx context.Context, c kubernetes.Interface, namespace, dir strin
 			if err != nil {
 				continue
 			}
+			there := map[string]bool{}
+			for _, claim := range claims.Items {
+				there["volume-"+string(claim.UID)] = true
+			}
+			for name := range made {
+				if !there[name] && os.RemoveAll(filepath.Join(dir, name)) == nil { // whose claim is deleted, as most classes do it
+					delete(made, name)
+				}
+			}
 			for _, claim := range claims.Items {
 				if name := "volume-" + string(claim.UID); !made[name] && provisionOne(ctx, c, claim, name, filepath.Join(dir, name)) == nil {
 					made[name] = true
