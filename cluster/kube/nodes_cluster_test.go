@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -212,6 +213,9 @@ func TestNodes(t *testing.T) {
 	if err := syscall.Kill(second, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // before the pods of other tests are placed on it
+		_ = c.CoreV1().Nodes().Delete(context.Background(), "n2", meta.DeleteOptions{})
+	})
 	killed := time.Now()
 	t.Log("killed", killed.Format(time.TimeOnly))
 	until(t, "the site answers from the first node", func() bool {

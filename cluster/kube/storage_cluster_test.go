@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -48,7 +49,7 @@ func provision(ctx context.Context, c kubernetes.Interface, namespace, dir strin
 				there["volume-"+string(claim.UID)] = true
 			}
 			for name := range made {
-				if !there[name] && os.RemoveAll(filepath.Join(dir, name)) == nil { // whose claim is deleted, as most classes do it
+				if !there[name] && removeOne(dir, name) == nil { // as most classes do it
 					delete(made, name)
 				}
 			}
@@ -60,6 +61,18 @@ func provision(ctx context.Context, c kubernetes.Interface, namespace, dir strin
 		}
 	}()
 	return nil
+}
+
+// removeOne removes the volume of a claim that was deleted, and the name by which stories find it.
+func removeOne(dir, name string) error {
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
+		link := filepath.Join(dir, e.Name())
+		if at, failed := os.Readlink(link); failed == nil && at == filepath.Join(dir, name) {
+			err = errors.Join(err, os.Remove(link))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
 }
 
 func provisionOne(ctx context.Context, c kubernetes.Interface, claim core.PersistentVolumeClaim, name, at string) error {
