@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,19 +43,16 @@ func client(t testing.TB) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the node is ready", func() bool {
-		n, err := c.CoreV1().Nodes().Get(t.Context(), "n1", meta.GetOptions{})
-		if err != nil {
-			return false
-		}
-		for _, x := range n.Status.Conditions {
-			if x.Type == core.NodeReady && x.Status == core.ConditionTrue {
-				return true
-			}
-		}
-		return false
-	})
+	until(t, "the node is ready", func() bool { return ready(t, c, "n1") })
 	return c
+}
+
+func ready(t testing.TB, c kubernetes.Interface, node string) bool {
+	t.Helper()
+	n, err := c.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
+	return err == nil && slices.ContainsFunc(n.Status.Conditions, func(x core.NodeCondition) bool {
+		return x.Type == core.NodeReady && x.Status == core.ConditionTrue
+	})
 }
 
 // cluster is an engine in a namespace of its own.

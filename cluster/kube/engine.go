@@ -115,7 +115,8 @@ const (
 // resync is how often what is known of pods is looked at again, beside what the cluster tells.
 const resync = 5 * time.Minute
 
-// New removes what an earlier process of the same name left, and follows the pods until ctx ends.
+// New takes the place of an earlier process of the same name, and follows the pods until ctx ends. What the earlier one left is removed
+// meanwhile.
 func New(ctx context.Context, c Config) (*Engine, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if err := c.Storage.check(); err != nil {

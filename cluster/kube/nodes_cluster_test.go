@@ -25,8 +25,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// pidProgram says which process answers.
-const pidProgram = `require('http').createServer((q, r) => setTimeout(() => r.end('from ' + require('os').hostname()), 20)).listen(process.env.PORT)`
+// hostProgram says which pod answers.
+const hostProgram = `require('http').createServer((q, r) => setTimeout(() => r.end('from ' + require('os').hostname()), 20)).listen(process.env.PORT)`
 
 // visitors ask a site again and again, and note what they got.
 type visitors struct {
@@ -110,18 +110,7 @@ func TestNodes(t *testing.T) {
 		t.Fatal("the cluster has no second node")
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
-	until(t, "the second node is ready", func() bool {
-		n, err := c.CoreV1().Nodes().Get(t.Context(), "n2", meta.GetOptions{})
-		if err != nil {
-			return false
-		}
-		for _, x := range n.Status.Conditions {
-			if x.Type == core.NodeReady && x.Status == core.ConditionTrue {
-				return true
-			}
-		}
-		return false
-	})
+	until(t, "the second node is ready", func() bool { return ready(t, c, "n2") })
 	// No other test's pods are placed on it.
 	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n2", types.MergePatchType, []byte(`{"spec":{"taints":null}}`), meta.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -142,7 +131,7 @@ func TestNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	app := filepath.Join(w.Dir, "app")
-	if err := world.WriteFiles(app, map[string]string{"package.json": `{"scripts":{"start":"node server.js"}}`, "server.js": pidProgram}); err != nil {
+	if err := world.WriteFiles(app, map[string]string{"package.json": `{"scripts":{"start":"node server.js"}}`, "server.js": hostProgram}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Git.Commit("nodes/app", "main", app, "app"); err != nil {

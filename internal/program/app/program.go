@@ -98,10 +98,7 @@ const probeEvery = 3 * time.Millisecond
 // errCrashed returns the error of requests while a program that crashed waits for its next start.
 func errCrashed(why string, after time.Duration) error {
 	return &fault.Error{
-		Kind:       fault.Unavailable,
-		Message:    "The application crashed",
-		Details:    why,
-		Code:       "application_crashed",
+		Kind: fault.Unavailable, Message: "The application crashed", Details: why, Code: "application_crashed",
 		RetryAfter: max(time.Second, after),
 	}
 }
@@ -226,10 +223,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 			p.mu.Unlock()
 			if down {
 				return nil, &fault.Error{
-					Kind:    fault.Invalid,
-					Message: cmp.Or(why, "The application ended"),
-					Code:    "application_crashed",
-					Details: "see its log",
+					Kind: fault.Invalid, Message: cmp.Or(why, "The application ended"), Code: "application_crashed", Details: "see its log",
 				}
 			}
 		}

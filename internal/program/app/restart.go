@@ -126,8 +126,10 @@ func (a *Apps) retire(in *instance, drain time.Duration) {
 
 // vacate replaces an instance whose machine is to be empty: as Restart does, or, where two can't be at once, by the next start.
 func (p *program) vacate(in *instance) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.apps.c.WakeTime)
+	ctx, cancel := p.apps.untilDown()
 	defer cancel()
+	ctx, done := context.WithTimeout(ctx, p.apps.c.WakeTime)
+	defer done()
 	p.mu.Lock()
 	alone, drain := keeps(p.want.Spec), p.want.Drain
 	p.mu.Unlock()

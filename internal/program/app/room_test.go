@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/program/runtime"
 )
 
 // Before a visitor is refused, the program that nobody has asked for the longest sleeps earlier
@@ -177,5 +178,32 @@ func TestMachinesWithoutRoom(t *testing.T) {
 		e.Release()
 		time.Sleep(time.Minute)
 		w.acquire("three").Release()
+	})
+}
+
+// What fits on no machine does not send everybody's programs to sleep.
+func TestNoMachineIsLargeEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const idle = maxSpared + 3
+		for i := range idle {
+			w.want.Site = id.Site(fmt.Sprint("site ", i))
+			w.acquire(id.Deployment(fmt.Sprint(i))).Release()
+		}
+		time.Sleep(2 * spareTime)
+		w.want.Site = "huge"
+		w.engine.refuse = fmt.Errorf("%w: 0/3 nodes are available", runtime.ErrNoRoom)
+		if _, err := w.apps.Acquire(t.Context(), "huge"); code(err) != codeFull {
+			t.Errorf("Acquire = %v", err)
+		}
+		running := 0
+		for _, p := range w.engine.started {
+			if p.running() {
+				running++
+			}
+		}
+		if running != idle-maxSpared {
+			t.Errorf("%d of %d idle programs run on", running, idle)
+		}
 	})
 }

@@ -134,20 +134,25 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 	}
 }
 
+// maxSpared is how many idle programs sleep at most for one start: what fits on no machine would send all to sleep in vain.
+const maxSpared = 3
+
 // startInRoom starts an instance where the machines have room for it: idle programs make some, as in room, unless others of its own
 // run, beside which it is to be.
 func (a *Apps) startInRoom(ctx context.Context, p *program, want Wanted, beside bool) (runtime.Program, error) {
-	for {
+	for spared := 0; ; spared++ {
 		running, err := a.c.Engine.Start(ctx, want.Spec)
 		if !errors.Is(err, runtime.ErrNoRoom) {
 			return running, err
 		}
 		var idle *instance
-		if !beside {
+		if !beside && spared < maxSpared {
 			idle = a.spareOfMost(p, want.Owner)
 		}
 		if idle == nil {
-			a.logs.System(want.Site, p.deployment, "Not started: "+err.Error())
+			if !beside { // else the log says how many there are, and less often
+				a.logs.System(want.Site, p.deployment, "Not started: "+err.Error())
+			}
 			full := *errFull
 			full.Details = err.Error()
 			return nil, &full
