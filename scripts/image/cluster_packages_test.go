@@ -63,7 +63,7 @@ func TestClusterImages(t *testing.T) {
 				t.Errorf("%s has %q", file, out)
 			}
 			if k.name == builds.name {
-				inside("sh", "-c", "git version; composer --version; php --version; bash --version; test /slipway/program -ef /slipway/build")
+				inside("sh", "-ec", "git version; composer --version; php --version; php-fpm8.2 --version; bash --version; test /slipway/program -ef /slipway/build")
 			}
 		case strings.Contains(k.suffix, "php"):
 			if out := inside("php", "-m"); !strings.Contains(out, "mysqli") || !strings.Contains(out, "intl") {

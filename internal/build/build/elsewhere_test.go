@@ -81,7 +81,11 @@ func TestElsewhere(t *testing.T) {
 		"bad":  sh("echo 'sh: 1: vite: not found' >&2; exit 127"),
 		"none": sh("true"),
 		"run":  {Name: "Test", Runtime: framework.Node, Build: []framework.Command{{Shell: "echo 1 > made"}}},
+		"php":  sh("mkdir dist; php -r 'echo 6 * 7;' > dist/a"),
 	}
+	php := plans["php"]
+	php.Tools = []framework.Tool{{Name: "php"}}
+	plans["php"] = php
 	for name, plan := range plans {
 		env := func(s *Spec) {
 			s.Env = map[string]string{"A": "secret-value"}

@@ -141,7 +141,8 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
 		return cleanup, fmt.Errorf("clear build directory: %w", err)
 	}
-	if err := os.MkdirAll(b.work, 0o700); err != nil {
+	// The place of the commands is below it, but for a build that is alone.
+	if err := errors.Join(os.MkdirAll(b.dir, 0o700), os.MkdirAll(b.work, 0o700)); err != nil {
 		return cleanup, fmt.Errorf("make build directory: %w", err)
 	}
 	if b.uid == 0 {
