@@ -109,14 +109,8 @@ func TestRealApplications(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	w.Kill()
-	h.until("the end of all applications", func() (bool, error) {
-		n := running("-of-e2e-programs.js")
-		return n == 0, fmt.Errorf("%d run", n)
-	})
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	h.Kill()
+	h.again(func() []string { return pidsOf("-of-e2e-programs.js") })
 	versions := map[string]string{"next": "one", "sveltekit": "one", "express": "one", "fastify": "one"}
 	for _, name := range names {
 		a := apps[name]

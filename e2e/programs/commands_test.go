@@ -76,13 +76,7 @@ func TestBesideTheProgram(t *testing.T) {
 	worker("four")
 	typed := s.typeIntoTerminals()
 	s.Kill()
-	s.until("no worker, and nothing of a terminal", func() (bool, error) {
-		n := running("worker-of-e2e-programs.js") + running(typed)
-		return n == 0, fmt.Errorf("%d run", n)
-	})
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.again(func() []string { return append(pidsOf("worker-of-e2e-programs.js"), pidsOf(typed)...) })
 	worker("four")
 
 	var op struct{ ID string }
@@ -92,13 +86,14 @@ func TestBesideTheProgram(t *testing.T) {
 	if o := s.operation(op.ID); o.Status != "failed" || o.Result.ExitCode != 3 || o.Result.Output != "ran as "+s.ID+" [secret]\n" {
 		t.Errorf("the command ended as %+v", o)
 	}
-	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"pids": 40}}, nil)
+	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"pids": 120}}, nil)
 	s.call("POST", "/sites/"+s.ID+"/commands", map[string]any{
-		"command": "node -e \"let n = 0; for (let i = 0; i < 60; i++) if (require('child_process').spawn('sleep', ['1']).on('error', () => {}).pid) n++; console.log(n > 0 && n < 40)\"",
+		"command": "node -e \"let n = 0; for (let i = 0; i < 160; i++) if (require('child_process').spawn('sleep', ['1']).on('error', () => {}).pid) n++; console.log(n > 0 && n < 120)\"",
 	}, &op)
 	if o := s.operation(op.ID); o.Result.Output != "true\n" {
 		t.Errorf("a command that begins more processes than its site may have: %+v", o)
 	}
+	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"pids": 512}}, nil)
 	s.until("its log", func() (bool, error) {
 		text := s.runtimeLog("command")
 		return strings.Contains(text, "ran as"), errors.New(text)

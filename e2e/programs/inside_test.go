@@ -28,6 +28,17 @@ const begin = p => { // some files have no end
   const fd = fs.openSync(p, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK), b = Buffer.alloc(1 << 18)
   try { return b.subarray(0, fs.readSync(fd, b)) } finally { fs.closeSync(fd) }
 }
+const others = (dir, left) => { // processes of control groups that it doesn't see itself
+  let found = []
+  for (const e of fs.readdirSync(dir, { withFileTypes: true })) {
+    const p = path.join(dir, e.name)
+    if (e.isDirectory()) { if (left > 0) found = found.concat(others(p, left - 1)) }
+    else if (e.name === 'cgroup.procs') {
+      for (const pid of fs.readFileSync(p, 'latin1').split('\n')) if (pid && !fs.existsSync('/proc/' + pid)) found.push(p + ': ' + pid)
+    }
+  }
+  return found
+}
 const search = (dir, text, left) => {
   let found = []
   for (const e of fs.readdirSync(dir, { withFileTypes: true })) {
@@ -50,6 +61,7 @@ http.createServer((q, r) => {
     case '/write': fs.writeFileSync(a('path'), 'x'); return r.end('GOT it written')
     case '/kill': process.kill(Number(a('pid')), 0); return r.end('GOT a process')
     case '/search': return r.end(JSON.stringify(search(a('path'), a('text'), 6)))
+    case '/others': return r.end('GOT ' + JSON.stringify(others(a('path'), 6)))
     case '/env': return r.end(JSON.stringify(process.env))
     }
     r.end('spy got 0')
@@ -185,7 +197,7 @@ func TestInsideAnApplication(t *testing.T) {
 			t.Errorf("socket %q: %s", path, got)
 		}
 	}
-	for _, path := range []string{h.Data, h.Dir, "/root", "/home", "/var/lib", "/etc/slipway", "/sys/fs/cgroup", "/boot", "/mnt"} {
+	for _, path := range []string{h.Data, h.Dir, "/root", "/home", "/var/lib", "/etc/slipway", "/boot", "/mnt"} {
 		if got := ask("/list", "path", path); !strings.HasPrefix(got, "nothing") {
 			t.Errorf("folder %s: %s", path, got)
 		}
@@ -195,7 +207,14 @@ func TestInsideAnApplication(t *testing.T) {
 			t.Errorf("file %s: %s", path, got)
 		}
 	}
-	for _, path := range []string{"/app/x", "/etc/x", "/usr/x", "/x", "/proc/sys/kernel/core_pattern", "/dev/x"} {
+	// Of control groups a pod sees its own.
+	if got := ask("/others", "path", "/sys/fs/cgroup"); !strings.HasPrefix(got, "nothing") && got != "GOT []" {
+		t.Errorf("control groups: %s", got)
+	}
+	for _, path := range []string{
+		"/app/x", "/etc/x", "/usr/x", "/x", "/proc/sys/kernel/core_pattern", "/dev/x", "/sys/fs/cgroup/x", "/sys/fs/cgroup/memory/x",
+		"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max",
+	} {
 		if got := ask("/write", "path", path); !strings.HasPrefix(got, "nothing") {
 			t.Errorf("writing %s: %s", path, got)
 		}

@@ -1,12 +1,9 @@
 package programs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -134,10 +131,7 @@ func TestPHPApplication(t *testing.T) {
 	// Killed, Slipway leaves no PHP behind, and serves what was live and what was stored.
 	for range 3 {
 		h.Kill()
-		h.until("the end of PHP", func() (bool, error) { return len(fpm(h)) == 0, fmt.Errorf("%v", fpm(h)) })
-		if err := h.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		h.again(func() []string { return fpm(h) })
 		h.answers("GET", "/", "", 200, "one /")
 		h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
 	}
@@ -221,20 +215,7 @@ func (h *installation) idles() {
 }
 
 // fpm are the pids of PHP-FPM that this installation runs.
-func fpm(h *installation) (list []string) {
-	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, name := range all {
-		dir := filepath.Dir(name)
-		b, err := os.ReadFile(name)
-		if err != nil || !bytes.Contains(b, []byte("php-fpm: master")) {
-			continue
-		}
-		if mounts, err := os.ReadFile(filepath.Join(dir, "mountinfo")); err == nil && bytes.Contains(mounts, []byte(h.Dir+"/")) {
-			list = append(list, filepath.Base(dir))
-		}
-	}
-	return list
-}
+func fpm(h *installation) []string { return h.Processes("php-fpm: master") }
 
 func (h *installation) get(path string) world.Answer {
 	h.t.Helper()

@@ -63,13 +63,15 @@ func (s appSite) operation(id string) (o struct {
 	return o
 }
 
-// running counts the processes whose command line holds a text.
-func running(text string) (n int) {
+// running counts the processes of Node.js whose command line holds a text.
+func running(text string) int { return len(pidsOf(text)) }
+
+func pidsOf(text string) (pids []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range all {
 		if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte(text)) && bytes.HasPrefix(b, []byte("node")) {
-			n++
+			pids = append(pids, filepath.Base(filepath.Dir(name)))
 		}
 	}
-	return n
+	return pids
 }

@@ -17,6 +17,9 @@ const (
 
 func elsewhere() bool { return os.Getenv(Serve) != "" }
 
+// Elsewhere reports whether programs run in another place than the service: what it ran when it was killed goes on there until it is back.
+func (w *World) Elsewhere() bool { return elsewhere() }
+
 // OwnServers reports whether the installation runs servers of its own for databases and object caches, and not the operator.
 func (w *World) OwnServers() bool { return w.fleet == nil && !elsewhere() }
 

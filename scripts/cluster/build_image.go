@@ -1,16 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
-// buildImage is the image of the tests' builds: Node.js and npm of this machine, what their scripts call, and the
-// program that carries builds out.
+// buildImage is the image of the tests' builds: Node.js, npm, PHP and Composer of this machine, what their scripts call, and
+// the program that carries builds out.
 const buildImage = "localhost/slipway-build:test"
 
 // buildPrograms are what is in it of this machine.
@@ -27,55 +26,38 @@ func imageOfBuilds(dir string) error {
 	return image(filepath.Join(dir, "build.tar"), buildImage, files, "/slipway/program")
 }
 
-func buildFiles(dir string) (map[string]string, error) {
-	files := map[string]string{}
-	for _, program := range buildPrograms {
-		at, err := exec.LookPath(program)
-		if err != nil {
-			return nil, err
-		}
-		files["usr/bin/"+program] = at
-		libraries, err := exec.Command("ldd", at).Output()
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(libraries), -1) {
-			files[strings.TrimPrefix(m[1], "/")] = m[1]
-		}
+func buildFiles(dir string) (contents, error) {
+	files := contents{"slipway/build": filepath.Join(dir, "slipway-build"), "slipway/program": linkTo + "build"}
+	if err := errors.Join(files.programs(buildPrograms...), files.php(), files.composer(), files.npm()); err != nil {
+		return nil, err
 	}
-	files["bin/sh"] = files["usr/bin/sh"]
-	files["slipway/build"] = filepath.Join(dir, "slipway-build")
-	files["slipway/program"] = linkTo + "build"
-	files["bin/bash"] = files["usr/bin/bash"]
+	files["bin/sh"], files["bin/bash"] = files["usr/bin/sh"], files["usr/bin/bash"]
+	return files, nil
+}
+
+// composer adds Composer, as Debian has it: the libraries that it needs are where all of PHP's are.
+func (c contents) composer() error {
+	_, php := phpVersion()
+	c["usr/bin/php"], c["usr/bin/composer"] = linkTo+"php"+php, "/usr/bin/composer"
+	return c.tree("/usr/share/php")
+}
+
+func (c contents) npm() error {
 	npm, err := exec.LookPath("npm")
 	if err == nil {
 		npm, err = filepath.EvalSymlinks(npm)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	tree := filepath.Dir(filepath.Dir(npm)) // …/npm/bin/npm-cli.js
 	if strings.HasPrefix(npm, "/usr/share/nodejs/") {
 		tree = "/usr/share/nodejs" // Debian's has its dependencies there
 	}
 	if filepath.Base(filepath.Dir(filepath.Dir(npm))) != "npm" {
-		return nil, fmt.Errorf("npm is not where it is expected: %s", npm)
+		return fmt.Errorf("npm is not where it is expected: %s", npm)
 	}
-	files["usr/bin/npm"] = linkTo + npm
-	files["usr/bin/npx"] = linkTo + strings.Replace(npm, "npm-cli", "npx-cli", 1)
-	return files, filepath.WalkDir(tree, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		at := strings.TrimPrefix(name, "/")
-		if e.Type()&fs.ModeSymlink == 0 {
-			files[at] = name
-			return nil
-		}
-		real, err := filepath.EvalSymlinks(name)
-		if err == nil {
-			files[at] = linkTo + real
-		}
-		return nil // one that leads nowhere is left out
-	})
+	c["usr/bin/npm"] = linkTo + npm
+	c["usr/bin/npx"] = linkTo + strings.Replace(npm, "npm-cli", "npx-cli", 1)
+	return c.tree(tree)
 }

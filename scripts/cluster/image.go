@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,52 +34,92 @@ func phpVersion() (version, minor string) {
 }
 
 func pauseImage(dir string) error {
-	return image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", map[string]string{"pause": filepath.Join(dir, "pause")}, "/pause")
+	return image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", contents{"pause": filepath.Join(dir, "pause")}, "/pause")
 }
 
-func images(dir string) error {
-	files := map[string]string{"slipway/program": filepath.Join(dir, "slipway-program")}
-	put := func(at, from string) error {
-		files[at] = from
-		libraries, err := exec.Command("ldd", from).Output()
-		if err != nil {
-			return err
-		}
-		for _, m := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(libraries), -1) {
-			files[strings.TrimPrefix(m[1], "/")] = m[1]
-		}
-		return nil
+// contents are the files of an image by where they are in it, as they are on this machine.
+type contents map[string]string
+
+// put adds a file with the libraries that it needs.
+func (c contents) put(at, from string) error {
+	c[at] = from
+	libraries, err := exec.Command("ldd", from).Output()
+	if err != nil {
+		return fmt.Errorf("libraries of %s: %w", from, err)
 	}
-	_, php := phpVersion()
-	for _, program := range []string{"node", "sh", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "php" + php, "php-fpm" + php} {
-		from, err := exec.LookPath(program)
+	for _, m := range regexp.MustCompile(`(/\S+) \(0x`).FindAllStringSubmatch(string(libraries), -1) {
+		c[strings.TrimPrefix(m[1], "/")] = m[1]
+	}
+	return nil
+}
+
+// programs adds programs of this machine.
+func (c contents) programs(names ...string) error {
+	for _, name := range names {
+		from, err := exec.LookPath(name)
 		if err != nil {
 			return err
 		}
-		at := "usr/bin/" + program
-		if strings.HasPrefix(program, "php-fpm") {
-			at = "usr/sbin/" + program
+		at := "usr/bin/" + name
+		if strings.HasPrefix(name, "php-fpm") {
+			at = "usr/sbin/" + name
 		}
-		if err := put(at, from); err != nil {
+		if err := c.put(at, from); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// php adds PHP with its workers and extensions.
+func (c contents) php() error {
+	_, php := phpVersion()
+	if err := c.programs("php"+php, "php-fpm"+php); err != nil {
+		return err
 	}
 	extensions, err := filepath.Glob("/usr/lib/php/20*/*.so")
 	if err != nil {
 		return err
 	}
 	for _, at := range extensions {
-		if err := put(strings.TrimPrefix(at, "/"), at); err != nil {
+		if err := c.put(strings.TrimPrefix(at, "/"), at); err != nil {
 			return err
 		}
 	}
-	files["usr/share/zoneinfo/UTC"] = "/usr/share/zoneinfo/UTC"
+	c["usr/share/zoneinfo/UTC"] = "/usr/share/zoneinfo/UTC"
 	settings, err := filepath.Glob("/etc/php/" + php + "/*/conf.d/*.ini") // links, of which the image has the files
 	if err != nil {
 		return err
 	}
 	for _, at := range settings {
-		files[strings.TrimPrefix(at, "/")] = at
+		c[strings.TrimPrefix(at, "/")] = at
+	}
+	return nil
+}
+
+// tree adds all files and links of a folder.
+func (c contents) tree(dir string) error {
+	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		at := strings.TrimPrefix(name, "/")
+		if e.Type()&fs.ModeSymlink == 0 {
+			c[at] = name
+			return nil
+		}
+		real, err := filepath.EvalSymlinks(name)
+		if err == nil {
+			c[at] = linkTo + real
+		}
+		return nil // one that leads nowhere is left out
+	})
+}
+
+func images(dir string) error {
+	files := contents{"slipway/program": filepath.Join(dir, "slipway-program")}
+	if err := errors.Join(files.programs("node", "sh", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "setsid"), files.php()); err != nil {
+		return err
 	}
 	files["bin/sh"] = files["usr/bin/sh"]
 	return errors.Join(image(filepath.Join(dir, "runtime.tar"), runtimeImage, files, "/slipway/program"), imageOfBuilds(dir))
@@ -87,7 +129,7 @@ func images(dir string) error {
 const linkTo = "-> "
 
 // image writes an image of one layer, from files by where they are in it.
-func image(out, name string, files map[string]string, entry string) error {
+func image(out, name string, files contents, entry string) error {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	if err := w.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
