@@ -118,6 +118,7 @@ func (noRedis) KeepStorage(context.Context, id.Site) error { return nil }
 func (noRedis) MakeStorage(context.Context, id.Site, string) (string, error) { return "", nil }
 
 func (noRedis) StorageFolders(id.Site) (map[string]string, error)   { return nil, nil }
+func (noRedis) StorageDir(id.Site) (string, bool)                   { return "", false }
 func (noRedis) Hold(id.Site) (release func())                       { return func() {} }
 func (noRedis) StorageSize(context.Context, id.Site) (int64, error) { return 0, nil }
 func (noRedis) ClearRedis(id.Site) bool                             { return false }

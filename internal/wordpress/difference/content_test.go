@@ -2,50 +2,10 @@ package difference
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
-
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// Files are compared by content. Caches don't count, and links lead nowhere.
-func TestCompareFiles(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 100_000)
-	a := tree(t, map[string]string{"same.txt": long, "size.txt": "1", "bytes.txt": long + "a", "new/one.txt": "", "cache/a": "1", "empty": ""})
-	b := tree(t, map[string]string{"same.txt": long, "size.txt": "12", "bytes.txt": long + "b", "uploads/only.png": "", "cache/b": "22", "empty": ""})
-	for _, dir := range []string{a, b} {
-		if err := os.Symlink("/etc", filepath.Join(dir, "link")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d, err := Files(t.Context(), a, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(d.Examples)
-	if d.Added != 1 || d.Removed != 1 || d.Changed != 2 || d.Unread != 0 || !slices.Equal(d.Examples, []string{"bytes.txt", "size.txt", "uploads/only.png"}) {
-		t.Errorf("%+v", d)
-	}
-	if d, err = Files(t.Context(), a, a); err != nil || d.Added+d.Removed+d.Changed+d.Unread != 0 {
-		t.Errorf("with itself: %+v, %v", d, err)
-	}
-}
 
 // What a WordPress says of its content is bounded, and what is only for a comparison is not stored.
 func TestContentIsBounded(t *testing.T) {

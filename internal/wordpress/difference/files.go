@@ -1,58 +1,24 @@
 package difference
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"io/fs"
-	"os"
-	"path"
-	"syscall"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 )
 
-// Bounds of walks over files of sites.
+// Bounds of comparisons of files.
 const (
-	maxWalked   = 300_000          // files and folders
+	maxWalked   = 300_000          // files and folders of a tree
 	walkTime    = 5 * time.Second  // of one tree
 	maxCompared = 256 << 20        // bytes that are read of each of two trees
 	compareTime = 10 * time.Second // of reading them
 )
 
 // notContent are folders of wp-content that are made anew whenever they are missing.
-var notContent = map[string]bool{"cache": true, "upgrade": true, "upgrade-temp-backup": true}
-
-// walkContent calls fn with every file of a wp-content that its owner may be changing, and reports whether it got to
-// the end. It follows no link and opens only folders.
-func Walk(ctx context.Context, root *os.Root, fn func(name string, info fs.FileInfo)) (whole bool) {
-	ctx, done := context.WithTimeout(ctx, walkTime)
-	defer done()
-	n := 0
-	err := fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if n++; n > maxWalked || ctx.Err() != nil {
-			return fs.SkipAll
-		}
-		switch {
-		case err != nil: // it is gone meanwhile
-			if e != nil && e.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		case e.IsDir():
-			if notContent[name] {
-				return fs.SkipDir
-			}
-			return nil
-		case !e.Type().IsRegular():
-			return nil
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			fn(name, info)
-		}
-		return nil
-	})
-	return err == nil && n <= maxWalked && ctx.Err() == nil
-}
+var notContent = []string{"cache", "upgrade", "upgrade-temp-backup"}
 
 // FileDiff is how the files of one wp-content differ from those of another.
 type FileDiff struct {
@@ -67,101 +33,64 @@ type FileDiff struct {
 // maxExamples of files and options that differ.
 const maxExamples = 5
 
-// compareFiles compares two trees; nil: they have too many files.
-func Files(ctx context.Context, from, to string) (*FileDiff, error) {
-	a, err := os.OpenRoot(from)
-	if err != nil {
+// Files compares two trees; nil: they have too many files.
+func Files(ctx context.Context, from, to Tree) (*FileDiff, error) {
+	a, b, err := ofBoth(from, to, func(t Tree) (map[string]int64, error) { return t.Sizes(ctx) })
+	if err != nil || a == nil || b == nil {
 		return nil, err
 	}
-	defer a.Close()
-	b, err := os.OpenRoot(to)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	sizes := map[string]int64{}
-	if !Walk(ctx, a, func(name string, info fs.FileInfo) { sizes[name] = info.Size() }) {
-		return nil, nil
-	}
-	var d FileDiff
+	d := FileDiff{Added: len(a)}
 	example := func(name string) {
 		if len(d.Examples) < maxExamples {
-			d.Examples = append(d.Examples, path.Clean(name))
+			d.Examples = append(d.Examples, name)
 		}
 	}
-	var alike []string
-	if !Walk(ctx, b, func(name string, info fs.FileInfo) {
-		size, both := sizes[name]
-		delete(sizes, name)
+	var alike []File
+	left := int64(maxCompared)
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		size := b[name]
+		other, both := a[name]
+		if both {
+			d.Added--
+		}
 		switch {
 		case !both:
 			d.Removed++
 			example(name)
-		case size != info.Size():
+		case size != other:
 			d.Changed++
 			example(name)
+		case size > left:
+			d.Unread++
 		case size > 0:
-			alike = append(alike, name)
-			return
+			left -= size
+			alike = append(alike, File{name, size})
 		}
-	}) {
-		return nil, nil
 	}
-	d.Added = len(sizes)
 	ctx, done := context.WithTimeout(ctx, compareTime)
 	defer done()
-	left := int64(maxCompared)
-	for _, name := range alike {
-		if ctx.Err() != nil {
-			d.Unread++
-			continue
-		}
-		same, known := sameBytes(a, b, name, &left)
+	x, y, err := ofBoth(from, to, func(t Tree) ([]string, error) { return t.Digests(ctx, alike) })
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range alike {
 		switch {
-		case !known:
+		case x[i] == "" || y[i] == "":
 			d.Unread++
-		case !same:
+		case x[i] != y[i]:
 			d.Changed++
-			example(name)
+			example(f.Name)
 		}
 	}
 	return &d, nil
 }
 
-// sameBytes compares a file of two trees, for as long as bytes are left.
-func sameBytes(a, b *os.Root, name string, left *int64) (same, known bool) {
-	open := func(r *os.Root) *os.File { // a pipe in its place must not be waited for
-		f, err := r.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-		if err != nil {
-			return nil
-		}
-		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > *left {
-			_ = f.Close()
-			return nil
-		}
-		return f
-	}
-	x := open(a)
-	if x == nil {
-		return false, false
-	}
-	defer x.Close()
-	y := open(b)
-	if y == nil {
-		return false, false
-	}
-	defer y.Close()
-	var p, q [32 << 10]byte
-	for *left > 0 {
-		n, errA := io.ReadFull(x, p[:])
-		m, errB := io.ReadFull(y, q[:])
-		*left -= int64(max(n, m))
-		if !bytes.Equal(p[:n], q[:m]) {
-			return false, true
-		}
-		if errA != nil || errB != nil {
-			return errA != nil && errB != nil, true
-		}
-	}
-	return false, false
+// ofBoth gets something of two trees at once.
+func ofBoth[T any](from, to Tree, get func(Tree) (T, error)) (a, b T, err error) {
+	var errA, errB error
+	var both sync.WaitGroup
+	both.Go(func() { a, errA = get(from) })
+	both.Go(func() { b, errB = get(to) })
+	both.Wait()
+	return a, b, errors.Join(errA, errB)
 }

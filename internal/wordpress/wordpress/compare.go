@@ -117,17 +117,7 @@ func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to
 		})
 	}
 	var filesErr error
-	all.Go(func() {
-		a, err := w.content(from)
-		if err != nil {
-			return
-		}
-		b, err := w.content(to)
-		if err != nil {
-			return
-		}
-		c.Files, filesErr = difference.Files(ctx, a, b)
-	})
+	all.Go(func() { c.Files, filesErr = difference.Files(ctx, w.tree(c.From.Site), w.tree(c.To.Site)) })
 	all.Wait()
 	for _, err := range []error{c.From.Err, c.To.Err} {
 		if err != nil && fault.As(err) == nil {

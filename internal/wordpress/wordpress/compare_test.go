@@ -1,12 +1,44 @@
 package wordpress
 
 import (
+	"path/filepath"
 	"testing"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/tenant/site"
+	"slipway/internal/wordpress/difference"
 )
+
+// stored is a host that has a copy of a site's wp-content, and perhaps the place itself.
+type stored struct {
+	host
+	dir, copied string
+}
+
+func (h stored) StorageDir(site.ID) (string, bool) { return h.dir, true }
+func (h stored) StorageFolders(site.ID) (map[string]string, error) {
+	return map[string]string{"wp-content": filepath.Join(h.copied, "wp-content")}, nil
+}
+
+// Files are read here where they lie here. A copy that a backup makes of a volume may be half of it: PHP is asked then.
+func TestCopiesAreNoPlaces(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		host Host
+		want difference.Tree
+	}{
+		{stored{dir: "/storage/site", copied: "/storage/site"}, difference.Dir("/storage/site/wp-content")},
+		{stored{copied: "/copies/site"}, nil},
+		{nil, nil},
+	} {
+		w := &WordPress{c: Config{Host: tt.host}}
+		got := w.tree(site.Site{ID: "site"})
+		if dir, here := got.(difference.Dir); here != (tt.want != nil) || here && dir != tt.want {
+			t.Errorf("%+v: %T %v, want %v", tt.host, got, got, tt.want)
+		}
+	}
+}
 
 // A clone and its origin were the same when the clone was made, or at the last push between them, in whichever
 // direction it went.

@@ -54,6 +54,9 @@ func (h host) MakeStorage(context.Context, site.ID, string) (string, error) { re
 // StorageFolders is the same.
 func (h host) StorageFolders(site.ID) (map[string]string, error) { return nil, nil }
 
+// StorageDir is the same.
+func (h host) StorageDir(site.ID) (string, bool) { return "", false }
+
 // Hold is the same.
 func (h host) Hold(site.ID) (release func()) { return func() {} }
 

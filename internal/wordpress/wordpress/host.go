@@ -2,8 +2,6 @@ package wordpress
 
 import (
 	"context"
-	"io/fs"
-	"os"
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
@@ -31,12 +29,24 @@ func (w *WordPress) content(id site.ID) (string, error) {
 	return "", &fault.Error{Kind: fault.Conflict, Message: "The site's files are not on this node", Code: "storage_elsewhere"}
 }
 
+// here returns the directory of this host that has a site's wp-content, where that is its own place: a copy of a volume, made for a
+// backup, is not.
+func (w *WordPress) here(id site.ID) (dir string, ok bool) {
+	if w.c.Host != nil {
+		if at, _ := w.c.Host.StorageDir(id); at != "" {
+			dir, err := w.content(id)
+			return dir, err == nil
+		}
+	}
+	return "", false
+}
+
 // maxCounted bounds what is counted of a site's files, in bytes.
 const maxCounted = 1 << 40
 
 // disk returns how many bytes a site's wp-content has; of a volume that is elsewhere all that is in it. 0 where that isn't known.
 func (w *WordPress) disk(ctx context.Context, id site.ID) (n int64) {
-	if dir, err := w.content(id); err == nil {
+	if dir, ok := w.here(id); ok {
 		return sandbox.Size(dir, maxCounted)
 	} else if w.c.Host != nil {
 		n, _ = w.c.Host.StorageSize(ctx, id)
@@ -47,24 +57,12 @@ func (w *WordPress) disk(ctx context.Context, id site.ID) (n int64) {
 // clearObjects empties the object cache of a site's programs, and reports whether one runs here.
 func (w *WordPress) clearObjects(id site.ID) bool { return w.c.Host != nil && w.c.Host.ClearRedis(id) }
 
-// filesOf counts the files of a site's wp-content; nil: they are elsewhere, or too many.
-func (w *WordPress) filesOf(ctx context.Context, id site.ID) *difference.Amount {
-	dir, err := w.content(id)
-	if err != nil {
-		return nil
+// tree returns a site's wp-content, of which its PHP is asked where it is elsewhere.
+func (w *WordPress) tree(s site.Site) difference.Tree {
+	if dir, ok := w.here(s.ID); ok {
+		return difference.Dir(dir)
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil
-	}
-	defer root.Close()
-	var a difference.Amount
-	if !difference.Walk(ctx, root, func(_ string, info fs.FileInfo) {
-		a.Count++
-		a.Bytes += info.Size()
-		a.Changed = max(a.Changed, difference.Seconds(info.ModTime().Unix()))
-	}) {
-		return nil
-	}
-	return &a
+	return difference.Asked(func(ctx context.Context, in, out any) error {
+		return w.task(ctx, s, s.LiveDeployment, "files", in, out)
+	})
 }

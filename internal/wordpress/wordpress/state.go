@@ -107,8 +107,10 @@ func (w *WordPress) learnSince(ctx context.Context, s site.Site, since db.Time, 
 		return f, err
 	}
 	f.Content.Bound()
-	f.Content.Files = w.filesOf(ctx, s.ID)
-	f.DiskBytes = w.disk(ctx, s.ID)
+	f.Content.Files, _ = w.tree(s).Count(ctx)
+	if f.DiskBytes = w.disk(ctx, s.ID); f.DiskBytes == 0 && f.Content.Files != nil {
+		f.DiskBytes = f.Content.Files.Bytes
+	}
 	stored := f
 	stored.Content = f.Content.WithoutComparison()
 	text, err := json.Marshal(stored)

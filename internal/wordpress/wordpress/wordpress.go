@@ -89,6 +89,8 @@ type Programs interface {
 // Host has what lies and runs beside a site's program; package runtime's Processes are one.
 type Host interface {
 	snapshot.Storage
+	// StorageDir returns the directory of this host in which a site's storage lies; empty where it has none, or it is elsewhere.
+	StorageDir(site site.ID) (dir string, ok bool)
 	// ClearRedis makes what the object cache of a site's programs holds unfindable, and reports whether one of them has any.
 	ClearRedis(site site.ID) bool
 	// StorageSize returns how many bytes a site stores, wherever that is.
