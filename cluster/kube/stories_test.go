@@ -4,9 +4,11 @@ package kube
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,16 +20,26 @@ import (
 // The stories of programs that are told on one machine (e2e/programs, e2e/wordpress) are told on the cluster: by the service with this engine,
 // at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
 func TestStories(t *testing.T) {
-	stories := os.Getenv("SLIPWAY_CLUSTER_STORIES")
+	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), map[string][]string{"programs": nil, "wordpress": nil})
+}
+
+// And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine.
+func TestStoriesOfTwo(t *testing.T) {
+	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
+}
+
+// tell tells stories of some packages, each with an environment of its own.
+func tell(t *testing.T, namespace, stories string, packages map[string][]string) {
+	t.Helper()
 	if stories == "" {
 		t.Skip("no stories were asked for")
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
-	flags := serving(t, c, "stories")
-	for _, of := range []string{"programs", "wordpress"} {
-		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=15m")
+	flags := serving(t, c, namespace)
+	for _, of := range slices.Sorted(maps.Keys(packages)) {
+		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
 		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
-		told.Env = append(os.Environ(),
+		told.Env = append(append(os.Environ(), packages[of]...),
 			"SLIPWAY_E2E_BUILT="+dir,
 			world.Serve+"="+filepath.Join(dir, "slipway-cluster"),
 			world.ServeFlags+"="+flags,

@@ -61,6 +61,9 @@ func install(t *testing.T) *installation {
 		if flag == b.Hooks.CA {
 			b.Flags[n] = a.Hooks.CA
 		}
+		if flag == "--mariadb" { // where programs run elsewhere
+			b.Flags[n+1] = a.Flags[slices.Index(a.Flags, flag)+1]
+		}
 	}
 	var err error
 	if i.key, err = a.User("ada@example.test"); err != nil {

@@ -210,7 +210,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 	visitors.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		underWay := make(chan struct{}, 400)
+		underWay := make(chan struct{}, 2000)
 		for n := 0; ; n++ {
 			select {
 			case <-stop:

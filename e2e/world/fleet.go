@@ -32,18 +32,21 @@ func several() bool { return os.Getenv(NodesVar) == "2" }
 
 // onPostgres runs this test program once more, with a throw-away PostgreSQL.
 func onPostgres() int {
-	dir, err := os.MkdirTemp("", "slipway-nodes-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "withpostgres")
-	build := exec.Command("go", "build", "-o", program, "./scripts/withpostgres")
-	build.Dir = Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build withpostgres: %v\n%s", err, out)
-		return 1
+	program := filepath.Join(os.Getenv(Built), "withpostgres")
+	if os.Getenv(Built) == "" {
+		dir, err := os.MkdirTemp("", "slipway-nodes-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		program = filepath.Join(dir, "withpostgres")
+		build := exec.Command("go", "build", "-o", program, "./scripts/withpostgres")
+		build.Dir = Root()
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build withpostgres: %v\n%s", err, out)
+			return 1
+		}
 	}
 	cmd := exec.Command(program, os.Args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -106,14 +109,17 @@ func newFleet(w *World) (_ *fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	storage := filepath.Join(w.Dir, "storage")
-	if err := os.Mkdir(storage, 0o711); err != nil {
-		return nil, err
+	w.Flags = append(w.Flags, "--database", database, "--blobs", bucket, "--backup-to", filepath.Join(w.Dir, "backups"), "--base-url", "http://"+w.Listen)
+	if !elsewhere() { // where it is in volumes
+		storage := filepath.Join(w.Dir, "storage")
+		if err := os.Mkdir(storage, 0o711); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(storage, 0o711); err != nil { // programs reach their own folder below it
+			return nil, err
+		}
+		w.Flags = append(w.Flags, "--storage", storage)
 	}
-	if err := os.Chmod(storage, 0o711); err != nil { // programs reach their own folder below it
-		return nil, err
-	}
-	w.Flags = append(w.Flags, "--database", database, "--blobs", bucket, "--storage", storage, "--backup-to", filepath.Join(w.Dir, "backups"), "--base-url", "http://"+w.Listen)
 	for flag, start := range map[string]func(string, *Receiver) (string, func(), error){"--mariadb": MariaDB, "--redis": Redis} {
 		dir := filepath.Join(w.Dir, strings.TrimLeft(flag, "-"))
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -292,11 +298,11 @@ func (w *World) Database() string {
 
 // Storage is the directory of the storage of all sites.
 func (w *World) Storage() string {
-	if w.fleet != nil {
-		return filepath.Join(w.Dir, "storage")
-	}
 	if dir := os.Getenv(Volumes); dir != "" {
 		return dir
+	}
+	if w.fleet != nil {
+		return filepath.Join(w.Dir, "storage")
 	}
 	return filepath.Join(w.Data, "storage")
 }

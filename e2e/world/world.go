@@ -28,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Built is the variable that names a folder where the program and the scripts are built
+// Built is the variable that names a folder where the program and the scripts, withpostgres for several nodes among them, are built
 // already: linking them for each package of tests takes a while.
 const Built = "SLIPWAY_E2E_BUILT"
 
@@ -176,7 +176,7 @@ func New(binary, dir string) (*World, error) {
 			return nil, err
 		}
 	}
-	if elsewhere() {
+	if elsewhere() && w.fleet == nil { // a fleet has one
 		if err := w.addMariaDB(); err != nil {
 			w.Git.Close()
 			w.Hooks.Close()

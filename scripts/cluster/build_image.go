@@ -39,6 +39,7 @@ func buildFiles(dir string) (contents, error) {
 func (c contents) composer() error {
 	_, php := phpVersion()
 	c["usr/bin/php"], c["usr/bin/composer"] = linkTo+"php"+php, "/usr/bin/composer"
+	c["etc/ssl/certs/ca-certificates.crt"] = "/etc/ssl/certs/ca-certificates.crt" // it asks nobody, and needs it all the same
 	return c.tree("/usr/share/php")
 }
 

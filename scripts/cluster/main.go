@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"flag"
@@ -43,7 +44,7 @@ func main() {
 	only := flag.String("run", ".", "tests to run, as go test takes it")
 	bench := flag.String("bench", "", "benchmarks to run instead, as go test takes it")
 	api := flag.Bool("api", false, "vet, and run the tests that need an API server and no node, if one is built")
-	stories := flag.String("stories", told, "stories of programs that TestStories runs on the cluster, as go test takes it")
+	stories := flag.String("stories", "", "stories that TestStories and TestStoriesOfTwo tell on the cluster, as go test takes it; all that are told there if empty")
 	chart := flag.Bool("chart", false, "run the test of the chart instead, with images as they are released")
 	flag.Parse()
 	code, err := 0, error(nil)
@@ -56,7 +57,8 @@ func main() {
 	case *bench != "":
 		code, err = run("^$", *bench)
 	default:
-		os.Setenv(storiesVar, *stories)
+		os.Setenv("SLIPWAY_CLUSTER_STORIES", cmp.Or(*stories, told))
+		os.Setenv("SLIPWAY_CLUSTER_STORIES_OF_TWO", cmp.Or(*stories, toldByTwo))
 		code, err = run(*only, "^$")
 	}
 	if err != nil {
@@ -66,13 +68,13 @@ func main() {
 	os.Exit(code)
 }
 
-// storiesVar is the variable that names them to the tests.
-const storiesVar = "SLIPWAY_CLUSTER_STORIES"
-
 // told are the stories of e2e/programs and e2e/wordpress that are told on the cluster, too. Of the others TestRealApplications needs
 // the npm registry, which a cluster in namespaces of its own doesn't reach.
-const told = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestInsideAnApplication|TestBackupsOfStorage|TestInstances|" +
-	"TestWordPress$/^(life|network|update|replace|copy|archives|end)$"
+const told = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestBesideTheProgram|TestInsideAnApplication|" +
+	"TestBackupsOfStorage|TestInstances|TestWordPress$/^(life|network|update|replace|copy|archives|end)$"
+
+// toldByTwo are those of e2e/programs and e2e/nodes that are told by two processes on one PostgreSQL.
+const toldByTwo = "TestSwitchesDropNothing|TestNotificationsAndDatabaseAway"
 
 // run builds what is missing and runs the tests in a new cluster.
 func run(only, bench string) (code int, err error) {
@@ -86,7 +88,7 @@ func run(only, bench string) (code int, err error) {
 		return 1, errors.New("cgroups of version 1 are needed: this script has been tried with nothing else")
 	}
 	if err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs", "mariadb-server", "php-fpm", "php-mysql", "php", "composer", "wordpress",
-		"wordpress-theme-twentytwentythree"); err != nil {
+		"wordpress-theme-twentytwentythree", "postgresql", "redis-server"); err != nil {
 		return 1, err
 	}
 	cache, err := os.UserCacheDir()
@@ -121,14 +123,15 @@ func run(only, bench string) (code int, err error) {
 	if os.Getenv(ofChart) != "" {
 		builds = builds[:1]
 	}
-	if wanted.MatchString("TestStories") || wanted.MatchString(testOfNodes) {
+	if wanted.MatchString("TestStories") || wanted.MatchString("TestStoriesOfTwo") || wanted.MatchString(testOfNodes) {
 		builds = append(builds, [][]string{
 			{"go", "generate", "./internal/platform/sandbox"},
 			{"go", "-C", "cluster", "build", "-tags=slipway_init", "-o", filepath.Join(dir, "slipway-cluster"), "./cmd/slipway-cluster"},
-			{"go", "build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway", "./scripts/try"},
-			{"go", "test", "-c", "-vet=off", "-tags=slipway_init", "-o", filepath.Join(dir, "programs.test"), "./e2e/programs"},
-			{"go", "test", "-c", "-vet=off", "-tags=slipway_init", "-o", filepath.Join(dir, "wordpress.test"), "./e2e/wordpress"},
+			{"go", "build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway", "./scripts/try", "./scripts/withpostgres"},
 		}...)
+		for _, of := range []string{"programs", "wordpress", "nodes"} {
+			builds = append(builds, []string{"go", "test", "-c", "-vet=off", "-tags=slipway_init", "-o", filepath.Join(dir, of+".test"), "./e2e/" + of})
+		}
 	}
 	for _, argv := range builds {
 		if err := step(argv, "CGO_ENABLED=0"); err != nil {
