@@ -1,6 +1,7 @@
 // Command ondatabases runs a test program on SQLite and, where its package needs a database
 // and PostgreSQL is there, at the same time on PostgreSQL: go test -exec ondatabases. Half of
-// what these tests do is waiting; what the second run says follows what the first one says.
+// what these tests do is waiting; what the second run says follows what the first one says. On
+// PostgreSQL it runs the tests that reach a database alone; where go test was told which, those.
 //
 // SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
 // lists the folders of the packages that run on both, as PATH lists folders. What is built
@@ -53,7 +54,16 @@ func main() {
 	}
 	os.Remove(second.Name())
 	ended := make(chan int, 1)
-	again := func() { ended <- run(append(slices.Clone(os.Args[1:]), "-test.skip="+once), runs[1], second) }
+	argv := append(slices.Clone(os.Args[1:]), "-test.skip="+once)
+	if !slices.ContainsFunc(argv, func(arg string) bool { return strings.HasPrefix(arg, "-test.run=") }) {
+		limited, err := onDatabase(dir)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "ondatabases:", err)
+			os.Exit(2)
+		}
+		argv = append(argv, limited...)
+	}
+	again := func() { ended <- run(argv, runs[1], second) }
 	apart := slices.ContainsFunc(os.Args, writesFile)
 	if !apart {
 		go again()

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// databases is the package that gives tests their database.
+const databases = "slipway/internal/platform/dbtest"
+
+// onDatabase returns the argument that limits a test program to the tests of the package in dir that reach a database, by
+// whatever the sources of its tests name; nil where that may be all of them. The others do the same on each.
+func onDatabase(dir string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	gives := imports{}
+	uses := map[string]map[string]bool{}                 // what is declared at the top → the names in it
+	found := map[string]bool{path.Base(databases): true} // names that reach a database
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, spec := range file.Imports {
+			at, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return nil, err
+			}
+			reaches, err := gives.reach(dir, at)
+			if err != nil {
+				return nil, err
+			}
+			if !reaches {
+				continue
+			}
+			if spec.Name != nil {
+				found[spec.Name.Name] = true
+			} else {
+				found[path.Base(at)] = true
+			}
+		}
+		for _, decl := range file.Decls {
+			for name, node := range declared(decl) {
+				collect(uses, name, node)
+			}
+		}
+	}
+	if found["."] || found["_"] {
+		return nil, nil
+	}
+	for more := true; more; {
+		more = false
+		for name, in := range uses {
+			if found[name] {
+				continue
+			}
+			for n := range in {
+				if found[n] {
+					found[name], more = true, true
+					break
+				}
+			}
+		}
+	}
+	var run []string
+	for name := range uses {
+		switch {
+		case name == "TestMain" || name == "init" || name == "_":
+			if found[name] {
+				return nil, nil
+			}
+		case found[name] && (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example")):
+			run = append(run, regexp.QuoteMeta(name))
+		}
+	}
+	slices.Sort(run)
+	return []string{"-test.run=^(" + strings.Join(run, "|") + ")$"}, nil
+}
+
+// declared returns what a declaration at the top of a file declares. Methods of one name are one.
+func declared(decl ast.Decl) map[string]ast.Node {
+	out := map[string]ast.Node{}
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		out[d.Name.Name] = d
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					out[name.Name] = s
+				}
+			case *ast.TypeSpec:
+				out[s.Name.Name] = s
+			}
+		}
+	}
+	return out
+}
+
+// collect adds the names in a declaration. A local variable with the name of something at the top counts as that, too.
+func collect(uses map[string]map[string]bool, name string, node ast.Node) {
+	if uses[name] == nil {
+		uses[name] = map[string]bool{}
+	}
+	ast.Inspect(node, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			uses[name][n.Name] = true
+		case *ast.BasicLit:
+			if strings.Contains(n.Value, cluster) { // it asks for the cluster itself
+				uses[name][path.Base(databases)] = true
+			}
+		}
+		return true
+	})
+}
+
+// imports remembers which packages give tests a database: dbtest, and those of ours that import one that does.
+type imports map[string]bool
+
+func (i imports) reach(from, at string) (bool, error) {
+	if at == databases {
+		return true, nil
+	}
+	rest, ours := strings.CutPrefix(at, "slipway/")
+	if known, ok := i[at]; ok || !ours {
+		return known, nil
+	}
+	i[at] = false
+	root := from
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		if root == filepath.Dir(root) {
+			return false, os.ErrNotExist
+		}
+		root = filepath.Dir(root)
+	}
+	names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(rest), "*.go"))
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return false, err
+		}
+		for _, spec := range file.Imports {
+			next, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return false, err
+			}
+			reaches, err := i.reach(root, next)
+			if err != nil {
+				return false, err
+			}
+			if reaches {
+				i[at] = true
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
