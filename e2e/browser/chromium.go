@@ -5,10 +5,12 @@ package browser
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,6 +72,48 @@ func Path() string {
 // Start starts a browser that ends with the test.
 func Start(t testing.TB, c Config) *Browser {
 	t.Helper()
+	ctx, stop, err := launch(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return begin(t, ctx, c)
+}
+
+// shared is the browser of the tests that run side by side: starting one takes as long as what many of them do with it.
+var shared struct {
+	sync.Mutex // guards all below
+	users      int
+	ctx        context.Context
+	stop       func()
+}
+
+// Share returns a browser that other tests of this program use at the same time, each with windows and cookies of its own; it
+// ends with the last of them. They have one clipboard.
+func Share(t testing.TB, name string) *Browser {
+	t.Helper()
+	c := Config{Name: name}
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.users == 0 {
+		var err error
+		if shared.ctx, shared.stop, err = launch(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared.users++
+	t.Cleanup(func() {
+		shared.Lock()
+		defer shared.Unlock()
+		if shared.users--; shared.users == 0 {
+			shared.stop()
+		}
+	})
+	return begin(t, shared.ctx, c)
+}
+
+// launch starts a process of Chromium.
+func launch(c Config) (ctx context.Context, end func(), err error) {
 	rules := "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"
 	if len(c.QUIC) > 0 { // it would ask [::1] first, and over QUIC nobody else then
 		rules = "MAP *.localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
@@ -93,10 +137,17 @@ func Start(t testing.TB, c Config) *Browser {
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	// What chromedp has to say is about events that it doesn't know; all else is an error of a call.
 	ctx, stop2 := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
-	t.Cleanup(func() { stop2(); stop() })
+	end = func() { stop2(); stop() }
 	if err := chromedp.Run(ctx); err != nil {
-		t.Fatalf("start Chromium: %v", err)
+		end()
+		return nil, nil, fmt.Errorf("start Chromium: %w", err)
 	}
+	return ctx, end, nil
+}
+
+// begin makes the folder of a test's pictures.
+func begin(t testing.TB, ctx context.Context, c Config) *Browser {
+	t.Helper()
 	b := &Browser{t: t, ctx: ctx, shots: filepath.Join(Shots(), c.Name)}
 	if err := os.RemoveAll(b.shots); err != nil {
 		t.Fatal(err)
@@ -122,6 +173,11 @@ func (b *Browser) Window(address string) *Window {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	b.t.Cleanup(func() {
+		if err := target.DisposeBrowserContext(jar).Do(over); err != nil {
+			b.t.Errorf("close the windows: %v", err)
+		}
+	})
 	// Not chromedp.WithNewBrowserContext: a first page wants a window, which that doesn't ask for.
 	id, err := target.CreateTarget("about:blank").WithBrowserContextID(jar).WithNewWindow(true).Do(over)
 	if err != nil {

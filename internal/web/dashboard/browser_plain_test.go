@@ -58,7 +58,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	}
 
 	t.Logf("%d pages", len(paths))
-	b := chromium.Start(t, chromium.Config{Name: "plain"})
+	b := chromium.Share(t, "plain")
 	with, without := b.Window(w.srv.URL), b.Window(w.srv.URL)
 	with.Refuses("text/event-stream") // those of pages that are left at once
 	signIn(with, u.Email)

@@ -25,7 +25,7 @@ import (
 // the real program in e2e/browser; here are the states that it would take days to reach.
 func (w *world) window(name, url string) *chromium.Window {
 	w.t.Helper()
-	return chromium.Start(w.t, chromium.Config{Name: name}).Window(url)
+	return chromium.Share(w.t, name).Window(url)
 }
 
 func signIn(b *chromium.Window, email string) {
