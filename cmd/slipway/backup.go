@@ -16,6 +16,8 @@ type backupCommand struct {
 	List    backupList    `cmd:"" help:"List backups of the installation."`
 	Verify  backupVerify  `cmd:"" help:"Check that a backup can be restored: read all of it, load its databases into a temporary server and compare them."`
 	Restore backupRestore `cmd:"" help:"Restore an installation from a backup, into an empty data directory."`
+
+	RestoreStorage backupRestoreStorage `cmd:"" help:"Restore what sites store while the installation runs, from their newest backups or one of the installation: into volumes of Kubernetes, or where storage alone was lost."`
 }
 
 type backupCreate struct {
@@ -65,9 +67,24 @@ type backupRestore struct {
 	place
 	ID      string `name:"id" help:"Which backup. Default: the newest." placeholder:"ID"`
 	MariaDB string `name:"mariadb" help:"MariaDB server for sites' databases, as for slipway serve. Default: private ones." placeholder:"ADDRESS"`
+
+	WithoutStorage bool `help:"Leave out what sites store. slipway backup restore-storage puts it where it belongs once the installation runs, such as into volumes of Kubernetes."`
 }
 
 // Run restores a backup.
 func (b backupRestore) Run(ctx context.Context) error {
-	return recovery.Restore(ctx, b.Store(), b.place.place(), id.Backup(b.ID), b.MariaDB, stdout)
+	to := recovery.Target{MariaDB: b.MariaDB, NoStorage: b.WithoutStorage}
+	return recovery.Restore(ctx, b.Store(), b.place.place(), id.Backup(b.ID), to, stdout)
+}
+
+type backupRestoreStorage struct {
+	flags.Data
+	From string `name:"from" help:"Where backups of the whole installation are: s3://BUCKET?endpoint=https://HOST, with credentials in the environment of slipway serve, or a directory. Default: each site's own newest backup is restored." placeholder:"URL"`
+	ID   string `name:"id" help:"Which backup of the installation. Default: the newest." placeholder:"ID"`
+	Yes  bool   `env:"-" help:"Replace what sites store now."`
+}
+
+// Run has the running service restore the storage of sites, and waits for it.
+func (b backupRestoreStorage) Run(ctx context.Context) error {
+	return recovery.RestoreStorage(ctx, b.Store(), b.From, id.Backup(b.ID), b.Yes, stdout)
 }

@@ -91,6 +91,45 @@ func TestBackupsOfStorage(t *testing.T) {
 	again := restore(map[string]any{"newSite": map[string]string{"name": "Again"}})
 	var made struct{ URL string }
 	s.call("GET", "/sites/"+again, nil, &made)
+	first := s.URL
 	s.URL = made.URL
 	says(look, was)
+
+	// What all sites store comes back from a backup of the whole installation, too, wherever it lies.
+	place := t.TempDir()
+	if out, err := s.CLI("", "backup", "create", "--to", place); err != nil {
+		t.Fatal(out, err)
+	}
+	says(change, "2")
+	s.URL = first
+	says(change, "2")
+	if _, err := s.CLI("", "backup", "restore-storage", "--from", place); err == nil || !strings.Contains(err.Error(), "add --yes") {
+		t.Errorf("without a word of consent: %v", err)
+	}
+	if _, err := s.CLI("", "backup", "restore-storage", "--from", t.TempDir(), "--yes"); err == nil || !strings.Contains(err.Error(), "No backup") {
+		t.Errorf("from an empty place: %v", err)
+	}
+	said, err := s.CLI("", "backup", "restore-storage", "--from", place, "--id", "bkp_2222222222222222222222abcd", "--yes")
+	if err == nil || !strings.Contains(err.Error(), "bkp_2222222222222222222222abcd") {
+		t.Errorf("a backup that isn't there: %q, %v", said, err)
+	}
+	said, err = s.CLI("", "backup", "restore-storage", "--from", place, "--yes")
+	if err != nil || !strings.Contains(said, "The storage of 2 sites is that of bkp_") {
+		t.Errorf("%q, %v", said, err)
+	}
+	says(look, was)
+	s.URL = made.URL
+	says(look, was)
+
+	// Or from their own newest backups; the second site has none, and keeps what it has.
+	says(change, "2")
+	s.URL = first
+	says(change, "2")
+	said, err = s.CLI("", "backup", "restore-storage", "--yes")
+	if err != nil || !strings.Contains(said, "The storage of 1 sites is that of their newest backups") || !strings.Contains(said, "1 sites have no backup") {
+		t.Errorf("%q, %v", said, err)
+	}
+	says(look, was)
+	s.URL = made.URL
+	says(look, "other640,-,- a,link,more /nowhere")
 }

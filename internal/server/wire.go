@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/refill"
 	"slipway/internal/backup/retention"
 	"slipway/internal/backup/snapshot"
 	"slipway/internal/build/build"
@@ -368,7 +369,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	if h.engine != nil {
 		kept.Storage = snapshot.Storage(h.engine)
 	}
-	kept.Installation = &recovery.Installation{
+	whole := &recovery.Installation{
 		Store:     s.Store,
 		Settings:  s.Backup,
 		DB:        h.DB,
@@ -379,6 +380,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		Version:   s.Version,
 		Log:       s.Log,
 	}
+	kept.Installation = whole
 	if kept.Scratch, err = s.Scratch("backup-tmp"); err != nil {
 		return nil, err
 	}
@@ -454,6 +456,10 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	})
 	h.Apps.Connect(launches, h.Notify)
 	h.Backups.Connect(h.WordPress, launches)
+	h.hasJobs = append(h.hasJobs, refill.New(refill.Config{
+		DB: h.DB, Operations: h.Operations, Places: h.places, Storage: kept.Storage, Programs: launches, Sites: h.Backups,
+		Copies: whole, Log: s.Log,
+	}))
 	if h.Billing != nil {
 		h.hasJobs = append(h.hasJobs, retention.New(retention.Config{
 			DB: h.DB, Billing: h.Billing, Sites: h.Sites, Backups: h.Backups, Hooks: h.Webhooks, Mail: h.Accounts, Log: s.Log,

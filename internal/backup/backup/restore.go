@@ -315,7 +315,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	// folders' content first: a crash repeats that, and the transaction is the end.
 	release := s.hold(r.Site, !data.empty())
 	defer release()
-	if err := s.putFolders(ctx, r.Site, data); err != nil {
+	if err := snapshot.PutAll(ctx, s.c.Storage, r.Site, data.swaps); err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -495,24 +495,6 @@ func (d *data) drop(ctx context.Context) {
 	if d.stored != nil {
 		d.stored.Close()
 	}
-}
-
-// putFolders puts the folders' content in its place. The site's programs are held.
-func (s *Backups) putFolders(ctx context.Context, id site.ID, d *data) error {
-	if len(d.swaps) == 0 {
-		return nil
-	}
-	stored, err := s.c.Storage.FetchStorage(ctx, id) // what they have changed meanwhile
-	if err != nil {
-		return err
-	}
-	defer stored.Close()
-	for _, w := range d.swaps {
-		if err := w.Put(); err != nil {
-			return err
-		}
-	}
-	return s.c.Storage.KeepStorage(ctx, id)
 }
 
 // prepareDatabases loads the databases beside the site's.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/tenant/site"
 )
 
 // Swap is a storage folder's new content, ready beside it.
@@ -56,6 +57,72 @@ func Prepare(ctx context.Context, in *Reader, f Folder, files []repository.File,
 		return w, err
 	}
 	return w, SyncAll(w.Next)
+}
+
+// PutAll puts all that is ready beside a site's folders in its place. The site's programs are held.
+func PutAll(ctx context.Context, s Storage, id site.ID, swaps []Swap) error {
+	if len(swaps) == 0 {
+		return nil
+	}
+	stored, err := s.FetchStorage(ctx, id) // what they have changed meanwhile
+	if err != nil {
+		return err
+	}
+	defer stored.Close()
+	for _, w := range swaps {
+		if err := w.Put(); err != nil {
+			return err
+		}
+	}
+	return s.KeepStorage(ctx, id)
+}
+
+// PutBack makes storage folders of a site what a backup has of them, all of them or none; below says where that is in the backup. The
+// site's programs are held only while they are exchanged, and until renew has ended those that know what was there. Folders that are not
+// named stay.
+func PutBack(
+	ctx context.Context,
+	s Storage,
+	in *Reader,
+	id site.ID,
+	below string,
+	folders []string,
+	renew func(ctx context.Context, id site.ID) error,
+) error {
+	stored, err := s.FetchStorage(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer stored.Close()
+	have, err := s.StorageFolders(id)
+	if err != nil {
+		return err
+	}
+	var swaps []Swap
+	defer func() {
+		for _, w := range swaps {
+			w.Drop()
+		}
+	}()
+	for _, name := range folders {
+		dir := have[name]
+		if dir == "" {
+			if dir, err = s.MakeStorage(ctx, id, name); err != nil {
+				return err
+			}
+		}
+		w, err := Prepare(ctx, in, Folder{Name: name, Dir: dir}, in.Manifest.Under(below+name+"/"), false)
+		if err != nil {
+			return err
+		}
+		swaps = append(swaps, w)
+	}
+	release := s.Hold(id)
+	defer release()
+	if err := PutAll(ctx, s, id, swaps); err != nil {
+		return err
+	}
+	return renew(ctx, id)
 }
 
 // Put exchanges the folder's content, not the folder, which running programs see. A crash

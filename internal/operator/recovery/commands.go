@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/backup/refill"
 	"slipway/internal/backup/repository"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/blob"
@@ -37,22 +38,82 @@ type Place struct {
 // Create has the service that runs on the data directory back the installation up, and
 // waits for it.
 func Create(ctx context.Context, s installation.Store, to string, out io.Writer) error {
-	if strings.Contains(to, "access-key=") || strings.Contains(to, "secret-key=") {
-		return errors.New("--to: the credentials of the object store go into the environment of slipway serve, not into the address")
+	var c backup.Copy
+	err := inService(ctx, s, "--to", to, out, &c, func(tx *db.Tx, ops *operation.Operations, to string) (operation.Operation, error) {
+		return backup.BackUpInstallationTx(ctx, tx, ops, to, false)
+	})
+	if err != nil {
+		return err
 	}
-	if to != "" && !strings.Contains(to, "://") {
-		abs, err := filepath.Abs(to)
+	fmt.Fprintf(out, "%s: %s, of which %s are new, in %.1f s\n", c.ID, text.Size(c.Size), text.Size(c.Stored), c.Took)
+	for _, p := range c.Problems {
+		fmt.Fprintln(out, "Problem:", p)
+	}
+	if len(c.Problems) > 0 {
+		return fmt.Errorf("the backup was taken, but %d things are missing in it", len(c.Problems))
+	}
+	return nil
+}
+
+// RestoreStorage has the service that runs on the data directory put what sites store back from a backup of the installation at a place,
+// or, where no place is named, from sites' own newest ones, and waits for it.
+func RestoreStorage(ctx context.Context, s installation.Store, from string, id backup.ID, yes bool, out io.Writer) error {
+	switch {
+	case from == "" && id != "":
+		return errors.New("--id: name the place of the installation's backups with --from")
+	case !yes:
+		return errors.New("what backups have takes the place of what sites store now, which is deleted: add --yes")
+	}
+	var r refill.Done
+	err := inService(ctx, s, "--from", from, out, &r, func(tx *db.Tx, ops *operation.Operations, from string) (operation.Operation, error) {
+		return refill.BeginTx(ctx, tx, ops, from, id)
+	})
+	if err != nil {
+		return err
+	}
+	of := "that of their newest backups"
+	if r.Copy != "" {
+		of = "that of " + string(r.Copy)
+	}
+	fmt.Fprintf(out, "The storage of %d sites is %s\n", r.Sites, of)
+	if r.Without > 0 {
+		fmt.Fprintf(out, "%d sites have no backup with files: if they store something, it is as it was\n", r.Without)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(out, "Problem:", p)
+	}
+	if len(r.Problems) > 0 {
+		return fmt.Errorf("the storage of %d sites is as it was", len(r.Problems))
+	}
+	return nil
+}
+
+// inService has the service that runs on the data directory do what begin begins, for a place of backups that a flag names, and reads
+// its result.
+func inService(
+	ctx context.Context,
+	s installation.Store,
+	flag, place string,
+	out io.Writer,
+	result any,
+	begin func(tx *db.Tx, ops *operation.Operations, place string) (operation.Operation, error),
+) error {
+	if strings.Contains(place, "access-key=") || strings.Contains(place, "secret-key=") {
+		return errors.New(flag + ": the credentials of the object store go into the environment of slipway serve, not into the address")
+	}
+	if place != "" && !strings.Contains(place, "://") {
+		abs, err := filepath.Abs(place)
 		if err != nil {
 			return err
 		}
-		to = abs
+		place = abs
 	}
 	if _, err := os.Stat(s.Path("secrets.key")); err != nil {
 		return fmt.Errorf("%s is no data directory of Slipway", s.DataDir)
 	}
 	if unlock, err := s.Lock(); err == nil {
 		unlock()
-		return fmt.Errorf("slipway serve does not run on %s: it takes the backup, so start it first", s.DataDir)
+		return fmt.Errorf("slipway serve does not run on %s: it does the work, so start it first", s.DataDir)
 	}
 	d, _, err := s.Open(ctx, nil)
 	if err != nil {
@@ -62,22 +123,30 @@ func Create(ctx context.Context, s installation.Store, to string, out io.Writer)
 	ops := operation.New(operation.Config{DB: d})
 	var o operation.Operation
 	if err := d.Write(ctx, func(tx *db.Tx) (err error) {
-		o, err = backup.BackUpInstallationTx(ctx, tx, ops, to, false)
+		o, err = begin(tx, ops, place)
 		return err
 	}); err != nil {
 		return fault.Sentence(err)
 	}
-	return followBackup(ctx, ops, o.ID, out)
+	text, err := follow(ctx, ops, o.ID, out)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, result); err != nil {
+		return fmt.Errorf("read the result: %w", err)
+	}
+	return nil
 }
 
-func followBackup(ctx context.Context, ops *operation.Operations, id operation.ID, out io.Writer) error {
+// follow waits for the end of an operation of the installation, and tells how far it is.
+func follow(ctx context.Context, ops *operation.Operations, id operation.ID, out io.Writer) (result []byte, err error) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	said := ""
 	for {
 		o, err := ops.Get(ctx, backup.OfInstallation, id)
 		if err != nil {
-			return fault.Sentence(err)
+			return nil, fault.Sentence(err)
 		}
 		if o.CompletedAt == 0 {
 			if o.Message != "" && o.Message != said {
@@ -86,26 +155,15 @@ func followBackup(ctx context.Context, ops *operation.Operations, id operation.I
 			}
 			select {
 			case <-ctx.Done():
-				return errors.New("the backup goes on without you; slipway backup list shows it once it is completed")
+				return nil, errors.New("the service goes on without you; its log says how it ends")
 			case <-tick.C:
 			}
 			continue
 		}
 		if o.Error != "" {
-			return errors.New(o.Error)
+			return nil, errors.New(o.Error)
 		}
-		var c backup.Copy
-		if err := json.Unmarshal(o.Result, &c); err != nil {
-			return fmt.Errorf("read the backup's result: %w", err)
-		}
-		fmt.Fprintf(out, "%s: %s, of which %s are new, in %.1f s\n", c.ID, text.Size(c.Size), text.Size(c.Stored), c.Took)
-		for _, p := range c.Problems {
-			fmt.Fprintln(out, "Problem:", p)
-		}
-		if len(c.Problems) > 0 {
-			return fmt.Errorf("the backup was taken, but %d things are missing in it", len(c.Problems))
-		}
-		return nil
+		return o.Result, nil
 	}
 }
 

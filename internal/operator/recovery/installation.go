@@ -70,6 +70,11 @@ func (i *Installation) Open(to string) (*repository.Repository, backup.Source, e
 	return repo, s, nil
 }
 
+// Read opens the repository at a place with the installation's own key, until done is called.
+func (i *Installation) Read(from string) (*repository.Repository, func(), error) {
+	return Place{From: from}.open(i.Store, i.Log)
+}
+
 // control is the installation's own database.
 type control struct{ *db.DB }
 

@@ -125,8 +125,14 @@ func openRestored(ctx context.Context, s installation.Store, c *backup.CopyReade
 	return d, sealer, nil
 }
 
+// Target says where what doesn't lie in the data directory is restored to.
+type Target struct {
+	MariaDB   string // the operator's server; empty: private ones
+	NoStorage bool   // what sites store is left out: RestoreStorage puts it into volumes
+}
+
 // Restore makes an installation of a backup, in a data directory that is empty.
-func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, mariaDB string, out io.Writer) error {
+func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, to Target, out io.Writer) error {
 	if p.Key == "" && p.Identity == "" {
 		return errors.New(
 			"name what opens the backup: --key with the old installation's secrets.key, or --identity with an identity of age",
@@ -146,7 +152,7 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, m
 		return errors.New("the backup's database is of PostgreSQL: name an empty one with --database")
 	case c.Dialect() == "sqlite" && s.Database != "":
 		return errors.New("the backup's database is SQLite: leave out --database")
-	case c.Databases() > 0 && mariaDB == "" && database.Missing() != "":
+	case c.Databases() > 0 && to.MariaDB == "" && database.Missing() != "":
 		return errors.New("the backup has databases of sites: " + database.Missing())
 	}
 	if err := begin(s); err != nil {
@@ -180,17 +186,13 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, m
 	if err := c.PutBlobs(ctx, store); err != nil {
 		return damagedBackup(err)
 	}
-	step("Restoring sites' storage")
-	if err := c.Storage(ctx, func(site, folder string) (string, error) {
-		if strings.ContainsAny(site, "/.\x00") || site == "" {
-			return "", repository.ErrDamaged
+	if !to.NoStorage {
+		step("Restoring sites' storage")
+		if err := putStorage(ctx, c, s); err != nil {
+			return damagedBackup(err)
 		}
-		dir, err := filepath.Abs(s.Path("storage", site, runtime.StorageName(folder)))
-		return dir, err
-	}); err != nil {
-		return damagedBackup(err)
 	}
-	if err := loadDatabases(ctx, c, s, d, sealer, mariaDB, out); err != nil {
+	if err := loadDatabases(ctx, c, s, d, sealer, to.MariaDB, out); err != nil {
 		return err
 	}
 	if err := os.Remove(s.Path(restoring)); err != nil {
@@ -200,7 +202,20 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, m
 		step("Missing in the backup: %s", p)
 	}
 	step("Restored. Start it with the settings of the old installation: slipway serve --data-dir %s …", s.DataDir)
+	if to.NoStorage {
+		step("What sites store was left out: run slipway backup restore-storage --from … --id %s once it runs", c.Copy.ID)
+	}
 	return nil
+}
+
+// putStorage writes what sites store into the data directory.
+func putStorage(ctx context.Context, c *backup.CopyReader, s installation.Store) error {
+	return c.Storage(ctx, func(site, folder string) (string, error) {
+		if strings.ContainsAny(site, "/.\x00") || site == "" {
+			return "", repository.ErrDamaged
+		}
+		return filepath.Abs(s.Path("storage", site, runtime.StorageName(folder)))
+	})
 }
 
 // begin makes an empty data directory, or empties one whose restore was interrupted.

@@ -1,0 +1,318 @@
+package refill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
+	"slipway/internal/platform/blob"
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
+	"slipway/internal/platform/seal"
+	"slipway/internal/platform/wait"
+	"slipway/internal/tenant/operation"
+	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/webhook"
+)
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// world is an installation of sites that store something, in volumes: directories here are copies, and what is not kept is lost.
+type world struct {
+	t     *testing.T
+	db    *db.DB
+	ops   *operation.Operations
+	repo  *repository.Repository
+	dir   string
+	sites []site.ID
+
+	lost, full site.ID // the first has no storage left, the other can't have any
+	held       int
+	kept       []site.ID
+	renewed    []site.ID
+	newest     map[site.ID]*backup.Stored
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, db: dbtest.New(t), dir: t.TempDir()}
+	w.ops = operation.New(operation.Config{DB: w.db})
+	key, err := seal.Load(filepath.Join(w.dir, "key"))
+	ok(t, err)
+	at, err := blob.Dir(filepath.Join(w.dir, "backups"))
+	ok(t, err)
+	w.repo = repository.New(repository.Config{Backend: at, Seal: key})
+	sites := site.New(site.Config{DB: w.db, Hooks: webhook.New(webhook.Config{DB: w.db, Seal: key}), Seal: key, Domain: "sites.test"})
+	for range 5 {
+		s, err := sites.Create(t.Context(), "usr_anna", site.NewSite{Name: "A site", Type: "static", Repository: "git.test/acme/none"})
+		ok(t, err)
+		w.sites = append(w.sites, s.ID)
+	}
+	slices.Sort(w.sites)
+	for _, id := range w.sites {
+		w.write(id, map[string]string{"a": "of " + string(id), "sub/b": "as it was"})
+	}
+	return w
+}
+
+func (w *world) folder(id site.ID) string {
+	return filepath.Join(w.dir, "storage", string(id), "uploads")
+}
+
+func (w *world) write(id site.ID, files map[string]string) {
+	w.t.Helper()
+	for name, text := range files {
+		at := filepath.Join(w.folder(id), name)
+		ok(w.t, os.MkdirAll(filepath.Dir(at), 0o755))
+		ok(w.t, os.WriteFile(at, []byte(text), 0o640))
+	}
+}
+
+func (w *world) has(id site.ID) map[string]string {
+	w.t.Helper()
+	got := map[string]string{}
+	ok(w.t, filepath.WalkDir(w.folder(id), func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		name, _ := filepath.Rel(w.folder(id), p)
+		got[name] = string(text)
+		return err
+	}))
+	return got
+}
+
+func (w *world) FetchStorage(context.Context, site.ID) (io.Closer, error) {
+	return io.NopCloser(nil), nil
+}
+
+func (w *world) KeepStorage(_ context.Context, id site.ID) error {
+	if w.held != 1 {
+		return fmt.Errorf("%d sites are held", w.held)
+	}
+	w.kept = append(w.kept, id)
+	return nil
+}
+
+func (w *world) StorageFolders(id site.ID) (map[string]string, error) {
+	if id == w.lost || id == w.full {
+		return nil, nil
+	}
+	return map[string]string{"uploads": w.folder(id)}, nil
+}
+
+func (w *world) MakeStorage(_ context.Context, id site.ID, name string) (string, error) {
+	if id == w.full || name != "uploads" {
+		return "", &fault.Error{Kind: fault.Unavailable, Message: "There is no room for " + name}
+	}
+	return w.folder(id), os.MkdirAll(w.folder(id), 0o755)
+}
+
+func (w *world) Hold(site.ID) func() {
+	w.held++
+	return func() { w.held-- }
+}
+
+func (w *world) Renew(_ context.Context, id site.ID) error {
+	if w.held != 1 {
+		w.t.Errorf("%d sites are held while their programs end", w.held)
+	}
+	w.renewed = append(w.renewed, id)
+	return nil
+}
+
+func (w *world) Read(from string) (*repository.Repository, func(), error) {
+	if from != "the place" {
+		return nil, nil, errors.New("--from: there is no " + from)
+	}
+	return w.repo, func() {}, nil
+}
+
+func (w *world) NewestStored(_ context.Context, id site.ID) (*backup.Stored, error) {
+	return w.newest[id], nil
+}
+
+// CopyTo and Sites make it the installation's own database.
+func (w *world) CopyTo(_ context.Context, path string) (string, error) {
+	return "sqlite", os.WriteFile(path, []byte("x"), 0o600)
+}
+func (w *world) Sites(context.Context) ([]site.ID, error) { return w.sites, nil }
+
+func (w *world) take() backup.ID {
+	w.t.Helper()
+	store, err := blob.Open(filepath.Join(w.dir, "blobs"), blob.Options{})
+	ok(w.t, err)
+	c, err := backup.TakeCopy(w.t.Context(), w.repo, backup.Source{Blobs: store, Scratch: w.dir, Version: "test", Control: w, Storage: w}, false)
+	ok(w.t, err)
+	if len(c.Problems) > 0 {
+		w.t.Fatal(c.Problems)
+	}
+	w.held, w.kept = 0, nil
+	return c.ID
+}
+
+func (w *world) refills() *Refills {
+	return New(Config{DB: w.db, Operations: w.ops, Storage: w, Programs: w, Sites: w, Copies: w})
+}
+
+// ended returns how an operation ended.
+func (w *world) ended(id operation.ID) (d Done, failed string) {
+	w.t.Helper()
+	var o operation.Operation
+	wait.Until(w.t, "the operation has ended", func() bool {
+		var err error
+		o, err = w.ops.Get(w.t.Context(), backup.OfInstallation, id)
+		ok(w.t, err)
+		return o.CompletedAt != 0
+	})
+	ok(w.t, json.Unmarshal(o.Result, &d))
+	return d, o.Error
+}
+
+func (w *world) begin(from string, id backup.ID) (d Done, failed string) {
+	w.t.Helper()
+	jobs := job.New(job.Config{DB: w.db, Queues: map[string]int{backup.QueueName: 1}, Poll: 20 * time.Millisecond})
+	w.refills().Work(jobs)
+	ctx, stop := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); jobs.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	var o operation.Operation
+	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
+		o, err = BeginTx(w.t.Context(), tx, w.ops, from, id)
+		return err
+	}))
+	return w.ended(o.ID)
+}
+
+// What sites store comes back from a backup of the whole installation: that of every site that is still there, also where nothing is
+// left of it. What one site can't have back is told, and keeps nothing else back.
+func TestFromInstallation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, lost, gone, full, last := w.sites[0], w.sites[1], w.sites[2], w.sites[3], w.sites[4]
+	taken, was := w.take(), w.has(first)
+	for _, id := range w.sites {
+		w.write(id, map[string]string{"a": "another", "new": "and more"})
+	}
+	newer, changed := w.take(), w.has(first)
+	w.lost, w.full = lost, full
+	ok(t, os.RemoveAll(filepath.Dir(w.folder(lost))))
+	ok(t, w.db.Admin(t.Context(), `UPDATE sites SET deleted_at = 1 WHERE id = '`+string(gone)+`'`))
+
+	d, failed := w.begin("the place", taken)
+	if failed != "" || d.Copy != taken || d.Sites != 3 || d.Without != 0 || len(d.Problems) != 2 || d.After != "" ||
+		!strings.HasPrefix(d.Problems[0], "Site "+string(gone)+": ") || !strings.Contains(d.Problems[1], string(full)+": ") ||
+		!strings.Contains(strings.ToLower(d.Problems[1]), "there is no room for uploads") {
+		t.Errorf("%+v, %s", d, failed)
+	}
+	if got := w.has(first); !maps.Equal(got, was) {
+		t.Errorf("a site has %v", got)
+	}
+	if got := w.has(lost); got["a"] != "of "+string(lost) || len(got) != 2 {
+		t.Errorf("a site whose storage was lost has %v", got)
+	}
+	for _, id := range []site.ID{gone, full} {
+		if got := w.has(id); got["a"] != "another" || len(got) != 3 {
+			t.Errorf("what is not put back has %v", got)
+		}
+	}
+	if want := []site.ID{first, lost, last}; !slices.Equal(w.kept, want) || !slices.Equal(w.renewed, want) || w.held != 0 {
+		t.Errorf("kept %v, renewed %v, want %v; held %d", w.kept, w.renewed, want, w.held)
+	}
+
+	// The newest where none is named, and in words why there is none.
+	if d, failed = w.begin("the place", ""); failed != "" || d.Copy != newer {
+		t.Errorf("the newest: %+v, %s", d, failed)
+	}
+	if got := w.has(first); !maps.Equal(got, changed) {
+		t.Errorf("a site has %v", got)
+	}
+	if _, failed = w.begin("the place", "bkp_none"); !strings.Contains(failed, "bkp_none") {
+		t.Errorf("a backup that isn't there: %s", failed)
+	}
+	if _, failed = w.begin("nowhere", ""); failed != "--from: there is no nowhere" {
+		t.Errorf("a place that isn't there: %s", failed)
+	}
+
+	// A service that was stopped goes on with the site where it was, and with the same backup.
+	var o operation.Operation
+	step, err := json.Marshal(Done{Copy: taken, Sites: 1, After: first, Problems: []string{"one"}})
+	ok(t, err)
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		if o, err = w.ops.OpenTx(t.Context(), tx, backup.OfInstallation, operation.NewOperation{Kind: "installation.refill"}); err != nil {
+			return err
+		}
+		return w.ops.AdvanceTx(t.Context(), tx, o.ID, 0.2, string(step), "")
+	}))
+	x := Refill{Operation: o.ID, From: "the place"}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := w.refills().refill(stopped, x, 1); err == nil {
+		t.Error("a service that stops has put all back")
+	}
+	ok(t, w.refills().refill(t.Context(), x, 2))
+	if d, failed = w.ended(o.ID); d.Copy != taken || d.Sites != 3 || len(d.Problems) != 3 || failed != "" {
+		t.Errorf("went on: %+v, %s", d, failed)
+	}
+	if got := w.has(first); !maps.Equal(got, changed) {
+		t.Errorf("the site that was done already has %v", got)
+	}
+	if got := w.has(last); got["a"] != "of "+string(last) {
+		t.Errorf("the last site has %v", got)
+	}
+	before := len(w.kept)
+	ok(t, w.refills().refill(t.Context(), x, 3))
+	if len(w.kept) != before {
+		t.Error("what has ended was done again")
+	}
+}
+
+// Without a place, each site gets what its own newest backup has, and who has none is counted.
+func TestFromOwnBackups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, err := backup.OpenCopy(t.Context(), w.repo, w.take())
+	ok(t, err)
+	w.newest, err = c.Stored()
+	ok(t, err)
+	without, empty := w.sites[1], w.sites[2]
+	delete(w.newest, without)
+	w.newest[empty] = &backup.Stored{}
+	for _, id := range w.sites {
+		w.write(id, map[string]string{"a": "another"})
+	}
+	d, failed := w.begin("", "")
+	if failed != "" || d.Copy != "" || d.Sites != 3 || d.Without != 1 || len(d.Problems) != 0 {
+		t.Errorf("%+v, %s", d, failed)
+	}
+	for _, id := range w.sites {
+		want := "of " + string(id)
+		if id == without || id == empty {
+			want = "another"
+		}
+		if got := w.has(id); got["a"] != want {
+			t.Errorf("%s has %v, want %s", id, got, want)
+		}
+	}
+}
