@@ -139,7 +139,6 @@ func TestPHPApplication(t *testing.T) {
 	// A plain PHP site beside it: no Composer, no build, folders with an index, its own 404s.
 	h.site("plain", map[string]string{
 		"index.php":       `<?php if ($_SERVER["REQUEST_URI"] !== "/") { http_response_code(404); } echo "plain ", $_SERVER["REQUEST_URI"];`,
-		"eat.php":         `<?php ini_set("memory_limit", "-1"); for ($x = [];;) { $x[] = random_bytes(1 << 20); }`,
 		"admin/index.php": `<?php echo "admin";`,
 		"logo.svg":        "<svg/>",
 		".env":            "secret",
@@ -160,9 +159,8 @@ func TestPHPApplication(t *testing.T) {
 	h.call("DELETE", "/sites/"+h.ID, nil, nil)
 }
 
-// idles lets the site fall asleep: many visitors at once wake it once, and so does one. Out of
-// memory it says so, and answers again.
-func (h *installation) idles() {
+// becomes waits until the site's program is in a state, and returns what is said of it.
+func (h *installation) becomes(want string) (message string, restarts int) {
 	h.t.Helper()
 	var s struct {
 		Process struct {
@@ -170,26 +168,29 @@ func (h *installation) idles() {
 			Restarts       int
 		}
 	}
-	state := func(want string) {
-		h.t.Helper()
-		h.until("the state "+want, func() (bool, error) {
-			err := h.Call(h.t.Context(), h.key, "GET", "/sites/"+h.ID, nil, &s)
-			return s.Process.State == want, errors.Join(err, fmt.Errorf("%+v", s.Process))
-		})
-	}
+	h.until("the state "+want, func() (bool, error) {
+		err := h.Call(h.t.Context(), h.key, "GET", "/sites/"+h.ID, nil, &s)
+		return s.Process.State == want, errors.Join(err, fmt.Errorf("%+v", s.Process))
+	})
+	return s.Process.Message, s.Process.Restarts
+}
+
+// idles lets the site fall asleep: many visitors at once wake it once, and so does one.
+func (h *installation) idles() {
+	h.t.Helper()
 	h.call("PATCH", "/sites/"+h.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 8, "memoryMiB": 128}}, nil)
 	var op struct{ ID string }
 	h.call("POST", "/sites/"+h.ID+"/restart", nil, &op)
 	if o := (appSite{h}).operation(op.ID); o.Status != "success" {
 		h.t.Fatalf("the restart: %+v", o)
 	}
-	state("sleeping")
+	h.becomes("sleeping")
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { h.answers("GET", "/", "", 200, "plain /") })
 	}
 	all.Wait()
-	state("sleeping")
+	h.becomes("sleeping")
 	h.answers("GET", "/", "", 200, "plain /")
 	var m struct{ Total struct{ Wakes int } }
 	h.until("two wakes", func() (bool, error) {
@@ -199,15 +200,23 @@ func (h *installation) idles() {
 		}
 		return m.Total.Wakes == 2, errors.Join(err, fmt.Errorf("%d", m.Total.Wakes))
 	})
+}
 
+// Out of memory a PHP site says so, and answers again.
+func TestPHPOutOfMemory(t *testing.T) {
+	t.Parallel()
+	h := installSite(t, "hungry", map[string]string{
+		"slipway.toml": "[run]\nmemory_mib = 128\n",
+		"index.php":    `<?php echo "hungry";`,
+		"eat.php":      `<?php ini_set("memory_limit", "-1"); for ($x = [];;) { $x[] = random_bytes(1 << 20); }`,
+	})
 	if a := h.get("/eat.php"); a.Status != 502 {
-		h.t.Errorf("out of memory: %d %.200s", a.Status, a.Body)
+		t.Errorf("out of memory: %d %.200s", a.Status, a.Body)
 	}
-	state("crashed")
-	if p := s.Process; !strings.Contains(p.Message, "out of memory") || p.Restarts == 0 {
-		h.t.Errorf("out of memory it is %+v", p)
+	if message, restarts := h.becomes("crashed"); !strings.Contains(message, "out of memory") || restarts == 0 {
+		t.Errorf("out of memory it is %q, with %d restarts", message, restarts)
 	}
-	h.answers("GET", "/", "", 200, "plain /")
+	h.answers("GET", "/", "", 200, "hungry")
 	h.until("the log of it", func() (bool, error) {
 		text := appSite{h}.runtimeLog("web")
 		return strings.Contains(text, "The application exited: out of memory"), fmt.Errorf("%s", text)
