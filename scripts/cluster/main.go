@@ -75,7 +75,7 @@ const told = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestBesideTheProgr
 	"TestBackupsOfStorage|TestInstances|TestWordPress$/^(life|network|update|replace|copy|archives|end)$"
 
 // toldByTwo are those of e2e/programs and e2e/nodes that are told by two processes on one PostgreSQL.
-const toldByTwo = "TestSwitchesDropNothing|TestBesideTheProgram|" +
+const toldByTwo = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestBesideTheProgram|" +
 	"TestNotificationsAndDatabaseAway|TestAnyNodeAnswersForPHP|TestDrain|TestNodeEndsUnderLoad"
 
 // run builds what is missing and runs the tests in a new cluster.
