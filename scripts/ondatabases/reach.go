@@ -115,6 +115,9 @@ func collect(uses map[string]map[string]bool, name string, node ast.Node) {
 	}
 	ast.Inspect(node, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			x, ok := n.X.(*ast.Ident)
+			return !ok || x.Name != path.Base(databases) || n.Sel.Name != "Bubble" // which is SQLite always
 		case *ast.Ident:
 			uses[name][n.Name] = true
 		case *ast.BasicLit:

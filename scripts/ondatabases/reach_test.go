@@ -52,8 +52,9 @@ func FuzzNone(f *testing.F) {}
 `,
 		"internal/a/b_test.go": "package a_test\nvar table = []func(testing.TB){func(t testing.TB) { world(t) }}\n" +
 			"type kit struct{}\nfunc (kit) makes(t testing.TB) { world(t) }\nfunc world(t testing.TB) { deep(t) }",
-		"internal/a/c_test.go": "package a\nimport \"" + databases + "\"\nfunc deep(t testing.TB) { dbtest.New(t) }",
-		"internal/a/a.go":      "package a",
+		"internal/a/c_test.go": "package a\nimport \"" + databases + "\"\nfunc deep(t testing.TB) { dbtest.New(t) }\n" +
+			"func TestSimulated(t *testing.T) { dbtest.Bubble(t) }\nfunc TestBothKinds(t *testing.T) { dbtest.Bubble(t); dbtest.New(t) }",
+		"internal/a/a.go": "package a",
 	})
 	args, err := onDatabase(dir)
 	if err != nil || len(args) != 1 {
@@ -62,7 +63,7 @@ func FuzzNone(f *testing.F) {}
 	pattern := regexp.MustCompile(strings.TrimPrefix(args[0], "-test.run="))
 	for name, want := range map[string]bool{
 		"TestDirect": true, "TestByHelper": true, "TestByTable": true, "TestByMethod": true, "TestByPackage": true, "TestByVariable": true,
-		"FuzzIt": true, "TestNone": false, "FuzzNone": false, "TestDirectly": false, "": false,
+		"FuzzIt": true, "TestBothKinds": true, "TestSimulated": false, "TestNone": false, "FuzzNone": false, "TestDirectly": false, "": false,
 	} {
 		if got := pattern.MatchString(name); got != want {
 			t.Errorf("%q runs on PostgreSQL: %v", name, got)
