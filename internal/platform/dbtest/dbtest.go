@@ -64,7 +64,7 @@ func URL(t testing.TB) string {
 // in a bubble of synctest may wait for a server outside. Nothing runs it: the test calls what it wants.
 func Bubble(t testing.TB) *db.DB {
 	t.Helper()
-	d, err := db.Open(context.Background(), db.Config{URL: file(t), Volatile: true})
+	d, err := db.Open(context.Background(), db.Config{URL: file(t), Volatile: true, Idle: 1000 * 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
