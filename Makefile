@@ -56,8 +56,7 @@ test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where 
 	go -C terraform test -count=1 -timeout 30m ./...
 
 test-cluster: ## the engine on Kubernetes, and the chart with the images that it installs, on a real cluster; builds Kubernetes the first time, and needs root
-	go run ./scripts/cluster
-	go run ./scripts/cluster -chart
+	go run ./scripts/cluster -all
 
 test-chart: ## the chart of cluster/chart, by Helm and the types of Kubernetes; compiles both the first time
 	go -C cluster/chart mod tidy -diff

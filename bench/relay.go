@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/e2e/world"
 )
@@ -79,8 +83,31 @@ func (b *bench) relay(w *world.World) error {
 		yardstick: fmt.Sprintf("%s, at the program's node %s", ms(median(relayed)), ms(median(local))),
 		goal:      "0.5 ms",
 	})
-	var ours, theirs, ratios []float64
 	host := here.url[len("https://"):]
+	err = b.rates("requests per second through another node, both on the same processors", w, other, host)
+	if err != nil || runtime.NumCPU() < 2 {
+		return err
+	}
+	// Two machines have two processors: the node that has the program keeps one to itself, also where it is asked directly.
+	if err := errors.Join(w.Stop(b.ctx), other.Stop(b.ctx), on(1, func() error { return w.Start(b.ctx) })); err != nil {
+		return err
+	}
+	return on(0, func() error {
+		if err := other.Start(b.ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		defer cancel()
+		if err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) { err := there.get(); return err == nil, err }); err != nil {
+			return err
+		}
+		return b.rates("requests per second through another node, each on a processor of its own, the load on that of the other node", w, other, host)
+	})
+}
+
+// rates measures in turns what a node answers for a program of its own, and what another one does for the same.
+func (b *bench) rates(what string, w, other *world.World, host string) error {
+	var ours, theirs, ratios []float64
 	for range 5 {
 		a, _, err := b.perSecond([]string{"--h1", "-c32"}, other.HTTPS, host)
 		if err != nil {
@@ -96,11 +123,24 @@ func (b *bench) relay(w *world.World) error {
 		slices.Sort(l)
 	}
 	b.add(row{
-		what:      "requests per second through another node",
+		what:      what,
 		value:     fmt.Sprintf("%.0f", ours[2]),
 		yardstick: fmt.Sprintf("at the program's node %.0f", theirs[2]),
 		ratio:     fmt.Sprintf("%.2f×", ratios[2]),
 		goal:      "≥ 0.6×",
 	})
 	return nil
+}
+
+// on does something on one processor, with the processes that it starts.
+func on(processor int, do func() error) (err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, only unix.CPUSet
+	only.Set(processor)
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &only)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.SchedSetaffinity(0, &before)) }()
+	return do()
 }

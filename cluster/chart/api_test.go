@@ -1,116 +1,43 @@
 package chart
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	authorization "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"slipway/cluster/kubetest"
 )
 
-// startServer starts an API server with etcd, without nodes and controllers. Both are there once scripts/cluster has built
-// them. It returns a file that says where it is, too.
+// startServer starts an API server once scripts/cluster has built it. It returns a file that says where it is, too.
 func startServer(t *testing.T) (kubernetes.Interface, string) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
+	bin := kubetest.Binaries()
+	if bin == "" {
+		t.Skip("NOT RUN: there is no API server yet: make test-cluster builds it")
 	}
-	found, _ := filepath.Glob(filepath.Join(cache, "slipway-cluster", "*", "bin", "kube-apiserver"))
-	if len(found) == 0 {
-		t.Skip("there is no API server yet: make test-cluster builds it")
-	}
-	bin, dir := filepath.Dir(found[len(found)-1]), t.TempDir()
-	var ports [3]string
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	s, err := kubetest.StartServer(bin, "--authorization-mode=RBAC", "--endpoint-reconciler-type=none")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.Log())
 		}
-		ports[i] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-		l.Close()
-	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, in := rand.Text(), func(name string) string { return filepath.Join(dir, name) }
-	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",
-"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:%s","insecure-skip-tls-verify":true}}],
-"users":[{"name":"u","user":{"token":"%s"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]}`, ports[2], token)
-	for name, text := range map[string]string{
-		"sa.key":     string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
-		"tokens.csv": token + ",admin,admin,system:masters\n",
-		"kubeconfig": config,
-	} {
-		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	etcd := "http://127.0.0.1:" + ports[0]
-	for _, argv := range [][]string{
-		{
-			"etcd", "--data-dir", in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
-			"--listen-peer-urls", "http://127.0.0.1:" + ports[1],
-		},
-		{
-			"kube-apiserver", "--etcd-servers=" + etcd, "--secure-port=" + ports[2], "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-			"--cert-dir=" + in("pki"), "--token-auth-file=" + in("tokens.csv"), "--authorization-mode=RBAC", "--endpoint-reconciler-type=none",
-			"--service-account-issuer=https://slipway.test", "--service-account-key-file=" + in("sa.key"),
-			"--service-account-signing-key-file=" + in("sa.key"), "--service-cluster-ip-range=10.96.0.0/16", "--profiling=false",
-		},
-	} {
-		log, err := os.Create(in(argv[0] + ".log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := exec.Command(filepath.Join(bin, argv[0]), argv[1:]...)
-		c.Stdout, c.Stderr = log, log
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		err = c.Start()
-		log.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = c.Process.Kill()
-			_ = c.Wait()
-			if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-				t.Logf("%s", text[max(0, len(text)-2000):])
-			}
-		})
-	}
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "https://127.0.0.1:" + ports[2], BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		s.Stop()
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for late := time.Now().Add(3 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		_, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", meta.GetOptions{})
-		if err == nil {
-			return client, in("kubeconfig")
-		}
-		if time.Now().After(late) {
-			t.Fatal(err)
-		}
+	client, err := kubernetes.NewForConfig(s.Config)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return client, s.Kubeconfig()
 }
 
 // An API server takes all objects of the chart, also as an upgrade of each other. The key stays the same through upgrades, and

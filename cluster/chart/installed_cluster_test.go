@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"slipway/cluster/kubetest"
 	"slipway/internal/platform/blob/s3test"
 )
 
@@ -142,6 +143,7 @@ func prepare(t *testing.T) *installed {
 		return errors.Join(err, err2)
 	})
 	i.provision()
+	go kubetest.Enforce(t.Context(), i.client, programs)
 	values := fmt.Sprintf(`
 baseURL: https://slipway.example
 siteDomain: sites.test
@@ -151,7 +153,7 @@ objectStore: {url: %q, existingSecret: store}
 settings: {git-host: ["git.test=http://%s"]}
 edge: {drainDelay: 5s, service: {type: ClusterIP}, dataSize: 1Gi}
 worker: {dataSize: 1Gi}
-programs: {network: {enforced: false}} # the engine's tests prove it
+programs: {network: {enforced: true}}
 `, os.Getenv("SLIPWAY_CLUSTER_NODE24"), u.String(), i.gitHost(address))
 	values = strings.Replace(values, "registry: localhost", "registry: localhost, tag: "+os.Getenv("SLIPWAY_CLUSTER_TAG"), 1)
 	if err := os.WriteFile(i.values, []byte(values), 0o600); err != nil {

@@ -6,18 +6,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"slipway/cluster/kubetest"
 	"slipway/cluster/pod"
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/blob"
@@ -46,10 +42,9 @@ import (
 
 // server is the API server of all tests.
 var server struct {
-	once   sync.Once
-	config *rest.Config
-	err    error
-	stop   func()
+	once sync.Once
+	*kubetest.Server
+	err error
 }
 
 func TestMain(m *testing.M) {
@@ -57,110 +52,10 @@ func TestMain(m *testing.M) {
 		serveSilence(port)
 	}
 	code := m.Run()
-	if server.stop != nil {
-		server.stop()
+	if server.Server != nil {
+		server.Stop()
 	}
 	os.Exit(code)
-}
-
-// binaries returns the folder that has etcd and kube-apiserver; empty where they are not built.
-func binaries() string {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	found, _ := filepath.Glob(filepath.Join(cache, "slipway-cluster", "*", "bin", "kube-apiserver"))
-	if len(found) == 0 {
-		return ""
-	}
-	return filepath.Dir(found[len(found)-1])
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
-}
-
-func startServer(bin string) (*rest.Config, func(), error) {
-	dir, err := os.MkdirTemp("", "slipway-api-")
-	if err != nil {
-		return nil, nil, err
-	}
-	var daemons []*exec.Cmd
-	stop := func() {
-		for _, d := range daemons {
-			_ = d.Process.Kill()
-			_ = d.Wait()
-		}
-		_ = os.RemoveAll(dir)
-	}
-	var ports [3]string
-	for i := range ports {
-		if ports[i], err = freePort(); err != nil {
-			return nil, stop, err
-		}
-	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, stop, err
-	}
-	token := rand.Text()
-	secret := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	err = errors.Join(
-		os.WriteFile(filepath.Join(dir, "sa.key"), secret, 0o600),
-		os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(token+",admin,admin,system:masters\n"), 0o600),
-	)
-	if err != nil {
-		return nil, stop, err
-	}
-	etcd := "http://127.0.0.1:" + ports[0]
-	for _, argv := range [][]string{
-		{
-			"etcd", "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
-			"--listen-peer-urls", "http://127.0.0.1:" + ports[1],
-		},
-		{
-			"kube-apiserver", "--etcd-servers=" + etcd, "--secure-port=" + ports[2], "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-			"--cert-dir=" + filepath.Join(dir, "pki"), "--token-auth-file=" + filepath.Join(dir, "tokens.csv"), "--authorization-mode=AlwaysAllow",
-			"--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://slipway.test",
-			"--service-account-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"),
-			"--service-cluster-ip-range=10.96.0.0/16", "--profiling=false",
-		},
-	} {
-		log, err := os.Create(filepath.Join(dir, argv[0]+".log"))
-		if err != nil {
-			return nil, stop, err
-		}
-		c := exec.Command(filepath.Join(bin, argv[0]), argv[1:]...)
-		c.Stdout, c.Stderr = log, log
-		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		err = c.Start()
-		log.Close()
-		if err != nil {
-			return nil, stop, err
-		}
-		daemons = append(daemons, c)
-	}
-	config := &rest.Config{
-		Host: "https://127.0.0.1:" + ports[2], BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000,
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, stop, err
-	}
-	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if _, err = client.CoreV1().Namespaces().Get(context.Background(), "kube-system", meta.GetOptions{}); err == nil {
-			return config, stop, nil
-		}
-		if time.Now().After(late) {
-			text, _ := os.ReadFile(filepath.Join(dir, "kube-apiserver.log"))
-			return nil, stop, fmt.Errorf("the API server is not there: %w\n%s", err, text[max(0, len(text)-3000):])
-		}
-	}
 }
 
 // faults are between an engine and the API server.
@@ -297,15 +192,17 @@ var worlds atomic.Int64
 
 func newAPI(t testing.TB) *apiWorld {
 	t.Helper()
-	bin := binaries()
+	bin := kubetest.Binaries()
 	if bin == "" {
 		t.Skip("NOT RUN: there is no API server. `make test-cluster` builds one.")
 	}
-	server.once.Do(func() { server.config, server.stop, server.err = startServer(bin) })
+	server.once.Do(func() {
+		server.Server, server.err = kubetest.StartServer(bin, "--authorization-mode=AlwaysAllow", "--disable-admission-plugins=ServiceAccount")
+	})
 	if server.err != nil {
 		t.Fatal(server.err)
 	}
-	client, err := kubernetes.NewForConfig(server.config)
+	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +233,7 @@ func newAPI(t testing.TB) *apiWorld {
 		t.Fatal(err)
 	}
 	w.one = stored.ID
-	port, err := freePort()
+	port, err := kubetest.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +249,7 @@ func newAPI(t testing.TB) *apiWorld {
 func (w *apiWorld) engine(name string) (e *Engine, f *faults, end context.CancelFunc) {
 	w.t.Helper()
 	f = &faults{watches: map[*watched]bool{}}
-	config := rest.CopyConfig(server.config)
+	config := rest.CopyConfig(server.Config)
 	config.Wrap(func(to http.RoundTripper) http.RoundTripper { f.to = to; return f })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

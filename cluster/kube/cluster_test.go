@@ -18,11 +18,11 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"slipway/cluster/kubetest"
 	"slipway/cluster/pod"
 	"slipway/internal/build/bundle"
 	"slipway/internal/platform/blob"
@@ -99,7 +99,7 @@ func newCluster(t testing.TB, c kubernetes.Interface, namespace string, enforced
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	if enforced {
-		go enforce(ctx, c, namespace)
+		go kubetest.Enforce(ctx, c, namespace)
 	}
 	if err := provision(ctx, c, namespace, t.TempDir()); err != nil {
 		t.Fatal(err)
@@ -148,97 +148,6 @@ func (c *cluster) bundle(files map[string]string) bundle.ID {
 		c.t.Fatal(err)
 	}
 	return s.ID
-}
-
-// enforce does what a network plug-in does that enforces network policies: it turns those of a namespace into
-// rules of the node, again and again. It knows what Policies makes and nothing else.
-func enforce(ctx context.Context, c kubernetes.Interface, namespace string) {
-	table := "slipway_" + strings.ReplaceAll(namespace, "-", "_")
-	var last string
-	for ctx.Err() == nil {
-		pods, err := c.CoreV1().Pods(namespace).List(ctx, meta.ListOptions{})
-		policies, err2 := c.NetworkingV1().NetworkPolicies(namespace).List(ctx, meta.ListOptions{})
-		if err == nil && err2 == nil {
-			if rules := rulesOf(table, pods.Items, policies.Items); rules != last {
-				nft := exec.Command("nft", "-f", "-")
-				nft.Stdin = strings.NewReader(rules)
-				if out, err := nft.CombinedOutput(); err != nil {
-					fmt.Printf("nft: %v: %s\n%s\n", err, out, rules)
-				} else {
-					last = rules
-				}
-			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-func rulesOf(table string, pods []core.Pod, policies []networking.NetworkPolicy) string {
-	var out, in strings.Builder
-	for _, p := range pods {
-		ip := p.Status.PodIP
-		if ip == "" || p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
-			continue
-		}
-		for _, policy := range policies {
-			if !selects(policy.Spec.PodSelector.MatchLabels, p.Labels) {
-				continue
-			}
-			for _, r := range policy.Spec.Egress {
-				for _, to := range r.To {
-					for _, port := range r.Ports {
-						if to.IPBlock == nil {
-							continue // the cluster has no DNS server
-						}
-						except := ""
-						if len(to.IPBlock.Except) > 0 {
-							except = " ip daddr != { " + strings.Join(to.IPBlock.Except, ", ") + " }"
-						}
-						ports := port.Port.String()
-						if port.EndPort != nil {
-							ports += fmt.Sprintf("-%d", *port.EndPort)
-						}
-						fmt.Fprintf(&out, "    ip saddr %s ip daddr %s%s %s dport %s accept\n",
-							ip, to.IPBlock.CIDR, except, strings.ToLower(string(*port.Protocol)), ports)
-					}
-				}
-			}
-			for _, r := range policy.Spec.Ingress {
-				for _, from := range r.From {
-					for _, port := range r.Ports {
-						fmt.Fprintf(&in, "    ip saddr %s ip daddr %s tcp dport %s accept\n", from.IPBlock.CIDR, ip, port.Port.String())
-					}
-				}
-			}
-		}
-		fmt.Fprintf(&out, "    ip saddr %s reject\n", ip)
-		fmt.Fprintf(&in, "    ip daddr %s reject\n", ip)
-	}
-	// What pods send to the node itself is input, to each other forward, what the node sends them output.
-	return fmt.Sprintf(`table ip %[1]s
-delete table ip %[1]s
-table ip %[1]s {
-  chain egress {
-%[2]s  }
-  chain ingress {
-%[3]s  }
-  chain input { type filter hook input priority 0; ct state established,related accept; jump egress; }
-  chain forward { type filter hook forward priority 0; ct state established,related accept; jump egress; jump ingress; }
-  chain output { type filter hook output priority 0; ct state established,related accept; jump ingress; }
-}
-`, table, out.String(), in.String())
-}
-
-func selects(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // Pods are an Engine, as sandboxes on one machine are.

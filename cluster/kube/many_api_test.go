@@ -20,6 +20,8 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway/cluster/kubetest"
 )
 
 // silentKubelet names the port of a kubelet whose programs print nothing, in a process of its own: what it needs is not the engine's.
@@ -59,7 +61,7 @@ func BenchmarkSites(b *testing.B) {
 	const sites, rest = 1000, 60 * time.Second
 	w := newAPI(b)
 	w.every = 200 * time.Millisecond
-	port, err := freePort()
+	port, err := kubetest.FreePort()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -92,6 +94,10 @@ func (v *visitors) end() []string {
 	v.all.Wait()
 	return v.why
 }
+
+// shortOfMemory is the signal to the second node that makes it short of memory, and the next time one with enough again
+// (scripts/cluster).
+const shortOfMemory = syscall.SIGUSR1
 
 // schedulable lets pods be placed on a node, or not.
 func schedulable(t *testing.T, c kubernetes.Interface, node string, yes bool) {
@@ -187,16 +193,43 @@ func TestNodes(t *testing.T) {
 		t.Error(x)
 	}
 
-	// The program is on the first node again; it goes to the second one, which then loses its power.
-	schedulable(t, c, "n2", true)
-	schedulable(t, c, "n1", false)
-	for _, name := range where("n1") {
-		if err := c.CoreV1().Pods(namespace).EvictV1(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: name}}); err != nil {
-			t.Fatal(err)
+	toSecond := func() {
+		schedulable(t, c, "n2", true)
+		schedulable(t, c, "n1", false)
+		for _, name := range where("n1") {
+			if err := c.CoreV1().Pods(namespace).EvictV1(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
 		}
+		until(t, "the program runs on the second node", func() bool { return len(where("n2")) == 1 && len(where("n1")) == 0 })
+		schedulable(t, c, "n1", true)
 	}
-	until(t, "the program runs on the second node", func() bool { return len(where("n2")) == 1 && len(where("n1")) == 0 })
-	schedulable(t, c, "n1", true)
+
+	// The program is on the first node again; it goes to the second one, whose kubelet then finds that it has too little memory.
+	toSecond()
+	if err := syscall.Kill(second, shortOfMemory); err != nil {
+		t.Fatal(err)
+	}
+	short := time.Now()
+	until(t, "the program runs on the node that has memory", func() bool {
+		return len(where("n1")) == 1 && visit(browser, site.Data.URL) == nil
+	})
+	t.Logf("after its node had too little memory the site answered again within %v", time.Since(short).Round(100*time.Millisecond))
+	until(t, "the site's log says why", func() bool {
+		var log struct{ Logs []struct{ Message string } }
+		err := w.Call(t.Context(), key, "GET", "/sites/"+site.Data.ID+"/logs?limit=1000", nil, &log)
+		return err == nil && strings.Contains(fmt.Sprint(log.Logs), "The node was low on resource: memory")
+	})
+	if err := syscall.Kill(second, shortOfMemory); err != nil { // it has enough again
+		t.Fatal(err)
+	}
+	until(t, "the second node takes pods again", func() bool {
+		n, err := c.CoreV1().Nodes().Get(t.Context(), "n2", meta.GetOptions{})
+		return err == nil && !slices.ContainsFunc(n.Spec.Taints, func(x core.Taint) bool { return x.Key == core.TaintNodeMemoryPressure })
+	})
+
+	// The second one loses its power.
+	toSecond()
 	load = ask(t, w, site.Data.URL)
 	until(t, "it is asked", func() bool { return load.good.Load() > 100 })
 	if err := syscall.Kill(second, syscall.SIGKILL); err != nil {

@@ -3,17 +3,20 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"slipway/cluster/kubetest"
 	"slipway/e2e/world"
 )
 
@@ -36,7 +39,9 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	flags := serving(t, c, namespace)
-	for _, of := range slices.Sorted(maps.Keys(packages)) {
+	var all sync.WaitGroup
+	outputs := make([]bytes.Buffer, len(packages))
+	for n, of := range slices.Sorted(maps.Keys(packages)) { // at the same time: most of either is waiting
 		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
 		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
 		told.Env = append(append(os.Environ(), packages[of]...),
@@ -44,10 +49,16 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 			world.Serve+"="+filepath.Join(dir, "slipway-cluster"),
 			world.ServeFlags+"="+flags,
 		)
-		told.Stdout, told.Stderr = os.Stdout, os.Stderr
-		if err := told.Run(); err != nil {
-			t.Errorf("%s: %v", of, err)
-		}
+		told.Stdout, told.Stderr = &outputs[n], &outputs[n]
+		all.Go(func() {
+			if err := told.Run(); err != nil {
+				t.Errorf("%s: %v", of, err)
+			}
+		})
+	}
+	all.Wait()
+	for n := range outputs {
+		_, _ = outputs[n].WriteTo(os.Stdout)
 	}
 }
 
@@ -76,7 +87,7 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags stri
 		_, err := c.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", meta.GetOptions{})
 		return err == nil
 	})
-	go enforce(t.Context(), c, namespace)
+	go kubetest.Enforce(t.Context(), c, namespace)
 	volumes := t.TempDir()
 	t.Setenv(world.Volumes, volumes)
 	if err := provision(t.Context(), c, namespace, volumes); err != nil {

@@ -341,19 +341,32 @@ func TestDrain(t *testing.T) {
 	i.until("it is deployed", func() bool {
 		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
 	})
+	instances := 0
+	if len(versions) == 1 { // one that is older may not know several
+		instances = 2
+		run := map[string]any{"run": map[string]any{"instances": map[string]any{"min": instances, "max": instances}}}
+		if err := a.Call(t.Context(), i.key, "PATCH", "/sites/"+site, run, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	home, other := i.stays(site)
 	if status, body := i.visit(home, "talk", "/"); status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}
-	runs := func(w *world.World) string {
-		var s struct{ Process struct{ State string } }
+	runs := func(w *world.World) bool {
+		var s struct {
+			Process struct {
+				State     string
+				Instances int
+			}
+		}
 		if err := w.Call(t.Context(), i.key, "GET", "/sites/"+site, nil, &s); err != nil {
 			t.Fatal(err)
 		}
-		return s.Process.State
+		return s.Process.State == "running" && (instances == 0 || s.Process.Instances == instances)
 	}
 	for _, w := range i.nodes {
-		i.until("each node says that it runs", func() bool { return runs(w) == "running" })
+		i.until("each node says that all of it runs", func() bool { return runs(w) })
 	}
 	end := i.visitors("talk", "/", i.nodes...)
 	if out, err := home.CLI("", "node", "drain", "--node", i.id(home)); err != nil || !strings.Contains(out, "is draining") {
@@ -363,7 +376,7 @@ func TestDrain(t *testing.T) {
 		return i.count(`SELECT count(*) FROM placements WHERE site_id = $1 AND node = $2`, site, i.id(other)) == 1
 	})
 	for _, w := range i.nodes {
-		i.until("each node says that it runs", func() bool { return runs(w) == "running" })
+		i.until("each node says that all of it runs", func() bool { return runs(w) })
 	}
 	end("during the drain")
 	out, err := other.CLI("", "node", "list")

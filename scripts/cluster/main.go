@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"errors"
@@ -46,11 +47,14 @@ func main() {
 	api := flag.Bool("api", false, "vet, and run the tests that need an API server and no node, if one is built")
 	stories := flag.String("stories", "", "stories that TestStories and TestStoriesOfTwo tell on the cluster, as go test takes it; all that are told there if empty")
 	chart := flag.Bool("chart", false, "run the test of the chart instead, with images as they are released")
+	all := flag.Bool("all", false, "run the test of the chart at the same time, on a cluster of its own: most of either is waiting")
 	flag.Parse()
 	code, err := 0, error(nil)
 	switch {
 	case *api:
 		code, err = alone()
+	case *all:
+		code, err = both()
 	case *chart:
 		os.Setenv(ofChart, "1")
 		code, err = run("^$", "^$")
@@ -78,31 +82,63 @@ const told = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestBesideTheProgr
 const toldByTwo = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestBesideTheProgram|" +
 	"TestNotificationsAndDatabaseAway|TestAnyNodeAnswersForPHP|TestDrain|TestNodeEndsUnderLoad"
 
-// run builds what is missing and runs the tests in a new cluster.
-func run(only, bench string) (code int, err error) {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
-		return 1, errors.New("this script has to be built with CGO_ENABLED=0: it is a program of images that have no C library")
-	}
-	if os.Getuid() != 0 {
-		return 1, errors.New("root is needed: a node mounts file systems and makes cgroups")
-	}
-	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
-		return 1, errors.New("cgroups of version 1 are needed: this script has been tried with nothing else")
-	}
-	if err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs", "mariadb-server", "php-fpm", "php-mysql", "php", "composer", "wordpress",
-		"wordpress-theme-twentytwentythree", "postgresql", "redis-server"); err != nil {
+// both runs the tests of the engine and shows them, and then what the test of the chart said meanwhile.
+func both() (code int, err error) {
+	if _, err := prepare(); err != nil { // once
 		return 1, err
 	}
-	cache, err := os.UserCacheDir()
+	self, err := os.Executable()
 	if err != nil {
 		return 1, err
 	}
-	kept := filepath.Join(cache, "slipway-cluster", version)
+	var said bytes.Buffer
+	chart, engine := exec.Command(self, "-chart"), exec.Command(self)
+	chart.Stdout, chart.Stderr = &said, &said
+	engine.Stdout, engine.Stderr = os.Stdout, os.Stderr
+	if err := chart.Start(); err != nil {
+		return 1, err
+	}
+	ofEngine := engine.Run()
+	fmt.Println("▸ the chart, at the same time")
+	ofChart := chart.Wait()
+	os.Stdout.Write(said.Bytes())
+	return 0, errors.Join(ofEngine, ofChart)
+}
+
+// prepare looks whether this machine can run a cluster, and installs and builds what is missing. It returns the folder of what was built.
+func prepare() (kept string, err error) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
+		return "", errors.New("this script has to be built with CGO_ENABLED=0: it is a program of images that have no C library")
+	}
+	if os.Getuid() != 0 {
+		return "", errors.New("root is needed: a node mounts file systems and makes cgroups")
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
+		return "", errors.New("cgroups of version 1 are needed: this script has been tried with nothing else")
+	}
+	if err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs", "mariadb-server", "php-fpm", "php-mysql", "php", "composer", "wordpress",
+		"wordpress-theme-twentytwentythree", "postgresql", "redis-server"); err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	kept = filepath.Join(cache, "slipway-cluster", version)
 	if err := buildKubernetes(kept); err != nil {
-		return 1, fmt.Errorf("build Kubernetes: %w", err)
+		return "", fmt.Errorf("build Kubernetes: %w", err)
 	}
 	if err := fetchContainerd(kept); err != nil {
-		return 1, fmt.Errorf("fetch containerd: %w", err)
+		return "", fmt.Errorf("fetch containerd: %w", err)
+	}
+	return kept, nil
+}
+
+// run builds what is missing and runs the tests in a new cluster.
+func run(only, bench string) (code int, err error) {
+	kept, err := prepare()
+	if err != nil {
+		return 1, err
 	}
 	dir, err := os.MkdirTemp("", "slipway-cluster-") // short: sockets are in it
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -143,15 +144,41 @@ func node2(dir, kept string) int {
 		fmt.Println("cluster: the second node:", err)
 		return 1
 	}
-	for { // until the end of the first one
-		_ = syscall.Pause()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, shortOfMemory)
+	for short := true; ; short = !short { // until the end of the first one
+		<-signals
+		if err := n.memory(dir, short); err != nil {
+			fmt.Println("cluster: the second node:", err)
+		}
 	}
+}
+
+// shortOfMemory is the signal that makes the second node short of memory, and the next time one with enough again.
+const shortOfMemory = syscall.SIGUSR1
+
+// memory starts the node's kubelet again, which then takes any memory for too little, or not.
+func (n *starting) memory(shared string, short bool) error {
+	settings := n.settings()["kubelet.yaml"]
+	if short {
+		settings = strings.Replace(settings, enoughMemory, `memory.available: "100%"`, 1)
+	}
+	if err := n.write(map[string]string{"kubelet.yaml": settings}); err != nil {
+		return err
+	}
+	if err := n.agent.Process.Kill(); err != nil {
+		return err
+	}
+	_ = n.agent.Wait()
+	return n.kubelet(shared)
 }
 
 // starting is a node that is being started.
 type starting struct {
 	host
 	dir, kept, log string
+
+	agent *exec.Cmd // its kubelet
 }
 
 // join starts the second node. What all nodes share is in the folder of the first one.
@@ -340,7 +367,8 @@ maxOpenFiles: 20000
 failSwapOn: false
 makeIPTablesUtilChains: false
 nodeStatusUpdateFrequency: 2s
-evictionHard: {memory.available: "50Mi", nodefs.available: "1%", imagefs.available: "1%"}
+evictionPressureTransitionPeriod: 5s
+evictionHard: {` + enoughMemory + `, nodefs.available: "1%", imagefs.available: "1%"}
 imageMinimumGCAge: 1000h
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
@@ -348,11 +376,19 @@ shutdownGracePeriod: 0s
 featureGates: {KubeletInUserNamespace: true}
 `
 
-// daemon starts a program of the cluster, whose output is in a file.
+// enoughMemory is below what is free on a machine that can run the tests.
+const enoughMemory = `memory.available: "50Mi"`
+
 func (n *starting) daemon(name string, args ...string) error {
-	log, err := os.Create(filepath.Join(n.log, name+".log"))
+	_, err := n.launch(name, args...)
+	return err
+}
+
+// launch starts a program of the cluster, whose output is added to a file.
+func (n *starting) launch(name string, args ...string) (*exec.Cmd, error) {
+	log, err := os.OpenFile(filepath.Join(n.log, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.Close()
 	file := filepath.Join(n.kept, "bin", name)
@@ -364,7 +400,7 @@ func (n *starting) daemon(name string, args ...string) error {
 		":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return c.Start()
+	return c, c.Start()
 }
 
 // startPatience is how long a daemon may take to be there, on a machine with much else to do.
@@ -418,11 +454,12 @@ func (n *starting) daemons() error {
 	)
 }
 
-func (n *starting) kubelet(shared string) error {
+func (n *starting) kubelet(shared string) (err error) {
 	in := func(name string) string { return filepath.Join(n.dir, name) }
-	return n.daemon("kubelet",
+	n.agent, err = n.launch("kubelet",
 		"--config="+in("kubelet.yaml"), "--kubeconfig="+filepath.Join(shared, "kubelet-"+n.name+".kubeconfig"), "--hostname-override="+n.name,
 		"--node-ip="+n.address, "--root-dir="+in("kubelet"), "--cert-dir="+in("kubelet-pki"))
+	return err
 }
 
 // images gives the node those that its pods have.
