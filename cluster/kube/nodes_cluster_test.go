@@ -99,6 +99,20 @@ func (v *visitors) end() []string {
 // (scripts/cluster).
 const shortOfMemory = syscall.SIGUSR1
 
+// processOf returns the process of a program of the cluster.
+func processOf(t *testing.T, name string) (pid int) {
+	t.Helper()
+	names, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, file := range names {
+		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == name {
+			pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			return pid
+		}
+	}
+	t.Fatalf("no %s runs", name)
+	return 0
+}
+
 // schedulable lets pods be placed on a node, or not.
 func schedulable(t *testing.T, c kubernetes.Interface, node string, yes bool) {
 	t.Helper()
@@ -189,6 +203,41 @@ func TestNodes(t *testing.T) {
 	}
 	why := load.end()
 	t.Logf("four drains: %d requests were answered, %d failed", load.good.Load(), load.failed.Load())
+	for _, x := range why {
+		t.Error(x)
+	}
+
+	// While the API server says nothing the program answers, and what is started meanwhile waits for it.
+	load = ask(t, w, site.Data.URL)
+	server := processOf(t, "kube-apiserver")
+	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goesOn := sync.OnceFunc(func() { _ = syscall.Kill(server, syscall.SIGCONT) })
+	defer goesOn()
+	var restart struct{ ID string }
+	if err := w.Call(t.Context(), key, "POST", "/sites/"+site.Data.ID+"/restart", nil, &restart); err != nil {
+		t.Fatal(err)
+	}
+	away := time.Now()
+	until(t, "visitors have asked for longer than a dead node takes to be noticed", func() bool { return time.Since(away) > 20*time.Second })
+	operation := func() string {
+		var o struct{ Status, Error string }
+		if err := w.Call(t.Context(), key, "GET", "/operations/"+restart.ID, nil, &o); err != nil {
+			t.Fatal(err)
+		}
+		if o.Status == "failed" {
+			t.Errorf("the restart: %s", o.Error)
+		}
+		return o.Status
+	}
+	if s := operation(); s == "success" {
+		t.Error("a restart is done without an API server")
+	}
+	goesOn()
+	until(t, "the restart is done", func() bool { s := operation(); return s != "pending" && s != "running" })
+	why = load.end()
+	t.Logf("the API server was away for 20 s: %d requests were answered, %d failed", load.good.Load(), len(why))
 	for _, x := range why {
 		t.Error(x)
 	}
