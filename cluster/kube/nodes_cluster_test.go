@@ -264,8 +264,13 @@ func TestNodes(t *testing.T) {
 		return len(where("n1")) == 1 && visit(browser, site.Data.URL) == nil
 	})
 	t.Logf("after its node had too little memory the site answered again within %v", time.Since(short).Round(100*time.Millisecond))
+	var log struct{ Logs []struct{ Message string } }
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the site's log: %+v", log)
+		}
+	})
 	until(t, "the site's log says why", func() bool {
-		var log struct{ Logs []struct{ Message string } }
 		err := w.Call(t.Context(), key, "GET", "/sites/"+site.Data.ID+"/logs?limit=1000", nil, &log)
 		return err == nil && strings.Contains(fmt.Sprint(log.Logs), "The node was low on resource: memory")
 	})
