@@ -99,6 +99,16 @@ func (v *visitors) end() []string {
 // (scripts/cluster).
 const shortOfMemory = syscall.SIGUSR1
 
+// underPressure reports whether a node takes no pods because it has too little memory.
+func underPressure(t *testing.T, c kubernetes.Interface, node string) bool {
+	t.Helper()
+	n, err := c.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(n.Spec.Taints, func(x core.Taint) bool { return x.Key == core.TaintNodeMemoryPressure })
+}
+
 // processOf returns the process of a program of the cluster.
 func processOf(t *testing.T, name string) (pid int) {
 	t.Helper()
@@ -260,11 +270,12 @@ func TestNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := time.Now()
+	until(t, "the second node is short of memory", func() bool { return underPressure(t, c, "n2") })
 	until(t, "the program runs on the node that has memory", func() bool {
 		return len(where("n1")) == 1 && visit(browser, site.Data.URL) == nil
 	})
 	t.Logf("after its node had too little memory the site answered again within %v", time.Since(short).Round(100*time.Millisecond))
-	var log struct{ Logs []struct{ Message string } }
+	var log struct{ Logs []map[string]any }
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the site's log: %+v", log)
@@ -277,10 +288,7 @@ func TestNodes(t *testing.T) {
 	if err := syscall.Kill(second, shortOfMemory); err != nil { // it has enough again
 		t.Fatal(err)
 	}
-	until(t, "the second node takes pods again", func() bool {
-		n, err := c.CoreV1().Nodes().Get(t.Context(), "n2", meta.GetOptions{})
-		return err == nil && !slices.ContainsFunc(n.Spec.Taints, func(x core.Taint) bool { return x.Key == core.TaintNodeMemoryPressure })
-	})
+	until(t, "the second node takes pods again", func() bool { return !underPressure(t, c, "n2") })
 
 	// The second one loses its power.
 	toSecond()

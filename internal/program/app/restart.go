@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slipway/internal/platform/fault"
@@ -131,9 +132,9 @@ func (p *program) vacate(in *instance) {
 	ctx, done := context.WithTimeout(ctx, p.apps.c.WakeTime)
 	defer done()
 	p.mu.Lock()
-	alone, drain := keeps(p.want.Spec), p.want.Drain
+	alone, drain, runs := keeps(p.want.Spec), p.want.Drain, p.now == in || slices.Contains(p.more, in)
 	p.mu.Unlock()
-	if p.replace(ctx, in) {
+	if !runs || p.replace(ctx, in) { // it may have been replaced, and have requests that it still answers
 		return
 	}
 	if !alone && p.apps.Restart(ctx, p.deployment) == nil {

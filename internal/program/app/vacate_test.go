@@ -29,6 +29,25 @@ func TestVacate(t *testing.T) {
 	})
 }
 
+// One that has been replaced and still answers is not replaced again.
+func TestVacateReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.acquire("one")
+		first := w.engine.last()
+		if err := w.apps.Restart(t.Context(), "one"); err != nil {
+			t.Fatal(err)
+		}
+		second := w.engine.last()
+		close(first.leaves)
+		synctest.Wait()
+		if w.engine.starts() != 2 || !first.running() || !second.running() {
+			t.Errorf("%d starts, the first one runs: %v, the second: %v", w.engine.starts(), first.running(), second.running())
+		}
+		e.Release()
+	})
+}
+
 // What can't run beside its successor is ended first, after the requests that it answers; those that come meanwhile wait for the next start.
 func TestVacateOneWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
