@@ -146,8 +146,10 @@ func TestNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const namespace = "nodes"
-	t.Setenv(world.ServeFlags, serving(t, c, namespace))
-	t.Setenv(world.Serve, filepath.Join(dir, "slipway-cluster"))
+	for _, line := range serving(t, c, namespace) {
+		name, value, _ := strings.Cut(line, "=")
+		t.Setenv(name, value)
+	}
 	w, err := world.New(filepath.Join(dir, "slipway"), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

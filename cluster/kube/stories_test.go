@@ -34,21 +34,18 @@ func TestStoriesOfTwo(t *testing.T) {
 // tell tells stories of some packages, each with an environment of its own.
 func tell(t *testing.T, namespace, stories string, packages map[string][]string) {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	if stories == "" {
 		t.Skip("no stories were asked for")
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
-	flags := serving(t, c, namespace)
+	serving := serving(t, c, namespace)
 	var all sync.WaitGroup
 	outputs := make([]bytes.Buffer, len(packages))
-	for n, of := range slices.Sorted(maps.Keys(packages)) { // at the same time: most of either is waiting
+	for n, of := range slices.Sorted(maps.Keys(packages)) {
 		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
 		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
-		told.Env = append(append(os.Environ(), packages[of]...),
-			"SLIPWAY_E2E_BUILT="+dir,
-			world.Serve+"="+filepath.Join(dir, "slipway-cluster"),
-			world.ServeFlags+"="+flags,
-		)
+		told.Env = slices.Concat(os.Environ(), packages[of], serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
 		told.Stdout, told.Stderr = &outputs[n], &outputs[n]
 		all.Go(func() {
 			if err := told.Run(); err != nil {
@@ -62,8 +59,9 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 	}
 }
 
-// serving prepares a namespace for the programs of a service that the tests start, and returns the flags that it gets for it.
-func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags string) {
+// serving prepares a namespace for the programs of a service that the tests start, and returns the environment by which package world
+// starts it.
+func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []string) {
 	t.Helper()
 	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), Namespace(namespace), meta.CreateOptions{}); err != nil {
@@ -89,7 +87,6 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags stri
 	})
 	go kubetest.Enforce(t.Context(), c, namespace)
 	volumes := t.TempDir()
-	t.Setenv(world.Volumes, volumes)
 	if err := provision(t.Context(), c, namespace, volumes); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +98,11 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (flags stri
 	if err := os.WriteFile(list, images, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return "--kubernetes-namespace " + namespace + " --kubernetes-images " + list + " --kubernetes-address " + address +
+	flags := "--kubernetes-namespace " + namespace + " --kubernetes-images " + list + " --kubernetes-address " + address +
 		" --kubernetes-listen " + address + ":{port} --kubernetes-canary " + address + ":0 --kubernetes-build-image " + os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE") +
 		" --kubernetes-storage-class " + storageClass
+	return []string{
+		world.Serve + "=" + filepath.Join(os.Getenv("SLIPWAY_CLUSTER_BUILT"), "slipway-cluster"), world.ServeFlags + "=" + flags,
+		world.Volumes + "=" + volumes,
+	}
 }
