@@ -274,7 +274,7 @@ func TestNodes(t *testing.T) {
 	short := time.Now()
 	until(t, "the second node is short of memory", func() bool { return underPressure(t, c, "n2") })
 	until(t, "the program runs on the node that has memory", func() bool {
-		return len(where("n1")) == 1 && visit(browser, site.Data.URL) == nil
+		return visit(browser, site.Data.URL) == nil && len(where("n1")) == 1
 	})
 	t.Logf("after its node had too little memory the site answered again within %v", time.Since(short).Round(100*time.Millisecond))
 	var log struct{ Logs []map[string]any }
