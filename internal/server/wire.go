@@ -424,6 +424,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		Dir:         s.Path("wordpress"),
 		Source:      s.WordPressSource,
 		Places:      h.places,
+		Apart:       !s.Role("worker"),
 		Volume:      h.volume,
 		Log:         s.Log,
 	}

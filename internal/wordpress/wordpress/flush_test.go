@@ -188,3 +188,15 @@ func TestFailuresEmptyCaches(t *testing.T) {
 
 // NoRedis is for Host.
 func (host) NoRedis() string { return "" }
+
+// A node that runs no programs knows nothing of what those of others have; where none can run there is no object cache either.
+func TestObjectCacheElsewhere(t *testing.T) {
+	for _, x := range []struct {
+		config  Config
+		offered bool
+	}{{Config{}, false}, {Config{Apart: true}, true}, {Config{Host: host(nil)}, true}} {
+		if why := (&WordPress{c: x.config}).NoObjectCache(); (why == "") != x.offered {
+			t.Errorf("%+v: %q", x.config, why)
+		}
+	}
+}

@@ -71,6 +71,7 @@ type Config struct {
 	Domains *domain.Domains
 
 	Places *placement.Places // Optional: nil is an installation of one node.
+	Apart  bool              // other nodes run programs, by their roles
 	Volume *volume.Volume    // of sites' storage. Optional: nil is this node's own.
 	Log    *slog.Logger      // Optional.
 }
@@ -274,10 +275,13 @@ func (w *WordPress) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) err
 
 // NoObjectCache says in words why sites can't have an object cache here; empty: they can.
 func (w *WordPress) NoObjectCache() string {
-	if w.c.Host == nil {
-		return "programs can't run on this server"
+	switch {
+	case w.c.Host != nil:
+		return w.c.Host.NoRedis()
+	case w.c.Apart:
+		return "" // the node that runs a site's PHP knows
 	}
-	return w.c.Host.NoRedis()
+	return "programs can't run on this server"
 }
 
 // Settings that an owner changes. Nil fields stay as they are.
