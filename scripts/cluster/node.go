@@ -160,8 +160,8 @@ const shortOfMemory = syscall.SIGUSR1
 // memory starts the node's kubelet again, which then takes any memory for too little, or not.
 func (n *starting) memory(shared string, short bool) error {
 	settings := n.settings()["kubelet.yaml"]
-	if short {
-		settings = strings.Replace(settings, enoughMemory, `memory.available: "99.9%"`, 1) // what 100% says is ignored
+	if short { // not evictionHard: no pod would be let in again
+		settings += "evictionSoft: {memory.available: \"99.9%\"}\nevictionSoftGracePeriod: {memory.available: 1s}\n"
 	}
 	if err := n.write(map[string]string{"kubelet.yaml": settings}); err != nil {
 		return err
@@ -368,16 +368,13 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 nodeStatusUpdateFrequency: 2s
 evictionPressureTransitionPeriod: 5s
-evictionHard: {` + enoughMemory + `, nodefs.available: "1%", imagefs.available: "1%"}
+evictionHard: {memory.available: "50Mi", nodefs.available: "1%", imagefs.available: "1%"}
 imageMinimumGCAge: 1000h
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 shutdownGracePeriod: 0s
 featureGates: {KubeletInUserNamespace: true}
 `
-
-// enoughMemory is below what is free on a machine that can run the tests.
-const enoughMemory = `memory.available: "50Mi"`
 
 func (n *starting) daemon(name string, args ...string) error {
 	_, err := n.launch(name, args...)
