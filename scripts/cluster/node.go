@@ -376,6 +376,7 @@ shutdownGracePeriod: 0s
 featureGates: {KubeletInUserNamespace: true}
 `
 
+// daemon is launch where nobody asks for the process.
 func (n *starting) daemon(name string, args ...string) error {
 	_, err := n.launch(name, args...)
 	return err
