@@ -110,7 +110,7 @@ func (x *program) abandon(p *core.Pod) bool {
 // giveUp ends a program whose node does not answer, and the connections to it.
 func (x *program) giveUp() {
 	x.nodeGone.Store(true)
-	x.end(lost("its node does not answer"))
+	x.end(displaced("its node does not answer"))
 	x.deafen()
 }
 

@@ -309,6 +309,10 @@ func TestNodes(t *testing.T) {
 	})
 	again := time.Since(killed).Round(100 * time.Millisecond)
 	why = load.end()
+	if len(why) > 50 { // those that were under way, and what they and others tried then
+		t.Errorf("%d requests failed", len(why))
+		why = why[:10]
+	}
 	t.Logf("after the end of its node the site answered again within %v; %d requests were answered, %d failed", again, load.good.Load(), len(why))
 	for _, x := range why { // those that were under way
 		t.Log(x)

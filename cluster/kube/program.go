@@ -79,6 +79,9 @@ type program struct {
 // lost is the end of a program of which the cluster doesn't say how it ended.
 func lost(why string) runtime.Exit { return runtime.Exit{Code: 137, Reason: why} }
 
+// displaced is the end of a program that the cluster ended, or whose node has.
+func displaced(why string) runtime.Exit { return runtime.Exit{Code: 137, Reason: why, Displaced: true} }
+
 // see takes a new state of the pod.
 func (x *program) see(p *core.Pod, deleted bool) {
 	x.mu.Lock()
@@ -92,7 +95,7 @@ func (x *program) see(p *core.Pod, deleted bool) {
 	case over:
 		x.end(exit)
 	case deleted:
-		x.end(lost("the pod was deleted"))
+		x.end(displaced("the pod was deleted"))
 	case p.DeletionTimestamp != nil:
 		x.leave()
 	}
@@ -118,7 +121,7 @@ func exitOf(p *core.Pod) (exit runtime.Exit, over bool) {
 	case p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "exceeds"):
 		return runtime.Exit{Code: 137, Reason: "disk limit"}, true
 	case p.Status.Reason != "":
-		return runtime.Exit{Code: 137, Reason: strings.TrimSpace(p.Status.Reason + ": " + p.Status.Message)}, true
+		return displaced(strings.TrimSpace(p.Status.Reason + ": " + p.Status.Message)), true
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		if t := c.State.Terminated; c.Name == container && t != nil {

@@ -394,7 +394,7 @@ func (p *program) watch(in *instance) {
 	p.now = nil
 	p.restarts++
 	p.apps.figures.Note(in.site, func(f *figures.Figures) { f.Restarts++ })
-	if time.Since(in.begun) > healthyTime {
+	if exit.Displaced || time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
 	p.failed(reasonOf(ended(exit)))

@@ -48,6 +48,23 @@ func TestVacateReplaced(t *testing.T) {
 	})
 }
 
+// One whose machine ends again and again is started at once: it did nothing wrong.
+func TestDisplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.acquire("one").Release()
+		for n := range 2 * crashLoop {
+			w.engine.last().end(runtime.Exit{Code: 137, Reason: "its node does not answer", Displaced: true})
+			synctest.Wait()
+			begun := time.Now()
+			w.acquire("one").Release()
+			if waited := time.Since(begun); waited > firstRetry/2 {
+				t.Errorf("the start after end %d came after %v", n+1, waited)
+			}
+		}
+	})
+}
+
 // What can't run beside its successor is ended first, after the requests that it answers; those that come meanwhile wait for the next start.
 func TestVacateOneWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

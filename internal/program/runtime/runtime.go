@@ -139,6 +139,7 @@ type Exit struct {
 	Code        int    // as a shell would say it
 	Reason      string // in words: "exit code 1", "out of memory", "signal SIGKILL"
 	OutOfMemory bool
+	Displaced   bool // the machine that it ran on ended it, or has ended: it did nothing wrong
 }
 
 // Usage holds the resources that a program uses.
