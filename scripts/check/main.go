@@ -166,7 +166,7 @@ func steps(root string) []step {
 		// what S3 is tested against is fetched and built here, not while a test waits
 		{name: "object store", argv: []string{"go", "-C", "tools/versitygw", "tool", "-n", "versitygw"}, env: lean},
 		{name: "stripe-mock", argv: []string{"go", "-C", "tools/stripemock", "tool", "-n", "stripe-mock"}, env: lean},
-		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try"}, env: lean},
+		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try", "./scripts/withpostgres"}, env: lean},
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
 		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},

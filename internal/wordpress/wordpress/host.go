@@ -63,6 +63,9 @@ func (w *WordPress) tree(s site.Site) difference.Tree {
 		return difference.Dir(dir)
 	}
 	return difference.Asked(func(ctx context.Context, in, out any) error {
+		if w.c.Host == nil && !w.c.Apart { // its PHP runs nowhere
+			return fault.Missing("site's files")
+		}
 		return w.task(ctx, s, s.LiveDeployment, "files", in, out)
 	})
 }
