@@ -5,9 +5,12 @@ package kube
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -130,6 +133,14 @@ func TestStorageAsDirectories(t *testing.T) {
 				t.Error(err)
 			}
 			<-keeper.ended
+			at := net.JoinHostPort(keeper.pod().Status.PodIP, strconv.Itoa(c.port))
+			until(t, "kubelet has killed it, too", func() bool {
+				conn, err := net.DialTimeout("tcp", at, time.Second)
+				if err == nil {
+					conn.Close()
+				}
+				return err != nil
+			})
 		}})
 	})
 	if err == nil {
