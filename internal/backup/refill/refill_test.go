@@ -50,6 +50,7 @@ type world struct {
 	kept       []site.ID
 	renewed    []site.ID
 	newest     map[site.ID]*backup.Stored
+	renews     func(id site.ID) error // nil: it succeeds
 }
 
 func newWorld(t *testing.T) *world {
@@ -138,6 +139,9 @@ func (w *world) Renew(_ context.Context, id site.ID) error {
 		w.t.Errorf("%d sites are held while their programs end", w.held)
 	}
 	w.renewed = append(w.renewed, id)
+	if w.renews != nil {
+		return w.renews(id)
+	}
 	return nil
 }
 
@@ -314,5 +318,151 @@ func TestFromOwnBackups(t *testing.T) {
 		if got := w.has(id); got["a"] != want {
 			t.Errorf("%s has %v, want %s", id, got, want)
 		}
+	}
+}
+
+// open opens the operation by which a site is restored, or changed as a whole.
+func (w *world) open(n operation.NewOperation) (operation.ID, error) {
+	var o operation.Operation
+	err := w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
+		o, err = w.ops.OpenTx(w.t.Context(), tx, "usr_anna", n)
+		return err
+	})
+	return o.ID, err
+}
+
+func (w *world) end(id operation.ID) {
+	w.t.Helper()
+	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.ops.EndTx(w.t.Context(), tx, id, "", "", nil) }))
+}
+
+// refill is one attempt of the job, from where the last one stopped.
+func (w *world) refill(x Refill) (Done, error) {
+	w.t.Helper()
+	err := w.refills().refill(w.t.Context(), x, 1)
+	done, err2 := w.refills().done(w.t.Context(), x)
+	ok(w.t, err2)
+	return done, err
+}
+
+// A site that is being restored or changed is waited for, and while its storage is put back neither begins. A crash in the middle
+// leaves no operation behind that would keep the site's others away for ever; who keeps a site busy keeps the others' back only so long.
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.sites[0], w.sites[1]
+	was := w.has(first)
+	w.take()
+	for _, id := range w.sites {
+		w.write(id, map[string]string{"a": "another"})
+	}
+	restore := func(id site.ID) operation.NewOperation {
+		return operation.NewOperation{Kind: "backup.restore", Site: id, Unique: backup.RestoreKey(id)}
+	}
+	change := operation.NewOperation{Kind: "wordpress.import", Site: first, Unique: backup.ChangeKey(first), Apart: backup.RestoreKey(first)}
+	var o operation.Operation
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+		o, err = BeginTx(t.Context(), tx, w.ops, "the place", "")
+		return err
+	}))
+	x := Refill{Operation: o.ID, From: "the place"}
+
+	for _, other := range []operation.NewOperation{restore(first), change} {
+		id, err := w.open(other)
+		ok(t, err)
+		for range 2 {
+			if done, err := w.refill(x); err != job.Later(again) || done.After != "" || len(w.kept) != 0 {
+				t.Fatalf("beside %s: %v, %+v, kept %v", other.Kind, err, done, w.kept)
+			}
+		}
+		w.end(id)
+	}
+
+	broken := errors.New("the database is away")
+	w.renews = func(id site.ID) error { // within the restore of the first site
+		for _, other := range []operation.NewOperation{restore(first), change} {
+			if _, err := w.open(other); !fault.Is(err, fault.Conflict) {
+				t.Errorf("%s begins beside it: %v", other.Kind, err)
+			}
+		}
+		return broken
+	}
+	done, err := w.refill(x)
+	if !errors.Is(err, broken) || done.Site != first || done.Operation == "" || done.Failed != 0 {
+		t.Fatalf("a crash in the middle: %v, %+v", err, done)
+	}
+	op := done.Operation
+	w.renews = nil
+	busy, err := w.open(restore(second))
+	ok(t, err)
+	if done, err = w.refill(x); err != job.Later(again) || done.After != first || done.Operation != "" || done.Waits == 0 {
+		t.Fatalf("the second site: %v, %+v", err, done)
+	}
+	if got := w.has(first); !maps.Equal(got, was) {
+		t.Errorf("the first has %v", got)
+	}
+	if of, err := w.ops.Get(t.Context(), "usr_anna", op); err != nil || of.Status != operation.Success {
+		t.Errorf("the first one's operation: %+v, %v", of, err)
+	}
+
+	// As if that had been so for as long as is waited.
+	done.Waits -= db.Time(patience / time.Millisecond)
+	step, err := json.Marshal(done)
+	ok(t, err)
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error { return w.ops.AdvanceTx(t.Context(), tx, o.ID, 0, string(step), "") }))
+	_, err = w.refill(x)
+	ok(t, err)
+	d, failed := w.ended(o.ID)
+	if failed != "" || d.Sites != 4 || d.Failed != 1 || !strings.Contains(d.Problems[0], string(second)+": ") {
+		t.Errorf("%+v, %s", d, failed)
+	}
+	if got := w.has(second); got["a"] != "another" {
+		t.Errorf("the busy one has %v", got)
+	}
+	w.end(busy)
+	for _, id := range w.sites {
+		if _, err := w.open(restore(id)); err != nil {
+			t.Errorf("%s is kept from its own restores: %v", id, err)
+		}
+	}
+}
+
+// What stops for good, or whose site is deleted meanwhile, ends the site's operation, too.
+func TestNothingStaysOpen(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(w *world, x Refill){
+		"given up": func(w *world, x Refill) {
+			done, err := w.refills().done(t.Context(), x)
+			ok(t, err)
+			ok(t, w.refills().end(t.Context(), x, "it was tried too often", &done))
+		},
+		"deleted": func(w *world, x Refill) {
+			ok(t, w.db.Admin(t.Context(), `UPDATE sites SET deleted_at = 1 WHERE id = '`+string(w.sites[0])+`'`))
+			w.renews = nil
+			_, err := w.refill(x)
+			ok(t, err)
+		},
+	} {
+		w := newWorld(t)
+		c, err := backup.OpenCopy(t.Context(), w.repo, w.take())
+		ok(t, err)
+		w.newest, err = c.Stored()
+		ok(t, err)
+		var o operation.Operation
+		ok(t, w.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+			o, err = BeginTx(t.Context(), tx, w.ops, "", "")
+			return err
+		}))
+		x := Refill{Operation: o.ID}
+		w.renews = func(site.ID) error { return errors.New("the database is away") }
+		if done, err := w.refill(x); err == nil || done.Operation == "" {
+			t.Fatalf("%s: %v, %+v", name, err, done)
+		}
+		stop(w, x)
+		list, _, err := w.ops.List(t.Context(), "usr_anna", w.sites[0], 1, 10)
+		if err != nil || len(list) != 1 || list[0].Status != operation.Failed || list[0].Error == "" {
+			t.Errorf("%s: %+v, %v", name, list, err)
+		}
+		w.ended(o.ID)
 	}
 }

@@ -82,8 +82,8 @@ func RestoreStorage(ctx context.Context, s installation.Store, from string, id b
 	for _, p := range r.Problems {
 		fmt.Fprintln(out, "Problem:", p)
 	}
-	if len(r.Problems) > 0 {
-		return fmt.Errorf("the storage of %d sites is as it was", len(r.Problems))
+	if r.Failed > 0 {
+		return fmt.Errorf("the storage of %d sites could not be restored", r.Failed)
 	}
 	return nil
 }

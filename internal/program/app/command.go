@@ -60,9 +60,7 @@ func (a *Apps) execute(ctx context.Context, x Execution) (runtime.Exit, error) {
 		return running.Exit(), nil
 	case <-late.C:
 		err = &fault.Error{
-			Kind:    fault.Invalid,
-			Message: fmt.Sprintf("The command did not end within %s and was ended", x.Timeout),
-			Code:    "command_timeout",
+			Kind: fault.Invalid, Message: fmt.Sprintf("The command did not end within %s and was ended", x.Timeout), Code: "command_timeout",
 		}
 	case <-ctx.Done():
 		err = context.Cause(ctx)

@@ -99,12 +99,7 @@ const (
 // at a time. The caller knows that the site is the owner's. The command ends when the user loses
 // the right to run it, unless a service key asks.
 func (a *Apps) RunTx(
-	ctx context.Context,
-	tx *db.Tx,
-	by account.Caller,
-	site id.Site, deployment id.Deployment,
-	c task.Command,
-	timeout time.Duration,
+	ctx context.Context, tx *db.Tx, by account.Caller, site id.Site, deployment id.Deployment, c task.Command, timeout time.Duration,
 ) (operation.Operation, error) {
 	r := RunCommand{Site: site, Deployment: deployment, Command: c, Timeout: timeout}
 	if !by.Service {

@@ -87,6 +87,8 @@ const (
 	lastRetry   = time.Minute
 	healthyTime = 30 * time.Second
 	crashLoop   = 3 // ends in a row that are called so
+	// displacedTime is how long a program has run whose end by its machine is no crash: one that none keeps is tried less and less often.
+	displacedTime = 5 * time.Second
 )
 
 // stopGrace is the time a program has to exit by itself when it is put to sleep.
@@ -394,7 +396,12 @@ func (p *program) watch(in *instance) {
 	p.now = nil
 	p.restarts++
 	p.apps.figures.Note(in.site, func(f *figures.Figures) { f.Restarts++ })
-	if exit.Displaced || time.Since(in.begun) > healthyTime {
+	if exit.Displaced && time.Since(in.begun) > displacedTime {
+		p.set(Sleeping, "")
+		p.apps.logs.System(p.want.Site, p.deployment, reasonOf(ended(exit)))
+		return
+	}
+	if time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
 	p.failed(reasonOf(ended(exit)))

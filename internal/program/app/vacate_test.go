@@ -48,19 +48,34 @@ func TestVacateReplaced(t *testing.T) {
 	})
 }
 
-// One whose machine ends again and again is started at once: it did nothing wrong.
+// One whose machine ends again and again has not crashed, and is started at once; one that no machine keeps is tried less and less often.
 func TestDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.acquire("one").Release()
-		for n := range 2 * crashLoop {
+		displace := func() {
 			w.engine.last().end(runtime.Exit{Code: 137, Reason: "its node does not answer", Displaced: true})
 			synctest.Wait()
+		}
+		w.acquire("one").Release()
+		for n := range 2 * crashLoop {
+			time.Sleep(displacedTime + time.Second)
+			displace()
+			w.wantState("one", Sleeping)
 			begun := time.Now()
 			w.acquire("one").Release()
 			if waited := time.Since(begun); waited > firstRetry/2 {
 				t.Errorf("the start after end %d came after %v", n+1, waited)
 			}
+		}
+		for range 3 {
+			displace()
+			w.wantState("one", Crashed)
+			time.Sleep(lastRetry)
+			w.acquire("one").Release()
+		}
+		displace()
+		if _, err := w.apps.Acquire(t.Context(), "one"); err == nil {
+			t.Error("one that no machine keeps is started without a pause")
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 // Bounds of comparisons of files.
 const (
 	maxWalked   = 300_000          // files and folders of a tree
+	maxTold     = 32 << 20         // bytes of their names: an owner's PHP may say that all have 4 KB
 	walkTime    = 5 * time.Second  // of one tree
 	maxCompared = 256 << 20        // bytes that are read of each of two trees
 	compareTime = 10 * time.Second // of reading them

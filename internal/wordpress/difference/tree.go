@@ -55,8 +55,13 @@ func (d Dir) Count(ctx context.Context) (*Amount, error) {
 // Sizes walks through the directory.
 func (d Dir) Sizes(ctx context.Context) (map[string]int64, error) {
 	sizes := map[string]int64{}
-	whole, err := d.walk(ctx, func(name string, info fs.FileInfo) { sizes[name] = info.Size() })
-	if err != nil || !whole {
+	told := 0
+	whole, err := d.walk(ctx, func(name string, info fs.FileInfo) {
+		if told += len(name); told <= maxTold {
+			sizes[name] = info.Size()
+		}
+	})
+	if err != nil || !whole || told > maxTold {
 		return nil, err
 	}
 	return sizes, nil
@@ -186,7 +191,7 @@ func (a Asked) Sizes(ctx context.Context) (map[string]int64, error) { return a.s
 func (a Asked) sizes(ctx context.Context, page int) (map[string]int64, error) {
 	sizes := map[string]int64{}
 	ask := asking{Seconds: walkTime.Seconds(), Most: maxWalked, Without: notContent, Names: true, Page: page}
-	for {
+	for told := 0; ; {
 		var s said
 		if err := a(ctx, ask, &s); err != nil || s.Late {
 			return nil, err
@@ -201,7 +206,8 @@ func (a Asked) sizes(ctx context.Context, page int) (map[string]int64, error) {
 			if !ok || err != nil || n < 0 || len(name) > maxName || !filepath.IsLocal(name) || path.Clean(name) != name {
 				return nil, errGarbled
 			}
-			if sizes[name] = n; len(sizes) > maxWalked {
+			told += len(name)
+			if sizes[name] = n; len(sizes) > maxWalked || told > maxTold {
 				return nil, nil
 			}
 			ask.After = []byte(name)
@@ -209,7 +215,7 @@ func (a Asked) sizes(ctx context.Context, page int) (map[string]int64, error) {
 		switch {
 		case !s.More:
 			return sizes, nil
-		case len(sizes) == had:
+		case len(sizes) == had, len(s.Files) <= page: // a page that more follow is full: nobody is asked for ever
 			return nil, errGarbled
 		}
 	}

@@ -193,8 +193,11 @@ func TestTreesThatMakeNoSense(t *testing.T) {
 		*out.(*said) = said{Files: []byte("1 same\x00"), More: true, Digests: []string{"1", "2"}}
 		return nil
 	})
-	if got, err := more.Sizes(t.Context()); err == nil || n != 2 {
+	if got, err := more.sizes(t.Context(), 1); err == nil || n != 2 {
 		t.Errorf("asked %d times: %v", n, got)
+	}
+	if got, err := more.Sizes(t.Context()); err == nil || n != 3 {
+		t.Errorf("pages that are not full: asked %d times: %v", n, got)
 	}
 	if got, err := more.Digests(t.Context(), []File{{"one", 1}}); err == nil {
 		t.Errorf("two digests of one file: %v", got)
@@ -209,8 +212,17 @@ func TestTreesThatMakeNoSense(t *testing.T) {
 		*out.(*said) = said{Files: b.Bytes(), More: true}
 		return nil
 	})
-	if got, err := endless.Sizes(t.Context()); got != nil || err != nil {
-		t.Errorf("of an endless tree %d files, %v", len(got), err)
+	if got, err := endless.sizes(t.Context(), 1); got != nil || err != nil || next != maxWalked+50_000 {
+		t.Errorf("of an endless tree %d files of %d, %v", len(got), next, err)
+	}
+	next = 0
+	long := Asked(func(_ context.Context, _, out any) error {
+		next++
+		*out.(*said) = said{Files: fmt.Appendf(nil, "1 %04d%s\x00", next, strings.Repeat("x", maxName-4)), More: true}
+		return nil
+	})
+	if got, err := long.sizes(t.Context(), 1); got != nil || err != nil || next != maxTold/maxName+1 {
+		t.Errorf("of long names %d files of %d, %v", len(got), next, err)
 	}
 	negative := Asked(func(_ context.Context, _, out any) error {
 		*out.(*said) = said{Amount: Amount{Type: "x", Count: -1, Bytes: -1, Changed: -1}}
