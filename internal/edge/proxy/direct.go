@@ -139,14 +139,14 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	var h upstream.Head
-	for again := false; ; again = true {
-		c, err := to.Upstream.Get(r.Context(), again)
+	for fresh, repeated := false, false; ; fresh = true {
+		c, err := to.Upstream.Get(r.Context(), fresh)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnreached, err)
 		}
 		x := &exchange{c: c, w: w, r: r, conn: conn, limit: p.firstByteOf(to)}
 		err = x.ask(*out, &h)
-		if err != nil && !again && r.ContentLength == 0 && c.Again(err, r.Method) {
+		if err != nil && r.ContentLength == 0 && c.Again(err, r.Method, &repeated) {
 			x.end(false)
 			continue // the program's end was closed before it read any of it, or is gone with its machine
 		}

@@ -91,30 +91,30 @@ func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, b
 	case err != nil:
 		return x.out, nil // the visitor has left
 	}
-	for again := false; ; again = true {
-		c, err := to.Upstream.Get(context.Background(), again)
+	for fresh, repeated := false, false; ; fresh = true {
+		c, err := to.Upstream.Get(context.Background(), fresh)
 		if err != nil {
 			return x.out, fmt.Errorf("%w: %w", ErrUnreached, err)
 		}
-		unread, err := x.run(c, body)
-		if unread && !again && len(body) == 0 {
+		again, err := x.run(c, body, &repeated)
+		if again {
 			continue
 		}
 		return x.out, err
 	}
 }
 
-// run asks the program and answers, as Pass does. unread says that the program hasn't got the request, or that it is gone with its
-// machine and the request may be sent twice.
-func (x *passing) run(c *upstream.Conn, body []byte) (unread bool, err error) {
+// run asks the program and answers, as Pass does. again says that the request can be sent once more, as upstream.Conn.Again has it.
+func (x *passing) run(c *upstream.Conn, body []byte, repeated *bool) (again bool, err error) {
 	var h upstream.Head
 	if err := x.ask(c, body, &h); err != nil {
-		unread := c.Again(err, x.q.Method)
+		gone := errors.Is(err, errVisitorGone)
+		again := !gone && len(body) == 0 && c.Again(err, x.q.Method, repeated)
 		c.Close()
-		if errors.Is(err, errVisitorGone) {
+		if gone {
 			return false, nil
 		}
-		return unread, err
+		return again, err
 	}
 	x.out.First = time.Since(x.begun)
 	if x.out.Whole = x.answer(c, &h); x.out.Whole {

@@ -189,8 +189,12 @@ func (c *Conn) Abort() { _ = c.net.SetDeadline(time.Unix(1, 0)) }
 // Unread reports whether a request that failed with err, before anything of its answer
 // came, has provably not been read: the connection was a kept one, and the program's end
 // of it was closed with the request still unread, which the kernel tells by a reset.
-func (c *Conn) Unread(err error) bool {
-	if !c.used || c.heard {
+func (c *Conn) Unread(err error) bool { return c.used && c.reset(err) }
+
+// reset reports whether the program's end was reset before anything of an answer came. On a new connection that is most often one
+// that waited to be accepted when the program stopped to listen; one that accepts it may also send a reset on purpose.
+func (c *Conn) reset(err error) bool {
+	if c.heard {
 		return false
 	}
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
@@ -213,9 +217,17 @@ func (c *Conn) Lost(err error) bool {
 	return !c.heard && errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Again reports whether a request without a body that failed with err may be sent once more, by its method.
-func (c *Conn) Again(err error, method string) bool {
-	return c.Unread(err) || c.Lost(err) && Idempotent(method)
+// Again reports whether a request without a body that failed with err may be sent once more, by its method. What may have been read
+// is sent only once more: repeated, false at first, keeps that.
+func (c *Conn) Again(err error, method string, repeated *bool) bool {
+	if c.Unread(err) {
+		return true
+	}
+	if *repeated || !Idempotent(method) || !c.Lost(err) && !c.reset(err) {
+		return false
+	}
+	*repeated = true
+	return true
 }
 
 // Idempotent reports whether a request with a method may be sent twice (RFC 9110, section 9.2.2).

@@ -1,0 +1,117 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/internal/edge/upstream"
+)
+
+// closing is a connection whose other end goes once a request has been written to it, which nobody reads.
+type closing struct {
+	net.Conn
+	left int // requests until then
+	end  func()
+}
+
+func (c *closing) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if c.left--; c.left == 0 {
+		c.end()
+	}
+	return n, err
+}
+
+// unaccepted connects to a program that stops to listen before it has accepted.
+func unaccepted(t *testing.T) (net.Conn, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	return &closing{Conn: c, left: 1, end: func() { l.Close() }}, err
+}
+
+// once connects to a program that answers one request, and closes the connection when the next one comes.
+func once(t *testing.T) (net.Conn, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	its, err := l.Accept()
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { its.Close() })
+	go func() {
+		if _, err := http.ReadRequest(bufio.NewReader(its)); err == nil {
+			fmt.Fprint(its, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	}()
+	return &closing{Conn: c, left: 2, end: func() { its.Close() }}, nil
+}
+
+// A program that stops to listen resets the connections that it has not accepted. A request on one of them is sent once more where it
+// may be sent twice; what is lost on a kept connection before does not count.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	for _, way := range []int{byServer, byAll} {
+		for _, tt := range []struct {
+			method string
+			dials  string // o: once, u: unaccepted; what follows is accepted
+			asked  int    // requests
+			status int    // of the last one
+		}{
+			{"GET", "u", 1, 200},
+			{"DELETE", "u", 1, 200},
+			{"POST", "u", 1, 502},
+			{"GET", "uu", 1, 502}, // one after the other: it may be the request
+			{"GET", "o", 2, 200},
+			{"POST", "o", 2, 200}, // a kept connection says that nobody has read it
+			{"GET", "ou", 2, 200},
+			{"POST", "ou", 2, 502},
+			{"GET", "ouu", 2, 502},
+		} {
+			t.Run(fmt.Sprint(way, tt.method, tt.dials), func(t *testing.T) {
+				t.Parallel()
+				next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
+				t.Cleanup(next.Close)
+				addr := next.Listener.Addr().String()
+				p := startProgramAt(t, way, addr)
+				var n atomic.Int64
+				p.pool = upstream.New(upstream.Config{Idle: time.Hour, Dial: func(ctx context.Context) (net.Conn, error) {
+					i := int(n.Add(1)) - 1
+					switch {
+					case i >= len(tt.dials):
+						return new(net.Dialer).DialContext(ctx, "tcp", addr)
+					case tt.dials[i] == 'u':
+						return unaccepted(t)
+					}
+					return once(t)
+				}})
+				t.Cleanup(p.pool.CloseIdle)
+				for i := range tt.asked {
+					want := tt.status
+					if i < tt.asked-1 {
+						want = 200
+					}
+					p.do(tt.method, "https://app.sites.test/").want(t, want, "")
+				}
+			})
+		}
+	}
+}
