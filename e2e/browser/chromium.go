@@ -112,8 +112,20 @@ func Share(t testing.TB, name string) *Browser {
 	return begin(t, shared.ctx, c)
 }
 
+// launches is how many times Chromium may be started: now and then it ends at once, by itself, where several start at the same time.
+const launches = 3
+
 // launch starts a process of Chromium.
 func launch(c Config) (ctx context.Context, end func(), err error) {
+	for range launches {
+		if ctx, end, err = launchOnce(c); err == nil {
+			break
+		}
+	}
+	return ctx, end, err
+}
+
+func launchOnce(c Config) (ctx context.Context, end func(), err error) {
 	rules := "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"
 	if len(c.QUIC) > 0 { // it would ask [::1] first, and over QUIC nobody else then
 		rules = "MAP *.localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"

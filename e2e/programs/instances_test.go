@@ -10,14 +10,15 @@ import (
 	"slipway/e2e/world"
 )
 
-// instanceScript answers with a number of its own instance, slowly, and ends in order when it is asked to: what it has got is answered,
-// and nothing else is accepted.
+// instanceScript answers with a number of its own instance, slowly, each request on a connection of its own. Asked to end it is busy for
+// a moment, so that connections wait to be accepted, stops to listen, which resets them, and exits once it has answered, later than a
+// request would wait for that.
 const instanceScript = `const http = require('http')
 const me = require('crypto').randomUUID()
 let ending = false
 const s = http.createServer((q, r) => setTimeout(() => {
-  if (q.url === '/end') { ending = true; s.close(() => process.exit(1)) }
-  if (ending) r.setHeader('Connection', 'close')
+  if (q.url === '/end') { ending = true; const busy = Date.now() + 300; while (Date.now() < busy); s.close(() => setTimeout(() => process.exit(1), 9000)) }
+  r.setHeader('Connection', 'close')
   r.end(me + ' got 0')
 }, q.url === '/slow' ? 300 : 0))
 s.listen(process.env.PORT)`
@@ -60,11 +61,12 @@ func TestInstances(t *testing.T) {
 				default:
 				}
 				text, err := h.visit("GET", "/slow", "")
+				mu.Lock()
 				if err != nil {
-					t.Errorf("a request failed: %v", err)
+					t.Errorf("a request failed, after %d that were answered: %v", good, err)
+					mu.Unlock()
 					return
 				}
-				mu.Lock()
 				seen[strings.TrimSuffix(text, " got 0")] = true
 				good++
 				mu.Unlock()

@@ -151,6 +151,7 @@ func (p *fakeProgram) Leaves() <-chan struct{} { return p.leaves }
 func (p *fakeProgram) Done() <-chan struct{} { return p.done }
 
 func (p *fakeProgram) Exit() runtime.Exit {
+	<-p.done // as it is with real ones
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.exit

@@ -233,8 +233,8 @@ func (p *program) stays(err error) {
 }
 
 // lost takes an instance out that fails while others run, and reports whether it did; mu is held. Their number is made good later and
-// later, as a program that crashes is started again.
-func (p *program) lost(in *instance, why string) bool {
+// later, as a program that crashes is started again. memory says that it needed more of that than it has.
+func (p *program) lost(in *instance, why string, memory bool) bool {
 	if !p.takeOut(in) {
 		return false
 	}
@@ -246,7 +246,7 @@ func (p *program) lost(in *instance, why string) bool {
 	p.failures++
 	p.scale.Hold(time.Now().Add(p.backoff()))
 	p.apps.logs.System(in.site, p.deployment, why+"; "+instances(1+len(p.more))+" left")
-	p.tellEnd(why, in.running.Exit().OutOfMemory)
+	p.tellEnd(why, memory)
 	return true
 }
 
@@ -315,7 +315,7 @@ func (p *program) eject(in *instance) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if drain := p.want.Drain; !p.gone && p.lost(in, "An instance refuses connections") {
+	if drain := p.want.Drain; !p.gone && p.lost(in, "An instance refuses connections", false) {
 		in.end()
 		p.apps.work.Go(func() { p.apps.retire(in, drain) })
 	}

@@ -390,7 +390,7 @@ func (p *program) watch(in *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	exit := in.running.Exit()
-	if p.lost(in, reasonOf(ended(exit))) || p.now != in { // others go on, or it was stopped by us, or replaced
+	if p.lost(in, reasonOf(ended(exit)), exit.OutOfMemory) || p.now != in { // others go on, or it was stopped by us, or replaced
 		return
 	}
 	p.now = nil
