@@ -3,9 +3,14 @@ package pod
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
+
+	"slipway/internal/platform/wait"
 )
 
 // A marked line is read as the stream and the text that it was written as.
@@ -71,4 +76,67 @@ func TestFrames(t *testing.T) {
 		}
 		typed = append(typed, more...)
 	}
+}
+
+// Of two that are joined one learns that the other was reset, and of an end as an end; what was said before comes in either case.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		says  string
+		reset bool
+	}{{"", true}, {"", false}, {"hello", true}, {"hello", false}} {
+		visitor, from := pair(t)
+		to, program := pair(t)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			Join(from, to)
+			from.Close()
+			to.Close()
+		}()
+		if _, err := io.WriteString(visitor, "GET"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(program, tt.says); err != nil {
+			t.Fatal(err)
+		}
+		said := make([]byte, len(tt.says))
+		if _, err := io.ReadFull(visitor, said); err != nil || string(said) != tt.says {
+			t.Errorf("%+v: heard %q, %v", tt, said, err)
+		}
+		// All has been acknowledged once the socket that sent it has nothing left.
+		wait.Until(t, "the visitor has all", func() bool { return unsent(from) == 0 })
+		if _, err := io.ReadFull(program, make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+		if tt.reset {
+			_ = program.SetLinger(0)
+		}
+		program.Close()
+		if n, err := visitor.Read(make([]byte, 1)); n != 0 || errors.Is(err, syscall.ECONNRESET) != tt.reset || !tt.reset && err != io.EOF {
+			t.Errorf("%+v: the visitor reads %d bytes, %v", tt, n, err)
+		}
+		visitor.Close()
+		<-done
+	}
+}
+
+// pair returns both ends of a connection.
+func pair(t *testing.T) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near.(*net.TCPConn), far.(*net.TCPConn)
 }

@@ -1,18 +1,24 @@
 package relay
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // lastWords is how long a program may go on to answer once the other node has closed the connection.
 const lastWords = 5 * time.Second
 
-// Splice passes on what comes from a node to a program and back, until either has closed the connection.
+// Splice passes on what comes from a node to a program and back, until either has closed the connection. The node learns of a program
+// that reset it: TLS has not ended in order then, as where a machine is gone, and what may be sent twice is sent again.
 func Splice(from, program net.Conn) {
-	end := func() {
+	end := func(err error) {
+		if below, ok := from.(interface{ NetConn() net.Conn }); ok && errors.Is(err, syscall.ECONNRESET) {
+			below.NetConn().Close()
+		}
 		from.Close()
 		program.Close()
 	}
@@ -22,20 +28,20 @@ func Splice(from, program net.Conn) {
 		_, err := io.Copy(program, from)
 		half, ok := program.(interface{ CloseWrite() error })
 		if err != nil || !ok || half.CloseWrite() != nil {
-			end()
+			end(err)
 			return
 		}
 		late := time.NewTimer(lastWords)
 		defer late.Stop()
 		select {
 		case <-late.C:
-			end()
+			end(nil)
 		case <-done:
 		}
 	})
-	_, _ = io.Copy(from, program)
+	_, err := io.Copy(from, program)
 	close(done)
-	end()
+	end(err)
 	work.Wait()
 }
 

@@ -30,6 +30,7 @@ import (
 // echo is the programs of a node: one that repeats lines, and one that does not start.
 type echo struct {
 	carried atomic.Int64
+	program net.Conn // that it passes on to, instead of repeating. Optional.
 	listens *tls.Config
 }
 
@@ -42,6 +43,10 @@ func (e *echo) Reach(_ context.Context, deployment id.Deployment, tasks bool) (P
 	return Program{Site: "site", MaxBody: 5, FirstByte: time.Minute}, func(c net.Conn) {
 		e.carried.Add(1)
 		defer e.carried.Add(-1)
+		if e.program != nil {
+			Splice(c, e.program)
+			return
+		}
 		_, _ = io.Copy(c, c)
 	}, nil
 }
@@ -107,6 +112,39 @@ func listening(t *testing.T) (*echo, string, *Dialer) {
 		}
 	})
 	return e, l.Addr().String(), &Dialer{TLS: connects}
+}
+
+// Another node learns of a program that closed a connection, and of one that reset it: that request may be sent again.
+func TestProgramResets(t *testing.T) {
+	t.Parallel()
+	for _, reset := range []bool{true, false} {
+		e, address, d := listening(t)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if e.program, err = net.Dial("tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := d.Dial(t.Context(), address, "dep_echo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reset {
+			program, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			program.Close()
+		}
+		l.Close() // what has not been accepted is reset
+		if n, err := c.Read(make([]byte, 1)); n != 0 || errors.Is(err, io.ErrUnexpectedEOF) != reset || !errors.Is(err, io.EOF) {
+			t.Errorf("reset %v: read %d, %v", reset, n, err)
+		}
+		c.Close()
+		wait.Until(t, "it is no longer carried", func() bool { return e.carried.Load() == 0 })
+	}
 }
 
 func TestReach(t *testing.T) {
