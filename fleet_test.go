@@ -25,7 +25,7 @@ var fleetRows = []struct{ what, tests, row string }{
 	{what: "a node is held for a minute and goes on", tests: relayTests + "TestProgramMovesWhenItsNodeDies internal/program/placement/placement_test.go:TestSharedStorageHasOneWriter"},
 	{what: "two nodes wake a site in the same instant", tests: "internal/program/placement/placement_test.go:TestOneNodeTakesASite " + serverTests + "TestAPIServerTwoStarts"},
 	{what: "a node's clock is 50 seconds off", tests: "internal/program/placement/placement_test.go:TestClocksDiffer"},
-	{what: "PostgreSQL is away for longer than a lease", tests: nodesTests + "faults_test.go:TestNotificationsAndDatabaseAway"},
+	{what: "PostgreSQL is away for a minute", tests: nodesTests + "faults_test.go:TestNotificationsAndDatabaseAway"},
 	{what: "the machine of a pod dies", tests: twoMachines + " " + leaveTests + "TestAPIServerLostNode " + leaveTests + "TestAPIServerSilentNode " + serverTests + "TestAPIServerWaitsForWriter"},
 	{what: "a machine of the cluster is drained", tests: twoMachines + " " + leaveTests + "TestAPIServerEvicts"},
 	{what: "kubelet ends an awake pod", tests: twoMachines},
