@@ -359,16 +359,6 @@ func (c *Cache) ChangedBy(site id.Site, asked time.Time, paths ...string) time.T
 	return c.began[site]
 }
 
-// PurgeOlder makes the pages of a site stale that were made before a moment.
-func (c *Cache) PurgeOlder(site id.Site, at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.began[site].Before(at) {
-		c.began[site] = at
-	}
-	c.each(site, func(p *Page) { p.stale = p.stale || p.at.Before(at) })
-}
-
 // Write answers with the page.
 func (p *Page) Write(w http.ResponseWriter, r *http.Request, how string) {
 	body := p.fill(w.Header(), r.Header["Accept-Encoding"], how)

@@ -303,18 +303,3 @@ func TestPurgeOfEncodedPath(t *testing.T) {
 		t.Errorf("another page: %q", how)
 	}
 }
-
-// A purge of elsewhere concerns what was made before it alone.
-func TestPurgeOlder(t *testing.T) {
-	t.Parallel()
-	c := New("")
-	fill(c, request("/"), "old")
-	c.PurgeOlder("site", time.Now().Add(-time.Minute))
-	if p, how := c.Lookup("site", request("/")); p == nil || how != "HIT" {
-		t.Errorf("an older purge: %q", how)
-	}
-	c.PurgeOlder("site", time.Now().Add(time.Millisecond))
-	if p, _ := c.Lookup("site", request("/")); p != nil {
-		t.Error("a newer purge left the page fresh")
-	}
-}

@@ -15,9 +15,6 @@ import (
 // purgeTopic wakes nodes when pages of a site changed elsewhere.
 const purgeTopic = "wordpress/purge"
 
-// clockError is how much two nodes may differ about the database's clock. A page that was made so shortly after a purge is made again.
-const clockError = 20 * time.Millisecond
-
 // purgeTx makes pages of a site stale, here and on every other node: there all of them.
 func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []string) error {
 	tx.AfterCommit(func() { w.cache.Purge(id, paths...) })
@@ -26,9 +23,10 @@ func (w *WordPress) purgeTx(ctx context.Context, tx *db.Tx, id site.ID, paths []
 
 // tellTx makes the pages of a site stale on other nodes. With objects it also clears the object cache on the node that has it.
 func tellTx(ctx context.Context, tx *db.Tx, id site.ID, objects bool) error {
-	now := tx.Now() // nodes have it in common
-	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = $2 WHERE site_id = $1`, id, now)
-	if err == nil && objects { // each time another value: nodes compare it with the last one that they saw
+	now := tx.Now() // nodes have it in common, and compare it with what they saw last: each time another value
+	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET purged_at = CASE WHEN purged_at < $2 THEN $2 ELSE purged_at + 1 END
+		WHERE site_id = $1`, id, now)
+	if err == nil && objects {
 		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET cleared_at = CASE WHEN cleared_at < $2 THEN $2 ELSE cleared_at + 1 END
 			WHERE site_id = $1`, id, now)
 	}
@@ -81,33 +79,33 @@ func (w *WordPress) followPurges(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
+	type change struct {
+		site            site.ID
+		purged, cleared db.Time
+	}
 	since := w.c.DB.Now()
-	cleared := map[site.ID]db.Time{} // by now
+	known := map[site.ID]change{} // what has been done about by now
 	for {
 		// A transaction that was slow to commit has an older time: look a little further back.
 		from := since.Add(-10 * time.Second)
 		now := w.c.DB.Now()
 		rows, err := w.c.DB.Query(ctx, `SELECT site_id, purged_at, cleared_at FROM wordpress_sites WHERE purged_at > $1 LIMIT 10000`, from)
-		type purged struct {
-			site        site.ID
-			at, cleared db.Time
-		}
-		list, err := db.Collect(rows, err, func(s db.Scanner) (p purged, err error) { return p, s.Scan(&p.site, &p.at, &p.cleared) })
+		list, err := db.Collect(rows, err, func(s db.Scanner) (c change, err error) { return c, s.Scan(&c.site, &c.purged, &c.cleared) })
 		if err == nil {
 			since = now
-			ahead := time.Since(w.c.DB.Now().Time()) // this node's clock, of the database's
-			seen := map[site.ID]db.Time{}
-			for _, p := range list {
-				if p.cleared.Time().After(from.Time()) {
-					seen[p.site] = p.cleared
-					if cleared[p.site] != p.cleared && w.clearObjects(p.site) {
-						// Since its pages were made stale, a node may have made some anew of what the cache still had.
-						w.purge(ctx, p.site, []string{"*"})
-					}
+			seen := map[site.ID]change{}
+			for _, c := range list {
+				seen[c.site] = c
+				// Whatever clocks say: what was made until now may be older than the change.
+				if c.purged != known[c.site].purged {
+					w.cache.Purge(c.site, "*")
 				}
-				w.cache.PurgeOlder(p.site, p.at.Time().Add(ahead+clockError))
+				if c.cleared != known[c.site].cleared && c.cleared.Time().After(from.Time()) && w.clearObjects(c.site) {
+					// Since its pages were made stale, a node may have made some anew of what the cache still had.
+					w.purge(ctx, c.site, []string{"*"})
+				}
 			}
-			cleared = seen
+			known = seen
 		}
 		select {
 		case <-ctx.Done():
