@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,8 +66,9 @@ func once(t *testing.T) (net.Conn, error) {
 	return &closing{Conn: c, left: 2, end: func() { its.Close() }}, nil
 }
 
-// A program that stops to listen resets the connections that it has not accepted. A request on one of them is sent once more where it
-// may be sent twice; what is lost on a kept connection before does not count.
+// A program that stops to listen resets the connections that it has not accepted, and one that has been busy for long those that it has
+// kept, with what came meanwhile. A request is sent once more where it may be sent twice, or has not been read; and one that isn't there
+// any more, or may have been read in part, gets no connection that has waited.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for _, way := range []int{byServer, byAll} {
@@ -75,18 +77,24 @@ func TestReset(t *testing.T) {
 			dials  string // o: once, u: unaccepted; what follows is accepted
 			asked  int    // requests
 			status int    // of the last one
+			body   int    // bytes of it
 		}{
-			{"GET", "u", 1, 200},
-			{"DELETE", "u", 1, 200},
-			{"POST", "u", 1, 502},
-			{"GET", "uu", 1, 502}, // one after the other: it may be the request
-			{"GET", "o", 2, 200},
-			{"POST", "o", 2, 200}, // a kept connection says that nobody has read it
-			{"GET", "ou", 2, 200},
-			{"POST", "ou", 2, 502},
-			{"GET", "ouu", 2, 502},
+			{"GET", "u", 1, 200, 0},
+			{"DELETE", "u", 1, 200, 0},
+			{"POST", "u", 1, 502, 0},
+			{"GET", "uu", 1, 502, 0}, // one after the other: it may be the request
+			{"GET", "o", 2, 200, 0},
+			{"POST", "o", 2, 200, 0}, // a kept connection says that nobody has read it
+			{"GET", "ou", 2, 200, 0},
+			{"POST", "ou", 2, 502, 0},
+			{"GET", "ouu", 2, 502, 0},
+			{"POST", "o", 2, 200, 10},
+			{"PUT", "o", 2, 200, 10},
+			{"POST", "o", 2, 200, 5000}, // on a connection that has not waited
+			{"PUT", "o", 2, 200, 5000},
+			{"POST", "ou", 2, 502, 5000},
 		} {
-			t.Run(fmt.Sprint(way, tt.method, tt.dials), func(t *testing.T) {
+			t.Run(fmt.Sprint(way, tt.method, tt.dials, tt.body), func(t *testing.T) {
 				t.Parallel()
 				next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
 				t.Cleanup(next.Close)
@@ -105,11 +113,19 @@ func TestReset(t *testing.T) {
 				}})
 				t.Cleanup(p.pool.CloseIdle)
 				for i := range tt.asked {
-					want := tt.status
 					if i < tt.asked-1 {
-						want = 200
+						p.get("https://app.sites.test/").want(t, 200, "ok")
+						continue
 					}
-					p.do(tt.method, "https://app.sites.test/").want(t, want, "")
+					var body io.Reader
+					if tt.body > 0 {
+						body = strings.NewReader(strings.Repeat("x", tt.body))
+					}
+					want := "ok"
+					if tt.status != 200 {
+						want = ""
+					}
+					p.send(tt.method, "https://app.sites.test/", body).want(t, tt.status, want)
 				}
 			})
 		}

@@ -139,7 +139,8 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	var h upstream.Head
-	for fresh, repeated := false, false; ; fresh = true {
+	// A body comes from the visitor once: it gets no connection that has waited, and that the program may be about to close.
+	for fresh, repeated := r.ContentLength > 0, false; ; fresh = true {
 		c, err := to.Upstream.Get(r.Context(), fresh)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnreached, err)

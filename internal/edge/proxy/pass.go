@@ -91,12 +91,14 @@ func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, b
 	case err != nil:
 		return x.out, nil // the visitor has left
 	}
-	for fresh, repeated := false, false; ; fresh = true {
+	text := x.request(body)
+	resend := upstream.Idempotent(q.Method) || len(text) <= atOnce
+	for fresh, repeated := !resend, false; ; fresh = true {
 		c, err := to.Upstream.Get(context.Background(), fresh)
 		if err != nil {
 			return x.out, fmt.Errorf("%w: %w", ErrUnreached, err)
 		}
-		again, err := x.run(c, body, &repeated)
+		again, err := x.run(c, text, resend, &repeated)
 		if again {
 			continue
 		}
@@ -104,12 +106,17 @@ func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, b
 	}
 }
 
-// run asks the program and answers, as Pass does. again says that the request can be sent once more, as upstream.Conn.Again has it.
-func (x *passing) run(c *upstream.Conn, body []byte, repeated *bool) (again bool, err error) {
+// atOnce is how many bytes of a request programs read at once or not at all: of one that met a kept connection as the program closed
+// it nothing has been read. A longer one that may not be sent twice gets a connection that has not waited.
+const atOnce = 4 << 10
+
+// run asks the program and answers, as Pass does. resend says that the request can be sent once more, as upstream.Conn.Again has it,
+// and again that it is to be.
+func (x *passing) run(c *upstream.Conn, text []byte, resend bool, repeated *bool) (again bool, err error) {
 	var h upstream.Head
-	if err := x.ask(c, body, &h); err != nil {
+	if err := x.ask(c, text, &h); err != nil {
 		gone := errors.Is(err, errVisitorGone)
-		again := !gone && len(body) == 0 && c.Again(err, x.q.Method, repeated)
+		again := !gone && resend && c.Again(err, x.q.Method, repeated)
 		c.Close()
 		if gone {
 			return false, nil
@@ -159,11 +166,11 @@ func (x *passing) request(body []byte) []byte {
 var errVisitorGone = errors.New("the visitor has left")
 
 // ask sends the request and reads the head of its answer.
-func (x *passing) ask(c *upstream.Conn, body []byte, h *upstream.Head) error {
+func (x *passing) ask(c *upstream.Conn, text []byte, h *upstream.Head) error {
 	x.asked = time.Now()
 	_ = c.SetWriteDeadline(x.asked.Add(x.limit))
 	_ = c.SetReadDeadline(x.asked.Add(firstLook))
-	if _, err := c.Write(x.request(body)); errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := c.Write(text); errors.Is(err, os.ErrDeadlineExceeded) {
 		return ErrTimeout
 	} else if err != nil {
 		return err

@@ -217,7 +217,7 @@ func (c *Conn) Lost(err error) bool {
 	return !c.heard && errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Again reports whether a request without a body that failed with err may be sent once more, by its method. What may have been read
+// Again reports whether a request that failed with err, and is there whole, may be sent once more, by its method. What may have been read
 // is sent only once more: repeated, false at first, keeps that.
 func (c *Conn) Again(err error, method string, repeated *bool) bool {
 	if c.Unread(err) {
