@@ -11,7 +11,7 @@ import (
 )
 
 // instanceScript answers with a number of its own instance, slowly, each request on a connection of its own. Asked to end it is busy for
-// a moment, so that connections wait to be accepted, stops to listen, which resets them, and exits once it has answered, later than a
+// a moment, so that connections wait to be accepted, stops listening, which resets them, and exits once it has answered, later than a
 // request would wait for that.
 const instanceScript = `const http = require('http')
 const me = require('crypto').randomUUID()

@@ -31,7 +31,7 @@ func (c *closing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// unaccepted connects to a program that stops to listen before it has accepted.
+// unaccepted connects to a program that stops listening before it has accepted.
 func unaccepted(t *testing.T) (net.Conn, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +66,7 @@ func once(t *testing.T) (net.Conn, error) {
 	return &closing{Conn: c, left: 2, end: func() { its.Close() }}, nil
 }
 
-// A program that stops to listen resets the connections that it has not accepted, and one that has been busy for long those that it has
+// A program that stops listening resets the connections that it has not accepted, and one that has been busy for long those that it has
 // kept, with what came meanwhile. A request is sent once more where it may be sent twice, or has not been read; and one that isn't there
 // any more, or may have been read in part, gets no connection that has waited.
 func TestReset(t *testing.T) {

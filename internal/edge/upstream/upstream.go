@@ -192,7 +192,7 @@ func (c *Conn) Abort() { _ = c.net.SetDeadline(time.Unix(1, 0)) }
 func (c *Conn) Unread(err error) bool { return c.used && c.reset(err) }
 
 // reset reports whether the program's end was reset before anything of an answer came. On a new connection that is most often one
-// that waited to be accepted when the program stopped to listen; one that accepts it may also send a reset on purpose.
+// that waited to be accepted when the program stopped listening; one that accepts it may also send a reset on purpose.
 func (c *Conn) reset(err error) bool {
 	if c.heard {
 		return false
