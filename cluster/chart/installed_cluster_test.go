@@ -143,7 +143,7 @@ func prepare(t *testing.T) *installed {
 		return errors.Join(err, err2)
 	})
 	i.provision()
-	go kubetest.Enforce(t.Context(), i.client, programs)
+	t.Cleanup(kubetest.Enforce(t.Context(), i.client, programs))
 	values := fmt.Sprintf(`
 baseURL: https://slipway.example
 siteDomain: sites.test

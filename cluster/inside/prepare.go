@@ -218,6 +218,9 @@ func clientOf(ca string) (*http.Client, error) {
 	}, nil
 }
 
+// errUnreached is the error of a pod that does not reach the control plane.
+type errUnreached struct{ error }
+
 // fetch unpacks a bundle that the control plane sends. Until it is reached, which a new pod's network may
 // need a while for, it is asked again.
 func fetch(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree, into *os.Root) error {
@@ -240,9 +243,11 @@ func fetch(ctx context.Context, client *http.Client, d pod.Description, t pod.Tr
 			}
 			return nil
 		}
-		var unreached *net.OpError
-		if !errors.As(err, &unreached) || time.Now().After(late) {
+		if !errors.As(err, new(*net.OpError)) {
 			return fmt.Errorf("fetch the program's files: %w", err)
+		}
+		if time.Now().After(late) {
+			return errUnreached{fmt.Errorf("fetch the program's files: %w", err)}
 		}
 		select {
 		case <-ctx.Done():

@@ -228,7 +228,7 @@ func (e *entry) endOf(status unix.WaitStatus, oom bool) pod.End {
 func Main(args []string) int {
 	failed := func(err error) int {
 		fmt.Println(pod.Mark("stderr", "slipway: "+err.Error()))
-		Tell(pod.End{Code: 125, Reason: err.Error()})
+		Tell(pod.End{Code: 125, Reason: err.Error(), Unreached: errors.As(err, new(errUnreached))})
 		return 125
 	}
 	switch {

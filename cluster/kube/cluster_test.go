@@ -99,7 +99,7 @@ func newCluster(t testing.TB, c kubernetes.Interface, namespace string, enforced
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	if enforced {
-		go kubetest.Enforce(ctx, c, namespace)
+		t.Cleanup(kubetest.Enforce(ctx, c, namespace))
 	}
 	if err := provision(ctx, c, namespace, t.TempDir()); err != nil {
 		t.Fatal(err)

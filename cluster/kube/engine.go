@@ -238,11 +238,11 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 }
 
 // launch makes the pod of a program, and returns when the program runs in it or has ended. Where another process or a node's end took
-// the pod away it makes another one.
+// the pod away, or its network did not reach this process, it makes another one.
 func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (x *program, err error) {
 	for range 3 {
 		x, err = e.launchOnce(ctx, s, in, uid, k)
-		if !errors.Is(err, errDisplaced) && !errors.Is(err, errSilentNode) {
+		if !errors.Is(err, errDisplaced) && !errors.Is(err, errSilentNode) && !errors.Is(err, errUnreached) {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 
+	"slipway/cluster/pod"
 	"slipway/internal/program/runtime"
 )
 
@@ -37,6 +39,20 @@ const (
 
 // errSilentNode is the error of a start on a node that has not begun with it.
 var errSilentNode = errors.New("the node that it was placed on does not answer")
+
+// errUnreached is the error of a start whose pod did not reach this process to fetch its files.
+var errUnreached = errors.New("the network of its pod does not reach Slipway")
+
+// unfetched reports whether a pod ended because it did not reach this process.
+func unfetched(p *core.Pod) bool {
+	for _, c := range p.Status.InitContainerStatuses {
+		var end pod.End
+		if t := c.State.Terminated; t != nil && json.Unmarshal([]byte(t.Message), &end) == nil && end.Unreached {
+			return true
+		}
+	}
+	return false
+}
 
 // Leaves is closed when the cluster ends the pod, as for a node that is drained.
 func (x *program) Leaves() <-chan struct{} { return x.leaves }

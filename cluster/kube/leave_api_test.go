@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -15,6 +16,8 @@ import (
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway/cluster/pod"
 )
 
 // A pod that the cluster evicts says so while it still answers, so that its program is replaced first. It has who would make another
@@ -171,6 +174,49 @@ func TestAPIServerSilentNode(t *testing.T) {
 		t.Error("it may be placed where nothing answered")
 	}
 	running.Stop(0)
+}
+
+// A pod that could not fetch its program's files has not run the program, which has not crashed: another one is made, and if none
+// can, the error says so.
+func TestAPIServerUnfetched(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	e, _, _ := w.engine("one")
+	end, err := json.Marshal(pod.End{Code: 125, Reason: "fetch the program's files: connection refused", Unreached: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := func(n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fate = func(*core.Pod) *core.PodStatus {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if n--; n == 0 {
+				w.fate = nil
+			}
+			return &core.PodStatus{Phase: core.PodFailed, InitContainerStatuses: []core.ContainerStatus{{Name: "prepare", State: core.ContainerState{
+				Terminated: &core.ContainerStateTerminated{ExitCode: 125, Message: string(end)},
+			}}}}
+		}
+	}
+	failing(1)
+	s, _ := w.spec("second")
+	running, err := e.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-running.Done():
+		t.Errorf("it ended as %+v", running.Exit())
+	default:
+	}
+	running.Stop(0)
+	failing(3)
+	s, _ = w.spec("never")
+	if _, err = e.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "does not reach Slipway: fetch the program's files: connection refused") {
+		t.Errorf("a program whose files never come: %v", err)
+	}
 }
 
 // A pod that its node ends for want of memory, and one that somebody deletes, have ended, and say why; the next start is another one.

@@ -223,6 +223,10 @@ func (x *program) begin(ctx context.Context) error {
 		select {
 		case <-x.ended:
 			<-x.gone
+			if p := x.pod(); p != nil && unfetched(p) {
+				x.e.shunned.add(p.Spec.NodeName)
+				return fmt.Errorf("%w: %s", errUnreached, x.exit.Reason)
+			}
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -74,7 +74,7 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []stri
 		_, err := c.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", meta.GetOptions{})
 		return err == nil
 	})
-	go kubetest.Enforce(t.Context(), c, namespace)
+	t.Cleanup(kubetest.Enforce(t.Context(), c, namespace))
 	volumes := t.TempDir()
 	if err := provision(t.Context(), c, namespace, volumes); err != nil {
 		t.Fatal(err)

@@ -19,23 +19,43 @@ import (
 )
 
 // Enforce does what a network plug-in does that enforces network policies: it turns those of a namespace into rules of the node
-// that it runs on, again and again, until ctx ends. It needs root and nft.
-func Enforce(ctx context.Context, c kubernetes.Interface, namespace string) {
+// that it runs on, again and again, until done is called. Pods that come later have the addresses of earlier ones: the
+// rules are gone when done returns. It needs root and nft.
+func Enforce(ctx context.Context, c kubernetes.Interface, namespace string) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	table := "slipway_" + strings.ReplaceAll(namespace, "-", "_")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		enforce(ctx, c, namespace, table)
+	}()
+	return func() {
+		cancel()
+		<-over
+		load(fmt.Sprintf("table ip %[1]s\ndelete table ip %[1]s\n", table))
+	}
+}
+
+// load gives the node rules, and reports whether it took them.
+func load(rules string) bool {
+	nft := exec.Command("nft", "-f", "-")
+	nft.Stdin = strings.NewReader(rules)
+	out, err := nft.CombinedOutput()
+	if err != nil {
+		fmt.Printf("nft: %v: %s\n%s\n", err, out, rules)
+	}
+	return err == nil
+}
+
+func enforce(ctx context.Context, c kubernetes.Interface, namespace, table string) {
 	var last string
 	for ctx.Err() == nil {
 		pods, err := c.CoreV1().Pods("").List(ctx, meta.ListOptions{})
 		policies, err2 := c.NetworkingV1().NetworkPolicies(namespace).List(ctx, meta.ListOptions{})
 		namespaces, err3 := c.CoreV1().Namespaces().List(ctx, meta.ListOptions{})
 		if err == nil && err2 == nil && err3 == nil {
-			if rules := rules(table, namespace, view{pods.Items, namespaces.Items}, policies.Items); rules != last {
-				nft := exec.Command("nft", "-f", "-")
-				nft.Stdin = strings.NewReader(rules)
-				if out, err := nft.CombinedOutput(); err != nil {
-					fmt.Printf("nft: %v: %s\n%s\n", err, out, rules)
-				} else {
-					last = rules
-				}
+			if rules := rules(table, namespace, view{pods.Items, namespaces.Items}, policies.Items); rules != last && load(rules) {
+				last = rules
 			}
 		}
 		select {

@@ -133,7 +133,8 @@ type End struct {
 	Code        int    `json:"code"`
 	Reason      string `json:"reason"`
 	OutOfMemory bool   `json:"outOfMemory,omitempty"`
-	Stored      *int64 `json:"stored,omitempty"` // bytes of the site's storage, where that was counted
+	Stored      *int64 `json:"stored,omitempty"`    // bytes of the site's storage, where that was counted
+	Unreached   bool   `json:"unreached,omitempty"` // its files could not be fetched: it has not begun, and another pod may do better
 }
 
 // Usage is what a pod uses.

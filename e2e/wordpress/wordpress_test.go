@@ -453,12 +453,18 @@ func (h *installation) gone() {
 			return err != nil || status != 200
 		})
 	}
-	h.until("nothing is left of the sites", func() bool {
-		n := 0
-		for _, x := range all.Data {
-			n += len(h.left(x.ID))
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			t.Logf("left of them:\n%s", strings.Join(left, "\n"))
 		}
-		return n == 0
+	}()
+	h.until("nothing is left of the sites", func() bool {
+		left = nil
+		for _, x := range all.Data {
+			left = append(left, h.left(x.ID)...)
+		}
+		return len(left) == 0
 	})
 	h.until("the uids of the sites are free", func() bool { return h.uids(all.Data) == 0 })
 }
@@ -551,7 +557,7 @@ func (h *installation) left(id string) (list []string) {
 		})
 	}
 	schemas, _ := filepath.Glob(h.Schemas())
-	if h.Nodes() > 1 { // what was being loaded into a server that nodes share, when it was killed, goes a day later
+	if !h.OwnServers() { // what was being loaded into the operator's server, when it was killed, goes a day later
 		schemas = slices.DeleteFunc(schemas, func(dir string) bool {
 			return h.count(`SELECT COUNT(*) FROM database_scratch WHERE schema_name = $1`, filepath.Base(dir)) > 0
 		})
