@@ -62,7 +62,7 @@ func TestFatalErrorRepeats(t *testing.T) {
 			15 * time.Second,
 			"answers / with 500: " + parse,
 		},
-		"another each time": {func(i int) string { return fmt.Sprintf("%s %d", parse, i) }, time.Minute, "is not healthy after 1m0s"},
+		"another each time": {func(i int) string { return fmt.Sprintf("%s %d", parse, i) }, time.Minute, "is not healthy after 1m0s: it answers / with 500: " + parse},
 		"none":              {func(int) string { return "PHP Warning:  something" }, time.Minute, "is not healthy after 1m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,10 +194,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, want.Health)
 	defer cancel()
-	path := want.HealthPath
-	if path == "" {
-		path = "/"
-	}
+	path := cmp.Or(want.HealthPath, "/")
 	last := "it does not respond"
 	var fatal string
 	var since time.Time
@@ -211,21 +209,21 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 			if now != fatal {
 				fatal, since = now, time.Now()
 			}
+			answers := fmt.Sprintf("answers %s with %d", path, status)
+			if fatal != "" {
+				answers += ": " + text.Clip(fatal, 300)
+			}
 			if fatal != "" && time.Since(since) >= repeats {
 				return &fault.Error{
-					Kind: fault.Invalid, Code: "application_unhealthy",
-					Message: fmt.Sprintf("The application answers %s with %d: %s", path, status, text.Clip(fatal, 300)),
+					Kind: fault.Invalid, Code: "application_unhealthy", Message: "The application " + answers,
 					Details: "the same error for " + repeats.String() + "; it must answer " + path + " with anything but a server error",
 				}
 			}
-			if now := fmt.Sprintf("it answers %s with %d", path, status); now != last {
+			if now := "it " + answers; now != last {
 				last = now
 				if say != nil {
-					say(fmt.Sprintf(
-						"The application is not healthy yet: %s. It has %s in all to become healthy.",
-						last,
-						want.Health.Round(time.Second),
-					))
+					all := want.Health.Round(time.Second)
+					say(fmt.Sprintf("The application is not healthy yet: %s. It has %s in all to become healthy.", last, all))
 				}
 			}
 		}
