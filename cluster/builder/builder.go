@@ -38,7 +38,9 @@ type Pods interface {
 // Config holds what a Builder needs.
 type Config struct {
 	Pods Pods
-	Log  *slog.Logger // Optional.
+	// CAFile is a PEM file of roots that builds trust beside their own, of less than 900 KiB. Optional.
+	CAFile string
+	Log    *slog.Logger // Optional.
 }
 
 // Builder carries builds out in pods. It is safe for concurrent use.
@@ -130,12 +132,20 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 	if err != nil {
 		return left, err
 	}
+	files := []runtime.File{{Path: orderFile, Text: text}}
+	if b.c.CAFile != "" {
+		roots, err := os.ReadFile(b.c.CAFile)
+		if err != nil {
+			return left, fmt.Errorf("read the operator's roots: %w", err)
+		}
+		files = append(files, runtime.File{Path: rootsFile, Text: roots})
+	}
 	l := t.Limits
 	most := 2*l.Wall + aroundStages
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errLate)
 	defer cancel()
 	p, err := b.c.Pods.StartBuild(ctx, runtime.Spec{
-		ID: t.ID, Site: t.Site, Owner: t.Owner, Argv: []string{entryFile}, Files: []runtime.File{{Path: orderFile, Text: text}},
+		ID: t.ID, Site: t.Site, Owner: t.Owner, Argv: []string{entryFile}, Files: files,
 		Limits: runtime.Limits{Memory: l.Memory + ownMemory, CPUs: l.CPU, Pids: l.Pids + ownPids, Disk: l.Disk + ownDisk},
 		Egress: true,
 		Output: func(stream, line string) {

@@ -87,15 +87,20 @@ func (p *fakePod) Stop(time.Duration)    { p.l.Close(); p.end(runtime.Exit{Code:
 
 // real carries the build out by the code that runs in pods.
 func real(t *testing.T) func(*fakePod, order, net.Conn) {
-	return func(_ *fakePod, o order, c net.Conn) {
+	return func(p *fakePod, o order, c net.Conn) {
 		dir, err := os.MkdirTemp("", "inside-")
 		if err != nil {
 			t.Error(err)
 		}
 		defer os.RemoveAll(dir)
 		_ = os.Chmod(dir, 0o755)
+		for _, f := range p.spec.Files {
+			if err := os.WriteFile(filepath.Join(dir, f.Path), f.Text, 0o644); err != nil {
+				t.Error(err)
+			}
+		}
 		// Its error is that of a control plane that has gone.
-		_ = answer(place{dir: filepath.Join(dir, "own"), work: filepath.Join(dir, "work")}, o.Job, c)
+		_ = answer(place{dir: filepath.Join(dir, "own"), work: filepath.Join(dir, "work"), roots: filepath.Join(dir, rootsFile)}, o.Job, c)
 	}
 }
 
@@ -169,6 +174,23 @@ func TestBuild(t *testing.T) {
 	s := p.made[0].spec
 	if len(s.Env) > 0 || strings.Contains(fmt.Sprint(s.Argv), "secret") || !s.Egress || s.Limits.Memory <= x.Limits.Memory {
 		t.Errorf("spec: %+v", s)
+	}
+}
+
+// A build trusts the operator's own roots, as one on this machine does.
+func TestOperatorsRoots(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "roots")
+	if err := os.WriteFile(file, []byte("the operator's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x := task(t, `mkdir dist; cat "$NODE_EXTRA_CA_CERTS" > dist/roots`)
+	p := &pods{t: t, serve: []func(*fakePod, order, net.Conn){real(t)}}
+	if _, err := New(Config{Pods: p, CAFile: file}).Build(t.Context(), x, &said{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(x.Output, "roots")); err != nil || string(got) != "the operator's" {
+		t.Errorf("it trusts %q, %v", got, err)
 	}
 }
 

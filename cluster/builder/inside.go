@@ -36,12 +36,14 @@ type place struct {
 	dir   string // of our own: tools, homes of trials
 	work  string // the build's
 	order string // the file with the order
+	roots string // the file with the operator's own roots; it is there if there are any
 	own   bool   // whether every process but us and the first one is the build's
 }
 
 // Main carries out the build of a pod, whose only program it is, and returns the status to end with.
 func Main() int {
-	if err := serve(place{dir: "/tmp/slipway", work: sandbox.Root, order: filepath.Join(runtime.AppDir, orderFile), own: true}); err != nil {
+	files := func(name string) string { return filepath.Join(runtime.AppDir, name) }
+	if err := serve(place{dir: "/tmp/slipway", work: sandbox.Root, order: files(orderFile), roots: files(rootsFile), own: true}); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway:", err)
 		return 1
 	}
@@ -152,7 +154,11 @@ func carryOut(ctx context.Context, p place, j build.Job, source, kept string, ou
 	if err != nil {
 		return err
 	}
-	tools, err := toolchain.New(toolchain.Config{Dir: filepath.Join(p.dir, "tools"), Sandbox: runner, UID: j.UID})
+	t := toolchain.Config{Dir: filepath.Join(p.dir, "tools"), Sandbox: runner, UID: j.UID}
+	if _, err := os.Stat(p.roots); err == nil {
+		t.CAFile = p.roots
+	}
+	tools, err := toolchain.New(t)
 	if err != nil {
 		return err
 	}
@@ -173,8 +179,8 @@ func carryOut(ctx context.Context, p place, j build.Job, source, kept string, ou
 
 // runner runs commands as plain processes, of which none is left when one has ended.
 type runner struct {
-	plain *sandbox.Plain
-	own   bool
+	*sandbox.Plain
+	own bool
 }
 
 func newRunner(p place) (sandbox.Runner, error) {
@@ -189,7 +195,7 @@ func newRunner(p place) (sandbox.Runner, error) {
 // Run runs a command. Where the kernel ended a part of it for want of memory, that is how it ended.
 func (r runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
 	before := pod.OOMKills()
-	res, err := r.plain.Run(ctx, c)
+	res, err := r.Plain.Run(ctx, c)
 	if r.own {
 		_ = unix.Kill(-1, unix.SIGKILL) // all but us and the entry point: what hid from the runner
 	}

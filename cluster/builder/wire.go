@@ -29,6 +29,9 @@ type order struct {
 // orderFile is where the pod finds its order, below the folder of programs.
 const orderFile = "build.json"
 
+// rootsFile is where it finds the operator's own roots, if there are any.
+const rootsFile = "roots.pem"
+
 // Frames of the connection, both ways: a byte says what it is, four how long it is.
 const (
 	frameTree byte = 't' // a part of a tree: the source and the cache one way, the artefact and the cache the other

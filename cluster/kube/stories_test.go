@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -48,6 +50,29 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 	}
 }
 
+// nameServer makes the pod that network policies know the cluster's DNS server by, which the node itself is.
+func nameServer(t *testing.T, c kubernetes.Interface) {
+	t.Helper()
+	pods, no := c.CoreV1().Pods("kube-system"), false
+	until(t, "the cluster's own namespace has its service account", func() bool {
+		_, err := c.CoreV1().ServiceAccounts("kube-system").Get(t.Context(), "default", meta.GetOptions{})
+		return err == nil
+	})
+	_, err := pods.Create(t.Context(), &core.Pod{
+		ObjectMeta: meta.ObjectMeta{Name: "dns", Labels: map[string]string{"k8s-app": "kube-dns"}},
+		Spec: core.PodSpec{
+			HostNetwork: true, NodeName: "n1", AutomountServiceAccountToken: &no, Containers: []core.Container{{Name: "dns", Image: "localhost/pause:1"}},
+		},
+	}, meta.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	until(t, "the cluster has a DNS server", func() bool {
+		p, err := pods.Get(t.Context(), "dns", meta.GetOptions{})
+		return err == nil && p.Status.PodIP != ""
+	})
+}
+
 // serving prepares a namespace for the programs of a service that the tests start, and returns the environment by which package world
 // starts it.
 func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []string) {
@@ -74,6 +99,7 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []stri
 		_, err := c.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", meta.GetOptions{})
 		return err == nil
 	})
+	nameServer(t, c)
 	t.Cleanup(kubetest.Enforce(t.Context(), c, namespace))
 	volumes := t.TempDir()
 	if err := provision(t.Context(), c, namespace, volumes); err != nil {

@@ -36,7 +36,7 @@ func (h *node) openBuilds(
 	}
 	if elsewhere != nil {
 		h.engine, err = elsewhere.Open(ctx, Node{
-			ID: h.self.ID(), Dir: filepath.Join(dir, "programs"), Edge: l.Local(), Redis: s.Redis != "",
+			ID: h.self.ID(), Dir: filepath.Join(dir, "programs"), CAFile: s.OutboundCAFile, Edge: l.Local(), Redis: s.Redis != "",
 			Bundles: bundles, Users: builds, Builds: builds, Log: s.Log,
 		})
 	}

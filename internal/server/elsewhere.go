@@ -19,6 +19,7 @@ type Node struct {
 	ID      string // among those of the installation
 	Dir     string // of this machine, for what the engine keeps while it runs
 	Redis   bool   // whether the operator names a Redis server
+	CAFile  string // of roots that builds trust beside their own; empty for none
 	Edge    string // where this machine's own sites answer over TLS, host:port
 	Bundles *bundle.Bundles
 	Users   runtime.Users

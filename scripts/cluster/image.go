@@ -118,7 +118,7 @@ func (c contents) tree(dir string) error {
 
 func images(dir string) error {
 	files := contents{"slipway/program": filepath.Join(dir, "slipway-program")}
-	if err := errors.Join(files.programs("node", "sh", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "setsid"), files.php()); err != nil {
+	if err := errors.Join(files.programs("node", "sh", "env", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "setsid"), files.php()); err != nil {
 		return err
 	}
 	files["bin/sh"] = files["usr/bin/sh"]

@@ -72,10 +72,10 @@ func main() {
 	os.Exit(code)
 }
 
-// told are the stories of e2e/programs and e2e/wordpress that are told on the cluster, too. Of the others TestRealApplications needs
-// the npm registry, which a cluster in namespaces of its own doesn't reach, and TestPHPOutOfMemory one whose kernel ends a whole pod for
-// want of memory, as it does with cgroups of version 2: with version 1 it ends the one worker that asks for more.
-const told = "TestInsideAnApplication|TestPHPApplication|TestBackupsOfStorage|TestInstances|" +
+// told are the stories of e2e/programs and e2e/wordpress that are told on the cluster, too. Of the others
+// TestPHPOutOfMemory needs one whose kernel ends a whole pod for want of memory, as it does with cgroups of version 2: with version 1 it
+// ends the one worker that asks for more.
+const told = "TestRealApplications|TestInsideAnApplication|TestPHPApplication|TestBackupsOfStorage|TestInstances|" +
 	"TestWordPress$/^(life|network|update|replace|copy|archives|end)$"
 
 // toldByTwo are those of e2e/programs and e2e/nodes that are told by two processes on one PostgreSQL, each request to either: what is
@@ -184,6 +184,9 @@ func run(only, bench string) (code int, err error) {
 	}
 	if err != nil {
 		return 1, fmt.Errorf("make images: %w", err)
+	}
+	if err := leadToRegistry(dir); err != nil {
+		return 1, err
 	}
 	group := "slipway-cluster-" + strings.ToLower(rand.Text()[:8])
 	leave, err := enterGroups(group)

@@ -222,6 +222,9 @@ func (n *starting) start() error {
 	if err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
+	if err := n.serveRegistry(); err != nil {
+		return fmt.Errorf("npm registry: %w", err)
+	}
 	return n.daemons()
 }
 
@@ -264,7 +267,9 @@ func (n *starting) mounts() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return errors.Join(os.MkdirAll("/run/lock", 0o755), os.MkdirAll(n.log, 0o755), unix.Sethostname([]byte(n.name)))
+	names := filepath.Join(n.dir, "resolv.conf")
+	return errors.Join(os.MkdirAll("/run/lock", 0o755), os.MkdirAll(n.log, 0o755), unix.Sethostname([]byte(n.name)),
+		os.WriteFile(names, []byte("nameserver "+first.address+"\n"), 0o644), unix.Mount(names, "/etc/resolv.conf", "", unix.MS_BIND, ""))
 }
 
 func (n *starting) addresses(lines ...string) error {
@@ -307,7 +312,7 @@ func (n *starting) settings() map[string]string {
 		"cni/10-ptp.conflist": `{"cniVersion":"0.4.0","name":"k8s","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
 "dataDir":"` + n.dir + `/ipam","ranges":[[{"subnet":"` + n.pods + `"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
 		"containerd.toml": strings.NewReplacer("DIR", n.dir, "KEPT", n.kept).Replace(containerdConfig),
-		"kubelet.yaml":    strings.NewReplacer("DIR", n.dir).Replace(kubeletConfig) + n.more,
+		"kubelet.yaml":    strings.NewReplacer("DIR", n.dir, "FIRST", first.address).Replace(kubeletConfig) + n.more,
 	}
 }
 
@@ -360,6 +365,8 @@ containerRuntimeEndpoint: unix://DIR/containerd.sock
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 resolvConf: ""
+clusterDNS: [FIRST]
+clusterDomain: cluster.local
 podLogsDir: DIR/podlogs
 volumePluginDir: DIR/volumeplugins
 oomScoreAdj: 0

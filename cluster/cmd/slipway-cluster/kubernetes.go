@@ -92,7 +92,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 		return nil, err
 	}
 	if k.BuildImage != "" {
-		n.Builds.CarryOut(builder.New(builder.Config{Pods: engine, Log: n.Log}))
+		n.Builds.CarryOut(builder.New(builder.Config{Pods: engine, CAFile: n.CAFile, Log: n.Log}))
 	}
 	return engine, nil
 }

@@ -119,9 +119,10 @@ func (t *Toolchain) trust() ([]sandbox.Bind, []string) {
 	return []sandbox.Bind{{Source: t.c.CAFile, Target: caInside}}, []string{"NODE_EXTRA_CA_CERTS=" + caInside}
 }
 
+// plain reports whether commands see this machine's files where they are, and binds not at all.
 func (t *Toolchain) plain() bool {
-	_, ok := t.c.Sandbox.(*sandbox.Plain)
-	return ok
+	p, ok := t.c.Sandbox.(interface{ ShowsBinds() bool })
+	return ok && !p.ShowsBinds()
 }
 
 var (

@@ -49,6 +49,9 @@ func NewPlain(c Config) (*Plain, error) {
 	return &Plain{Config: c, engine: e}, nil
 }
 
+// ShowsBinds reports whether commands see what Command.Binds names: they don't, and what is built on a Plain doesn't either.
+func (p *Plain) ShowsBinds() bool { return false }
+
 // Run runs c on the host, with /sys hidden when we are root. Paths below Root in Dir, and in values of Env that begin
 // with it, mean the same place in Work, under whatever name it has there. Binds are not shown anywhere, and Network
 // is not used.
