@@ -240,6 +240,9 @@ func expressStory(a *realApp) {
 	a.call("PATCH", "/sites/"+a.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1, "memoryMiB": 160}}, nil)
 	var op struct{ ID string }
 	a.call("POST", "/sites/"+a.ID+"/restart", nil, &op)
+	if o := (appSite{a.installation}).operation(op.ID); o.Status != "success" {
+		a.t.Fatalf("the restart: %+v", o)
+	}
 	a.sleeps()
 	answers := make(chan error, 20)
 	for range cap(answers) {

@@ -28,7 +28,7 @@ func imageOfBuilds(dir string) error {
 
 func buildFiles(dir string) (contents, error) {
 	files := contents{"slipway/build": filepath.Join(dir, "slipway-build"), "slipway/program": linkTo + "build"}
-	if err := errors.Join(files.programs(buildPrograms...), files.php(), files.composer(), files.npm(), files.npmSettings()); err != nil {
+	if err := errors.Join(files.programs(buildPrograms...), files.glibc(), files.php(), files.composer(), files.npm(), files.npmSettings()); err != nil {
 		return nil, err
 	}
 	files["bin/sh"], files["bin/bash"] = files["usr/bin/sh"], files["usr/bin/bash"]

@@ -71,6 +71,18 @@ func (c contents) programs(names ...string) error {
 	return nil
 }
 
+// glibc adds those libraries of glibc that Node.js doesn't need: native modules of packages link with them.
+func (c contents) glibc() error {
+	for _, name := range []string{"librt.so.1", "libresolv.so.2", "libutil.so.1"} {
+		found, err := filepath.Glob("/lib/*-linux-gnu/" + name)
+		if err != nil || len(found) == 0 {
+			return errors.Join(err, errors.New("glibc has no "+name+" here"))
+		}
+		c[strings.TrimPrefix(found[0], "/")] = found[0]
+	}
+	return nil
+}
+
 // php adds PHP with its workers and extensions.
 func (c contents) php() error {
 	_, php := phpVersion()
@@ -118,7 +130,7 @@ func (c contents) tree(dir string) error {
 
 func images(dir string) error {
 	files := contents{"slipway/program": filepath.Join(dir, "slipway-program")}
-	if err := errors.Join(files.programs("node", "sh", "env", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "setsid"), files.php()); err != nil {
+	if err := errors.Join(files.programs("node", "sh", "env", "sleep", "cat", "ls", "touch", "stty", "tty", "date", "setsid"), files.glibc(), files.php()); err != nil {
 		return err
 	}
 	files["bin/sh"] = files["usr/bin/sh"]
