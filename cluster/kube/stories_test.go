@@ -53,7 +53,7 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 }
 
 // nameServer makes the pod that network policies know the cluster's DNS server by, which the node itself is.
-func nameServer(t *testing.T, c kubernetes.Interface) {
+func nameServer(t testing.TB, c kubernetes.Interface) {
 	t.Helper()
 	pods, no := c.CoreV1().Pods("kube-system"), false
 	until(t, "the cluster's own namespace has its service account", func() bool {
