@@ -18,7 +18,6 @@ const hello = "require('http').createServer((q, r) => r.end('hello')).listen(pro
 // Programs that take all memory, all processes and all of the disk end, or get no more, and are told as such; one beside them on
 // the same node goes on.
 func TestBombs(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, client(t), "bombs", true)
 	s, _ := c.spec("beside", hello)
 	beside := c.begin(c.Engine, s)

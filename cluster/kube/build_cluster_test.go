@@ -141,7 +141,6 @@ func shells(commands ...string) framework.Plan {
 // A project of Node.js is built in a pod, with a package of a public registry, as on one machine; private addresses are
 // closed to it; a bomb hurts its own pod and is told as on one machine.
 func TestBuilds(t *testing.T) {
-	t.Parallel()
 	cl := client(t)
 	c := newCluster(t, cl, "builds", true)
 	c.c.BuildImage = os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE")

@@ -188,7 +188,6 @@ Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
 // A program reaches neither the API server, kubelet, another pod nor the control plane in its first moment, with
 // egress or without. Where nothing enforces the policies, the very same program is not started, and says why.
 func TestClosedNetwork(t *testing.T) {
-	t.Parallel()
 	cl := client(t)
 	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
 	victim := func(c *cluster) string {
@@ -331,7 +330,6 @@ Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
 
 // With egress a program also reaches the ports that it names of public addresses, and its own site by its name.
 func TestReach(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, client(t), "reach", true)
 	const public = "203.0.113.7" // the node's here, so that something answers
 	if out, err := exec.Command("ip", "addr", "add", public+"/32", "dev", "lo").CombinedOutput(); err != nil {
@@ -371,7 +369,6 @@ func TestReach(t *testing.T) {
 
 // A pod that somebody deletes, one whose image is not there, and one for which there is no room are told in words.
 func TestFailures(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, client(t), "failures", true)
 	s, _ := c.spec("deleted", "setInterval(() => {}, 1000)")
 	p, err := c.Start(t.Context(), s)

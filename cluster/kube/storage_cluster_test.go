@@ -159,7 +159,6 @@ func (c *cluster) ask(p runtime.Program, question string) (answer string) {
 // What a site stores stays, is counted while it runs and when it doesn't, is the site's and the preview's apart, and goes when it is
 // forgotten. A program that stores too much is ended; one that starts with far too much only reads.
 func TestStorage(t *testing.T) {
-	t.Parallel()
 	c := newCluster(t, client(t), "storage", true)
 	s, said := c.storing("one", "site_stores")
 	p := c.begin(c.Engine, s)

@@ -23,13 +23,12 @@ import (
 // The stories of programs that are told on one machine (e2e/programs, e2e/wordpress) are told on the cluster: by the service with this engine,
 // at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
 func TestStories(t *testing.T) {
-	t.Parallel() // with those of two: most of either is waiting
 	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), map[string][]string{"programs": nil, "wordpress": nil})
 }
 
-// And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine.
+// And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine. Not at the same time as
+// those of one: each installation gives its sites the same uids, for each of which a node counts processes.
 func TestStoriesOfTwo(t *testing.T) {
-	t.Parallel()
 	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
 }
 

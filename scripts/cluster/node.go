@@ -67,7 +67,7 @@ func node(dir string, args []string) int {
 		return 1
 	}
 	// Pods write to it; the tests of a machine with little memory would find it there.
-	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=60m", "-test.parallel=3", "-test.bench", bench, "-test.benchtime=50x")
+	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=60m", "-test.bench", bench, "-test.benchtime=50x")
 	php, _ := phpVersion()
 	c.Env = append(os.Environ(),
 		"SLIPWAY_CLUSTER_PHP="+php,
