@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,21 +20,41 @@ import (
 // outside. What is sent is between npm and the registry, whose certificate npm checks.
 const (
 	registrySocket  = "registry.sock"
-	registryAddress = "203.0.113.80"
-	registryName    = "registry.npmjs.org"
+	registryAddress = "203.0.113.20" // for documentation (RFC 5737), and public to network policies
 )
+
+// registryName is the host of the registry that npm of this machine is told to use.
+var registryName = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("npm", "config", "get", "registry").Output()
+	if err != nil {
+		return "", fmt.Errorf("npm config get registry: %w", err)
+	}
+	u, err := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() != "" {
+		return "", fmt.Errorf("the npm registry is %q: one at port 443 is needed", strings.TrimSpace(string(out)))
+	}
+	return strings.ToLower(u.Hostname()), nil
+})
 
 // leadToRegistry leads what is connected to the cluster's socket to the registry, outside of its namespaces.
 func leadToRegistry(dir string) error {
+	name, err := registryName()
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("unix", filepath.Join(dir, registrySocket))
 	if err == nil {
-		go lead(l, "tcp", registryName+":443")
+		go lead(l, "tcp", name+":443")
 	}
 	return err
 }
 
 // serveRegistry gives the cluster's node the registry's address and name.
 func (n *starting) serveRegistry() error {
+	name, err := registryName()
+	if err != nil {
+		return err
+	}
 	// Not as an address of an interface: none of the node's own is open to programs.
 	if err := n.addresses("route add local " + registryAddress + "/32 dev lo"); err != nil {
 		return err
@@ -47,7 +68,7 @@ func (n *starting) serveRegistry() error {
 	if err != nil {
 		return err
 	}
-	go serveNames(names)
+	go serveNames(names, name)
 	return nil
 }
 
@@ -78,8 +99,8 @@ func lead(l net.Listener, network, address string) {
 	}
 }
 
-// serveNames answers for the registry's name, and that there is no other one.
-func serveNames(c net.PacketConn) {
+// serveNames answers for one name, the registry's, and that there is no other one.
+func serveNames(c net.PacketConn, name string) {
 	for b := make([]byte, 1500); ; {
 		size, from, err := c.ReadFrom(b)
 		if err != nil {
@@ -93,7 +114,7 @@ func serveNames(c net.PacketConn) {
 		m.Header = dnsmessage.Header{ID: m.ID, Response: true, RecursionDesired: m.RecursionDesired, RecursionAvailable: true}
 		m.Answers, m.Authorities, m.Additionals = nil, nil, nil
 		switch {
-		case strings.TrimSuffix(strings.ToLower(q.Name.String()), ".") != registryName:
+		case strings.TrimSuffix(strings.ToLower(q.Name.String()), ".") != name:
 			m.RCode = dnsmessage.RCodeNameError
 		case q.Type == dnsmessage.TypeA:
 			m.Answers = []dnsmessage.Resource{{
