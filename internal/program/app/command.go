@@ -23,11 +23,9 @@ type Execution struct {
 	Command    task.Command
 	Process    string        // what the site's log calls it
 	Timeout    time.Duration // after which it is ended
-	// Output hears each line that it prints, beside the site's log, without secrets.
-	// Optional.
+	// Output hears each line that it prints, beside the site's log, without secrets. Optional.
 	Output func(stream, line string)
-	// Terminal is its input and output instead, as it is: the log hears nothing of it, and
-	// secrets are not hidden from who types. Optional.
+	// Terminal is its input and output instead, as it is: the log hears nothing of it, and secrets are not hidden from who types. Optional.
 	Terminal *runtime.Terminal
 }
 

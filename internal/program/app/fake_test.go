@@ -59,7 +59,10 @@ func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program
 	return p, nil
 }
 
-var exitOne = runtime.Exit{Code: 1, Reason: "exit code 1"}
+var (
+	exitOne     = runtime.Exit{Code: 1, Reason: "exit code 1"}
+	outOfMemory = runtime.Exit{Code: 137, Reason: "out of memory", OutOfMemory: true}
+)
 
 func (e *fakeEngine) starts() int {
 	e.mu.Lock()
@@ -85,6 +88,7 @@ type fakeProgram struct {
 	exit   runtime.Exit
 	over   bool
 	stops  int
+	late   bool // it is out of memory, which it tells of only once it is stopped
 }
 
 func (p *fakeProgram) end(x runtime.Exit) {
@@ -142,8 +146,12 @@ func (p *fakeProgram) answer(status int) {
 func (p *fakeProgram) Stop(time.Duration) {
 	p.mu.Lock()
 	p.stops++
+	exit := runtime.Exit{Reason: "signal SIGTERM"}
+	if p.late {
+		exit = outOfMemory
+	}
 	p.mu.Unlock()
-	p.end(runtime.Exit{Reason: "signal SIGTERM"})
+	p.end(exit)
 }
 
 func (p *fakeProgram) Leaves() <-chan struct{} { return p.leaves }

@@ -136,8 +136,11 @@ func (p *program) grow() {
 	p.mu.Unlock()
 	p.raise(ctx, n)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.growing = false
-	p.mu.Unlock()
+	if total, _ = p.load(); ctx.Err() == nil {
+		p.fit(time.Now(), total) // more may have come meanwhile
+	}
 }
 
 // raise brings a program up to n instances, and what its site wants at least, or as many as there is room for. Each gets requests once

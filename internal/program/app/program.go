@@ -172,8 +172,7 @@ func (a *Apps) held(ctx context.Context, deployment id.Deployment) (*program, *i
 	}
 }
 
-// Awake returns the deployment's program for one request if it runs, without waiting for
-// anything.
+// Awake returns the deployment's program for one request if it runs, without waiting for anything.
 func (a *Apps) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	if !a.c.Places.Sure(a.compared.Load()) {
 		return nil, false
@@ -208,9 +207,8 @@ func (a *Apps) awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	return p.endpoint(in), true
 }
 
-// Start brings the deployment's program up and returns once it has shown that it is
-// healthy, or with a fault that says why it is not, after one start. Until release is
-// called it does not go to sleep.
+// Start brings the deployment's program up and returns once it has shown that it is healthy, or with a fault that says why it is not,
+// after one start. Until release is called it does not go to sleep.
 //
 // say hears of what keeps it from being healthy, as long as that may pass. Optional.
 func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(line string)) (release func(), err error) {
@@ -390,7 +388,15 @@ func (p *program) watch(in *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	exit := in.running.Exit()
-	if p.lost(in, reasonOf(ended(exit)), exit.OutOfMemory) || p.now != in { // others go on, or it was stopped by us, or replaced
+	why := reasonOf(ended(exit))
+	if p.lost(in, why, exit.OutOfMemory) { // others go on
+		return
+	}
+	if p.now != in { // it was stopped by us, or replaced; a cluster tells late of one that was out of memory before
+		if exit.OutOfMemory {
+			p.apps.logs.System(in.site, p.deployment, why)
+			p.apps.work.Go(func() { p.apps.alerts.OutOfMemory(context.Background(), in.site, p.deployment) })
+		}
 		return
 	}
 	p.now = nil
@@ -398,13 +404,13 @@ func (p *program) watch(in *instance) {
 	p.apps.figures.Note(in.site, func(f *figures.Figures) { f.Restarts++ })
 	if exit.Displaced && time.Since(in.begun) > displacedTime {
 		p.set(Sleeping, "")
-		p.apps.logs.System(p.want.Site, p.deployment, reasonOf(ended(exit)))
+		p.apps.logs.System(p.want.Site, p.deployment, why)
 		return
 	}
 	if time.Since(in.begun) > healthyTime {
 		p.failures = 0
 	}
-	p.failed(reasonOf(ended(exit)))
+	p.failed(why)
 	p.tellEnd(p.message, exit.OutOfMemory)
 	if p.failures == 1 {
 		p.retry = time.Now() // once at once: it may have been one bad request

@@ -89,8 +89,7 @@ var errMeanwhile = &fault.Error{
 	Kind: fault.Conflict, Message: "The application ended or was stopped during the restart", Code: "application_stopped",
 }
 
-// standing returns the instance that runs once no start is under way: one that was begun
-// before may have today's variables or not.
+// standing returns the instance that runs once no start is under way: one that was begun before may have today's variables or not.
 func (p *program) standing(ctx context.Context) (*instance, error) {
 	for {
 		p.mu.Lock()

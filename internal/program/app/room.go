@@ -11,8 +11,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// codeFull is the code of all errors that say that something is not started for as much as
-// may run at once does.
+// codeFull is the code of all errors that say that something is not started for as much as may run at once does.
 const codeFull = "too_many_programs"
 
 // errFull is the answer where as many programs run as may, and none of them is idle.
@@ -73,9 +72,8 @@ func (a *Apps) spareOfMost(p *program, owner id.Owner) *instance {
 	return nil
 }
 
-// spare puts the program to sleep that nobody has asked for the longest, and at least for
-// spareTime, of those that of holds for: before somebody who visits another site is refused,
-// one sleeps earlier than its settings say. Those that never sleep and p are left alone. It
+// spare puts the program to sleep that nobody has asked for the longest, and at least for spareTime, of those that of holds for: before
+// somebody who visits another site is refused, one sleeps earlier than its settings say. Those that never sleep and p are left alone. It
 // returns the instance that ends, or nil where there is none.
 func (a *Apps) spare(p *program, of func(Wanted) bool) *instance {
 	for {

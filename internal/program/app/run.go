@@ -219,8 +219,7 @@ func (a *Apps) forget(p *program) {
 	}
 }
 
-// keepUp starts the programs that never sleep, after a restart of the service: a few at once,
-// and of one owner fewer.
+// keepUp starts the programs that never sleep, after a restart of the service: a few at once, and of one owner fewer.
 func (a *Apps) keepUp(ctx context.Context) {
 	type always struct {
 		site, owner string

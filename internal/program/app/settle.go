@@ -57,8 +57,7 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 // revisionEvery is how long one that could not be started anew goes on as it is.
 const revisionEvery = 10 * time.Second
 
-// renewRevision has a program that began with another revision replaced by one with today's:
-// no request is dropped.
+// renewRevision has a program that began with another revision replaced by one with today's: no request is dropped.
 func (a *Apps) renewRevision(p *program) {
 	ctx, cancel := a.untilDown()
 	defer cancel()
@@ -75,8 +74,7 @@ func (in *instance) bound(want Wanted) {
 	in.firstByte.Store(int64(want.FirstByte))
 }
 
-// needsProcess reports whether what runs differs from what is wanted in what only another
-// process has.
+// needsProcess reports whether what runs differs from what is wanted in what only another process has.
 func needsProcess(runs, want Wanted) bool {
 	a, b := runs.Spec, want.Spec
 	if runs.Stored > 0 {

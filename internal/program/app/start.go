@@ -21,9 +21,8 @@ import (
 // startTime bounds a start up to the moment when the program runs; Wanted.Health bounds what follows.
 const startTime = 2 * time.Minute
 
-// launch starts the program and returns once it listens. now is a start for a deployment,
-// which a site's share does not hold back. What had to wait, as for a restore, starts with what
-// its site stands on by then.
+// launch starts the program and returns once it listens. now is a start for a deployment, which a site's share does not hold back. What
+// had to wait, as for a restore, starts with what its site stands on by then.
 func (p *program) launch(ctx context.Context, now bool) (in *instance, want Wanted, err error) {
 	for {
 		if in, want, err = p.tryLaunch(ctx, now); !errors.Is(err, runtime.ErrHeld) {
@@ -184,10 +183,9 @@ func reasonOf(err error) string {
 // repeats is how long a program may answer with the same fatal error of PHP.
 const repeats = 10 * time.Second
 
-// healthy asks the program until it answers with anything but a server error. One that
-// answers with such an error may only be on its way up, so it is asked until its time is
-// over, less and less often; say hears of it meanwhile, once for each answer. A fatal error of
-// PHP that is the same for repeats is not waited for any longer: it is in the code.
+// healthy asks the program until it answers with anything but a server error. One that answers with such an error may only be on its way
+// up, so it is asked until its time is over, less and less often; say hears of it meanwhile, once for each answer. A fatal error of PHP
+// that is the same for repeats is not waited for any longer: it is in the code.
 func (p *program) healthy(ctx context.Context, in *instance, say func(line string)) error {
 	p.mu.Lock()
 	want := p.want

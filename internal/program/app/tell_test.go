@@ -10,7 +10,6 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
-	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/notify"
@@ -53,7 +52,7 @@ func TestPeopleAreTold(t *testing.T) {
 				}
 				return err == nil
 			})
-			e.last().end(runtime.Exit{Code: 137, Reason: "out of memory", OutOfMemory: true})
+			e.last().end(outOfMemory)
 			f.until("the crash is noticed", func() bool { return a.Status(deployment).State == Crashed })
 		}
 	}
@@ -78,5 +77,45 @@ func TestPeopleAreTold(t *testing.T) {
 	}
 	if len(h.all) != 3 {
 		t.Errorf("people were told\n%s", got)
+	}
+}
+
+// A cluster tells of a lack of memory seconds after the program's end: one that was put to sleep in between has it in its log, and
+// people are told. It did not crash: the next request finds it started at once. What just ends when it is stopped is nobody's news.
+func TestOutOfMemoryToldLate(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	f := newFleet(t, 1, func(c *Config) { c.People = h })
+	a, e := f.nodes[0], f.engines[0]
+	t.Cleanup(a.close)
+	for _, late := range []bool{false, true} {
+		up, err := a.Acquire(t.Context(), "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		up.Release()
+		e.last().mu.Lock()
+		e.last().late = late
+		e.last().mu.Unlock()
+		p, err := a.program("one")
+		f.ok(err)
+		in := p.first()
+		if !p.stop(in, false, Sleeping) {
+			t.Fatal("it is not stopped")
+		}
+		<-in.out
+	}
+	f.until("people are told", func() bool { return h.count() > 0 })
+	if state := a.Status("one").State; state != Sleeping || h.count() != 1 || !strings.Contains(h.all[0], "|application.out_of_memory|") {
+		t.Errorf("it is %s, people were told %q", state, h.all)
+	}
+	var said []string
+	for _, x := range a.logs.Waiting() {
+		if x.Stream == "system" {
+			said = append(said, x.Message)
+		}
+	}
+	if strings.Join(said, "|") != "The application exited: out of memory" {
+		t.Errorf("the log says %q", said)
 	}
 }

@@ -42,7 +42,7 @@
     ...[...document.querySelectorAll('[data-test="sign-out"]')].map((b) => ({ name: 'Sign out', hint: '', run: () => b.click() })),
   ];
 
-  let dialog, input, list, options = [], at = 0, asked, typing, scope = '';
+  let dialog, input, list, options = [], at = 0, asked, typing, scope = '', pressed = false;
   const build = () => {
     input = make('input', { type: 'text', placeholder: 'Search sites, pages and actions', autocomplete: 'off', spellcheck: false, role: 'combobox', 'aria-expanded': 'true', 'aria-controls': 'palette-list', 'aria-autocomplete': 'list', 'aria-label': 'Search sites, pages and actions' });
     list = make('div', { id: 'palette-list', className: 'palette-list', role: 'listbox', 'aria-label': 'Results' });
@@ -57,9 +57,11 @@
       if (e.key === 'Tab') e.preventDefault();
       if (e.key === 'Escape') { e.preventDefault(); shut(); }
     });
+    list.addEventListener('pointerdown', () => { pressed = true; });
     list.addEventListener('click', (e) => { const el = e.target.closest('.palette-item'); if (el) choose(options.find((o) => o.el === el)); });
     list.addEventListener('mousemove', (e) => { const el = e.target.closest('.palette-item'); const i = options.findIndex((o) => o.el === el); if (i >= 0 && i !== at) mark(i); });
     dialog.addEventListener('click', (e) => { if (e.target === dialog) shut(); });
+    for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => { if (pressed) setTimeout(() => { pressed = false; show(); }); }); // after the click
   };
   const shut = () => { input.blur(); dialog.close(); }; // a field that is hidden keeps the focus until the next frame, and with it the next key
   const choose = (o) => { if (!o) return; shut(); o.run(); };
@@ -76,6 +78,7 @@
   // What is typed matches a name that has all its words, in any order.
   let sites = [];
   const show = () => {
+    if (pressed) return; // an entry that is replaced under the button never hears of its click
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (o) => words.every((w) => (o.name + ' ' + o.hint).toLowerCase().includes(w));
     const groups = scope === 'sites' ? [['Sites', sites.filter(fits)]] : [
