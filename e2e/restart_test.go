@@ -55,8 +55,8 @@ func TestRestartRefusesNothing(t *testing.T) {
 	t.Logf("%d requests over three restarts", v.end())
 }
 
-// visitors ask for a page again and again, over HTTP/1.1 and HTTP/2, each request on a connection of its own. One that is not
-// answered as it should be fails the test.
+// visitors ask for a page a hundred times in a second each, over HTTP/1.1 and HTTP/2, each request on a connection of its own. One that
+// is not answered as it should be fails the test.
 type visitors struct {
 	answered, failed atomic.Int64 // share: none, of one test alone
 	stop             context.CancelFunc
@@ -81,7 +81,14 @@ func visit(ctx context.Context, t *testing.T, w *world.World, site string) *visi
 	for i := range 4 {
 		client := []*http.Client{browser, old}[i%2]
 		v.all.Go(func() {
-			for ctx.Err() == nil {
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-pace.C:
+				}
 				a, err := w.Site(context.WithoutCancel(ctx), client, world.Request{Method: "GET", URL: site})
 				if err != nil || a.Status != 200 || string(a.Body) != "It floats." {
 					v.failed.Add(1)

@@ -173,7 +173,8 @@ func (i *installation) upgraded(w *world.World, host string) (net.Conn, *bufio.R
 	return c, r
 }
 
-// visitors ask nodes for a site's page, two at each, until the function that it returns is called; none of them may fail.
+// visitors ask nodes for a site's page, two at each a hundred times in a second, until the function that it returns is called; none of
+// them may fail.
 func (i *installation) visitors(site, path string, nodes ...*world.World) (end func(when string)) {
 	i.t.Helper()
 	var failed, asked atomic.Int64
@@ -187,11 +188,13 @@ func (i *installation) visitors(site, path string, nodes ...*world.World) (end f
 		i.t.Cleanup(browser.CloseIdleConnections)
 		for range 2 {
 			all.Go(func() {
+				pace := time.NewTicker(10 * time.Millisecond)
+				defer pace.Stop()
 				for {
 					select {
 					case <-stop:
 						return
-					default:
+					case <-pace.C:
 					}
 					asked.Add(1)
 					a, err := w.Site(i.t.Context(), browser, world.Request{Method: http.MethodGet, URL: "https://" + site + ".localhost" + path})
