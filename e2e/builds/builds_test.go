@@ -96,6 +96,8 @@ func newHarness(t testing.TB, as int, flags ...string) *harness {
 		"1000000",
 		"--registry",
 		"local",
+		"--browser", // pictures of sites are not what is told here
+		"none",
 	}, mirror(t), flags)
 	h := &harness{World: w, t: t, uid: os.Geteuid()}
 	if as != 0 {

@@ -1,8 +1,8 @@
 // Command withpostgres runs a command with a throw-away PostgreSQL cluster.
 //
-// SLIPWAY_TEST_DSN names the cluster to the command; it ends with it, and nothing of it
-// stays. It runs as the user postgres where this is root, because PostgreSQL refuses root,
-// and listens on a Unix socket alone. Where PostgreSQL is not there and can't be
+// SLIPWAY_TEST_DSN names the cluster to the command, SLIPWAY_TEST_TEMPLATE the database in which the first test program keeps the
+// schema for the others; the cluster ends with the command, and nothing of it stays. It runs as the user postgres where this is root,
+// because PostgreSQL refuses root, and listens on a Unix socket alone. Where PostgreSQL is not there and can't be
 // installed, it says so loudly and exits 77 without running the command.
 package main
 
@@ -104,7 +104,7 @@ func run(argv []string, durable bool) (int, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	dsn := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres", RawQuery: url.Values{"host": {dir}}.Encode()}
-	cmd.Env = append(os.Environ(), "SLIPWAY_TEST_DSN="+dsn.String())
+	cmd.Env = append(os.Environ(), "SLIPWAY_TEST_DSN="+dsn.String(), "SLIPWAY_TEST_TEMPLATE=migrated")
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 	"golang.org/x/sys/unix"
 )
@@ -102,13 +103,16 @@ func (d *DB) create(ctx context.Context, sources []*goose.Source) error {
 	if err != nil {
 		return err
 	}
+	versions, err := database.NewStore(goose.DialectSQLite3, goose.DefaultTablename)
+	if err != nil {
+		return err
+	}
 	tx, err := d.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	var have int64
-	if err := tx.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&have); err != nil || have > 0 {
+	if have, err := versions.GetLatestVersion(ctx, tx); err != nil || have > 0 {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, schema); err != nil {
@@ -118,7 +122,7 @@ func (d *DB) create(ctx context.Context, sources []*goose.Source) error {
 		if s.Version > of {
 			break
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, TRUE)`, s.Version); err != nil {
+		if err := versions.Insert(ctx, tx, database.InsertRequest{Version: s.Version}); err != nil {
 			return err
 		}
 	}
