@@ -53,7 +53,7 @@ func TestRestoreOnPostgreSQL(t *testing.T) {
 		t.Errorf("a restore without a database: %v", err)
 	}
 	on(old)
-	if _, err := w.CLI("", restore...); err == nil || !strings.Contains(err.Error(), "already exists") {
+	if _, err := w.CLI("", restore...); err == nil || !strings.Contains(err.Error(), "already has tables") {
 		t.Errorf("a restore over a database: %v", err)
 	}
 	if err := w.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "run slipway backup restore again") {

@@ -1,8 +1,11 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -132,4 +135,27 @@ func TestBackupsOfStorage(t *testing.T) {
 	says(look, was)
 	s.URL = made.URL
 	says(look, "other640,-,- a,link,more /nowhere")
+
+	// The whole installation is lost: it comes back from its backup on another machine, and then what sites store, wherever that lies.
+	key := filepath.Join(t.TempDir(), "secrets.key")
+	secret, err := os.ReadFile(filepath.Join(s.Data, "secrets.key"))
+	if err == nil {
+		err = os.WriteFile(key, secret, 0o600)
+	}
+	if err := errors.Join(err, s.Stop(t.Context()), os.Rename(s.Data, s.Data+".lost")); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := s.CLI("", "backup", "restore", "--from", place, "--key", key, "--without-storage"); err != nil || !strings.Contains(said, "slipway backup restore-storage --from") {
+		t.Fatalf("%q, %v", said, err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	said, err = s.CLI("", "backup", "restore-storage", "--from", place, "--yes")
+	if err != nil || !strings.Contains(said, "The storage of 2 sites is that of bkp_") {
+		t.Errorf("%q, %v", said, err)
+	}
+	says(look, was)
+	s.URL = first
+	says(look, was)
 }

@@ -27,6 +27,25 @@ func (BackUpInstallation) Kind() string { return "backup.installation" }
 // OfInstallation is the owner of operations that are the operator's.
 const OfInstallation = account.OwnerID("installation")
 
+// installationBackup is the kind of the operation, of which one is open at a time.
+const installationBackup = "installation.backup"
+
+// EndCopied ends the backup of the installation that is under way in a database that comes from one: its job would back what was
+// restored up to the old one's place again, before all of it is there.
+func EndCopied(ctx context.Context, d *db.DB) error {
+	ops := operation.New(operation.Config{DB: d})
+	o, err := ops.Open(ctx, OfInstallation, installationBackup)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.Write(ctx, func(tx *db.Tx) error {
+		return ops.EndTx(ctx, tx, o.ID, "", "The installation was restored from this backup", nil)
+	})
+}
+
 // BackUpInstallationTx has the installation backed up by whichever node serves it.
 func BackUpInstallationTx(
 	ctx context.Context,
@@ -35,7 +54,7 @@ func BackUpInstallationTx(
 	to string,
 	scheduled bool,
 ) (operation.Operation, error) {
-	o, err := ops.OpenTx(ctx, tx, OfInstallation, operation.NewOperation{Kind: "installation.backup", Unique: "installation.backup"})
+	o, err := ops.OpenTx(ctx, tx, OfInstallation, operation.NewOperation{Kind: installationBackup, Unique: installationBackup})
 	if err != nil {
 		return o, err
 	}
@@ -44,6 +63,12 @@ func BackUpInstallationTx(
 }
 
 func (s *Backups) backUpInstallation(ctx context.Context, b BackUpInstallation, _ int64) error {
+	switch o, err := s.c.Operations.Get(ctx, OfInstallation, b.Operation); {
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return err
+	case err != nil || o.CompletedAt != 0: // as EndCopied leaves it
+		return nil
+	}
 	c, err := s.takeInstallation(ctx, b)
 	why := ""
 	switch {

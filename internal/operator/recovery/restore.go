@@ -173,8 +173,8 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, t
 		return err
 	}
 	defer d.Close()
-	// The sites' storage comes into the data directory, and the nodes that had their programs are others.
-	if err := errors.Join(node.AcceptStorage(ctx, d, ""), placement.Clear(ctx, d)); err != nil {
+	// The sites' storage comes into the data directory, the nodes that had their programs are others, and the backup itself has ended.
+	if err := errors.Join(node.AcceptStorage(ctx, d, ""), placement.Clear(ctx, d), backup.EndCopied(ctx, d)); err != nil {
 		return err
 	}
 	step("Restoring files of releases")

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,11 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
-// CopyTo writes all of the database, as it is at one moment, to a new file, while it is
-// being written to: SQLite's own copy, or what pg_dump writes. It returns which.
+// CopyTo writes all of the database, as it is at one moment, to a new file, while it is being written to: SQLite's own copy, or the rows
+// of PostgreSQL's tables (see dump). It returns which.
 func (d *DB) CopyTo(ctx context.Context, path string) (dialect string, err error) {
 	if d.single {
 		// A connection of its own: the readers' can't write, and the writer goes on.
@@ -31,21 +31,36 @@ func (d *DB) CopyTo(ctx context.Context, path string) (dialect string, err error
 	if err != nil {
 		return "", fmt.Errorf("copy database: %w", err)
 	}
-	err = postgres(ctx, d.url, "pg_dump", nil, f, "--format=plain", "--no-owner", "--no-privileges", "--encoding=UTF8")
-	return "postgres", errors.Join(err, f.Close())
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := errors.Join(d.dump(ctx, w), w.Flush(), f.Close()); err != nil {
+		return "", fmt.Errorf("copy database: %w", err)
+	}
+	return "postgres", nil
 }
 
-// LoadPostgres fills an empty PostgreSQL database with what CopyTo wrote, all of it or
-// nothing.
+// LoadPostgres fills an empty PostgreSQL database with what CopyTo wrote, all of it or nothing. What programs up to schema version 287
+// wrote comes from pg_dump, and needs psql.
 func LoadPostgres(ctx context.Context, address string, r io.Reader) error {
-	return postgres(ctx, address, "psql", r, io.Discard, "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1")
+	in := bufio.NewReaderSize(r, 1<<20)
+	if first, err := in.Peek(len(dumpTitle)); err != nil || string(first) != dumpTitle {
+		return psql(ctx, address, in)
+	}
+	d, err := Open(ctx, Config{URL: address})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.load(ctx, in); err != nil {
+		return fmt.Errorf("load database: %w", err)
+	}
+	return nil
 }
 
-// postgres runs one of PostgreSQL's own programs on a database. The password goes by the
-// environment, where other users of the host can't read it.
-func postgres(ctx context.Context, address, program string, in io.Reader, out io.Writer, args ...string) error {
-	if _, err := exec.LookPath(program); err != nil {
-		return fmt.Errorf("the PostgreSQL database can't be copied: %s is not installed here (apt-get install postgresql-client)", program)
+// psql has PostgreSQL's own program load statements into a database. The password goes by the environment, where other users of the
+// host can't read it.
+func psql(ctx context.Context, address string, in io.Reader) error {
+	if _, err := exec.LookPath("psql"); err != nil {
+		return errors.New("a database that pg_dump has written needs psql, which is not installed here (apt-get install postgresql-client)")
 	}
 	u, err := url.Parse(address)
 	if err != nil {
@@ -63,11 +78,11 @@ func postgres(ctx context.Context, address, program string, in io.Reader, out io
 		}
 	}
 	u.RawQuery = q.Encode()
-	cmd := exec.CommandContext(ctx, program, append(args, "--dbname="+u.String())...)
+	cmd := exec.CommandContext(ctx, "psql", "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", "--dbname="+u.String())
 	var said tail
-	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, filepath.Clean("/"), in, out, &said
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stderr = env, "/", in, &said
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(said)))
+		return fmt.Errorf("psql: %w: %s", err, strings.TrimSpace(string(said)))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,5 +87,91 @@ func TestCopyTo(t *testing.T) {
 	}
 	if _, err := d.CopyTo(t.Context(), path); err == nil {
 		t.Error("a copy took another one's place")
+	}
+}
+
+// A copy of PostgreSQL comes back whole, whatever is in its rows; one that is cut, is of a newer program, or names what is no table leaves
+// nothing, and a database that is used is left as it is.
+func TestLoadPostgres(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("SLIPWAY_TEST_DSN") == "" {
+		t.Skip("of PostgreSQL alone; make test runs it there")
+	}
+	d := dbtest.New(t)
+	long := strings.Repeat("long \\ \n\\.\n\t", 100_000)
+	for _, q := range []string{
+		`INSERT INTO users (id, email, password, admin, created_at) VALUES ('usr_a', 'a', '\.', FALSE, 0)`,
+		`INSERT INTO database_scratch (schema_name, server, until) VALUES ('long', '` + long + `', 0), (E'\\.', E'\\.\n\\.', 0)`,
+	} {
+		if err := d.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "copy")
+	if _, err := d.CopyTo(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(d *db.DB) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "again")
+		if _, err := d.CopyTo(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	url := dbtest.Empty(t)
+	for what, bad := range map[string]string{
+		"the copy lacks 1 tables":    string(text[:strings.LastIndex(string(text), "COPY ")]),
+		"is no table":                strings.Replace(string(text), "COPY users (", "COPY pg_authid (", 1),
+		"unexpected EOF":             string(text[:strings.LastIndex(string(text), "\\.\n")]),
+		"use the newer slipway":      strings.Replace(string(text), "version 2", "version 92", 1),
+		"does not say the version":   strings.Replace(string(text), "version 2", "version x", 1),
+		`invalid input syntax`:       strings.Replace(string(text), "\tf\t0\t", "\twhat\t0\t", 1),
+		"is no table of schema vers": strings.Replace(string(text), "COPY users (id", "COPY users (email", 1),
+	} {
+		if err := db.LoadPostgres(t.Context(), url, strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %q", err, what)
+		}
+	}
+	// What these have left is no hindrance.
+	if err := db.LoadPostgres(t.Context(), url, strings.NewReader(string(text))); err != nil {
+		t.Fatal(err)
+	}
+	c := dbtest.Open(t, url)
+	if got := again(c); got != string(text) {
+		t.Errorf("it came back with %d bytes, not the same as the %d", len(got), len(text))
+	}
+	references := `SELECT count(*) FROM pg_constraint WHERE contype = 'f'`
+	var before, after int
+	if err := errors.Join(d.QueryRow(t.Context(), references).Scan(&before), c.QueryRow(t.Context(), references).Scan(&after)); err != nil || before != after || before == 0 {
+		t.Errorf("%d references, there were %d: %v", after, before, err)
+	}
+	if err := db.LoadPostgres(t.Context(), url, strings.NewReader(string(text))); err == nil || !strings.Contains(err.Error(), "already has tables") {
+		t.Errorf("a load over an installation: %v", err)
+	}
+	// What an earlier program had from pg_dump.
+	older := dbtest.Empty(t)
+	if err := db.LoadPostgres(t.Context(), older, strings.NewReader("CREATE TABLE kept (a TEXT);\nINSERT INTO kept VALUES ('b');\n")); err != nil {
+		t.Fatal(err)
+	}
+	o, err := db.Open(t.Context(), db.Config{URL: older})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	var kept string
+	if err := o.QueryRow(t.Context(), `SELECT a FROM kept`).Scan(&kept); err != nil || kept != "b" {
+		t.Errorf("%q, %v", kept, err)
+	}
+	if err := db.LoadPostgres(t.Context(), older, strings.NewReader(string(text))); err == nil || !strings.Contains(err.Error(), "already has tables") {
+		t.Errorf("a load over somebody else's tables: %v", err)
 	}
 }

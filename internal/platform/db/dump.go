@@ -1,0 +1,221 @@
+package db
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// dumpTitle begins what dump writes; the schema's version follows.
+const dumpTitle = "-- The rows of a Slipway installation, for the tables of schema version "
+
+// versionTable is the table in which the schema's version is kept. Migrations fill it.
+const versionTable = "goose_db_version"
+
+// dump writes the rows of all tables of PostgreSQL as they are at one moment, as COPY does in its text format (PostgreSQL, "COPY"): for
+// each table a line "COPY …", its rows, and a line "\.". The tables themselves are made by migrations, so that neither PostgreSQL's
+// programs nor their version matter.
+func (d *DB) dump(ctx context.Context, w io.Writer) error {
+	return d.inPostgres(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var version int64
+		if err := tx.QueryRow(ctx, `SELECT MAX(version_id) FROM `+versionTable).Scan(&version); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%s%d\n", dumpTitle, version); err != nil {
+			return err
+		}
+		tables, err := tablesOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			if _, err := io.WriteString(w, t.copies("FROM stdin;\n")); err != nil {
+				return err
+			}
+			if _, err := tx.Conn().PgConn().CopyTo(ctx, w, t.copies("TO STDOUT")); err != nil {
+				return err
+			}
+			if _, err := io.WriteString(w, "\\.\n"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// load fills an empty database with what dump has written, of which the first line comes next.
+func (d *DB) load(ctx context.Context, r *bufio.Reader) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	var version int64
+	if _, err := fmt.Sscanf(line[len(dumpTitle):], "%d\n", &version); err != nil {
+		return errors.New("the copy does not say the version of its schema")
+	}
+	if newest, err := Newest(); err != nil || version > newest {
+		return errors.Join(err, fmt.Errorf(
+			"the copy has schema version %d and this program knows only up to %d: use the newer slipway that wrote it", version, newest,
+		))
+	}
+	if err := d.vacant(ctx, version); err != nil {
+		return err
+	}
+	if err := d.MigrateTo(ctx, version); err != nil {
+		return err
+	}
+	return d.inPostgres(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		tables, err := tablesOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		known := map[string]bool{}
+		for _, t := range tables {
+			known[t.copies("FROM stdin;\n")] = true
+		}
+		// Tables come in no order that references to others would allow.
+		references, err := referencesOf(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var again strings.Builder
+		for _, x := range references {
+			if _, err := tx.Exec(ctx, x.drop); err != nil {
+				return err
+			}
+			again.WriteString(x.add + ";\n")
+		}
+		for _, t := range tables { // what migrations have put there is in the copy, as it was by then
+			if _, err := tx.Exec(ctx, `DELETE FROM `+t.name); err != nil {
+				return err
+			}
+		}
+		for {
+			line, err := r.ReadString('\n')
+			if errors.Is(err, io.EOF) && line == "" {
+				break
+			}
+			if err != nil || !known[line] { // known are also the columns: of each table once
+				return errors.Join(err, fmt.Errorf("the copy has %.200q, which is no table of schema version %d", line, version))
+			}
+			delete(known, line)
+			if _, err := tx.Conn().PgConn().CopyFrom(ctx, &tableRows{r: r}, strings.TrimSuffix(line, ";\n")); err != nil {
+				return err
+			}
+		}
+		if len(known) > 0 {
+			return fmt.Errorf("the copy lacks %d tables", len(known))
+		}
+		_, err = tx.Exec(ctx, again.String())
+		return err
+	})
+}
+
+// vacant returns an error unless the database is empty, or has only what a load to the same version left that was interrupted: tables
+// without a user.
+func (d *DB) vacant(ctx context.Context, version int64) error {
+	var tables, ours int
+	err := d.QueryRow(ctx, `
+		SELECT count(*), count(*) FILTER (WHERE tablename = '`+versionTable+`') FROM pg_tables WHERE schemaname = current_schema()`,
+	).Scan(&tables, &ours)
+	if err != nil || tables == 0 {
+		return err
+	}
+	var have int64
+	var used bool
+	if ours > 0 {
+		err = d.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM `+versionTable).Scan(&have)
+	}
+	if err == nil && have == version {
+		err = d.QueryRow(ctx, `SELECT EXISTS (SELECT FROM users)`).Scan(&used)
+	}
+	if err != nil {
+		return err
+	}
+	if ours == 0 || used || have > 0 && have != version {
+		return errors.New("the database already has tables: name an empty one")
+	}
+	return nil
+}
+
+// pgTable is a table with its columns, all quoted.
+type pgTable struct{ name, columns string }
+
+// copies is a statement that copies all rows.
+func (t pgTable) copies(where string) string {
+	return "COPY " + t.name + " (" + t.columns + ") " + where
+}
+
+// tablesOf returns the tables of an installation, except that of versions.
+func tablesOf(ctx context.Context, tx pgx.Tx) ([]pgTable, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT quote_ident(c.relname), string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+		WHERE c.relkind = 'r' AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND c.relname <> '`+versionTable+`'
+		GROUP BY c.relname ORDER BY c.relname`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t pgTable, err error) { return t, row.Scan(&t.name, &t.columns) })
+}
+
+// reference is a foreign key, and the statements that take it away and make it again.
+type reference struct{ drop, add string }
+
+func referencesOf(ctx context.Context, tx pgx.Tx) ([]reference, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT 'ALTER TABLE ' || conrelid::regclass || ' DROP CONSTRAINT ' || quote_ident(conname),
+			'ALTER TABLE ' || conrelid::regclass || ' ADD CONSTRAINT ' || quote_ident(conname) || ' ' || pg_get_constraintdef(oid)
+		FROM pg_constraint WHERE contype = 'f' AND connamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) ORDER BY conname`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (x reference, err error) { return x, row.Scan(&x.drop, &x.add) })
+}
+
+// inPostgres runs fn in a transaction of PostgreSQL's own driver.
+func (d *DB) inPostgres(ctx context.Context, o pgx.TxOptions, fn func(tx pgx.Tx) error) error {
+	conn, err := d.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Raw(func(driver any) error { return pgx.BeginTxFunc(ctx, driver.(*stdlib.Conn).Conn(), o, fn) })
+}
+
+// tableRows reads the rows of one table, up to the line "\."; it fails where that does not come.
+type tableRows struct {
+	r       *bufio.Reader
+	within  bool   // the last read ended within a line
+	rest    []byte // of what was read last
+	rowsEnd bool
+}
+
+func (x *tableRows) Read(p []byte) (int, error) {
+	if x.rowsEnd {
+		return 0, io.EOF
+	}
+	if len(x.rest) == 0 {
+		part, err := x.r.ReadSlice('\n') // a line, or as much of it as is buffered
+		switch {
+		case !x.within && bytes.Equal(part, []byte("\\.\n")):
+			x.rowsEnd = true
+			return 0, io.EOF
+		case errors.Is(err, io.EOF):
+			return 0, io.ErrUnexpectedEOF
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return 0, err
+		}
+		x.within, x.rest = err != nil, part
+	}
+	n := copy(p, x.rest)
+	x.rest = x.rest[n:]
+	return n, nil
+}
