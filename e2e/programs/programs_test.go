@@ -287,6 +287,50 @@ func TestSwitchesDropNothing(t *testing.T) {
 	}
 }
 
+// A service that is stopped while a deployment starts its program carries it out after its next start: it has not failed.
+func TestStoppedDuringAStart(t *testing.T) {
+	t.Parallel()
+	h := install(t)
+	dir := t.TempDir()
+	files := server("two")
+	files[script] = "setTimeout(() => {" + files[script] + "}, 4000)"
+	err := world.WriteFiles(dir, files)
+	if err == nil {
+		_, err = h.Git.Commit("acme/app", "main", dir, "listens late")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ DeploymentID string }
+	h.call("POST", "/sites/"+h.ID+"/deploy", nil, &out)
+	h.until("the program runs", func() (bool, error) {
+		var d struct {
+			Status string
+			Stages []struct{ Name, Status string }
+		}
+		err := h.Call(t.Context(), h.key, "GET", "/deployments/"+out.DeploymentID, nil, &d)
+		if d.Status == "failed" || d.Status == "success" {
+			t.Fatalf("it has ended: %+v", d)
+		}
+		for _, s := range d.Stages {
+			if s.Name == "start" && s.Status == "running" {
+				return true, nil
+			}
+		}
+		return false, fmt.Errorf("%+v: %w", d, err)
+	})
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ended(out.DeploymentID)
+	if text, err := h.visit("GET", "/", ""); err != nil || text != "two got 0" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // Killed during traffic again and again, the service leaves no program behind, and serves
 // what is live as soon as it is back.
 func TestKilledDuringTraffic(t *testing.T) {

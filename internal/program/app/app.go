@@ -1,13 +1,10 @@
-// Package app owns which programs run on this machine: waking and sleeping, switching from one
-// to the next, and their output.
+// Package app owns which programs run on this machine: waking and sleeping, switching from one to the next, and their output.
 //
-// A program belongs to a deployment. Acquire is for callers with a request for it: a sleeping
-// program is woken while the request waits, once for any number of callers. Start is for a
-// deployment that is about to go live: it returns when the program is healthy. Run is the loop
-// that compares the programs that should run with those that do: idle programs are put to
-// sleep, programs of a replaced deployment are drained, programs of stopped or deleted sites
-// end, and programs that never sleep are restarted. Nothing else stops a program, and no
-// program outlives the process.
+// A program belongs to a deployment. Acquire is for callers with a request for it: a sleeping program is woken while the request waits,
+// once for any number of callers. Start is for a deployment that is about to go live: it returns when the program is healthy. Run is the
+// loop that compares the programs that should run with those that do: idle programs are put to sleep, programs of a replaced deployment
+// are drained, programs of stopped or deleted sites end, and programs that never sleep are restarted. Nothing else stops a program, and
+// no program outlives the process.
 //
 // A site's program is accompanied by its workers (always, on one node), its scheduled commands
 // (once for each time, on any node), and commands started by Execute and RunTx.
@@ -153,8 +150,7 @@ func (a *Apps) Connect(l Launch, p alert.People) {
 	a.c.Launch, a.alerts = l, alert.New(a.c.DB, p, a.c.Log)
 }
 
-// maxStarts is how many programs come up at once for visitors. One that hangs holds its
-// owner's place alone.
+// maxStarts is how many programs come up at once for visitors. One that hangs holds its owner's place alone.
 const maxStarts = 32
 
 // New returns Apps. It starts nothing: Run keeps the order.
@@ -204,8 +200,7 @@ type Process struct {
 	Memory     int64 // bytes
 	CPU        time.Duration
 	Message    string // why it crashed
-	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports,
-	// storage or the command.
+	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports, storage or the command.
 	NeedsRestart bool
 }
 
@@ -229,8 +224,7 @@ func (a *Apps) Status(deployment id.Deployment) Process {
 // Note writes what the service says into a site's log.
 func (a *Apps) Note(site id.Site, text string) { a.logs.System(site, "", text) }
 
-// Logs returns lines of a site, the oldest first. The caller knows that the site is its
-// own.
+// Logs returns lines of a site, the oldest first. The caller knows that the site is its own.
 func (a *Apps) Logs(ctx context.Context, site id.Site, f applog.Filter) ([]applog.Line, error) {
 	return a.logs.Read(ctx, site, f)
 }

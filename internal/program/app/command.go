@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/job"
 	"slipway/internal/platform/node"
 	"slipway/internal/program/placement"
 	"slipway/internal/program/relay"
@@ -69,8 +70,13 @@ func (a *Apps) execute(ctx context.Context, x Execution) (runtime.Exit, error) {
 	return running.Exit(), err
 }
 
-// errClosing is the answer while the service stops.
-var errClosing = &fault.Error{Kind: fault.Unavailable, Message: "The server is restarting", Code: "draining", RetryAfter: time.Second}
+// codeClosing is the code of errClosing, which other nodes are told.
+const codeClosing = "draining"
+
+// errClosing is the answer while the service stops. A job that ends with it is done again after the next start.
+var errClosing = fmt.Errorf("%w: %w", &fault.Error{
+	Kind: fault.Unavailable, Message: "The server is restarting", Code: codeClosing, RetryAfter: time.Second,
+}, job.ErrStopping)
 
 // begin starts what x says, but for its Timeout. done is to be called once it has ended. What
 // had to wait, as for a restore, starts with what its site stands on by then.

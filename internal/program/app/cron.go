@@ -24,12 +24,10 @@ const perOwner = 2
 // cronTime limits a scheduled command.
 const cronTime = time.Hour
 
-// lateCron is how long after its time a scheduled command is still begun: after an hour
-// without the service it is not made up for.
+// lateCron is how long after its time a scheduled command is still begun: after an hour without the service it is not made up for.
 const lateCron = 10 * time.Minute
 
-// schedule enqueues what is due. Of several nodes that look at once one moves the next
-// time on, in the transaction that enqueues the run.
+// schedule enqueues what is due. Of several nodes that look at once one moves the next time on, in the transaction that enqueues the run.
 func (a *Apps) schedule(ctx context.Context) error {
 	now := db.Now()
 	due, err := a.tasks.Due(ctx, now)
@@ -78,8 +76,7 @@ func turn(owner account.OwnerID, key string) string {
 	return fmt.Sprintf("command/%s/%d", owner, sum%perOwner)
 }
 
-// RunCron is the job that runs a scheduled command once. A run that a crash interrupted is
-// not repeated: its next time comes.
+// RunCron is the job that runs a scheduled command once. A run that a crash interrupted is not repeated: its next time comes.
 type RunCron struct {
 	Site       id.Site
 	Deployment id.Deployment

@@ -16,8 +16,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// RestartTx opens the operation that restarts a site's program without a dropped request.
-// The caller knows that the site is the owner's.
+// RestartTx opens the operation that restarts a site's program without a dropped request. The caller knows that the site is the owner's.
 func (a *Apps) RestartTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, deployment id.Deployment,
 ) (operation.Operation, error) {
@@ -37,8 +36,7 @@ func (a *Apps) RestartTx(
 	return op, err
 }
 
-// RestartSite is the job that does such an operation. It may run twice: a second restart
-// does no harm.
+// RestartSite is the job that does such an operation. It may run twice: a second restart does no harm.
 type RestartSite struct {
 	Operation  operation.ID
 	Deployment id.Deployment
@@ -95,9 +93,8 @@ const (
 	MaxCommandTime = time.Hour
 )
 
-// RunTx opens the operation that runs a command of a site's deployment once. A site has one
-// at a time. The caller knows that the site is the owner's. The command ends when the user loses
-// the right to run it, unless a service key asks.
+// RunTx opens the operation that runs a command of a site's deployment once. A site has one at a time. The caller knows that the site is
+// the owner's. The command ends when the user loses the right to run it, unless a service key asks.
 func (a *Apps) RunTx(
 	ctx context.Context, tx *db.Tx, by account.Caller, site id.Site, deployment id.Deployment, c task.Command, timeout time.Duration,
 ) (operation.Operation, error) {
@@ -128,8 +125,7 @@ func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r R
 	return op, err
 }
 
-// RunCommand is the job that runs a one-off command. One that a crash interrupted is not
-// repeated: nobody knows what it has done already.
+// RunCommand is the job that runs a one-off command. One that a crash interrupted is not repeated: nobody knows what it has done already.
 type RunCommand struct {
 	Operation  operation.ID
 	Site       id.Site

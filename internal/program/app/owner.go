@@ -22,8 +22,7 @@ func (a *Apps) RunningOf(_ context.Context, _ db.Reader, owner account.OwnerID) 
 	return a.Running(owner), nil
 }
 
-// enter counts a command in, which left counts out, if the server and its owner have room
-// for it.
+// enter counts a command in, which left counts out, if the server and its owner have room for it.
 func (a *Apps) enter(ctx context.Context, owner account.OwnerID) (left func(), err error) {
 	if err := a.room(ctx, nil, owner, true); err != nil {
 		return nil, err

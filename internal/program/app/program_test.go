@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
 	"slipway/internal/program/runtime"
 )
 
@@ -519,6 +521,34 @@ func TestCloseEndsAll(t *testing.T) {
 		}
 		if err := w.apps.Restart(t.Context(), "one"); err != nil || w.engine.starts() != 3 {
 			t.Errorf("Restart after the end = %v, %d starts", err, w.engine.starts())
+		}
+	})
+}
+
+// A deployment whose program the service ends because it stops has not failed: it is carried out after the next start.
+func TestStartEndsWithTheService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for what, behave := range map[string]func(e *fakeEngine){
+			"listens late":        func(e *fakeEngine) { e.boot = 30 * time.Second },
+			"answers with errors": func(e *fakeEngine) { e.status = 500 },
+		} {
+			w := newWorld(t)
+			behave(w.engine)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := w.apps.Start(t.Context(), "one", nil)
+				ended <- err
+			}()
+			time.Sleep(10 * time.Second)
+			w.apps.close()
+			err := <-ended
+			w.apps.down = make(chan struct{}) // the cleanup closes it once more
+			if !errors.Is(err, job.ErrStopping) || code(err) != codeClosing {
+				t.Errorf("one that %s: %v", what, err)
+			}
+			if w.engine.last().running() {
+				t.Errorf("one that %s runs on", what)
+			}
 		}
 	})
 }

@@ -57,7 +57,7 @@ func (a *Apps) Acquire(ctx context.Context, deployment id.Deployment) (*endpoint
 // again reports whether who asks again may find it otherwise: nothing of a request has been sent.
 func again(err error) bool {
 	f := fault.As(err)
-	return errors.Is(err, relay.ErrUnreached) || f != nil && (f.Code == placement.NodeDraining || f.Code == errClosing.Code)
+	return errors.Is(err, relay.ErrUnreached) || f != nil && (f.Code == placement.NodeDraining || f.Code == codeClosing)
 }
 
 // acquireAnywhere tries once.

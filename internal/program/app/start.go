@@ -121,7 +121,10 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 		}
 		select {
 		case <-running.Done():
-			return nil, ended(running.Exit())
+			return nil, a.ended(running)
+		case <-a.down:
+			running.Stop(stopGrace)
+			return nil, errClosing
 		case <-probe.Done():
 			running.Stop(0)
 			return nil, &fault.Error{
@@ -162,6 +165,16 @@ func (a *Apps) startInRoom(ctx context.Context, p *program, want Wanted, beside 
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+// ended returns why a program ended before it was healthy: where the service stops, it is what ended it.
+func (a *Apps) ended(running runtime.Program) error {
+	select {
+	case <-a.down:
+		return errClosing
+	default:
+		return ended(running.Exit())
 	}
 }
 
@@ -227,7 +240,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		}
 		select {
 		case <-in.running.Done():
-			return ended(in.running.Exit())
+			return p.apps.ended(in.running)
 		case <-ctx.Done():
 			return &fault.Error{
 				Kind: fault.Invalid, Code: "application_unhealthy",

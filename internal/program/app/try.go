@@ -13,9 +13,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Try runs a program beside all that serve until it answers, ends it, and returns the status
-// of its answer: one below 500, or 503, with which a site says itself that it is closed.
-// Nobody visits it, and no log has what it prints; where it doesn't answer so in the time
+// Try runs a program beside all that serve until it answers, ends it, and returns the status of its answer: one below 500, or 503, with
+// which a site says itself that it is closed. Nobody visits it, and no log has what it prints; where it doesn't answer so in the time
 // that it has to become healthy, the fault says why, with the last error that it printed.
 func (a *Apps) Try(ctx context.Context, want Wanted) (status int, err error) {
 	if a.c.Engine == nil {

@@ -37,8 +37,7 @@ func (w *workerRun) set(s State, message string) {
 	w.state, w.message = s, message
 }
 
-// keepWorkers starts what should run here and ends what should not. A worker runs on one
-// node, the one that holds its lease.
+// keepWorkers starts what should run here and ends what should not. A worker runs on one node, the one that holds its lease.
 func (a *Apps) keepWorkers(ctx context.Context) error {
 	if a.c.Engine == nil {
 		return nil
@@ -163,8 +162,7 @@ func (a *Apps) workerState(key string) (State, string, int) {
 	return w.state, w.message, w.restarts
 }
 
-// runTasks declares, schedules and keeps running what stands beside programs, until ctx
-// ends.
+// runTasks declares, schedules and keeps running what stands beside programs, until ctx ends.
 func (a *Apps) runTasks(ctx context.Context) {
 	live, unlisten := a.c.DB.Listen("live")
 	defer unlisten()
