@@ -65,13 +65,19 @@ func (d *DB) load(ctx context.Context, r *bufio.Reader) error {
 			"the copy has schema version %d and this program knows only up to %d: use the newer slipway that wrote it", version, newest,
 		))
 	}
-	if err := d.vacant(ctx, version); err != nil {
+	if err := d.vacant(ctx); err != nil {
+		return err
+	}
+	if err := d.Admin(ctx, `CREATE TABLE IF NOT EXISTS `+underWay+` ()`); err != nil {
 		return err
 	}
 	if err := d.MigrateTo(ctx, version); err != nil {
 		return err
 	}
 	return d.inPostgres(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `DROP TABLE `+underWay); err != nil {
+			return err
+		}
 		tables, err := tablesOf(ctx, tx)
 		if err != nil {
 			return err
@@ -118,31 +124,19 @@ func (d *DB) load(ctx context.Context, r *bufio.Reader) error {
 	})
 }
 
-// vacant returns an error unless the database is empty, or has only what a load to the same version left that was interrupted: tables
-// without a user.
-func (d *DB) vacant(ctx context.Context, version int64) error {
+// underWay is a table that is there while a load has not ended.
+const underWay = "load_under_way"
+
+// vacant returns an error unless the database is empty, or has what an interrupted load has left.
+func (d *DB) vacant(ctx context.Context) error {
 	var tables, ours int
 	err := d.QueryRow(ctx, `
-		SELECT count(*), count(*) FILTER (WHERE tablename = '`+versionTable+`') FROM pg_tables WHERE schemaname = current_schema()`,
+		SELECT count(*), count(*) FILTER (WHERE tablename = '`+underWay+`') FROM pg_tables WHERE schemaname = current_schema()`,
 	).Scan(&tables, &ours)
-	if err != nil || tables == 0 {
-		return err
+	if err == nil && tables > 0 && ours == 0 {
+		err = errors.New("the database already has tables: name an empty one")
 	}
-	var have int64
-	var used bool
-	if ours > 0 {
-		err = d.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM `+versionTable).Scan(&have)
-	}
-	if err == nil && have == version {
-		err = d.QueryRow(ctx, `SELECT EXISTS (SELECT FROM users)`).Scan(&used)
-	}
-	if err != nil {
-		return err
-	}
-	if ours == 0 || used || have > 0 && have != version {
-		return errors.New("the database already has tables: name an empty one")
-	}
-	return nil
+	return err
 }
 
 // pgTable is a table with its columns, all quoted.
@@ -163,7 +157,10 @@ func tablesOf(ctx context.Context, tx pgx.Tx) ([]pgTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t pgTable, err error) { return t, row.Scan(&t.name, &t.columns) })
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (t pgTable, err error) {
+		err = row.Scan(&t.name, &t.columns)
+		return t, err
+	})
 }
 
 // reference is a foreign key, and the statements that take it away and make it again.
@@ -173,11 +170,15 @@ func referencesOf(ctx context.Context, tx pgx.Tx) ([]reference, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT 'ALTER TABLE ' || conrelid::regclass || ' DROP CONSTRAINT ' || quote_ident(conname),
 			'ALTER TABLE ' || conrelid::regclass || ' ADD CONSTRAINT ' || quote_ident(conname) || ' ' || pg_get_constraintdef(oid)
-		FROM pg_constraint WHERE contype = 'f' AND connamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) ORDER BY conname`)
+		FROM pg_constraint
+		WHERE contype = 'f' AND connamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) ORDER BY conname`)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (x reference, err error) { return x, row.Scan(&x.drop, &x.add) })
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (x reference, err error) {
+		err = row.Scan(&x.drop, &x.add)
+		return x, err
+	})
 }
 
 // inPostgres runs fn in a transaction of PostgreSQL's own driver.
