@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -312,7 +313,7 @@ func (p *program) start(try *attempt, now bool) {
 	defer close(try.done)
 	p.starting, try.err, p.full = nil, err, nil
 	if err != nil {
-		if isElsewhere(err) { // nothing is wrong with it, and the next one who asks may find it otherwise
+		if isElsewhere(err) || errors.Is(err, errClosing) { // nothing is wrong with it, and the next one who asks may find it otherwise
 			p.set(Sleeping, "")
 			return
 		}
