@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -143,7 +144,7 @@ func (h *installation) network(s siteBody) {
 		})
 	}
 	if list := dropped(); len(list) > 0 {
-		t.Errorf("%d requests were dropped: %q", len(list), list[0])
+		t.Errorf("%d requests were dropped: %q; the site's log: %q", len(list), list[0], h.lines(s))
 	}
 	if status, header, text := h.visitor(s.URL).get("/?maintenance=1"); status != 503 || header.Get("Retry-After") == "" ||
 		!strings.Contains(
@@ -199,15 +200,19 @@ func (h *installation) restart(s siteBody) {
 func (h *installation) logged(s siteBody, line string) {
 	h.t.Helper()
 	h.until("the log's line "+line, func() bool {
-		var logs struct{ Logs []struct{ Message string } }
-		h.call("GET", "/sites/"+s.ID+"/logs?limit=1000", nil, &logs)
-		for _, l := range logs.Logs {
-			if strings.Contains(l.Message, line) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(h.lines(s), func(l string) bool { return strings.Contains(l, line) })
 	})
+}
+
+// lines are the last of a site's log.
+func (h *installation) lines(s siteBody) (all []string) {
+	h.t.Helper()
+	var logs struct{ Logs []struct{ Message string } }
+	h.call("GET", "/sites/"+s.ID+"/logs?limit=1000", nil, &logs)
+	for _, l := range logs.Logs {
+		all = append(all, l.Message)
+	}
+	return all
 }
 
 type workBody struct {
