@@ -75,7 +75,7 @@ func main() {
 // told are the stories of e2e/programs and e2e/wordpress that are told on the cluster, too. Of the others TestPHPOutOfMemory needs one
 // whose kernel ends a whole pod for want of memory, as it does with cgroups of version 2: with version 1 it ends the one worker that asks
 // for more.
-const told = "TestRealApplications|TestInsideAnApplication|TestPHPApplication|TestBackupsOfStorage|TestInstances|" +
+const told = "TestRealApplications|TestInsideAnApplication|TestPHPApplication|TestBackupsOfStorage|TestInstances|TestStoppedDuringAStart|" +
 	"TestWordPress$/^(life|network|update|replace|copy|archives|end)$"
 
 // toldByTwo are those of e2e/programs and e2e/nodes that are told by two processes on one PostgreSQL, each request to either: what is
