@@ -66,6 +66,10 @@ require('http').createServer((q, r) => setTimeout(() => r.end(fs.readFileSync('m
 		return nil
 	})
 
+	if said := i.inEdge("", "slipway", "backup", "create", "--to="+i.place); !strings.Contains(said, "bkp_") {
+		t.Errorf("the backup of all of it: %q", said)
+	}
+
 	claims, err := i.client.CoreV1().PersistentVolumeClaims(programs).List(t.Context(), meta.ListOptions{})
 	if err != nil || len(claims.Items) != 1 {
 		t.Fatalf("claims: %v, %v", claims, err)

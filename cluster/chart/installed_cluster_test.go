@@ -54,6 +54,7 @@ type installed struct {
 	values string // file
 	git    string // folder of repositories
 	key    string // of the API
+	place  string // for backups of the installation
 }
 
 // until waits for something to be true, for as long as a machine with much else to do may take.
@@ -123,6 +124,11 @@ func prepare(t *testing.T) *installed {
 	query := u.Query()
 	query.Set("endpoint", "http://"+pass(t, address, "tcp", store.Addr))
 	u.RawQuery = query.Encode()
+	place := u.JoinPath("whole")
+	query.Del("access-key") // pods have them in their environment
+	query.Del("secret-key")
+	place.RawQuery = query.Encode()
+	i.place = place.String()
 
 	if _, err := i.client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: meta.ObjectMeta{
 		Name: hosting, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},

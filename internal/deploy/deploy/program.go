@@ -16,6 +16,7 @@ import (
 	"slipway/internal/deploy/project"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/job"
 	"slipway/internal/tenant/site"
 )
 
@@ -133,7 +134,9 @@ func (d *Deployments) startProgram(
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
 	done, err = d.c.Programs.Start(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
-		d.showLastLines(ctx, x, p)
+		if !errors.Is(err, job.ErrStopping) { // it is started again
+			d.showLastLines(ctx, x, p)
+		}
 		return nil, err
 	}
 	p.Printf("info", "The application is healthy")

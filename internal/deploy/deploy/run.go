@@ -103,10 +103,10 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return nil // whoever holds the token now writes the end
 	case errors.Is(cause, job.ErrStopping) && !failedBuild(err), errors.Is(cause, job.ErrLost):
 		return cause // it is run again, here or elsewhere
-	case errors.Is(err, job.ErrStopping):
-		return err // its program was ended with the service, some seconds before this is
 	case errors.Is(cause, job.ErrCanceled):
 		return d.fail(ctx, x, p, deployment.Canceled, "")
+	case errors.Is(err, job.ErrStopping):
+		return err // its program was ended with the service, some seconds before this is
 	case errors.Is(err, errOvertaken):
 		return d.fail(ctx, x, p, deployment.Canceled, "A newer deployment or rollback is already live")
 	case errors.Is(err, blob.ErrUnavailable):

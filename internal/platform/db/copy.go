@@ -38,8 +38,8 @@ func (d *DB) CopyTo(ctx context.Context, path string) (dialect string, err error
 	return "postgres", nil
 }
 
-// LoadPostgres fills an empty PostgreSQL database with what CopyTo wrote, all of it or nothing. What programs up to schema version 287
-// wrote comes from pg_dump, and needs psql.
+// LoadPostgres fills an empty PostgreSQL database with what CopyTo wrote, all of it or nothing. What does not begin as
+// that comes from pg_dump, which earlier programs ran, and needs psql.
 func LoadPostgres(ctx context.Context, address string, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	if first, err := in.Peek(len(dumpTitle)); err != nil || string(first) != dumpTitle {

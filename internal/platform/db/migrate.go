@@ -23,7 +23,7 @@ import (
 var migrations embed.FS
 
 // schema is what the migrations up to its version leave in a new database of SQLite: one transaction instead of one for each of
-// them, which takes a fifth of the time. "go test ./internal/platform/db -run TestSchema -update" writes it; it may lag behind.
+// them, which takes an eighth of the time. "go test ./internal/platform/db -run TestSchema -update" writes it; it may lag behind.
 //
 //go:embed schema.sql
 var schema string
