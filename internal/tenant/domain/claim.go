@@ -93,6 +93,9 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	if err != nil {
 		return Domain{}, err
 	}
+	if err := d.forgetLost(ctx, tx, owner, name); err != nil {
+		return Domain{}, err
+	}
 	token, err := tokenOf(ctx, tx, owner)
 	if err != nil {
 		return Domain{}, err
@@ -183,6 +186,22 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	}
 	tx.Notify(topic)
 	return dom, d.emit(ctx, tx, Added, dom)
+}
+
+// forgetLost gives up the owner's domain of that name where its site was deleted a moment ago: the job that gives up all of a site's
+// waits for its builds and programs to end.
+func (d *Domains) forgetLost(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string) error {
+	dom, err := scan(tx.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 AND name = $2", owner, name))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if _, err := d.target(ctx, tx, owner, dom.SiteID); !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return release(ctx, tx, dom)
 }
 
 // Get returns the owner's domain, or a NotFound fault.

@@ -407,6 +407,22 @@ func TestUnprovenClaimsAreBounded(t *testing.T) {
 	}
 }
 
+// The domain of a site that was deleted can be added to another one at once, though what the site leaves is not removed yet.
+func TestDomainOfADeletedSite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, nil)
+	w.insert(ann, "deleted", "a.com", Active)
+	if dom := w.add(ann, "a.com"); dom.SiteID != "ann-1" || dom.Status != Pending {
+		t.Errorf("got %+v", dom)
+	}
+	if all, _ := w.List(t.Context(), ann); len(all) != 1 {
+		t.Errorf("there are %d", len(all))
+	}
+	if _, err := w.Create(t.Context(), ann, "ann-1", NewDomain{Name: "a.com"}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("once more: %v", err)
+	}
+}
+
 func TestSiteGoesWithItsDomains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
