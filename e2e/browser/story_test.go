@@ -92,7 +92,7 @@ func (s *story) answers(status int, text string) {
 	ctx, stop := context.WithTimeout(s.t.Context(), patience)
 	defer stop()
 	var a world.Answer
-	err = world.Until(ctx, 0, func() (_ bool, err error) {
+	err = world.Until(ctx, 10*time.Millisecond, func() (_ bool, err error) {
 		a, err = s.Site(ctx, client, world.Request{Method: http.MethodGet, URL: s.live})
 		return a.Status == status && strings.Contains(string(a.Body), text), err
 	})

@@ -311,26 +311,30 @@ func (h *harness) cancel(s aSite, id string) {
 // it up.
 const patience = time.Minute
 
-// until waits for a condition, and looks seldom where it takes long: many tests wait at
-// once, and each look is work for the program.
+// until waits for a condition.
 func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
-	h.watchUntil(max(most, patience), 60*time.Millisecond, what, ok)
+	h.waits(world.Until, 20*time.Millisecond, most, what, ok)
 }
 
 // soon is until for what is over soon after it has come.
 func (h *harness) soon(what string, ok func() bool) {
 	h.t.Helper()
-	h.watchUntil(patience, 5*time.Millisecond, what, ok)
+	h.waits(world.Watch, 5*time.Millisecond, patience, what, ok)
 }
 
-func (h *harness) watchUntil(most, pause time.Duration, what string, ok func() bool) {
+func (h *harness) waits(wait world.Wait, pause, most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
-	for start, next := time.Now(), 5*time.Millisecond; !ok(); next = min(pause, next*5/4) {
+	most = max(most, patience)
+	start := time.Now()
+	err := wait(context.Background(), pause, func() (bool, error) {
 		if took := time.Since(start); took > most && took > world.Patience(most) {
 			h.t.Fatalf("no %s in %s", what, took)
 		}
-		time.Sleep(next) // between looks
+		return ok(), nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
 	}
 }
 

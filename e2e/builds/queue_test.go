@@ -177,7 +177,7 @@ func TestAtOnce(t *testing.T) {
 	for i := range sites {
 		ids[i] = h.first(sites[i])
 	}
-	h.watchUntil(patience, 150*time.Millisecond, "end of all", func() bool {
+	h.waits(world.Watch, 150*time.Millisecond, patience, "end of all", func() bool {
 		n := 0
 		for _, pid := range processes("sleep\x006.2468") {
 			if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.TrimSpace(string(comm)) == "sleep" {

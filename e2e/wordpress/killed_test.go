@@ -17,19 +17,19 @@ import (
 // soon is until for a moment that is over quickly, calmly for one that takes a while.
 func (h *installation) soon(what string, look func() bool) {
 	h.t.Helper()
-	h.every(3*time.Millisecond, what, look)
+	h.every(world.Watch, 3*time.Millisecond, what, look)
 }
 
 func (h *installation) calmly(what string, look func() bool) {
 	h.t.Helper()
-	h.every(time.Second, what, look)
+	h.every(world.Until, time.Second, what, look)
 }
 
-func (h *installation) every(pause time.Duration, what string, look func() bool) {
+func (h *installation) every(wait world.Wait, pause time.Duration, what string, look func() bool) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
-	if err := world.Until(ctx, pause, func() (bool, error) { return look(), nil }); err != nil {
+	if err := wait(ctx, pause, func() (bool, error) { return look(), nil }); err != nil {
 		h.t.Fatalf("it never came: %s", what)
 	}
 }

@@ -159,8 +159,23 @@ func (w *World) Site(ctx context.Context, client *http.Client, r Request) (Answe
 	return Read(client.Do(request))
 }
 
-// Until calls look until it returns true, and fails with its last error when ctx ends.
+// Wait is Until or Watch.
+type Wait func(ctx context.Context, pause time.Duration, look func() (bool, error)) error
+
+// Until calls look until it returns true, and fails with its last error when ctx ends. It looks after each pause, and more seldom
+// where it takes long: after a twentieth of what it has waited, at most half a second. Many stories wait at once, and each look is work
+// for the program.
 func Until(ctx context.Context, pause time.Duration, look func() (bool, error)) error {
+	start := time.Now()
+	return until(ctx, func() time.Duration { return max(pause, min(time.Since(start)/20, time.Second/2)) }, look)
+}
+
+// Watch is Until for what is over soon after it has come: it looks after each pause, however long it takes.
+func Watch(ctx context.Context, pause time.Duration, look func() (bool, error)) error {
+	return until(ctx, func() time.Duration { return pause }, look)
+}
+
+func until(ctx context.Context, pause func() time.Duration, look func() (bool, error)) error {
 	for {
 		ok, err := look()
 		if ok {
@@ -169,7 +184,7 @@ func Until(ctx context.Context, pause time.Duration, look func() (bool, error)) 
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w; last: %v", context.Cause(ctx), err)
-		case <-time.After(pause):
+		case <-time.After(pause()):
 		}
 	}
 }
