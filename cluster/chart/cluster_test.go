@@ -14,12 +14,11 @@ import (
 
 // The chart installs Slipway on a cluster as docs/kubernetes.md says. An operator makes a user in an edge, who makes
 // sites from Git over the API: one of files, and a program that is built in a pod and stores something. Both answer at each edge. An upgrade of all edges and
-// workers fails no request. Uninstalling leaves data and nothing else.
+// workers, the way back, and the upgrade once more fail no request. Uninstalling leaves data and nothing else.
 func TestInstall(t *testing.T) {
 	i := prepare(t)
 	before := i.must(i.objects())
-	chart := os.Getenv("SLIPWAY_CLUSTER_CHART")
-	i.helm("install", "slipway", chart, "--values="+i.values, "--wait", "--timeout=8m")
+	i.helm("install", "slipway", os.Getenv("SLIPWAY_CLUSTER_CHART"), "--values="+i.values, "--wait", "--timeout=8m")
 	for _, p := range i.pods("app.kubernetes.io/component in (edge, worker)") {
 		if err := ready(t.Context(), p); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
@@ -44,17 +43,23 @@ require('http').createServer((q, r) => setTimeout(() => r.end(fs.readFileSync('m
 	sites := map[string]string{"leaflet.sites.test": "hello from the cluster", "shop.sites.test": "built in a pod"}
 	i.until("each edge answers for all sites", func() error { return i.answer(sites) })
 
+	upgrade := []string{
+		"upgrade", "slipway", os.Getenv("SLIPWAY_CLUSTER_NEXT_CHART"), "--values=" + i.values, "--set=images.tag=" + os.Getenv("SLIPWAY_CLUSTER_NEXT"),
+		"--wait", "--timeout=8m",
+	}
 	good, failed := i.load(sites, func() {
-		i.helm("upgrade", "slipway", chart, "--values="+i.values, "--set=images.tag="+os.Getenv("SLIPWAY_CLUSTER_NEXT"), "--wait", "--timeout=8m")
-		i.until("the old pods are gone", func() error {
-			if n := len(i.pods("app.kubernetes.io/component in (edge, worker)")); n != 4 {
-				return fmt.Errorf("there are %d", n)
-			}
-			return nil
-		})
-		i.until("each edge answers for all sites", func() error { return i.answer(sites) })
+		for _, way := range [][]string{upgrade, {"rollback", "slipway", "1", "--wait", "--timeout=8m"}, upgrade} {
+			i.helm(way...)
+			i.until("the old pods are gone", func() error {
+				if n := len(i.pods("app.kubernetes.io/component in (edge, worker)")); n != 4 {
+					return fmt.Errorf("there are %d", n)
+				}
+				return nil
+			})
+			i.until("each edge answers for all sites", func() error { return i.answer(sites) })
+		}
 	})
-	t.Logf("%d requests during the upgrade, %d failed", good+failed, failed)
+	t.Logf("%d requests during two upgrades and the way back between them, %d failed", good+failed, failed)
 	if good < 100 {
 		t.Error("there was no load")
 	}

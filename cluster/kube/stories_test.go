@@ -4,11 +4,11 @@ package kube
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -32,7 +32,7 @@ func TestStoriesOfTwo(t *testing.T) {
 	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
 }
 
-// tell tells stories of some packages, each with an environment of its own.
+// tell tells stories of some packages side by side, since most of them is waiting, each package with an environment of its own.
 func tell(t *testing.T, namespace, stories string, packages map[string][]string) {
 	t.Helper()
 	if stories == "" {
@@ -40,14 +40,18 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	serving := serving(t, c, namespace)
-	for _, of := range slices.Sorted(maps.Keys(packages)) { // one after the other: each has stories enough for two cores
+	var all sync.WaitGroup
+	defer all.Wait()
+	for of, env := range packages {
 		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
 		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
-		told.Env = slices.Concat(os.Environ(), packages[of], serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
+		told.Env = slices.Concat(os.Environ(), env, serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
 		told.Stdout, told.Stderr = os.Stdout, os.Stderr
-		if err := told.Run(); err != nil {
-			t.Errorf("%s: %v", of, err)
-		}
+		all.Go(func() {
+			if err := told.Run(); err != nil {
+				t.Errorf("%s: %v", of, err)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -21,7 +22,11 @@ const ofChart = "SLIPWAY_CLUSTER_OF_CHART"
 // ofImages is one that names a folder with the images that the test needs, such as an earlier run made: they are not made then.
 const ofImages = "SLIPWAY_CLUSTER_IMAGES"
 
-// chartTag is the version of the images that the test of the chart installs. What it upgrades to is the same by another name.
+// ofEarlier is one that names the commit that the test upgrades from. Without it, that is this one.
+const ofEarlier = "SLIPWAY_CLUSTER_FROM"
+
+// chartTag is the version of the images that the test of the chart installs. What it upgrades to is the same by another name, unless an
+// earlier commit is named.
 const (
 	chartTag = "1.0.0"
 	nextTag  = "1.0.1"
@@ -32,15 +37,36 @@ var chartImages = map[string]string{
 	"cluster": "slipway-cluster:" + chartTag, "build": "slipway-build:" + chartTag, "node24": "slipway-runtime:" + chartTag + "-node24",
 }
 
+// These are the folders of what is upgraded from where that is an earlier commit: its source, and its images.
+const (
+	earlier       = "earlier"
+	earlierImages = "earlier-images"
+)
+
 // buildChart builds what the test of the chart needs. The first layers of images, which take minutes, are kept.
 func buildChart(dir, kept string) error {
 	if err := machine.Install("mmdebstrap", "npm", "git", "postgresql"); err != nil {
 		return err
 	}
-	of := strings.Join(slices.Sorted(maps.Keys(chartImages)), ",")
+	images := func(source, out, version string) []string {
+		return []string{
+			"go", "-C", source, "run", "./scripts/image", "-out", out, "-keep", filepath.Join(kept, "layers"),
+			"-of", strings.Join(slices.Sorted(maps.Keys(chartImages)), ","), "-version", version,
+		}
+	}
 	var todo [][]string
-	if os.Getenv(ofImages) == "" {
-		todo = append(todo, []string{"go", "run", "./scripts/image", "-out", dir, "-keep", filepath.Join(kept, "layers"), "-of", of, "-version", chartTag})
+	switch from := os.Getenv(ofEarlier); {
+	case from != "":
+		commit, err := exec.Command("git", "rev-parse", "--verify", from+"^{commit}").Output()
+		if err != nil {
+			return fmt.Errorf("there is no commit %s", from)
+		}
+		source := filepath.Join(dir, earlier)
+		todo = append(todo,
+			[]string{"git", "clone", "-q", ".", source}, []string{"git", "-C", source, "checkout", "-q", strings.TrimSpace(string(commit))},
+			images(source, filepath.Join(dir, earlierImages), chartTag), images(".", dir, nextTag))
+	case os.Getenv(ofImages) == "":
+		todo = append(todo, images(".", dir, chartTag))
 	}
 	for _, argv := range append(todo, [][]string{
 		{"go", "-C", "cluster/chart", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "chart.test"), "."},
@@ -66,11 +92,19 @@ func (n *starting) chartTest(c *exec.Cmd) error {
 		}
 		return nil
 	}
+	load := func(folder, name string) error {
+		return ctr("import", filepath.Join(folder, strings.ReplaceAll(name, ":", "_")+"_"+runtime.GOARCH+".oci.tar"))
+	}
+	fromEarlier := os.Getenv(ofEarlier) != ""
 	for _, name := range chartImages {
-		if err := ctr("import", filepath.Join(cmp.Or(os.Getenv(ofImages), n.dir), strings.ReplaceAll(name, ":", "_")+"_"+runtime.GOARCH+".oci.tar")); err != nil {
-			return err
+		next := strings.Replace(name, chartTag, nextTag, 1)
+		var err error
+		if fromEarlier {
+			err = errors.Join(load(filepath.Join(n.dir, earlierImages), name), load(n.dir, next))
+		} else {
+			err = cmp.Or(load(cmp.Or(os.Getenv(ofImages), n.dir), name), ctr("tag", "localhost/"+name, "localhost/"+next))
 		}
-		if err := ctr("tag", "localhost/"+name, strings.Replace("localhost/"+name, chartTag, nextTag, 1)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -96,9 +130,14 @@ func (n *starting) chartTest(c *exec.Cmd) error {
 	if node == nil {
 		return fmt.Errorf("the chart has no image with Node.js 24")
 	}
+	chart := filepath.Join(source, "cluster/chart/slipway")
+	first := chart
+	if fromEarlier {
+		first = filepath.Join(n.dir, earlier, "cluster/chart/slipway")
+	}
 	c.Path = filepath.Join(n.dir, "withpostgres")
 	c.Args = []string{c.Path, filepath.Join(n.dir, "chart.test"), "-test.v", "-test.run", "^TestInstall$", "-test.timeout=20m"}
-	c.Env = append(c.Env, "SLIPWAY_CLUSTER_BUILT="+n.dir, "SLIPWAY_CLUSTER_CHART="+filepath.Join(source, "cluster/chart/slipway"),
+	c.Env = append(c.Env, "SLIPWAY_CLUSTER_BUILT="+n.dir, "SLIPWAY_CLUSTER_CHART="+first, "SLIPWAY_CLUSTER_NEXT_CHART="+chart,
 		"SLIPWAY_CLUSTER_NODE24="+string(node[1]), "SLIPWAY_CLUSTER_TAG="+chartTag, "SLIPWAY_CLUSTER_NEXT="+nextTag)
 	return nil
 }
