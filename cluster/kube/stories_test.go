@@ -41,7 +41,6 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	serving := serving(t, c, namespace)
 	var all sync.WaitGroup
-	defer all.Wait()
 	for of, env := range packages {
 		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
 		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
@@ -53,6 +52,7 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 			}
 		})
 	}
+	all.Wait()
 }
 
 // nameServer makes the pod that network policies know the cluster's DNS server by, which the node itself is.
