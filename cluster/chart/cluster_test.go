@@ -5,6 +5,7 @@ package chart
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,8 @@ import (
 
 // The chart installs Slipway on a cluster as docs/kubernetes.md says. An operator makes a user in an edge, who makes
 // sites from Git over the API: one of files, and a program that is built in a pod and stores something. Both answer at each edge. An upgrade of all edges and
-// workers, the way back, and the upgrade once more fail no request. Uninstalling leaves data and nothing else.
+// workers, the way back, and the upgrade once more fail no request. Uninstalling leaves data and nothing else. Where that is lost, too, all
+// of it comes back from the backup of the installation.
 func TestInstall(t *testing.T) {
 	i := prepare(t)
 	before := i.must(i.objects())
@@ -38,7 +40,10 @@ func TestInstall(t *testing.T) {
 		"build.js": `const fs = require('fs'); fs.mkdirSync('made'); fs.writeFileSync('made/text', fs.existsSync('/slipway/build') ? 'built in a pod' : 'built elsewhere')`,
 		"server.js": `const fs = require('fs')
 fs.appendFileSync('data/starts', '.')
-require('http').createServer((q, r) => setTimeout(() => r.end(fs.readFileSync('made/text')), 50)).listen(process.env.PORT)`,
+require('http').createServer((q, r) => {
+  if (q.url === '/keep/') fs.writeFileSync('data/kept', 'kept')
+  setTimeout(() => r.end(q.url === '/kept/' ? fs.existsSync('data/kept') ? 'kept' : 'not kept' : fs.readFileSync('made/text')), 50)
+}).listen(process.env.PORT)`,
 	})
 	sites := map[string]string{"leaflet.sites.test": "hello from the cluster", "shop.sites.test": "built in a pod"}
 	i.until("each edge answers for all sites", func() error { return i.answer(sites) })
@@ -71,8 +76,13 @@ require('http').createServer((q, r) => setTimeout(() => r.end(fs.readFileSync('m
 		return nil
 	})
 
-	if said := i.inEdge("", "slipway", "backup", "create", "--to="+i.place); !strings.Contains(said, "bkp_") {
-		t.Errorf("the backup of all of it: %q", said)
+	if text, err := page(t.Context(), i.edges()[0], "shop.sites.test/keep"); err != nil || text != "built in a pod" {
+		t.Errorf("something to keep: %q, %v", text, err)
+	}
+	said := i.in("worker", "", "slipway", "backup", "create", "--to="+i.place)
+	backup := regexp.MustCompile(`bkp_[a-z0-9]+`).FindString(said)
+	if backup == "" {
+		t.Fatalf("the backup of all of it: %q", said)
 	}
 
 	claims, err := i.client.CoreV1().PersistentVolumeClaims(programs).List(t.Context(), meta.ListOptions{})
@@ -94,4 +104,21 @@ require('http').createServer((q, r) => setTimeout(() => r.end(fs.readFileSync('m
 		}
 		return nil
 	})
+
+	i.lose()
+	i.comesBack(backup)
+	i.helm(append([]string{"install"}, upgrade[1:]...)...)
+	i.until("each edge answers for all sites again", func() error { return i.answer(sites) })
+	if text, err := page(t.Context(), i.edges()[0], "shop.sites.test/kept"); err != nil || text != "not kept" {
+		t.Errorf("before storage is back: %q, %v", text, err)
+	}
+	i.in("worker", "", "slipway", "backup", "restore-storage", "--from="+i.place, "--id="+backup, "--yes")
+	i.until("what the shop stored is back", func() error {
+		text, err := page(t.Context(), i.edges()[0], "shop.sites.test/kept")
+		if text != "kept" {
+			return fmt.Errorf("%q, %w", text, err)
+		}
+		return nil
+	})
+	i.until("each edge answers for all sites then", func() error { return i.answer(sites) })
 }

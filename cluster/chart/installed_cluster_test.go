@@ -54,7 +54,11 @@ type installed struct {
 	values string // file
 	git    string // folder of repositories
 	key    string // of the API
+	bucket string // address of that for its files
 	place  string // for backups of the installation
+
+	database  func(name string) (url string) // of the server beside the cluster
+	newBucket func() *url.URL                // of the object store beside it; pods have its keys in their environment
 }
 
 // until waits for something to be true, for as long as a machine with much else to do may take.
@@ -106,29 +110,32 @@ func prepare(t *testing.T) *installed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	database := "postgres://postgres@" + pass(t, address, "unix", filepath.Join(dsn.Query().Get("host"), ".s.PGSQL.5432")) + "/postgres?sslmode=disable"
+	server := pass(t, address, "unix", filepath.Join(dsn.Query().Get("host"), ".s.PGSQL.5432"))
+	i.database = func(name string) string { return "postgres://postgres@" + server + "/" + name + "?sslmode=disable" }
 	store, err := s3test.Start(filepath.Join(t.TempDir(), "buckets"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Stop)
-	bucket, err := store.NewBucket()
-	if err != nil {
-		t.Fatal(err)
+	endpoint := "http://" + pass(t, address, "tcp", store.Addr)
+	i.newBucket = func() *url.URL {
+		bucket, err := store.NewBucket()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := u.Query()
+		query.Set("endpoint", endpoint)
+		query.Del("access-key")
+		query.Del("secret-key")
+		u.User, u.RawQuery = nil, query.Encode()
+		return u
 	}
-	u, err := url.Parse(bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = nil
-	query := u.Query()
-	query.Set("endpoint", "http://"+pass(t, address, "tcp", store.Addr))
-	u.RawQuery = query.Encode()
-	place := u.JoinPath("whole")
-	query.Del("access-key") // pods have them in their environment
-	query.Del("secret-key")
-	place.RawQuery = query.Encode()
-	i.place = place.String()
+	i.bucket = i.newBucket().String()
+	i.place = i.newBucket().JoinPath("whole").String()
 
 	if _, err := i.client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: meta.ObjectMeta{
 		Name: hosting, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
@@ -136,7 +143,7 @@ func prepare(t *testing.T) *installed {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]map[string]string{
-		"database": {"url": database},
+		"database": {"url": i.database("postgres")},
 		"store":    {"AWS_ACCESS_KEY_ID": s3test.AccessKey, "AWS_SECRET_ACCESS_KEY": s3test.SecretKey},
 	} {
 		if _, err := i.client.CoreV1().Secrets(hosting).Create(t.Context(), &core.Secret{ObjectMeta: meta.ObjectMeta{Name: name}, StringData: data}, meta.CreateOptions{}); err != nil {
@@ -160,7 +167,7 @@ settings: {git-host: ["git.test=http://%s"]}
 edge: {drainDelay: 5s, service: {type: ClusterIP}, dataSize: 1Gi}
 worker: {dataSize: 1Gi}
 programs: {network: {enforced: true}}
-`, os.Getenv("SLIPWAY_CLUSTER_NODE24"), u.String(), i.gitHost(address))
+`, os.Getenv("SLIPWAY_CLUSTER_NODE24"), i.bucket, i.gitHost(address))
 	values = strings.Replace(values, "registry: localhost", "registry: localhost, tag: "+os.Getenv("SLIPWAY_CLUSTER_TAG"), 1)
 	if err := os.WriteFile(i.values, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
@@ -393,11 +400,17 @@ func (i *installed) edges() (all []string) {
 	return all
 }
 
-// inEdge runs a command in an edge, as kubectl exec does.
+// inEdge runs a command in an edge.
 func (i *installed) inEdge(stdin string, argv ...string) string {
 	i.t.Helper()
+	return i.in("edge", stdin, argv...)
+}
+
+// in runs a command in a pod of the release, as kubectl exec does.
+func (i *installed) in(component, stdin string, argv ...string) string {
+	i.t.Helper()
 	var pod string
-	for _, p := range i.pods("app.kubernetes.io/component=edge") {
+	for _, p := range i.pods("app.kubernetes.io/component=" + component) {
 		if p.DeletionTimestamp == nil {
 			pod = p.Name
 		}
