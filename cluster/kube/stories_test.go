@@ -4,13 +4,14 @@ package kube
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,36 +24,40 @@ import (
 // The stories of programs that are told on one machine (e2e/programs, e2e/wordpress) are told on the cluster: by the service with this engine,
 // at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
 func TestStories(t *testing.T) {
-	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), map[string][]string{"programs": nil, "wordpress": nil})
+	// Side by side, since most of them is waiting.
+	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), 2, map[string][]string{"programs": nil, "wordpress": nil})
 }
 
 // And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine. Not at the same time as
-// those of one: each installation gives its sites the same uids, for each of which a node counts processes.
+// those of one, and one package after the other: each installation gives its sites the same uids, for each of which a node counts
+// processes, and TestBesideTheProgram may have few.
 func TestStoriesOfTwo(t *testing.T) {
-	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
+	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), 1, map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
 }
 
-// tell tells stories of some packages side by side, since most of them is waiting, each package with an environment of its own.
-func tell(t *testing.T, namespace, stories string, packages map[string][]string) {
+// tell tells stories of some packages, so many at once, each with an environment of its own.
+func tell(t *testing.T, namespace, stories string, atOnce int, packages map[string][]string) {
 	t.Helper()
 	if stories == "" {
 		t.Skip("no stories were asked for")
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	serving := serving(t, c, namespace)
-	var all sync.WaitGroup
-	for of, env := range packages {
-		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
-		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
-		told.Env = slices.Concat(os.Environ(), env, serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
-		told.Stdout, told.Stderr = os.Stdout, os.Stderr
-		all.Go(func() {
+	var all errgroup.Group
+	all.SetLimit(atOnce)
+	for _, of := range slices.Sorted(maps.Keys(packages)) {
+		all.Go(func() error {
+			told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
+			told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
+			told.Env = slices.Concat(os.Environ(), packages[of], serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
+			told.Stdout, told.Stderr = os.Stdout, os.Stderr
 			if err := told.Run(); err != nil {
 				t.Errorf("%s: %v", of, err)
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // none returns an error
 }
 
 // nameServer makes the pod that network policies know the cluster's DNS server by, which the node itself is.
