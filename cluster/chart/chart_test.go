@@ -63,7 +63,7 @@ edge:
   nodeSelector: {edge: "true"}
   tolerations: [{key: edge, operator: Exists, effect: NoSchedule}]
 worker: {replicas: 1, nodeSelector: {worker: "true"}, tolerations: [{operator: Exists}]}
-programs: {namespace: programs, storage: {class: fast, access: ReadWriteMany}, network: {enforced: false, ownRanges: [203.0.113.0/24]}, quota: {pods: 10}}
+programs: {namespace: programs, firstUID: 1000200000, storage: {class: fast, access: ReadWriteMany}, network: {enforced: false, ownRanges: [203.0.113.0/24]}, quota: {pods: 10}}
 `,
 	"cluster address": "images: {prepull: false}\nedge: {service: {type: ClusterIP}}",
 }
@@ -235,7 +235,7 @@ func TestSettings(t *testing.T) {
 			"--trusted-proxy=10.0.0.1/32", "--trusted-proxy=10.0.0.2/32", "--acme-ca=https://acme.example.com/directory",
 		},
 		"slipway-worker": {
-			"--roles=worker,edge", "--kubernetes-namespace=programs", "--allow-unenforced-network", "--kubernetes-storage-class=fast", "--kubernetes-storage-access=ReadWriteMany", "--node-address=$(POD_IP):7443", "--sign-up=open",
+			"--roles=worker,edge", "--kubernetes-namespace=programs", "--allow-unenforced-network", "--kubernetes-storage-class=fast", "--kubernetes-storage-access=ReadWriteMany", "--kubernetes-first-uid=1000200000", "--node-address=$(POD_IP):7443", "--sign-up=open",
 		},
 	} {
 		p := made[of]

@@ -38,7 +38,9 @@ type Config struct {
 	Name    string
 	Bundles *bundle.Bundles
 	Users   runtime.Users
-	Images  []Image // the newest first
+	// UIDs is added to the user ids that Users gives, which are those of one machine.
+	UIDs   int64
+	Images []Image // the newest first
 	// BuildImage is the image that builds run in. Optional: empty is none, and builds are refused.
 	BuildImage string
 	// Owner is the ConfigMap that Secrets, and with them pods, belong to: the cluster deletes them with it. Optional.

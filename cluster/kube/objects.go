@@ -132,8 +132,9 @@ func environment(s runtime.Spec) []string {
 		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
 }
 
-// pod returns the pod of a program, which passes the Pod Security Standard "restricted".
+// pod returns the pod of a program, which passes the Pod Security Standard "restricted". The uid is the site's, as Users gives it.
 func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int64) *core.Pod {
+	uid += e.c.UIDs
 	yes, no, grace := true, false, int64(drainGrace)
 	onlyOwner, everyRun := int32(0o440), core.PullIfNotPresent
 	memory := s.Limits.Memory + entryMemory

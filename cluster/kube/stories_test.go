@@ -9,9 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,40 +24,35 @@ import (
 // The stories of programs that are told on one machine (e2e/programs, e2e/wordpress) are told on the cluster: by the service with this engine,
 // at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
 func TestStories(t *testing.T) {
-	// Side by side, since most of them is waiting.
-	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), 2, map[string][]string{"programs": nil, "wordpress": nil})
+	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), map[string][]string{"programs": nil, "wordpress": nil})
 }
 
-// And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine. Not at the same time as
-// those of one, and one package after the other: each installation gives its sites the same uids, for each of which a node counts
-// processes, and TestBesideTheProgram may have few.
+// And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine.
 func TestStoriesOfTwo(t *testing.T) {
-	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), 1, map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
+	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
 }
 
-// tell tells stories of some packages, so many at once, each with an environment of its own.
-func tell(t *testing.T, namespace, stories string, atOnce int, packages map[string][]string) {
+// tell tells stories of some packages side by side, since most of them is waiting, each with an environment of its own.
+func tell(t *testing.T, namespace, stories string, packages map[string][]string) {
 	t.Helper()
 	if stories == "" {
 		t.Skip("no stories were asked for")
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	serving := serving(t, c, namespace)
-	var all errgroup.Group
-	all.SetLimit(atOnce)
+	var all sync.WaitGroup
 	for _, of := range slices.Sorted(maps.Keys(packages)) {
-		all.Go(func() error {
-			told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
-			told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
-			told.Env = slices.Concat(os.Environ(), packages[of], serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
-			told.Stdout, told.Stderr = os.Stdout, os.Stderr
+		told := exec.CommandContext(t.Context(), filepath.Join(dir, of+".test"), "-test.v", "-test.run", stories, "-test.timeout=20m")
+		told.Dir = filepath.Join(os.Getenv("SLIPWAY_CLUSTER_SOURCE"), "e2e", of)
+		told.Env = slices.Concat(os.Environ(), packages[of], serving, []string{"SLIPWAY_E2E_BUILT=" + dir})
+		told.Stdout, told.Stderr = os.Stdout, os.Stderr
+		all.Go(func() {
 			if err := told.Run(); err != nil {
 				t.Errorf("%s: %v", of, err)
 			}
-			return nil
 		})
 	}
-	_ = all.Wait() // none returns an error
+	all.Wait()
 }
 
 // nameServer makes the pod that network policies know the cluster's DNS server by, which the node itself is.
@@ -126,6 +121,7 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []stri
 	flags := "--kubernetes-namespace " + namespace + " --kubernetes-images " + list + " --kubernetes-address " + address +
 		" --kubernetes-listen " + address + ":{port} --kubernetes-canary " + address + ":0 --kubernetes-build-image " + os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE") +
 		" --kubernetes-storage-class " + storageClass
+	flags += " --kubernetes-first-uid {world}0000" // a node counts processes by user id: no story has those of another
 	return []string{
 		world.Serve + "=" + filepath.Join(os.Getenv("SLIPWAY_CLUSTER_BUILT"), "slipway-cluster"), world.ServeFlags + "=" + flags,
 		world.Volumes + "=" + volumes,

@@ -7,7 +7,8 @@ import (
 )
 
 // Serve and ServeFlags are variables by which the stories are told to an installation that runs programs elsewhere: the first names
-// the program that serves in the place of slipway, the second what it gets beside the flags of serve, with "{port}" for a free port.
+// the program that serves in the place of slipway, the second what it gets beside the flags of serve, with "{port}" for a free port and
+// "{world}" for a number of the installation's own, which is the port that its nodes listen on.
 const (
 	Serve      = "SLIPWAY_E2E_SERVE"
 	ServeFlags = "SLIPWAY_E2E_SERVE_FLAGS"
@@ -49,5 +50,7 @@ func (w *World) serves() (program string, args []string, err error) {
 		return "", nil, err
 	}
 	_, number, _ := strings.Cut(port[0], ":")
-	return program, w.Args(strings.Fields(strings.ReplaceAll(os.Getenv(ServeFlags), "{port}", number))...), nil
+	_, own, _ := strings.Cut(w.Listen, ":")
+	flags := strings.NewReplacer("{port}", number, "{world}", own).Replace(os.Getenv(ServeFlags))
+	return program, w.Args(strings.Fields(flags)...), nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"slipway/cluster/builder"
 	"slipway/cluster/kube"
+	"slipway/internal/build/build"
 	"slipway/internal/program/runtime"
 	"slipway/internal/server"
 )
@@ -35,6 +37,7 @@ type kubernetes struct {
 	Class      string   `name:"kubernetes-storage-class" help:"Storage class of the volumes that hold what sites store. Default: the cluster's." placeholder:"NAME"`
 	Access     string   `name:"kubernetes-storage-access" help:"How these volumes are used: ReadWriteOnce keeps the programs of a site on one node, ReadWriteMany does not." enum:"ReadWriteOnce,ReadWriteMany" default:"ReadWriteOnce"`
 	Own        []string `name:"kubernetes-own-range" help:"Public network (CIDR) that is the cluster's own, such as that of its API server: closed to programs, also at their further ports. Repeatable." placeholder:"CIDR"`
+	FirstUID   int64    `name:"kubernetes-first-uid" help:"First of the 65,536 user ids that sites' pods run under. Installations in one cluster should not share them: a node counts processes by user id." default:"200000" placeholder:"UID"`
 	Unenforced bool     `name:"allow-unenforced-network" help:"Start programs on a cluster that doesn't enforce network policies. They reach everything that its pods reach."`
 }
 
@@ -54,6 +57,9 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 			return nil, fmt.Errorf("--kubernetes-own-range: %w", err)
 		}
 	}
+	if k.FirstUID < 1 || k.FirstUID > math.MaxInt32-build.UIDs+1 {
+		return nil, fmt.Errorf("--kubernetes-first-uid: %d is not between 1 and %d", k.FirstUID, math.MaxInt32-build.UIDs+1)
+	}
 	images, err := readImages(k.Images)
 	if err != nil {
 		return nil, fmt.Errorf("--kubernetes-images: %w", err)
@@ -69,7 +75,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	c := kube.Config{
-		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, Images: images, BuildImage: k.BuildImage, Owner: k.Owner, Address: k.Address, Log: n.Log,
+		Client: api, Namespace: k.Namespace, Name: n.ID, Bundles: n.Bundles, Users: n.Users, UIDs: k.FirstUID - build.FirstUID, Images: images, BuildImage: k.BuildImage, Owner: k.Owner, Address: k.Address, Log: n.Log,
 		Dir: filepath.Join(n.Dir, "copies"), Edge: n.Edge, Redis: n.Redis, Own: k.Own,
 		Storage: kube.Storage{Class: k.Class, Access: core.PersistentVolumeAccessMode(k.Access)},
 	}

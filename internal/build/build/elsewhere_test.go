@@ -113,7 +113,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	for _, uid := range e.uids {
-		if uid < firstUID || uid != e.uids[0] {
+		if uid < FirstUID || uid != e.uids[0] {
 			t.Errorf("uids %v", e.uids)
 		}
 	}

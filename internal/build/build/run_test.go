@@ -34,7 +34,7 @@ func TestUIDs(t *testing.T) {
 			uid, err := w.uidOf(t.Context(), id)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil || uid < firstUID || uid > lastUID {
+			if err != nil || uid < FirstUID || uid > lastUID {
 				t.Errorf("%s: uid %d, %v", id, uid, err)
 			}
 			if other, ok := seen[uid]; ok && other != id {
@@ -68,8 +68,8 @@ func TestUIDs(t *testing.T) {
 		t.Errorf("uid %d was given twice, or the refusal says nothing: %v", uid, err)
 	}
 	// A site that has not been built for so long gives its own to one that is.
-	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), firstUID+3)
-	if uid, err := w.uidOf(t.Context(), "site_newer"); err != nil || uid != firstUID+3 {
+	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), FirstUID+3)
+	if uid, err := w.uidOf(t.Context(), "site_newer"); err != nil || uid != FirstUID+3 {
 		t.Errorf("uid %d, %v, want the one that nobody used", uid, err)
 	}
 	// What is in use stays: a build keeps its site's uid from being taken.
@@ -82,7 +82,7 @@ func TestUIDs(t *testing.T) {
 	}
 	// A site that has run a program sleeps for years, with files that are its uid's.
 	rested := db.Now().Add(-100 * restUID)
-	sleeping := seen[firstUID+5]
+	sleeping := seen[FirstUID+5]
 	sleeper, err := w.UID(t.Context(), sleeping)
 	ok(t, err)
 	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, rested, sleeper)

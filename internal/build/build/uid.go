@@ -19,9 +19,11 @@ import (
 // ago, once that is 30 days: by then nothing on any node belongs to it any more, for caches go
 // after cacheAge. So what the range bounds is the sites with programs, and those built in 30 days.
 const (
-	firstUID = 200_000
-	lastUID  = 265_535
-	restUID  = 30 * 24 * time.Hour
+	FirstUID = 200_000 // the first of …
+	UIDs     = 1 << 16 // … so many
+
+	lastUID = FirstUID + UIDs - 1
+	restUID = 30 * 24 * time.Hour
 )
 
 // UID returns the host's uid of a site for its programs, under which all that is the site's own
@@ -49,7 +51,7 @@ func (b *Builds) uid(ctx context.Context, site id.Site, files bool) (uid int, er
 			Message: "This server can't build or run more sites at the moment",
 			Details: fmt.Sprintf(
 				"all %d user ids belong to sites that run programs, or that were built or deleted within the last 30 days",
-				lastUID-firstUID+1,
+				UIDs,
 			),
 		}
 	}
@@ -79,7 +81,7 @@ func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int,
 	err = tx.QueryRow(ctx, `
 		INSERT INTO build_uids (uid, site_id, released_at, used_at, has_files)
 		SELECT COALESCE(MAX(uid), $1) + 1, $2, 0, $4, $5 FROM build_uids WHERE true HAVING COALESCE(MAX(uid), $1) < $3
-		ON CONFLICT DO NOTHING RETURNING uid`, firstUID-1, site, lastUID, now, files).Scan(&uid)
+		ON CONFLICT DO NOTHING RETURNING uid`, FirstUID-1, site, lastUID, now, files).Scan(&uid)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
 	}
