@@ -226,6 +226,15 @@ func TestObjects(t *testing.T) {
 // arguments returns those of the one container.
 func arguments(p *core.PodTemplateSpec) []string { return p.Spec.Containers[0].Args }
 
+// An upgrade that keeps the values of a chart without programs.firstUID (--reuse-values) leaves user ids as they are.
+func TestReusedValues(t *testing.T) {
+	for _, a := range arguments(pods(must(t, "programs: {firstUID: null}"))["slipway-worker"]) {
+		if strings.HasPrefix(a, "--kubernetes-first-uid") {
+			t.Errorf("it gets %s", a)
+		}
+	}
+}
+
 // Settings and secrets reach edges and workers; secrets never by the pod's description.
 func TestSettings(t *testing.T) {
 	made := pods(must(t, variants["other"]))
