@@ -7,7 +7,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # A chart's version has three numbers, also where nothing is tagged yet.
 CHART := $(shell echo '$(VERSION)' | sed -E 's/^v([0-9])/\1/; t; s/^/0.0.0-g/')
 
-.PHONY: help run test test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-all test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,8 +15,11 @@ help: ## this list
 run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
 	@exec bin/try
 
-test: ## everything that must be green
+test: ## what must be green before a change lands
 	go run ./scripts/check
+
+test-all: ## the same with the stories that take long, as before a release
+	go run ./scripts/check -all
 
 quick: ## what takes less than two minutes and starts no server
 	go run ./scripts/check -quick

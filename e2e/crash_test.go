@@ -36,9 +36,7 @@ var crashNames = []string{"site.created", "site.deleted", "deployment.completed"
 // what is there, with what was delivered and with the database file. verify says what
 // must hold, by the numbers of the plan: I1 to I8.
 func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a minute of killing is not short")
-	}
+	world.Long(t)
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}

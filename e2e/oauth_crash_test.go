@@ -17,6 +17,7 @@ import (
 // given tokens once or can still give them, and a client that repeats its refresh gets the one pair there is.
 func TestOAuthSurvivesKill(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

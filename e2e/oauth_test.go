@@ -42,6 +42,7 @@ func installNode(t *testing.T, name string) (dir string) {
 // device, revocation; MCP's clients come with nothing but the address of the API, then sign in at /mcp and use its tools. One that knows no PKCE is refused.
 func TestOAuthClients(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

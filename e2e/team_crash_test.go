@@ -153,6 +153,7 @@ func (c *crashing) parts(key, id string) string {
 // answered has moved it, one that wasn't has moved it or can still be accepted.
 func TestTransferSurvivesKill(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	c := newCrashing(t)
 	id := c.site(c.key, "shop")
 	c.until("live site", func() bool {
@@ -196,6 +197,7 @@ func TestTransferSurvivesKill(t *testing.T) {
 // that never arrived has changed nothing.
 func TestTeamDeletionSurvivesKill(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	c := newCrashing(t)
 	for range 3 {
 		ids := []string{c.site(c.acme, "a"), c.site(c.acme, "b"), c.site(c.acme, "c")}

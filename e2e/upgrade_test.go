@@ -92,6 +92,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 // that was acknowledged; what was begun is ended by the program before.
 func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(5*time.Minute))
 	defer cancel()
 	m := newMachine(ctx, t, "")

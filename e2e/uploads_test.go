@@ -172,9 +172,7 @@ func (l *line) carry(c net.Conn) {
 // A file of 300 MiB arrives although no connection lives for more than a little over a MiB.
 func TestUploadCutAtEveryMiB(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("300 MiB are not short")
-	}
+	world.Long(t)
 	u := newUploading(t)
 	const size = 300 << 20
 	want := noise(t, filepath.Join(u.dir, "dist", "film.bin"), size, 1)
@@ -256,6 +254,7 @@ func TestUploadSurvivesKills(t *testing.T) {
 // Of 10,000 files one that has changed takes four requests and less than 1.5 s to be on its way; none, three.
 func TestUploadOfUnchangedFiles(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	u := newUploading(t)
 	for i := range 10_000 {
 		name := filepath.Join(u.dir, fmt.Sprintf("%d/%d.html", i%100, i))

@@ -30,6 +30,7 @@ const (
 // online all the while. No payment provider takes part.
 func TestBrowserAgency(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -5,11 +5,14 @@ package browser
 import (
 	"net/http"
 	"testing"
+
+	"slipway/e2e/world"
 )
 
 // The way from signing in to the site's end, without a mouse.
 func TestBrowserKeyboard(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := newHarness(t, "keyboard", "pier")
 	if _, err := h.User(email); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 // The two of WordPress are in e2e/wordpress.
 func TestBrowserTenStories(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	for _, keyboard := range []bool{false, true} {
 		name := map[bool]string{false: "mouse", true: "keys"}[keyboard]
 		t.Run(name, func(t *testing.T) {

@@ -7,12 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/e2e/world"
 )
 
 // The program is killed with SIGKILL in every phase of a build. After its next start the
 // deployment is done again, or ends; no process, and nothing on disk, is left of before.
 func TestKilledInEveryStage(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := newHarness(t, 0, "--builds", "2")
 	// One build that can be done again and takes a moment everywhere; the first time it
 	// leaves a process that would outlive it.

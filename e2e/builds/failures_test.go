@@ -3,12 +3,15 @@ package builds
 import (
 	"strings"
 	"testing"
+
+	"slipway/e2e/world"
 )
 
 // What goes wrong most often is explained: the reason says what is wrong and what to do,
 // and the log's last lines hold the words of the tool that found it.
 func TestFailuresAreExplained(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := newHarness(t, 0, "--builds", "2", "--build-memory", "512")
 	npm := func(manifest string, more map[string]string) map[string]string {
 		files := map[string]string{"package.json": manifest}

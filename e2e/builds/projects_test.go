@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"slipway/e2e/world"
 )
 
 // project is a real one below testdata/projects, and what is seen of it.
@@ -17,6 +19,7 @@ type project struct {
 	holds     string            // what stands in that
 	log       []string          // what the first log says besides
 	env       map[string]string // for the build
+	long      bool              // for make test-all: another shows the same in less
 	once      bool              // its build takes half a minute of processor: others show what a second one does
 }
 
@@ -30,10 +33,10 @@ var projects = []project{
 		holds:     "hello from a variable",
 		env:       map[string]string{"VITE_GREETING": "hello from a variable"},
 	},
-	{name: "astro", framework: "astro", want: "<h1>built by Astro</h1>", once: true},
-	{name: "eleventy", framework: "eleventy", want: "The answer is 42."},
-	{name: "next", framework: "next-export", page: "/about", want: "All about Next", once: true},
-	{name: "vitepress", framework: "vitepress", want: "<strong>VitePress</strong>"},
+	{name: "astro", long: true, framework: "astro", want: "<h1>built by Astro</h1>", once: true},
+	{name: "eleventy", long: true, framework: "eleventy", want: "The answer is 42."},
+	{name: "next", long: true, framework: "next-export", page: "/about", want: "All about Next", once: true},
+	{name: "vitepress", long: true, framework: "vitepress", want: "<strong>VitePress</strong>"},
 	{
 		name:      "pnpm-workspace",
 		framework: "vite",
@@ -44,7 +47,7 @@ var projects = []project{
 	},
 	{name: "yarn-classic", want: "yarn/1.", log: []string{"yarn"}},
 	{name: "nvmrc", want: "<em>v22.23.3</em>", log: []string{"22.23.3"}},
-	{name: "corepack-pnpm", want: "pnpm/9.15.4", log: []string{"9.15.4"}},
+	{name: "corepack-pnpm", long: true, want: "pnpm/9.15.4", log: []string{"9.15.4"}},
 }
 
 // A real repository becomes a site without configuration, and the next build of the same
@@ -55,6 +58,9 @@ func TestProjects(t *testing.T) {
 	for _, p := range projects {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
+			if p.long {
+				world.Long(t)
+			}
 			h := *h
 			h.t = t
 			repo := "acme/" + p.name

@@ -198,6 +198,7 @@ func TestAtOnce(t *testing.T) {
 // Cancel ends the processes within two seconds in every stage, and what waits comes next.
 func TestCancelInEveryStage(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := newHarness(t, 0, "--builds", "1")
 	h.commit("acme/next", shell("mkdir dist; echo next > dist/index.html"))
 	many := "mkdir dist; i=0; while [ $i -lt 6000 ]; do echo $i > dist/$i.html; i=$((i+1)); done"

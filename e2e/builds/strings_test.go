@@ -115,6 +115,7 @@ func (h *harness) calledWith(s aSite, url, title, body string) {
 // a sandbox: no canary appears in the file system.
 func TestHostileStrings(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := newHarness(t, 0, "--builds", "2")
 	h.commit("acme/site", shell(`mkdir dist; printf 'ok %s|%s|' "$SLIPWAY_HOOK_TITLE" "$SLIPWAY_HOOK_BODY" > dist/index.html`))
 	s := h.site("acme/site", nil)

@@ -83,13 +83,19 @@ func (g *gate) serve() {
 
 func (g *gate) carry(c net.Conn) {
 	defer c.Close()
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut { // PostgreSQL makes a process for each connection
+		return
+	}
 	up, err := net.Dial(g.network, g.to)
 	if err != nil {
 		return
 	}
 	defer up.Close()
 	g.mu.Lock()
-	shut := g.shut
+	shut = g.shut
 	g.open[c], g.open[up] = true, true
 	g.mu.Unlock()
 	defer func() {

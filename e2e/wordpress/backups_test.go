@@ -133,6 +133,7 @@ func (h *installation) interrupted(s siteBody, backup string) {
 // and an identity of age.
 func TestBackups(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	h.Kill()
 	identity, err := age.GenerateX25519Identity()

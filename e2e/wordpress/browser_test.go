@@ -19,6 +19,7 @@ import (
 // and published; strangers see it, from the cache, and after a change the new one.
 func TestBrowserPublishes(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	s := h.inDashboard()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true),

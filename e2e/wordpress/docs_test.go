@@ -16,6 +16,7 @@ var updateDocs = flag.Bool("update-docs", false, "write what the terminal shows 
 // The examples of the reference that need a WordPress work as pasted into a shell.
 func TestDocumentedExamples(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	archive := h.export(h.ready(h.create("Journal").ID))
 	const checked = `until slipway wp info --site journal | grep -q '6.1.90[[:space:]]6.1.90'; do sleep 0.2; done` // WordPress has looked for updates

@@ -15,6 +15,7 @@ import (
 // dashboard shows for a WordPress work as pasted into a shell.
 func TestDrawersAndPictures(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	ok(t, h.Stop(t.Context()))
 	h.Flags = append(h.Flags, "--browser", screenshot.Find(""))

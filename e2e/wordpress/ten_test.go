@@ -13,6 +13,7 @@ import (
 // The two of the ten stories (e2e/browser) that need a WordPress, told with a mouse and told with the keyboard alone.
 func TestBrowserTenStories(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	for name, keyboard := range map[string]bool{"mouse": false, "keys": true} {
 		t.Run(name, func(t *testing.T) {

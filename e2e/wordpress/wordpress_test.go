@@ -104,6 +104,7 @@ func TestWordPress(t *testing.T) {
 // Content that comes from elsewhere, whole or not at all, whatever is killed meanwhile; and what means harm.
 func TestContentComes(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	blog, two := h.create("Blog"), h.create("Two")
 	blog, two = h.ready(blog.ID), h.ready(two.ID)
@@ -120,6 +121,7 @@ func TestContentComes(t *testing.T) {
 // What is installed into a WordPress, and what is left of it when everything is killed meanwhile.
 func TestInstalledIntoWordPress(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	two := h.ready(h.createIn("de_DE", "Two").ID)
 	h.story(t, "language", func(h *installation) { h.language(two) })

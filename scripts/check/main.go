@@ -1,4 +1,4 @@
-// Command check runs everything that must be green, says what it runs and how long each
+// Command check runs what must be green, says what it runs and how long each
 // step took, and ends with 1 if anything was not.
 //
 // A step that fails shows its whole output and the others still run, so that one run
@@ -43,6 +43,7 @@ const unavailable = 77 // exit status of withpostgres where there is no PostgreS
 
 func main() {
 	quick := flag.Bool("quick", false, "what takes less than two minutes and starts no server: for while one works")
+	long := flag.Bool("all", false, "the stories too that take long")
 	flag.Parse()
 	paint := machine.Colors(os.Stdout)
 	if !*quick {
@@ -79,11 +80,13 @@ func main() {
 		fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", rounded(e.took)), e.err)
 	}
 	var beside []func()
-	all := steps
+	var todo []step
 	if *quick {
-		all = quickSteps
+		todo = quickSteps()
+	} else {
+		todo = steps(root, *long)
 	}
-	for _, s := range all(root) {
+	for _, s := range todo {
 		if s.beside == "" {
 			title(s)
 			end(s, s.run(os.Stdout))
@@ -105,6 +108,9 @@ func main() {
 	fmt.Println()
 	table(os.Stdout, spentOn, readCosts(packages(), root), time.Since(started), idleTime()-idle)
 	fmt.Println()
+	if !*quick && !*long {
+		missing = append(missing, "what takes long (make test-all)")
+	}
 	for _, name := range missing {
 		fmt.Printf("%s %s was not run\n", paint("33;1", "NOTE"), name)
 	}
@@ -144,12 +150,13 @@ const plainTags = "-tags=browser,lint"
 // tags are these and that of the sandbox's helper, which is built into the program.
 const tags = plainTags + ",slipway_init"
 
-func steps(root string) []step {
+// steps are those of make test, and with long ones those of make test-all.
+func steps(root string, long bool) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
 	// Tests of one package run side by side, too. One package more than processors: the stories that begin first often wait for
 	// a build or a browser.
 	test := append([]string{
-		"go", "test", "-count=1", "-timeout=1h", "-vet=off", tags,
+		"go", "test", "-count=1", "-timeout=1h", "-vet=off", tags, fmt.Sprintf("-short=%t", !long),
 		fmt.Sprintf("-p=%d", runtime.NumCPU()+1),
 		"-exec=" + bin("ondatabases"),
 	},
@@ -207,7 +214,7 @@ func isSlow(path string) bool {
 }
 
 // quickSteps are those of make quick.
-func quickSteps(string) []step {
+func quickSteps() []step {
 	packages := slices.DeleteFunc(strings.Fields(list("{{.ImportPath}}", "./...")), isSlow)
 	return []step{
 		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
