@@ -230,8 +230,8 @@ func quickSteps() []step {
 
 // longest are the packages whose tests take the longest.
 var longest = []string{
-	"slipway/e2e/wordpress", "slipway/e2e/builds", "slipway/e2e/programs", "slipway/e2e/browser", "slipway/e2e",
-	"slipway/e2e/domains", "slipway/e2e/nodes",
+	"slipway/e2e/nodes", "slipway/e2e/wordpress", "slipway/e2e/builds", "slipway/e2e/programs", "slipway/e2e/browser", "slipway/e2e",
+	"slipway/e2e/domains",
 }
 
 // longestFirst puts the packages whose tests take the longest first, and then the slow ones, in
