@@ -248,7 +248,6 @@ func kinsta(t *testing.T) string {
 // Run it with -update-docs to write what they show now.
 func TestDocumentedTerminal(t *testing.T) {
 	t.Parallel()
-	world.Long(t)
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -70,6 +70,7 @@ type Journal struct {
 	mu      sync.Mutex // guards what follows
 	lines   []Line     // not written yet
 	written int64      // lines that are in the database
+	unsure  bool       // the last transaction failed, and may have been committed all the same
 	bytes   int
 	full    bool
 	status  string
@@ -84,11 +85,9 @@ type Journal struct {
 // the stages of this attempt.
 func Open(ctx context.Context, c Config) (*Journal, error) {
 	p := &Journal{c: c, status: c.Status, wake: make(chan struct{}, 1)}
-	err := c.DB.QueryRow(ctx, `SELECT COALESCE(MAX(n), 0) FROM deployment_logs WHERE deployment_id = $1`, c.Deployment).Scan(&p.written)
-	if err != nil {
-		return nil, fmt.Errorf("find end of log: %w", err)
-	}
-	return p, nil
+	var err error
+	p.written, err = last(ctx, c.DB, c.Deployment)
+	return p, err
 }
 
 // Printf adds a line to the log.
@@ -187,11 +186,11 @@ func (p *Journal) Commit(ctx context.Context, fn func(tx *db.Tx) error) error {
 		}
 		return fn(tx)
 	})
-	if err != nil {
-		return err
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.unsure = err != nil; p.unsure {
+		return err
+	}
 	p.lines = p.lines[lines:]
 	p.written += int64(lines)
 	return nil
@@ -201,7 +200,7 @@ func (p *Journal) Commit(ctx context.Context, fn func(tx *db.Tx) error) error {
 // wrote. A worker whose token is no longer the deployment's gets ErrFenced.
 func (p *Journal) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 	p.mu.Lock()
-	lines, status, from, place := p.lines, p.status, p.written, p.place
+	lines, status, from, place, unsure := p.lines, p.status, p.written, p.place, p.unsure
 	stages, err := json.Marshal(p.stages)
 	p.dirty = false
 	p.mu.Unlock()
@@ -211,7 +210,15 @@ func (p *Journal) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 	if err := p.c.Save(ctx, tx, State{status, string(stages), place}); err != nil {
 		return 0, err
 	}
-	return len(lines), AppendTx(ctx, tx, p.c.Deployment, from, lines)
+	rest := lines
+	if unsure {
+		there, err := last(ctx, tx, p.c.Deployment)
+		if err != nil {
+			return 0, err
+		}
+		rest, from = lines[min(there-from, int64(len(lines))):], there
+	}
+	return len(lines), AppendTx(ctx, tx, p.c.Deployment, from, rest)
 }
 
 // Flush writes what is new now.

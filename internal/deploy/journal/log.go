@@ -52,6 +52,15 @@ func ForgetTx[ID ~string](ctx context.Context, tx *db.Tx, deployments []ID) erro
 	return nil
 }
 
+// last returns the number of a log's last line.
+func last(ctx context.Context, r db.Reader, deployment id.Deployment) (n int64, err error) {
+	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(n), 0) FROM deployment_logs WHERE deployment_id = $1`, deployment).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("find end of log: %w", err)
+	}
+	return n, nil
+}
+
 // AppendTx writes lines numbered from after+1.
 func AppendTx(ctx context.Context, tx *db.Tx, deployment id.Deployment, after int64, lines []Line) error {
 	for len(lines) > 0 {
