@@ -136,6 +136,9 @@ func TestBackupsOfStorage(t *testing.T) {
 	s.URL = made.URL
 	says(look, "other640,-,- a,link,more /nowhere")
 
+	if s.Nodes() > 1 { // their common database outlives a machine; e2e/nodes restores one
+		return
+	}
 	// The whole installation is lost: it comes back from its backup on another machine, and then what sites store, wherever that lies.
 	key := filepath.Join(t.TempDir(), "secrets.key")
 	secret, err := os.ReadFile(filepath.Join(s.Data, "secrets.key"))
