@@ -290,6 +290,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 // A service that is stopped while a deployment starts its program carries it out after its next start: it has not failed.
 func TestStoppedDuringAStart(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	h := install(t)
 	dir := t.TempDir()
 	files := server("two")
