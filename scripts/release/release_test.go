@@ -15,15 +15,6 @@ import (
 	"aead.dev/minisign"
 )
 
-// TestMain is the program of these releases, where it is asked for its texts.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "man" || os.Args[1] == "completion") {
-		fmt.Println(os.Args[1:])
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // The same commit makes the same bytes, in another folder, under another umask; the checksums are
 // theirs, and the list of contents names what the program is built from.
 func TestRelease(t *testing.T) {
