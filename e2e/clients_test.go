@@ -19,6 +19,7 @@ import (
 // several pages, repeat a call and tell what failed, with nothing but a token. What docs/clients.md shows compiles, too.
 func TestAPIClients(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	guide, err := os.ReadFile(filepath.Join(world.Root(), "docs", "clients.md"))
 	if err != nil {
 		t.Fatal(err)

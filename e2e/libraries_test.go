@@ -23,6 +23,7 @@ import (
 // standardwebhooks and svix for Node and for Go.
 func TestPublicLibraries(t *testing.T) {
 	t.Parallel()
+	world.Long(t)
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
