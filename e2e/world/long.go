@@ -3,7 +3,7 @@ package world
 import "testing"
 
 // Long leaves a story to make test-all: one that shows in depth, with large applications, or at every moment of a kill what
-// shorter ones show once, and costs ten seconds of a processor or more.
+// shorter ones show once, and takes some ten seconds or more.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -216,7 +216,8 @@ func (p *Journal) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		rest, from = lines[min(there-from, int64(len(lines))):], there
+		more := min(max(there-from, 0), int64(len(lines))) // fewer than before where somebody forgot the log meanwhile
+		rest, from = lines[more:], from+more
 	}
 	return len(lines), AppendTx(ctx, tx, p.c.Deployment, from, rest)
 }

@@ -66,3 +66,35 @@ func TestUnknownCommit(t *testing.T) {
 		})
 	}
 }
+
+// A log that was forgotten meanwhile, as with its site, ends nobody.
+func TestForgottenAfterUnknownCommit(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	const deployment = "dep_1"
+	j, err := Open(t.Context(), Config{
+		DB: d, Log: slog.New(slog.DiscardHandler), Deployment: deployment,
+		Save: func(context.Context, *db.Tx, State) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Line("info", "one", "")
+	if err := j.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j.Line("info", "two", "")
+	if err := j.Commit(t.Context(), func(*db.Tx) error { return errors.New("the connection is lost") }); err == nil {
+		t.Fatal("it was committed")
+	}
+	if err := d.Write(t.Context(), func(tx *db.Tx) error { return ForgetTx(t.Context(), tx, []string{deployment}) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := Read(t.Context(), d, deployment, 0, 100)
+	if err != nil || len(lines) != 1 || lines[0].Message != "two" || lines[0].N != 2 {
+		t.Errorf("%+v, %v", lines, err)
+	}
+}
