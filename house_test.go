@@ -1,7 +1,6 @@
 package slipway
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -31,33 +30,6 @@ func sources(t *testing.T, f func(path string, text []byte)) {
 		})
 		if err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// mostLines is how long a package may be, without tests.
-const mostLines = 4000
-
-// longer are the packages that are longer, with the lines that they may have: a number here only goes down.
-var longer = map[string]int{}
-
-// A package that a stranger walks through holds one idea: what grows past the limit moves an idea out.
-func TestPackageLengths(t *testing.T) {
-	t.Parallel()
-	lines := map[string]int{}
-	sources(t, func(p string, text []byte) { lines[filepath.Dir(p)] += bytes.Count(text, []byte("\n")) })
-	for name, n := range lines {
-		most := mostLines
-		if longer[name] > most {
-			most = longer[name]
-		}
-		if n > most {
-			t.Errorf("%s has %d lines without tests, at most %d: move one whole idea out of it", name, n, most)
-		}
-	}
-	for name := range longer {
-		if lines[name] <= mostLines {
-			t.Errorf("%s has %d lines: take it off the list of longer packages", name, lines[name])
 		}
 	}
 }
