@@ -37,14 +37,16 @@ func (c lateConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// start serves, and returns where.
-func start(t *testing.T, hold chan struct{}, h http.HandlerFunc) (s *Server, addr string, ended chan error) {
+// start serves with a hook that may be nil, and returns the address.
+func start(
+	t *testing.T, hold chan struct{}, hook func(net.Conn, http.ConnState), h http.HandlerFunc,
+) (s *Server, addr string, ended chan error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = New(&http.Server{Handler: h, ReadHeaderTimeout: time.Minute})
+	s = New(&http.Server{Handler: h, ConnState: hook, ReadHeaderTimeout: time.Minute})
 	ended = make(chan error, 1)
 	go func() { ended <- s.Serve(late{ln, hold}) }()
 	t.Cleanup(func() { s.Close() })
@@ -57,14 +59,12 @@ func TestAcceptedAreAnswered(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	accepted := make(chan struct{}, 20)
-	s, addr, ended := start(t, hold, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answered") })
-	hook := s.ConnState
-	s.ConnState = func(c net.Conn, state http.ConnState) {
-		hook(c, state)
+	hook := func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			accepted <- struct{}{}
 		}
 	}
+	s, addr, ended := start(t, hold, hook, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "answered") })
 	var clients sync.WaitGroup
 	for range cap(accepted) {
 		clients.Go(func() {
@@ -106,7 +106,7 @@ func TestEndIsBounded(t *testing.T) {
 	hold := make(chan struct{})
 	close(hold)
 	began, release := make(chan struct{}), make(chan struct{})
-	s, addr, _ := start(t, hold, func(w http.ResponseWriter, r *http.Request) { close(began); <-release })
+	s, addr, _ := start(t, hold, nil, func(w http.ResponseWriter, r *http.Request) { close(began); <-release })
 	for _, sends := range []string{"", "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"} {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
