@@ -209,7 +209,7 @@ func TestSlowClients(t *testing.T) {
 	})
 	ends := func(name string, c net.Conn) {
 		t.Helper()
-		c.SetDeadline(time.Now().Add(15 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			if ne, ok := err.(net.Error); ok && ne.Timeout() {
 				t.Errorf("%s: the connection stays open", name)
@@ -269,7 +269,7 @@ func TestShutdown(t *testing.T) {
 				ForceAttemptHTTP2: proto == "h2",
 				TLSClientConfig:   &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{proto}},
 			},
-			Timeout: 10 * time.Second,
+			Timeout: patience,
 		}
 		for _, path := range []string{"/large", "/large?odd"} {
 			r, err := http.NewRequest("GET", "https://"+w.fast+path, nil)
@@ -298,7 +298,7 @@ func TestShutdown(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: Shutdown: %v", proto, err)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(patience):
 				t.Errorf("%s: Shutdown doesn't end", proto)
 			}
 		}

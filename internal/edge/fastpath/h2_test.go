@@ -180,7 +180,7 @@ func client(addr string, settings ...func(*http2.Transport)) *http.Client {
 	for _, f := range settings {
 		f(tr)
 	}
-	return &http.Client{Transport: tr, Timeout: 20 * time.Second}
+	return &http.Client{Transport: tr, Timeout: patience}
 }
 
 // The same requests get the same answers with the fast path and without it, alone and

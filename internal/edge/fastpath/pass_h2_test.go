@@ -456,7 +456,7 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 	r.quiet() // it has come
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		done <- p.server.Shutdown(ctx)
 	}()

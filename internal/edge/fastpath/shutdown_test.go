@@ -51,7 +51,7 @@ func dialNarrow(t *testing.T, addr, proto string) *tls.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	return c
 }
 
@@ -202,7 +202,7 @@ func TestShutdownAnswersFirstRequests(t *testing.T) {
 
 	handshake := tls.Client(early, &tls.Config{ServerName: site, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	for name, c := range map[string]net.Conn{"before its handshake": handshake, "after its handshake": late} {
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		io.WriteString(c, get("/small", ""))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -224,7 +224,7 @@ func TestShutdownAnswersFirstRequests(t *testing.T) {
 		if took := time.Since(begun); err != nil || took < freshTime/2 {
 			t.Errorf("the shutdown ends after %s, before the silent one's time is over: %v", took, err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Error("who never asks holds the shutdown up")
 	}
 	if _, err := silent.Read(make([]byte, 1)); err == nil {
