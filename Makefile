@@ -7,7 +7,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # A chart's version has three numbers, also where nothing is tagged yet.
 CHART := $(shell echo '$(VERSION)' | sed -E 's/^v([0-9])/\1/; t; s/^/0.0.0-g/')
 
-.PHONY: help run test test-all test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-all race test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,8 +18,11 @@ run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
 test: ## what must be green before a change lands
 	go run ./scripts/check
 
-test-all: ## the same with the stories that take long, as before a release
+test-all: ## the same with the stories that take long, the race detector and known vulnerabilities, as before a release
 	go run ./scripts/check -all
+
+race: ## the tests of internal/ with the race detector; needs gcc, and takes three quarters of an hour
+	go run ./scripts/check -race
 
 quick: ## what takes less than two minutes and starts no server
 	go run ./scripts/check -quick

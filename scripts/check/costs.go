@@ -60,42 +60,101 @@ func (c cost) line(to io.Writer) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// packageCosts lets ondatabases note what test programs cost, and returns how to read it once, at
-// the end. A file that the environment names stays.
-func packageCosts() (read func() []byte, err error) {
-	name := os.Getenv(costs)
-	if name != "" {
-		return func() []byte { text, _ := os.ReadFile(name); return text }, nil
+// notes is the file to which ondatabases adds lines.
+type notes struct {
+	name string
+	own  bool
+}
+
+// makeNotes makes the file. If the environment names one, lines are added to that one, and it stays.
+func makeNotes() (notes, error) {
+	if name := os.Getenv(costs); name != "" {
+		return notes{name: name}, nil
 	}
 	file, err := os.CreateTemp("", "slipway-costs-")
 	if err != nil {
-		return nil, err
+		return notes{}, err
 	}
-	name = file.Name()
-	return func() []byte {
-		defer os.Remove(name)
-		text, _ := os.ReadFile(name)
-		return text
-	}, errors.Join(file.Close(), os.Setenv(costs, name))
+	return notes{file.Name(), true}, errors.Join(file.Close(), os.Setenv(costs, file.Name()))
 }
 
-// readCosts reads the lines of a file of costs: seconds of processor time, seconds, the
-// database, and the folder. Folders are shown as seen from root.
-func readCosts(text []byte, root string) (found []cost) {
+func (n notes) text() []byte { text, _ := os.ReadFile(n.name); return text }
+
+func (n notes) remove() {
+	if n.own {
+		os.Remove(n.name)
+	}
+}
+
+// testRun is a test program that runs, or has run, on one database.
+type testRun struct {
+	folder, database string
+	began            time.Time
+	ended, failed    bool
+	took, processor  time.Duration
+}
+
+// readNotes reads lines of ondatabases, the earliest test program first. Folders are relative to root.
+func readNotes(text []byte, root string) (found []testRun) {
 	for line := range bytes.Lines(text) {
-		fields := strings.SplitN(strings.TrimSpace(string(line)), " ", 4)
-		if len(fields) < 4 {
+		event, rest, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		fields := strings.SplitN(rest, " ", map[string]int{"begin": 3, "end": 5}[event])
+		if len(fields) < 3 {
 			continue
 		}
-		processor, err := time.ParseDuration(fields[0] + "s")
-		took, err2 := time.ParseDuration(fields[1] + "s")
-		name, err3 := filepath.Rel(root, fields[3])
-		if err != nil || err2 != nil || err3 != nil {
+		number := func(i int) float64 { n, _ := strconv.ParseFloat(fields[i], 64); return n }
+		lasting := func(i int) time.Duration { return time.Duration(number(i) * float64(time.Second)) }
+		folder, err := filepath.Rel(root, fields[len(fields)-1])
+		if err != nil {
 			continue
 		}
-		found = append(found, cost{name + " on " + fields[2], took, processor})
+		database := fields[len(fields)-2]
+		if event == "begin" {
+			found = append(found, testRun{folder: folder, database: database, began: time.UnixMilli(int64(number(0) * 1000))})
+			continue
+		}
+		for i, t := range found {
+			if len(fields) == 5 && t.folder == folder && t.database == database && !t.ended {
+				found[i].ended, found[i].failed, found[i].processor, found[i].took = true, fields[2] != "0", lasting(0), lasting(1)
+			}
+		}
 	}
 	return found
+}
+
+// packageCosts returns what the test programs of a step cost that ended.
+func packageCosts(all []testRun, step string) (found []cost) {
+	for _, t := range all {
+		if t.ended {
+			found = append(found, cost{t.folder + " on " + t.database + " (" + step + ")", t.took, t.processor})
+		}
+	}
+	return found
+}
+
+// progress says how many of so many packages are done, which have run the longest and still do, and which have failed. The go
+// command prints results in the order of its arguments, so a failure may be known long before it is printed.
+func progress(all []testRun, packages int, now time.Time) string {
+	seen, open := map[string]bool{}, map[string]bool{}
+	var running, failed []string
+	for _, t := range all {
+		seen[t.folder] = true
+		if !t.ended && !open[t.folder] {
+			open[t.folder] = true
+			running = append(running, fmt.Sprintf("%s %s", t.folder, now.Sub(t.began).Round(time.Second)))
+		}
+		if t.failed && !slices.Contains(failed, t.folder) {
+			failed = append(failed, t.folder)
+		}
+	}
+	text := fmt.Sprintf("%d of %d packages", len(seen)-len(open), packages)
+	if len(failed) > 0 {
+		text += ", failed: " + strings.Join(failed, ", ")
+	}
+	if len(running) == 0 {
+		return text + ", compiling"
+	}
+	return text + ", running: " + strings.Join(running[:min(3, len(running))], ", ")
 }
 
 // idleTime is for how long the processors have had nothing to do since the machine started, summed

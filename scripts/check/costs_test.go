@@ -12,7 +12,8 @@ import (
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	packages := readCosts([]byte("1.5 3.0 SQLite /p/internal/a\nnot a line\n12.0 6.0 PostgreSQL /p/e2e b\n"), "/p")
+	packages := packageCosts(readNotes([]byte("begin 1.0 SQLite /p/internal/a\nnot a line\nend 1 2\nbegin 2.0 PostgreSQL /p/e2e b\n"+
+		"end 1.5 3.0 0 SQLite /p/internal/a\nend 12.0 6.0 1 PostgreSQL /p/e2e b\nbegin 3.0 SQLite /p/internal/c\nend 9.0 9.0 0 SQLite /p/x\n"), "/p"), "tests")
 	table(&out, []cost{{"vet", 4 * time.Second, 6 * time.Second}, {"tests", 10 * time.Second, 15 * time.Second}}, packages, 10*time.Second, 0)
 	var got []string
 	for line := range strings.Lines(out.String()) {
@@ -21,10 +22,34 @@ func TestTable(t *testing.T) {
 	want := []string{
 		"took processor busy", "4.0 s 6.0 s 150 % vet", "10.0 s 15.0 s 150 % tests", "10.0 s 21.0 s 210 % all",
 		"the costliest packages of 2, without building them:",
-		"6.0 s 12.0 s 200 % e2e b on PostgreSQL", "3.0 s 1.5 s 50 % internal/a on SQLite",
+		"6.0 s 12.0 s 200 % e2e b on PostgreSQL (tests)", "3.0 s 1.5 s 50 % internal/a on SQLite (tests)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+}
+
+// A package is done when it is on each database that it began on. What runs the longest and what failed is named.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	text := ""
+	for _, tt := range []struct{ more, want string }{
+		{"", "0 of 9 packages, compiling"},
+		{"begin 100.0 SQLite /p/e2e/nodes\n", "0 of 9 packages, running: e2e/nodes 1m40s"},
+		{
+			"begin 110.0 SQLite /p/a\nbegin 110.5 PostgreSQL /p/a\nend 1.0 1.0 0 SQLite /p/a\n",
+			"0 of 9 packages, running: e2e/nodes 1m40s, a 1m30s",
+		},
+		{"end 1.0 1.0 2 PostgreSQL /p/a\n", "1 of 9 packages, failed: a, running: e2e/nodes 1m40s"},
+		{
+			"begin 199.0 SQLite /p/b\nbegin 199.0 SQLite /p/c\nbegin 199.0 SQLite /p/d\n",
+			"1 of 9 packages, failed: a, running: e2e/nodes 1m40s, b 1s, c 1s",
+		},
+	} {
+		text += tt.more
+		if got := progress(readNotes([]byte(text), "/p"), 9, time.Unix(200, 0)); got != tt.want {
+			t.Errorf("after %q: %q, want %q", tt.more, got, tt.want)
+		}
 	}
 }
 

@@ -8,10 +8,12 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,16 +26,19 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// step is one thing that must be green: a command without output, or with any.
+// step is one thing that must be green: a command.
 type step struct {
 	name    string
 	argv    []string
 	env     []string // beside this process's own
 	without []string // instead of argv where that ends with unavailable …
 	lost    string   // … and what is not run then
-	silent  bool     // any output is a failure
+	silent  bool     // anything on standard output is a failure
 	shown   bool     // output appears as it comes
 	beside  string   // its nice value; it runs beside the others and is reported at the end
+
+	needs    func() error // says what is missing, without which the step is not run. Optional.
+	packages int          // whose tests ondatabases runs; 0: another command
 }
 
 // pictures is the sheet of what the browser tests saw, for people to look at.
@@ -43,11 +48,15 @@ const unavailable = 77 // exit status of withpostgres where there is no PostgreS
 
 func main() {
 	quick := flag.Bool("quick", false, "what takes less than two minutes and starts no server: for while one works")
-	long := flag.Bool("all", false, "the stories too that take long")
+	long := flag.Bool("all", false, "the stories too that take long, the race detector and known vulnerabilities")
+	race := flag.Bool("race", false, "the race detector alone")
 	flag.Parse()
-	paint := machine.Colors(os.Stdout)
-	if !*quick {
-		install()
+	paint, out := machine.Colors(os.Stdout), newScreen(os.Stdout)
+	if !*quick && !*race {
+		announce(out, *long)
+		stop := out.follow(func(took time.Duration) string { return "installing for " + took.String() })
+		install(out)
+		stop()
 	}
 	os.Remove(pictures) // of an earlier run: no word of it if this one makes none
 	root, err := os.Getwd()
@@ -56,59 +65,78 @@ func main() {
 		os.Exit(1)
 	}
 	started, idle := time.Now(), idleTime()
-	packages, err := packageCosts()
+	notes, err := makeNotes()
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	var failed, missing, tests []string
-	var spentOn []cost
+	var spentOn, packages []cost
 	title := func(s step) {
-		fmt.Printf("%s %s  %s\n", paint("36", "▸"), paint("1", s.name), paint("2", short(s.argv)))
+		fmt.Fprintf(out, "%s %s  %s\n", paint("36", "▸"), paint("1", s.name), paint("2", short(s.argv)))
 	}
 	end := func(s step, e ending) {
 		spentOn = append(spentOn, cost{s.name, e.took, e.processor})
-		if e.without {
+		if e.without != "" {
 			missing = append(missing, s.lost)
-			fmt.Printf("  %s\n", paint("33;1", "NOT RUN, what it needs is not there: "+s.lost))
+			fmt.Fprintf(out, "  %s\n", paint("33;1", "NOT RUN, "+e.without+": "+s.lost))
 		}
 		if e.err == nil {
-			fmt.Printf("  %s %s\n", paint("32", "ok"), paint("2", rounded(e.took)))
+			fmt.Fprintf(out, "  %s %s\n", paint("32", "ok"), paint("2", rounded(e.took)))
 			return
 		}
 		failed, tests = append(failed, s.name), append(tests, e.tests...)
-		fmt.Printf("  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", rounded(e.took)), e.err)
+		fmt.Fprintf(out, "  %s %s (%v)\n", paint("31;1", "FAILED"), paint("2", rounded(e.took)), e.err)
 	}
 	var beside []func()
 	var todo []step
-	if *quick {
+	stop := out.follow(func(took time.Duration) string { return "go list, which downloads modules, for " + took.String() })
+	switch {
+	case *quick:
 		todo = quickSteps()
-	} else {
+	case *race:
+		todo = raceSteps(root)
+	default:
 		todo = steps(root, *long)
 	}
+	stop()
 	for _, s := range todo {
 		if s.beside == "" {
 			title(s)
-			end(s, s.run(os.Stdout))
+			before := len(notes.text())
+			runs := func() []testRun { return readNotes(notes.text()[before:], root) }
+			stop := out.follow(func(took time.Duration) string {
+				if s.packages == 0 {
+					return "running for " + took.String()
+				}
+				return took.String() + ", " + progress(runs(), s.packages, time.Now())
+			})
+			e := s.run(out)
+			stop()
+			packages = append(packages, packageCosts(runs(), s.name)...)
+			end(s, e)
 			continue
 		}
-		var out bytes.Buffer
+		var said bytes.Buffer
 		ended := make(chan ending, 1)
-		go func() { ended <- s.run(&out) }()
+		go func() { ended <- s.run(&said) }()
 		beside = append(beside, func() {
 			title(s)
+			stop := out.follow(func(took time.Duration) string { return "waiting for " + took.String() })
 			e := <-ended
-			os.Stdout.Write(out.Bytes())
+			stop()
+			out.Write(said.Bytes())
 			end(s, e)
 		})
 	}
 	for _, tell := range beside {
 		tell()
 	}
+	notes.remove()
 	fmt.Println()
-	table(os.Stdout, spentOn, readCosts(packages(), root), time.Since(started), idleTime()-idle)
+	table(os.Stdout, spentOn, packages, time.Since(started), idleTime()-idle)
 	fmt.Println()
-	if !*quick && !*long {
+	if !*quick && !*long && !*race {
 		missing = append(missing, "what takes long (make test-all)")
 	}
 	for _, name := range missing {
@@ -127,20 +155,38 @@ func main() {
 	fmt.Printf("%s in %s\n", paint("32;1", "green"), rounded(time.Since(started)))
 }
 
-// install gets what tests need beside Go.
-func install() {
-	if err := machine.Install(
+// needed are the Debian packages that tests need beside Go. Where one of a group can't be had, the other groups are installed.
+var needed = [][]string{
+	{
 		"git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography",
 		"python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress",
 		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "minisign", "openssl", "zsh", "fish", "mandoc", "jq",
-	); err != nil {
-		fmt.Println(err)
+	},
+	{"chromium-headless-shell"},                         // older Debians have chromium alone, which does as well
+	{"php-fpm", "php-curl", "php-mbstring", "composer"}, // for PHP sites
+	{"postgresql"},
+}
+
+// announce says how long a run takes and what it installs.
+func announce(to io.Writer, long bool) {
+	warm, cold := 15, 16
+	if long {
+		warm, cold = 60, 65
 	}
-	if err := machine.Install("chromium-headless-shell"); err != nil { // older Debians have chromium alone, which does as well
-		fmt.Println(err)
+	fmt.Fprintf(to, "This takes about %d minutes on two cores, and %d the first time, when everything is downloaded and compiled.\n", warm, cold)
+	if missing := machine.Missing(slices.Compact(slices.Sorted(slices.Values(slices.Concat(needed...))))...); len(missing) > 0 {
+		fmt.Fprintf(to, "It installs these Debian packages: %s.\n", strings.Join(missing, ", "))
+	} else {
+		fmt.Fprintln(to, "The Debian packages that it needs are installed.")
 	}
-	if err := machine.Install("php-fpm", "php-curl", "php-mbstring", "composer"); err != nil { // what PHP sites run on
-		fmt.Println(err)
+}
+
+// install installs them, as far as they are missing.
+func install(to io.Writer) {
+	for _, packages := range needed {
+		if err := machine.Install(packages...); err != nil {
+			fmt.Fprintln(to, err)
+		}
 	}
 }
 
@@ -150,53 +196,123 @@ const plainTags = "-tags=browser,lint"
 // tags are these and that of the sandbox's helper, which is built into the program.
 const tags = plainTags + ",slipway_init"
 
+// Up to half of what compilers and linters do is collecting garbage. ondatabases keeps this from the tests.
+var lean = []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
+
+// goTest is the step that tests packages under ondatabases.
+func goTest(root string, paths []string, args ...string) step {
+	return step{
+		argv: slices.Concat([]string{"go", "test", "-count=1", "-timeout=1h", "-vet=off", "-exec=" + filepath.Join(root, "bin", "ondatabases")},
+			args, paths),
+		env: lean, shown: true, packages: len(paths),
+	}
+}
+
 // steps are those of make test, and with long ones those of make test-all.
 func steps(root string, long bool) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
 	// Tests of one package run side by side, too. One package more than processors: the stories that begin first often wait for
 	// a build or a browser.
-	test := append([]string{
-		"go", "test", "-count=1", "-timeout=1h", "-vet=off", tags, fmt.Sprintf("-short=%t", !long),
-		fmt.Sprintf("-p=%d", runtime.NumCPU()+1),
-		"-exec=" + bin("ondatabases"),
-	},
-		longestFirst(strings.Fields(list("{{.ImportPath}}", "./...")))...)
-	// Up to half of what compilers and linters do is collecting garbage. ondatabases keeps this from the tests.
-	lean := []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
-	return []step{
-		// These two keep one processor busy at most, as do the links that follow.
-		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true, beside: "0"},
+	tests := goTest(root, longestFirst(tested(plainTags, "./...")), tags, fmt.Sprintf("-short=%t", !long), fmt.Sprintf("-p=%d", runtime.NumCPU()+1))
+	// Everything once, and what has statements of its own for a database once more on PostgreSQL.
+	tests.name, tests.lost = "tests", "services on PostgreSQL"
+	tests.without = append([]string{bin("onscratch")}, tests.argv...)
+	tests.argv = append([]string{bin("onscratch"), bin("withpostgres")}, tests.argv...)
+	tests.env = append([]string{
+		"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"),
+		"SLIPWAY_TEST_BOTH=" + strings.Join(onBoth(), string(filepath.ListSeparator)),
+	}, lean...)
+	all := []step{
+		helper,
+		tools(long),
+		{name: "formatting", argv: []string{bin("gofumpt"), "-l", "."}, silent: true, beside: "0"},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}, beside: "0"},
-		{name: "helper", argv: []string{"go", "generate", "./internal/platform/sandbox"}},
-		// go run would hide its exit status
-		{name: "tools", argv: []string{"go", "build", "-o", "bin/", "./scripts/withpostgres", "./scripts/ondatabases", "./scripts/onscratch", "./scripts/cluster"}},
 		// what S3 is tested against is fetched and built here, not while a test waits
 		{name: "object store", argv: []string{"go", "-C", "tools/versitygw", "tool", "-n", "versitygw"}, env: lean},
 		{name: "stripe-mock", argv: []string{"go", "-C", "tools/stripemock", "tool", "-n", "stripe-mock"}, env: lean},
 		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try", "./scripts/withpostgres"}, env: lean},
 		// The stories below e2e, which begin first, wait for much. What fills that time uses what was built just now.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, beside: "10", env: lean},
-		{name: "staticcheck", argv: []string{"go", "tool", "-modfile=tools/go.mod", "staticcheck", tags, "./..."}, beside: "10", env: lean},
+		{name: "staticcheck", argv: []string{bin("staticcheck"), tags, "./..."}, beside: "10", env: lean},
 		// Where an earlier `make test-cluster` has compiled Kubernetes and its client: twelve seconds of one processor. Elsewhere
 		// both would take ten minutes.
 		{
 			name: "cluster", argv: []string{bin("cluster"), "-api"}, without: []string{"true"},
 			lost: "the engine on Kubernetes (make test-cluster builds what its tests need)", beside: "10", env: lean,
 		},
-		// Everything once, and what has statements of its own for a database once more on PostgreSQL.
-		{
-			name:    "tests",
-			argv:    append([]string{bin("onscratch"), bin("withpostgres")}, test...),
-			without: append([]string{bin("onscratch")}, test...),
-			lost:    "services on PostgreSQL",
-			shown:   true,
-			env: append(lean,
-				"CGO_ENABLED=0",
-				"SLIPWAY_E2E_BUILT="+bin("e2e"),
-				"SLIPWAY_TEST_BOTH="+strings.Join(onBoth(), string(filepath.ListSeparator)),
-			),
-		},
+		tests,
 	}
+	if long {
+		all = append(all, race(root))
+		for _, module := range []string{".", "cluster", "terraform"} {
+			all = append(all, step{
+				name: "vulnerabilities", argv: []string{bin("govulncheck"), "-C", module, "-db", vulnerabilities, "./..."}, env: lean,
+				needs: func() error { return answers(vulnerabilities + "/index/db.json") }, lost: "known vulnerabilities of the module " + module,
+			})
+		}
+	}
+	return all
+}
+
+// helper builds the sandbox's helper.
+var helper = step{name: "helper", argv: []string{"go", "generate", "./internal/platform/sandbox"}, env: lean}
+
+// tools downloads and builds the commands that the other steps run: go run would hide their exit status, and a download would
+// speak in between.
+func tools(long bool) step {
+	linters := "go build -modfile=tools/go.mod -o bin/ mvdan.cc/gofumpt honnef.co/go/tools/cmd/staticcheck"
+	if long {
+		linters += " golang.org/x/vuln/cmd/govulncheck"
+	}
+	own := "go build -o bin/ ./scripts/withpostgres ./scripts/ondatabases ./scripts/onscratch ./scripts/cluster"
+	return step{name: "tools", argv: []string{"sh", "-ec", own + "\n" + linters}, env: lean}
+}
+
+// race tests the packages of the product with the race detector, which needs a C compiler.
+func race(root string) step {
+	s := goTest(root, tested("-tags=", "./internal/..."), "-tags=slipway_init", "-short", "-race")
+	s.name, s.lost, s.needs = "race detector", "the race detector", compiler
+	s.argv = append([]string{filepath.Join(root, "bin", "onscratch")}, s.argv...)
+	s.env = append([]string{"CGO_ENABLED=1"}, lean...)
+	return s
+}
+
+// raceSteps are those of make race.
+func raceSteps(root string) []step { return []step{helper, tools(false), race(root)} }
+
+// compiler returns an error where cgo has no C compiler.
+func compiler() error {
+	out, err := exec.Command("go", "env", "CC").Output()
+	if err != nil {
+		return fmt.Errorf("go env CC: %w", err)
+	}
+	name, _, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if _, err := exec.LookPath(cmp.Or(name, "gcc")); err != nil {
+		return fmt.Errorf("there is no C compiler: %w", err)
+	}
+	return nil
+}
+
+// vulnerabilities is the Go project's database.
+const vulnerabilities = "https://vuln.go.dev"
+
+// answers returns an error if url can't be fetched.
+func answers(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return nil
 }
 
 // slow are the packages whose tests start servers, sandboxes or a browser, or take half a minute.
@@ -215,9 +331,10 @@ func isSlow(path string) bool {
 
 // quickSteps are those of make quick.
 func quickSteps() []step {
-	packages := slices.DeleteFunc(strings.Fields(list("{{.ImportPath}}", "./...")), isSlow)
+	packages := slices.DeleteFunc(tested(plainTags, "./..."), isSlow)
 	return []step{
-		{name: "formatting", argv: []string{"go", "tool", "-modfile=tools/go.mod", "gofumpt", "-l", "."}, silent: true},
+		tools(false),
+		{name: "formatting", argv: []string{"bin/gofumpt", "-l", "."}, silent: true},
 		{name: "go vet", argv: []string{"go", "vet", plainTags, "./..."}},
 		{
 			name:  "tests",
@@ -250,21 +367,30 @@ func longestFirst(packages []string) []string {
 	return packages
 }
 
-// list asks go about packages. The helper need not be there.
-func list(format string, packages string) string {
-	out, err := exec.Command("go", "list", plainTags, "-f", format, packages).Output()
+// list asks go about packages.
+func list(tags, format, packages string) string {
+	out, err := exec.Command("go", "list", tags, "-f", format, packages).Output()
 	if err != nil {
+		var said *exec.ExitError
+		if errors.As(err, &said) {
+			err = fmt.Errorf("%w: %s", err, said.Stderr)
+		}
 		fmt.Println("go list:", err)
 		os.Exit(1)
 	}
 	return string(out)
 }
 
+// tested returns the packages that have tests. The sandbox's helper need not be there.
+func tested(tags, packages string) []string {
+	return strings.Fields(list(tags, "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", packages))
+}
+
 // onBoth returns the folders of the packages that are tested on both databases: those with
 // statements of their own, and those whose tests have several nodes at one database. The others
 // reach a database through these alone.
 func onBoth() []string {
-	all := importing(list("{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), "slipway/internal/platform/dbtest")
+	all := importing(list(plainTags, "{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), "slipway/internal/platform/dbtest")
 	return slices.DeleteFunc(all, func(dir string) bool { return !needsBoth(dir) })
 }
 
@@ -301,7 +427,7 @@ func importing(list, imported string) (found []string) {
 // ending tells how a step ended.
 type ending struct {
 	err     error
-	without bool // what it needs is not there
+	without string // why what it needs is not there
 	took    time.Duration
 	tests   []string // lines that tell of the tests that failed
 
@@ -311,9 +437,14 @@ type ending struct {
 // run runs a step, and tells to what it says: all of it when it failed or is shown.
 func (s step) run(to io.Writer) (e ending) {
 	at := time.Now()
+	if s.needs != nil {
+		if err := s.needs(); err != nil {
+			return ending{without: err.Error(), took: time.Since(at)}
+		}
+	}
 	s.execute(s.argv, to, &e)
 	if s.without != nil && exitCode(e.err) == unavailable {
-		e.without = true
+		e.without = "what it needs is not there"
 		s.execute(s.without, to, &e)
 	}
 	e.took = time.Since(at)
@@ -321,7 +452,7 @@ func (s step) run(to io.Writer) (e ending) {
 }
 
 func (s step) execute(argv []string, to io.Writer, e *ending) {
-	var kept bytes.Buffer
+	var kept, aside bytes.Buffer
 	lines := &indented{to: to}
 	out := io.Writer(&kept)
 	if s.shown {
@@ -333,11 +464,15 @@ func (s step) execute(argv []string, to io.Writer, e *ending) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
+	if s.silent { // the go command reports downloads on standard error, and all is well
+		cmd.Stderr = &aside
+	}
 	e.err = cmd.Run()
 	if e.err == nil && s.silent && kept.Len() > 0 {
 		e.err = errors.New("these are not as they must be")
 	}
 	if e.err != nil {
+		lines.Write(aside.Bytes())
 		lines.Write(kept.Bytes())
 	}
 	if cmd.ProcessState != nil {

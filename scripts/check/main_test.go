@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +128,7 @@ func TestBeside(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := step{argv: []string{"sh", "-c", "nice; echo broken >&2; exit 3"}, beside: "5"}
-	if e := s.run(&out); exitCode(e.err) != 3 || e.without || !strings.HasSuffix(
+	if e := s.run(&out); exitCode(e.err) != 3 || e.without != "" || !strings.HasSuffix(
 		out.String(),
 		"  broken\n",
 	) || strings.HasPrefix(out.String(), "  0\n") {
@@ -135,11 +138,89 @@ func TestBeside(t *testing.T) {
 	if e := (step{argv: []string{"echo", "fine"}, beside: "5"}).run(&out); e.err != nil || out.Len() > 0 {
 		t.Errorf("well: %v, %q", e.err, out.String())
 	}
-	if e := (step{argv: []string{"echo", "a file"}, silent: true}).run(&out); e.err == nil {
-		t.Error("output of a silent step is no failure")
-	}
-	if e := (step{argv: []string{"sh", "-c", "exit 77"}, without: []string{"true"}}).run(&out); e.err != nil || !e.without {
+	if e := (step{argv: []string{"sh", "-c", "exit 77"}, without: []string{"true"}}).run(&out); e.err != nil || e.without == "" {
 		t.Errorf("without what it needs: %+v", e)
+	}
+}
+
+// A silent step fails by its status and by what it finds. What the go command says of downloads is no finding.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"echo 'go: downloading mvdan.cc/gofumpt v0.12.0' >&2": "",
+		"echo loading >&2; echo main.go":                      "  loading\n  main.go\n",
+		"echo broken >&2; exit 2":                             "  broken\n",
+	} {
+		var out bytes.Buffer
+		if e := (step{argv: []string{"sh", "-c", script}, silent: true}).run(&out); (e.err == nil) != (want == "") || out.String() != want {
+			t.Errorf("%s: %v, %q", script, e.err, out.String())
+		}
+	}
+}
+
+// A step whose needs are missing is not run, which is not a failure, and says why.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := step{argv: []string{"sh", "-c", "echo runs; exit 3"}, needs: func() error { return errors.New("no compiler") }}
+	if e := s.run(&out); e.err != nil || e.without != "no compiler" || out.Len() > 0 {
+		t.Errorf("%+v, %q", e, out.String())
+	}
+	s.needs = func() error { return nil }
+	if e := s.run(&out); exitCode(e.err) != 3 || e.without != "" {
+		t.Errorf("a finding of the step: %+v", e)
+	}
+}
+
+// The database of vulnerabilities is there if it answers with what was asked for.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	db := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/index/db.json" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	if err := answers(db.URL + "/index/db.json"); err != nil {
+		t.Error(err)
+	}
+	if err := answers(db.URL + "/other"); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("a refusal: %v", err)
+	}
+	db.Close()
+	if err := answers(db.URL + "/index/db.json"); err == nil {
+		t.Error("a database that can't be reached is there")
+	}
+}
+
+// The race detector needs a C compiler.
+func TestCompiler(t *testing.T) {
+	t.Setenv("CC", "sh -x")
+	if err := compiler(); err != nil {
+		t.Errorf("a compiler with arguments: %v", err)
+	}
+	t.Setenv("CC", "no-such-compiler")
+	if err := compiler(); err == nil || !strings.Contains(err.Error(), "no-such-compiler") {
+		t.Errorf("without one: %v", err)
+	}
+}
+
+// The commands that steps run are built in a step of their own before, so that no other step downloads one.
+func TestToolsComeFirst(t *testing.T) {
+	t.Chdir("../..")
+	all := steps("/root", true)
+	for i, s := range all {
+		text := strings.Join(append(s.argv, s.without...), " ")
+		if built := slices.IndexFunc(all, func(s step) bool { return s.name == "tools" }); strings.Contains(text, "/root/bin/") && i < built {
+			t.Errorf("%s runs before its tools are built", s.name)
+		}
+		if s.name != "tools" && strings.Contains(text, "-modfile=tools") {
+			t.Errorf("%s builds a tool", s.name)
+		}
+		for _, m := range regexp.MustCompile(`/root/bin/(\w+)`).FindAllStringSubmatch(text, -1) {
+			if !regexp.MustCompile(`/` + m[1] + `\b`).MatchString(strings.Join(tools(true).argv, " ")) {
+				t.Errorf("%s runs %s, which the tools lack", s.name, m[1])
+			}
+		}
 	}
 }
 

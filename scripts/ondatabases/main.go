@@ -5,9 +5,10 @@
 //
 // SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
 // lists the folders of the packages that run on both, as PATH lists folders. What is built
-// for one run is not built again for the other. To the file that SLIPWAY_TEST_COSTS names, each run
-// adds a line: the seconds of processor time that it and its children used, the seconds that it took,
-// the database, and the package's folder.
+// for one run is not built again for the other. To the file that SLIPWAY_TEST_COSTS names, each run adds
+// a line when it begins, "begin SECONDS DATABASE FOLDER" with the Unix time, and one when it ends,
+// "end PROCESSOR TOOK STATUS DATABASE FOLDER" with the seconds of processor time that it and its children
+// used, the seconds that it took, and its exit status.
 package main
 
 import (
@@ -124,6 +125,7 @@ func run(argv, env []string, out *os.File) int {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
 		return 2
 	}
+	note(env, "begin %.1f", float64(started.UnixMilli())/1000)
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -138,27 +140,27 @@ func run(argv, env []string, out *os.File) int {
 	}()
 	var failed *exec.ExitError
 	err := cmd.Wait()
-	note(cmd, time.Since(started))
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &failed):
-		return max(1, failed.ExitCode())
-	default:
+	status := 0
+	if errors.As(err, &failed) {
+		status = max(1, failed.ExitCode())
+	} else if err != nil {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
-		return 2
+		status = 2
 	}
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	note(env, "end %.1f %.1f %d", used.Seconds(), time.Since(started).Seconds(), status)
+	return status
 }
 
-// note adds what a run cost to the file of costs.
-func note(ended *exec.Cmd, took time.Duration) {
+// note adds a line about a run with this environment to the file of costs.
+func note(env []string, format string, args ...any) {
 	name := os.Getenv(costs)
 	dir, err := os.Getwd()
-	if name == "" || err != nil || ended.ProcessState == nil {
+	if name == "" || err != nil {
 		return
 	}
 	on := "SQLite"
-	if slices.ContainsFunc(ended.Env, func(e string) bool { return strings.HasPrefix(e, cluster+"=") }) {
+	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, cluster+"=") }) {
 		on = "PostgreSQL"
 	}
 	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -166,6 +168,5 @@ func note(ended *exec.Cmd, took time.Duration) {
 		return
 	}
 	defer file.Close()
-	used := ended.ProcessState.UserTime() + ended.ProcessState.SystemTime()
-	fmt.Fprintf(file, "%.1f %.1f %s %s\n", used.Seconds(), took.Seconds(), on, dir)
+	fmt.Fprintf(file, format+" %s %s\n", append(args, on, dir)...)
 }

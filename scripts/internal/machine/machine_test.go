@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 )
 
 // A program counts where it usually is and anywhere in PATH.
@@ -85,15 +84,20 @@ func TestColorsOnlyOnTerminals(t *testing.T) {
 // What the Makefile and the checks install is known here: of another name nobody could tell that it is there.
 func TestInstalledIsKnown(t *testing.T) {
 	t.Parallel()
-	names := regexp.MustCompile(`scripts/need ([a-z0-9 -]+)|machine\.Install\(([^)]*)\)`)
+	quoted := regexp.MustCompile(`"([^"]*)"`)
+	lists := regexp.MustCompile(`scripts/need ([a-z0-9 -]+)|(?s:var needed = \[\]\[\]string\{(.*?)\n\})`)
 	found := 0
 	for _, file := range []string{"../../../Makefile", "../../check/main.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range names.FindAllStringSubmatch(string(text), -1) {
-			for _, name := range strings.FieldsFunc(m[1]+m[2], func(r rune) bool { return r == ',' || r == '"' || unicode.IsSpace(r) }) {
+		for _, m := range lists.FindAllStringSubmatch(string(text), -1) {
+			names := strings.Fields(m[1])
+			for _, name := range quoted.FindAllStringSubmatch(m[2], -1) {
+				names = append(names, name[1])
+			}
+			for _, name := range names {
 				if found++; programs[name] == "" {
 					t.Errorf("%s installs %s, and nobody knows where it is then", file, name)
 				}
