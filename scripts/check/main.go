@@ -160,7 +160,7 @@ var needed = [][]string{
 	{
 		"git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography",
 		"python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress",
-		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "minisign", "openssl", "zsh", "fish", "mandoc", "jq",
+		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "sqlite3", "minisign", "openssl", "zsh", "fish", "mandoc", "jq",
 	},
 	{"chromium-headless-shell"},                         // older Debians have chromium alone, which does as well
 	{"php-fpm", "php-curl", "php-mbstring", "composer"}, // for PHP sites

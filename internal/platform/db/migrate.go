@@ -1,11 +1,13 @@
 package db
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,6 +42,9 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
+	}
+	if d.single {
+		dir = forSQLite{dir}
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
 	if !d.single {
@@ -96,6 +101,28 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 		return err
 	})
 }
+
+// forSQLite reads migrations for SQLite: before version 3.44, which is newer than the sqlite3 of Debian 12, it has string_agg as
+// group_concat alone.
+type forSQLite struct{ fs.FS }
+
+func (f forSQLite) Open(name string) (fs.File, error) {
+	file, err := f.FS.Open(name)
+	if err != nil || filepath.Ext(name) != ".sql" {
+		return file, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	return &statements{File: file, Reader: bytes.NewReader(bytes.ReplaceAll(text, []byte("string_agg("), []byte("group_concat(")))}, err
+}
+
+// statements is a migration that is read from memory. The file that it was made of is closed.
+type statements struct {
+	fs.File
+	*bytes.Reader
+}
+
+func (s *statements) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 
 // create makes a new database of SQLite as schema says, unless another process has migrated it meanwhile.
 func (d *DB) create(ctx context.Context, sources []*goose.Source) error {

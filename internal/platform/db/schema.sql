@@ -1,4 +1,4 @@
--- version 287
+-- version 288
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1260,23 +1260,6 @@ CREATE TABLE schema_readers (
 );
 CREATE VIEW linked_users AS SELECT user_id FROM sso_identities;
 CREATE VIEW team_identities AS SELECT owner_id, user_id, used_at FROM sso_identities WHERE owner_id <> '';
-CREATE VIEW memberships AS
-  SELECT id AS user_id, owner_id, '' AS team_id, '' AS slug, 'owner' AS role, '' AS sites, FALSE AS blocked,
-         suspended_at, created_at AS joined_at, FALSE AS sso_required, FALSE AS sso_linked, FALSE AS break_glass
-  FROM users
-  UNION ALL
-  SELECT m.user_id, m.owner_id, t.id, t.slug, m.role,
-         COALESCE((SELECT string_agg(s.site_id || ':' || s.role, ' ' ORDER BY s.site_id)
-                   FROM site_members s WHERE s.owner_id = m.owner_id AND s.user_id = m.user_id), ''),
-         t.require_2fa AND NOT EXISTS (SELECT 1 FROM second_factors f WHERE f.user_id = m.user_id AND f.confirmed)
-                       AND NOT EXISTS (SELECT 1 FROM passkeys p WHERE p.user_id = m.user_id),
-         t.suspended_at, m.joined_at, t.require_sso,
-         EXISTS (SELECT 1 FROM team_identities i WHERE i.owner_id = m.owner_id AND i.user_id = m.user_id),
-         m.break_glass AND m.role = 'owner'
-           AND (EXISTS (SELECT 1 FROM second_factors f WHERE f.user_id = m.user_id AND f.confirmed)
-                OR EXISTS (SELECT 1 FROM passkeys p WHERE p.user_id = m.user_id))
-  FROM team_members m JOIN teams t ON t.owner_id = m.owner_id
-  WHERE t.deleted_at = 0;
 CREATE VIEW provided_users AS
   SELECT i.user_id FROM sso_identities i JOIN sso_providers p ON p.owner_id = i.owner_id AND p.issuer = i.issuer;
 CREATE TABLE billing_settings (
@@ -1719,6 +1702,24 @@ CREATE TABLE first_links (
   sealed     TEXT NOT NULL, -- its token
   expires_at BIGINT NOT NULL
 );
+CREATE VIEW memberships AS
+  SELECT id AS user_id, owner_id, '' AS team_id, '' AS slug, 'owner' AS role, '' AS sites, FALSE AS blocked,
+         suspended_at, created_at AS joined_at, FALSE AS sso_required, FALSE AS sso_linked, FALSE AS break_glass
+  FROM users
+  UNION ALL
+  SELECT m.user_id, m.owner_id, t.id, t.slug, m.role,
+         COALESCE((SELECT group_concat(r.role, ' ')
+                   FROM (SELECT s.site_id || ':' || s.role AS role FROM site_members s
+                         WHERE s.owner_id = m.owner_id AND s.user_id = m.user_id ORDER BY s.site_id) AS r), ''),
+         t.require_2fa AND NOT EXISTS (SELECT 1 FROM second_factors f WHERE f.user_id = m.user_id AND f.confirmed)
+                       AND NOT EXISTS (SELECT 1 FROM passkeys p WHERE p.user_id = m.user_id),
+         t.suspended_at, m.joined_at, t.require_sso,
+         EXISTS (SELECT 1 FROM team_identities i WHERE i.owner_id = m.owner_id AND i.user_id = m.user_id),
+         m.break_glass AND m.role = 'owner'
+           AND (EXISTS (SELECT 1 FROM second_factors f WHERE f.user_id = m.user_id AND f.confirmed)
+                OR EXISTS (SELECT 1 FROM passkeys p WHERE p.user_id = m.user_id))
+  FROM team_members m JOIN teams t ON t.owner_id = m.owner_id
+  WHERE t.deleted_at = 0;
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

@@ -53,6 +53,7 @@ var programs = map[string]string{
 	"python3-zstandard":                 "/usr/lib/python3/dist-packages/zstandard",
 	"redis-server":                      "/usr/bin/redis-server",
 	"shellcheck":                        "/usr/bin/shellcheck",
+	"sqlite3":                           "/usr/bin/sqlite3",
 	"zsh":                               "/usr/bin/zsh",
 	"fish":                              "/usr/bin/fish",
 	"jq":                                "/usr/bin/jq",
