@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -334,7 +338,54 @@ func (w *world) send(method, path, key string, body any, headers ...string) answ
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(text)}
+	a := answer{resp.StatusCode, resp.Header, string(text)}
+	w.described(req, a)
+	return a
+}
+
+// statuses returns the statuses that the document lists for each operation, by the operation's pattern, and the patterns.
+var statuses = [2]func(*world) (map[string][]string, *http.ServeMux){listed(), listed()} // without billing, with it
+
+func listed() func(w *world) (map[string][]string, *http.ServeMux) {
+	var once sync.Once
+	byPattern, mux := map[string][]string{}, http.NewServeMux()
+	return func(w *world) (map[string][]string, *http.ServeMux) {
+		once.Do(func() {
+			rec := httptest.NewRecorder()
+			api.New(w.c).Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/api/v1/openapi.json", nil))
+			var doc struct {
+				Paths map[string]map[string]struct{ Responses map[string]any }
+			}
+			if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
+				panic(err)
+			}
+			for path, item := range doc.Paths {
+				for method, op := range item {
+					pattern := strings.ToUpper(method) + " " + path
+					byPattern[pattern] = slices.Sorted(maps.Keys(op.Responses))
+					mux.Handle(pattern, http.NotFoundHandler())
+				}
+			}
+		})
+		return byPattern, mux
+	}
+}
+
+// described fails a test whose request got a status that the document doesn't list for the operation. Every request of every test comes by.
+func (w *world) described(r *http.Request, a answer) {
+	w.t.Helper()
+	billing := 0
+	if w.c.Billing != nil {
+		billing = 1
+	}
+	all, mux := statuses[billing](w)
+	_, pattern := mux.Handler(r)
+	if pattern == "" || a.status == http.StatusNotFound && strings.Contains(a.body, `"path_not_found"`) {
+		return // no operation
+	}
+	if !slices.Contains(all[pattern], strconv.Itoa(a.status)) {
+		w.t.Errorf("%s answers %s, and the document lists %v", pattern, a, all[pattern])
+	}
 }
 
 func (w *world) api(method, path, key string, body any, headers ...string) answer {

@@ -88,6 +88,7 @@ func (a *API) accountRoutes() {
 		Noun:    "key",
 		Private: true,
 		Limited: true,
+		Finds:   true,
 		Summary: "Create an API key",
 		Doc: "The secret is returned once, in `key`. A key can only create keys with at most its own permissions: no further " +
 			"scopes, sites or addresses, and no later expiry.",

@@ -40,6 +40,7 @@ type Route struct {
 	Open     bool          // needs no key. Optional.
 	Limited  bool          // what it makes has a limit: 402 when that is used up. Optional.
 	Asks     bool          // asks the site's own program: 409 where there is none. Optional.
+	Finds    bool          // finds something that its path doesn't name: 404 where it isn't the caller's. Optional.
 	Stream   bool          // can be followed as server-sent events. Optional.
 	Raw      bool          // its body is no JSON, and read by the handler. Optional.
 	Operator bool          // for those who run the installation. Optional.
@@ -278,7 +279,7 @@ func (a *API) Schemas() huma.Registry { return a.huma.OpenAPI().Components.Schem
 // Operation is the route as huma knows it.
 func (a *API) Operation(r Route, body reflect.Type) huma.Operation {
 	registry := a.Schemas()
-	return huma.Operation{
+	op := huma.Operation{
 		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
 		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
 		// the body was read and checked before
@@ -292,6 +293,12 @@ func (a *API) Operation(r Route, body reflect.Type) huma.Operation {
 			}},
 		}},
 	}
+	if body.Implements(reflect.TypeFor[answered]()) { // an operation does the rest later
+		answer := *op.Responses[strconv.Itoa(r.Status)]
+		answer.Description = http.StatusText(http.StatusAccepted)
+		op.Responses[strconv.Itoa(http.StatusAccepted)] = &answer
+	}
+	return op
 }
 
 // strict hands huma the body that was read, as JSON whatever it was called. Where none is

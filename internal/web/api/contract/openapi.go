@@ -210,14 +210,19 @@ func (a *API) document(doc *huma.OpenAPI) *docs.Docs {
 func (a *API) complete(r Route, op *huma.Operation) {
 	ok := op.Responses[strconv.Itoa(r.Status)]
 	conflicts := r.Method != http.MethodGet || op.Responses["409"] != nil
+	later := op.Responses["202"]
 	op.Responses = map[string]*huma.Response{strconv.Itoa(r.Status): ok}
 	ok.Headers = headers(r.Status)
+	if later != nil {
+		later.Headers = headers(http.StatusAccepted)
+		op.Responses["202"] = later
+	}
 	statuses := []int{400, 429, 500, 503}
 	open := r.Hook || r.Open
 	if !open {
 		statuses = append(statuses, 401, 403)
 	}
-	if strings.Contains(r.Path, "{") || r.ID == "acceptInvitation" || r.ID == "acceptTransfer" || r.ID == "getUsage" {
+	if strings.Contains(r.Path, "{") || r.Finds {
 		statuses = append(statuses, 404)
 	}
 	if conflicts || r.Asks {

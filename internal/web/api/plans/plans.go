@@ -5,6 +5,7 @@ package plans
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"slipway/internal/backup/retention"
@@ -217,7 +218,10 @@ type API struct {
 func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe, h *seller.Hosts) {
 	a := &API{core, b, s, h}
 	r := func(path, id, summary, doc, noun string) contract.Route {
-		return contract.Route{Path: path, ID: id, Tag: "Billing", Summary: summary, Doc: doc, Scope: account.BillingRead, Noun: noun, Wide: true}
+		return contract.Route{
+			Path: path, ID: id, Tag: "Billing", Summary: summary, Doc: doc, Scope: account.BillingRead, Noun: noun, Wide: true,
+			Finds: slices.Contains([]string{"subscription", "card", "invoice", "action"}, noun), // the account's own, which it may not have
+		}
 	}
 	w := func(path, id, summary, doc, noun string) contract.Route {
 		x := r(path, id, summary, doc, noun)

@@ -85,7 +85,7 @@ func (a *API) siteRoutes() {
 
 	create := r("/sites", "createSite", "Create a site", account.SitesWrite)
 	create.Status, create.Wide = 201, true
-	create.Limited = true
+	create.Limited, create.Finds = true, true
 	create.Doc = "Returns at once with status `pending`; provisioning begins shortly after. For a `static` site that is its " +
 		"first deployment, for `wordpress` the installation. " +
 		"`type` is where the content comes from: `static` is a Git repository, also of a Node.js or PHP application. How it is " +

@@ -40,6 +40,7 @@ func (a *API) transferRoutes() {
 	contract.PostPrepared(a.API, offer, a.planTransfer, a.transferSite)
 	accept := contract.Route{
 		Path: "/transfers/accept", ID: "acceptTransfer", Tag: "Teams", Scope: account.SitesWrite, Wide: true, Limited: true, Noun: "transfer",
+		Finds:   true,
 		Summary: "Accept a transfer",
 		Doc: "The site moves to the account that the key acts for. Domains stay active. Deploy hooks and the Git hook get new " +
 			"URLs, unless `keepHooks` is true. " +

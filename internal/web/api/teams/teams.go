@@ -118,7 +118,7 @@ func (a *API) teamRoutes() {
 	contract.Post(a.API, resend, a.resendInvitation)
 	accept := person(r("/invitations/accept", "acceptInvitation", "Accept an invitation",
 		"Requires a key of the invited user's personal account with all scopes.", ""))
-	accept.Noun = "invitation"
+	accept.Noun, accept.Finds = "invitation", true
 	contract.Post(a.API, accept, a.acceptInvitation)
 
 	on := func(path, id, summary, doc string, s account.Scope) contract.Route {

@@ -87,6 +87,7 @@ func (a *API) usageRoutes() {
 		Summary: "Read usage",
 		Scope:   account.AccountRead,
 		Noun:    "site",
+		Finds:   true,
 		Doc: "What the account used, by the hour or day (UTC): bandwidth, requests, build time, stored files, backups, and memory " +
 			"and CPU time of applications. " +
 			"Recent usage appears within about ten seconds, storage once an hour. " +

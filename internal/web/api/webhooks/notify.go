@@ -60,7 +60,7 @@ func (a *API) notifyRoutes() {
 			"address, or another one that its owner confirms with a link within 7 days.",
 		account.WebhooksWrite,
 	)
-	create.Status = http.StatusCreated
+	create.Status, create.Finds = http.StatusCreated, true
 	contract.Post(a.API, create, a.createChannel)
 	contract.Change(
 		a.API,
