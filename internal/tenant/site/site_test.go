@@ -151,6 +151,16 @@ func TestWordPressNeedsNoRepository(t *testing.T) {
 	if err != nil || s.Type != site.WordPress || s.Repository != "" {
 		t.Fatalf("got %+v, %v", s, err)
 	}
+	none, themes := "", "git.test/acme/themes"
+	for _, repository := range []string{none, themes, none} {
+		var got site.Site
+		if err := r.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+			got, err = r.UpdateTx(t.Context(), tx, anna, s.ID, site.Patch{Repository: &repository})
+			return err
+		}); err != nil || got.Repository != repository || got.Branch != "" {
+			t.Fatalf("repository %q: got %+v, %v", repository, got, err)
+		}
+	}
 }
 
 func TestSlug(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // Patch changes what is not nil.
 type Patch struct {
 	Name       *string
-	Repository *string // empty: a static site is deployed from uploads
+	Repository *string // empty: none, so that a static site is deployed from uploads
 	Branch     *string // empty: the repository's default
 	Framework  *string
 	Build      *Build            // its nil fields are left as they are; an empty string returns one to detection
@@ -43,8 +43,8 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	}
 	switch {
 	case p.Repository == nil:
-	case *p.Repository == "" && site.Type == Static:
-		site.Repository, site.Branch = "", "" // uploads have no branch in production
+	case *p.Repository == "":
+		site.Repository, site.Branch = "", "" // uploads have no branch in production, and WordPress alone has none
 	default:
 		repo, err := fetch.ParseRepository(*p.Repository)
 		if err != nil {

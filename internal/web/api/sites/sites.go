@@ -236,7 +236,7 @@ type updateSiteIn struct {
 	contract.ByID[site.ID]
 	Body struct {
 		Name       *string        `json:"name,omitempty"`
-		Repository *string        `json:"repository,omitempty" doc:"host/owner/repo. Empty removes it from a static site, which is then deployed from uploads. What is live stays live."`
+		Repository *string        `json:"repository,omitempty" doc:"host/owner/repo. Empty removes it with its branch: a static site is then deployed from uploads. What is live stays live."`
 		Branch     *string        `json:"branch,omitempty" doc:"Empty: the repository's default."`
 		Framework  *string        `json:"framework,omitempty"`
 		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields are kept; an empty string resets a field to detection."`

@@ -107,7 +107,9 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 			p.Tags = &tags
 		}
 	case "source":
-		p.Repository, p.Branch = text("repository"), text("branch")
+		if p.Repository = text("repository"); *p.Repository != "" {
+			p.Branch = text("branch")
+		}
 	case "credential":
 		p.Credential = &fetch.Credential{Token: *text("token"), User: *text("token_user"), DeployKey: *text("deploy_key")}
 		if p.Credential.DeployKey != "" {
