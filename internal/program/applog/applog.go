@@ -33,12 +33,14 @@ type Line struct {
 const (
 	keptLines   = 10_000
 	keptText    = 16 << 20 // characters of them
-	linesPerSec = 500
-	lineBurst   = 2_000
+	linesPerSec = 500      // also how many of the newest lines of a flood are kept
+	lineBurst   = 2_000    // also how far the end of a flood may go beyond the share
+	leastTail   = 50       // of the newest lines of a flood are kept in any case
 	maxWaiting  = 50_000
 	waitingMost = 32 << 20 // bytes of them
 	lineCost    = 512      // a line counts as one more for every so many bytes
 	flushEvery  = 250 * time.Millisecond
+	tailEvery   = time.Second // how long a flood goes on before its newest lines are written
 )
 
 // Logs collects what programs print and writes it in batches. It is safe for concurrent use.
@@ -48,25 +50,33 @@ type Logs struct {
 
 	mu sync.Mutex // guards what follows
 	// share: total the sites that have logged; owner its sites; edge gone with the site
-	sites   map[id.Site]*siteLog
-	waiting []entry // share: total 50,000 lines and 32 MiB; owner a quarter; edge lines are dropped and counted in the site's log
-	bytes   int     // of waiting
+	sites map[id.Site]*siteLog
+	// share: total 50,000 lines and 32 MiB with the ends of floods; owner a quarter; edge lines are dropped and counted in the site's log
+	waiting []entry
+	held    load // what waits and the ends of floods
 	// share: total the owners with lines that wait; owner one entry; edge gone when its lines are written
-	of   map[id.Owner]load // of waiting, by owner
-	wake chan struct{}
+	of map[id.Owner]load // of held, by owner
 }
 
 // load is how much waits.
 type load struct{ lines, bytes int }
 
 type siteLog struct {
-	owner   id.Owner // who owns the site; empty while that is not known
-	last    int64    // the newest line's number
-	tokens  float64
-	at      time.Time
-	dropped int
-	count   int // lines written since the last trim
-	text    int // bytes of them
+	owner  id.Owner // who owns the site; empty while that is not known
+	last   int64    // the newest line's number
+	tokens float64
+	at     time.Time
+	count  int // lines written since the last trim
+	text   int // bytes of them
+
+	// A flood begins with the first line beyond the site's share. Its newest lines are kept until it ends, or for a second: those before
+	// a crash say why.
+	dropped int     // lines of it that are gone, all before the tail
+	tail    []entry // the newest lines, without their numbers
+	cost    float64 // of the tail, linesPerSec at most
+	since   time.Time
+	idle    bool // no line came since the last look
+	settled time.Time
 }
 
 type entry struct {
@@ -77,7 +87,7 @@ type entry struct {
 
 // New returns the logs that are kept in a database. It starts nothing: Run writes.
 func New(d *db.DB, log *slog.Logger) *Logs {
-	return &Logs{db: d, log: log, sites: map[id.Site]*siteLog{}, of: map[id.Owner]load{}, wake: make(chan struct{}, 1)}
+	return &Logs{db: d, log: log, sites: map[id.Site]*siteLog{}, of: map[id.Owner]load{}}
 }
 
 // Web is the process that answers.
@@ -121,50 +131,123 @@ func (l *Logs) moment(now time.Time) int64 {
 	return int64(l.db.Now())*1000 + now.UnixMicro()%1000
 }
 
-// Add notes one line. A site that prints more than its share loses the rest, and its log
-// says how many.
+// Add notes one line. Of what a site prints beyond its share, the newest lines are kept, and its log says how many are missing before
+// them. What the service says is beyond no share, and ends a flood: it is about what was printed before.
 func (l *Logs) Add(site id.Site, deployment id.Deployment, process, stream, text string) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.siteLog(site, now)
-	owner := cmp.Or(s.owner, id.Owner(site))
-	held := l.of[owner]
 	s.tokens = min(lineBurst, s.tokens+now.Sub(s.at).Seconds()*linesPerSec)
 	s.at = now
-	if s.tokens < 1 || len(l.waiting) >= maxWaiting || l.bytes >= waitingMost || held.lines >= maxWaiting/4 || held.bytes >= waitingMost/4 {
-		s.dropped++
+	e := entry{site, cmp.Or(s.owner, id.Owner(site)), Line{
+		At: db.Time(l.moment(now) / 1000), Level: levelOf(stream, text), Stream: stream, Process: process, Deployment: deployment, Message: text,
+	}}
+	switch {
+	case stream == "system" && !l.full(e.owner):
+		l.settle(s, now)
+		l.hold(e, 1)
+		l.put(s, e, now)
+	case s.flooding() || s.tokens < 1 || l.full(e.owner):
+		l.flood(s, e, now)
+	default:
+		s.tokens -= e.cost()
+		l.hold(e, 1)
+		l.put(s, e, now)
+	}
+}
+
+// cost is how many lines a line counts as.
+func (e *entry) cost() float64 { return 1 + float64(len(e.Message)/lineCost) }
+
+// flooding reports whether lines of a site are held back; mu is held, as for what follows.
+func (s *siteLog) flooding() bool { return s.dropped > 0 || len(s.tail) > 0 }
+
+// full reports whether no further line of an owner may wait.
+func (l *Logs) full(owner id.Owner) bool {
+	own := l.of[owner]
+	return l.held.lines >= maxWaiting || l.held.bytes >= waitingMost || own.lines >= maxWaiting/4 || own.bytes >= waitingMost/4
+}
+
+// hold counts a line among those that are kept in memory, or no longer.
+func (l *Logs) hold(e entry, n int) {
+	l.held = load{l.held.lines + n, l.held.bytes + n*len(e.Message)}
+	own := l.of[e.owner]
+	if own = (load{own.lines + n, own.bytes + n*len(e.Message)}); own.lines == 0 {
+		delete(l.of, e.owner)
 		return
 	}
-	s.tokens -= 1 + float64(len(text)/lineCost)
-	moment := l.moment(now)
-	put := func(process, stream, text string) {
-		// Microseconds, so that numbers grow over restarts without anybody reading the last.
-		s.last = max(s.last+1, moment)
-		l.bytes += len(text)
-		held.lines, held.bytes = held.lines+1, held.bytes+len(text)
-		l.of[owner] = held
-		l.waiting = append(l.waiting, entry{
-			site,
-			owner,
-			Line{
-				N: s.last, At: db.Time(moment / 1000), Level: levelOf(stream, text), Stream: stream,
-				Process: process, Deployment: deployment, Message: text,
-			},
-		})
+	l.of[e.owner] = own
+}
+
+// put gives a line its number and lets it wait.
+func (l *Logs) put(s *siteLog, e entry, now time.Time) {
+	// Microseconds, so that numbers grow over restarts without anybody reading the last.
+	s.last = max(s.last+1, l.moment(now))
+	e.N = s.last
+	l.waiting = append(l.waiting, e)
+}
+
+// flood adds a line to the newest ones of a flood.
+func (l *Logs) flood(s *siteLog, e entry, now time.Time) {
+	if !s.flooding() {
+		s.since = now
 	}
-	if s.dropped > 0 {
-		put(
-			Web,
-			"system",
-			fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec),
-		)
-		s.dropped = 0
+	s.idle = false
+	s.tail, s.cost = append(s.tail, e), s.cost+e.cost()
+	l.hold(e, 1)
+	for s.cost > linesPerSec || len(s.tail) > 0 && l.full(e.owner) {
+		l.drop(s)
 	}
-	put(process, stream, text)
-	select {
-	case l.wake <- struct{}{}:
-	default:
+}
+
+// drop gives up the oldest line of a flood's newest ones.
+func (l *Logs) drop(s *siteLog) {
+	l.hold(s.tail[0], -1)
+	s.cost -= s.tail[0].cost()
+	s.tail[0] = entry{}
+	s.tail = s.tail[1:]
+	s.dropped++
+}
+
+// settle lets the newest lines of a flood wait to be written, after a line that says how many are missing before them.
+func (l *Logs) settle(s *siteLog, now time.Time) {
+	if !s.flooding() {
+		return
+	}
+	budget := s.tokens + lineBurst
+	if now.Sub(s.settled) >= flushEvery {
+		budget = max(budget, leastTail)
+	}
+	for len(s.tail) > 0 && s.cost > budget {
+		l.drop(s)
+	}
+	if len(s.tail) == 0 {
+		return // the next line comes too soon, or memory is full: it is counted
+	}
+	if first := s.tail[0]; s.dropped > 0 {
+		first.Level, first.Stream = "warn", "system"
+		first.Message = fmt.Sprintf("%d lines were dropped: at most %d a second are stored, long ones count as several", s.dropped, linesPerSec)
+		l.hold(first, 1)
+		l.put(s, first, now)
+	}
+	for _, e := range s.tail {
+		l.put(s, e, now)
+	}
+	s.tokens -= s.cost
+	s.tail, s.cost, s.dropped, s.settled, s.since = nil, 0, 0, now, now
+}
+
+// settleAll settles the floods that have ended, or go on for long. With force it settles all.
+func (l *Logs) settleAll(force bool) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sites {
+		if force || s.idle || now.Sub(s.since) >= tailEvery {
+			l.settle(s, now)
+		}
+		s.idle = true
 	}
 }
 
@@ -200,17 +283,27 @@ func (l *Logs) Run(ctx context.Context) {
 			l.Flush(last)
 			return
 		case <-tick.C:
-			l.Flush(ctx)
+			l.settleAll(false)
+			l.flush(ctx)
 		}
 	}
 }
 
-// Flush writes what waits. What can't be written is lost after the queue is full: a
-// program is never held back because the database is away.
+// Flush writes what waits, and the ends of floods.
 func (l *Logs) Flush(ctx context.Context) {
+	l.settleAll(true)
+	l.flush(ctx)
+}
+
+// flush writes what waits. What can't be written is lost after the queue is full: a
+// program is never held back because the database is away.
+func (l *Logs) flush(ctx context.Context) {
 	l.mu.Lock()
 	batch := l.waiting
-	l.waiting, l.bytes, l.of = nil, 0, map[id.Owner]load{}
+	l.waiting = nil
+	for _, e := range batch {
+		l.hold(e, -1)
+	}
 	l.mu.Unlock()
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), 500)]
@@ -222,9 +315,7 @@ func (l *Logs) Flush(ctx context.Context) {
 			if len(l.waiting)+len(batch) <= maxWaiting {
 				l.waiting = append(batch, l.waiting...)
 				for _, e := range batch {
-					l.bytes += len(e.Message)
-					held := l.of[e.owner]
-					l.of[e.owner] = load{held.lines + 1, held.bytes + len(e.Message)}
+					l.hold(e, 1)
 				}
 			}
 			l.mu.Unlock()
@@ -308,7 +399,12 @@ func (l *Logs) Read(ctx context.Context, site id.Site, f Filter) ([]Line, error)
 		f.Limit = 100
 	}
 	if f.Flush {
-		l.Flush(ctx)
+		l.mu.Lock()
+		if s, now := l.sites[site], time.Now(); s != nil {
+			l.settle(s, now)
+		}
+		l.mu.Unlock()
+		l.flush(ctx)
 	}
 	order := "DESC"
 	if f.After != 0 {
@@ -363,5 +459,10 @@ func (l *Logs) Waiting() []Line {
 func (l *Logs) forget(site id.Site) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if s := l.sites[site]; s != nil {
+		for len(s.tail) > 0 {
+			l.drop(s)
+		}
+	}
 	delete(l.sites, site)
 }

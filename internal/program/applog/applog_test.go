@@ -70,8 +70,8 @@ func TestLogsAreShared(t *testing.T) {
 			l.Add(site, "one", Web, "stdout", long)
 		}
 	}
-	if l.bytes > waitingMost/4+len(long) {
-		t.Errorf("%d bytes of one owner wait", l.bytes)
+	if l.held.bytes > waitingMost/4+len(long) {
+		t.Errorf("%d bytes of one owner wait", l.held.bytes)
 	}
 	before := len(l.waiting)
 	l.Owned("ben", "ben")
@@ -80,8 +80,8 @@ func TestLogsAreShared(t *testing.T) {
 		t.Error("another owner's line was dropped")
 	}
 	l.Flush(t.Context())
-	if len(l.of) != 0 || l.bytes != 0 {
-		t.Errorf("after they were written %v and %d bytes wait", l.of, l.bytes)
+	if len(l.of) != 0 || l.held != (load{}) {
+		t.Errorf("after they were written %v and %v wait", l.of, l.held)
 	}
 	list, err := l.Read(t.Context(), "ben", Filter{})
 	if err != nil || len(list) != 1 {
@@ -166,10 +166,8 @@ func TestLogsAreBounded(t *testing.T) {
 		if last := l.waiting[len(l.waiting)-1]; last.Message != "heard" {
 			t.Errorf("a quiet site was not heard beside a noisy one")
 		}
-		time.Sleep(time.Second)
-		l.Add("noisy", "one", Web, "stdout", "after")
-		if at := l.waiting[len(l.waiting)-2]; at.Stream != "system" || !strings.HasPrefix(at.Message, "98000 lines were dropped") {
-			t.Errorf("what was dropped is told as %+v", at)
+		if want := lineBurst + 1 + linesPerSec; l.held.lines != want {
+			t.Errorf("%d lines are kept, want %d", l.held.lines, want)
 		}
 		// Long lines count as several, and memory is bounded for all sites together.
 		long := strings.Repeat("x", 16<<10)
@@ -178,13 +176,121 @@ func TestLogsAreBounded(t *testing.T) {
 				l.Add(id.Site(fmt.Sprint("site", i)), "one", Web, "stdout", long)
 			}
 		}
-		if l.bytes > waitingMost+len(long) {
-			t.Errorf("%d bytes wait", l.bytes)
+		bytes, lines := 0, len(l.waiting)
+		for _, e := range l.waiting {
+			bytes += len(e.Message)
 		}
+		for _, s := range l.sites {
+			lines += len(s.tail)
+			for _, e := range s.tail {
+				bytes += len(e.Message)
+			}
+		}
+		if bytes > waitingMost+len(long) || l.held != (load{lines, bytes}) {
+			t.Errorf("%d bytes in %d lines wait, which are counted as %v", bytes, lines, l.held)
+		}
+		l.settleAll(true)
 		for i := 1; i < len(l.waiting); i++ {
 			if a, b := l.waiting[i-1], l.waiting[i]; a.site == b.site && a.N >= b.N {
 				t.Fatalf("line %d follows %d", b.N, a.N)
 			}
+		}
+	})
+}
+
+// A program that prints 60,000 lines and crashes leaves its first and its last ones, with a line of Slipway's own between that counts
+// the others, at once: before what is said of the crash, or for who reads.
+func TestFloodsKeepTheirEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(l *Logs){
+		"a crash":  func(l *Logs) { l.System("site", "one", "The application exited with status 1") },
+		"a reader": func(*Logs) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
+			const printed = 60_000
+			for i := range printed {
+				l.Add("site", "one", "worker:mail", "stderr", fmt.Sprint(i))
+			}
+			end(l)
+			list, err := l.Read(t.Context(), "site", Filter{Deployment: "one", Limit: 1000, Flush: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "a crash" {
+				last := list[len(list)-1]
+				if last.Stream != "system" || !strings.HasPrefix(last.Message, "The application exited") {
+					t.Errorf("the log ends with %+v", last)
+				}
+				list = list[:len(list)-1]
+			}
+			if len(list) < linesPerSec+2 || list[len(list)-1].Message != fmt.Sprint(printed-1) {
+				t.Fatalf("%d lines, the last is %+v", len(list), list[len(list)-1])
+			}
+			list = list[len(list)-linesPerSec-2:]
+			head, note, tail := list[0], list[1], list[2:]
+			for i, line := range tail {
+				if line.Message != fmt.Sprint(printed-linesPerSec+i) {
+					t.Fatalf("line %d of the end is %q", i, line.Message)
+				}
+			}
+			var first, dropped int
+			if _, err := fmt.Sscan(head.Message, &first); err != nil || first < lineBurst-1 {
+				t.Errorf("the beginning ends with %q", head.Message)
+			}
+			if _, err := fmt.Sscan(note.Message, &dropped); err != nil || first+1+dropped+linesPerSec != printed || note.Stream != "system" ||
+				note.Process != "worker:mail" {
+				t.Errorf("between %d and the end: %+v", first, note)
+			}
+		})
+	}
+}
+
+// A flood that goes on is stored in parts of one second, each at most what a second has, and its end within half a second without a
+// reader. One that goes on and off is stored no faster for long.
+func TestFloodsAreStoredInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, slog.New(slog.DiscardHandler))
+		seen := 0
+		second := func(print int) (stored []string) {
+			for range 20 {
+				for range print / 20 {
+					l.Add("site", "one", Web, "stdout", fmt.Sprint(seen))
+					seen++
+				}
+				time.Sleep(50 * time.Millisecond)
+				if time.Now().UnixMilli()%250 == 0 { // as Run does
+					l.settleAll(false)
+				}
+			}
+			for _, e := range l.waiting {
+				stored = append(stored, e.Message)
+				l.hold(e, -1)
+			}
+			l.waiting = nil
+			return stored
+		}
+		second(lineBurst + 10*linesPerSec)
+		for range 10 {
+			if n := len(second(4000)); n < linesPerSec/2 || n > 2*linesPerSec {
+				t.Errorf("%d lines in a second of a flood", n)
+			}
+		}
+		last := fmt.Sprint(seen - 1)
+		if end := second(0); len(end) == 0 || end[len(end)-1] != last {
+			t.Errorf("a second after the flood: %q, want %s at the end", end, last)
+		}
+		if n := len(second(0)); n != 0 {
+			t.Errorf("%d more lines afterwards", n)
+		}
+		total := 0
+		for range 60 {
+			total += len(second(1000))
+			total += len(second(0))
+		}
+		if most := 120*linesPerSec + 2*lineBurst + 120; total > most {
+			t.Errorf("%d lines in two minutes, want at most %d", total, most)
 		}
 	})
 }
