@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"slipway/internal/client/inside"
 )
 
 // agent is a program whose settings name MCP servers.
@@ -42,6 +44,7 @@ const maxSettings = 4 << 20
 // Settings are those of one agent.
 type Settings struct {
 	Name  string // of the file
+	dir   string // the project's folder, in which no link is followed; empty: the settings are the user's
 	agent agent
 }
 
@@ -52,12 +55,15 @@ func Of(name, dir string) (Settings, error) {
 		return Settings{}, fmt.Errorf("there is no agent %s", name)
 	}
 	file, err := a.file(dir)
-	return Settings{file, a}, err
+	if a.home {
+		dir = ""
+	}
+	return Settings{file, dir, a}, err
 }
 
 // With returns the settings' text with a server named slipway that a program with these arguments is.
 func (s Settings) With(program string, args []string) ([]byte, error) {
-	old, err := readSettings(s.Name)
+	old, _, err := s.read()
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +79,48 @@ func (s Settings) With(program string, args []string) ([]byte, error) {
 	return text, nil
 }
 
-// Write puts a text in the settings' place.
+// Write puts a text in the settings' place, with the mode that they have.
 func (s Settings) Write(text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(s.Name), 0o755); err != nil {
+	if s.dir == "" {
+		if err := os.MkdirAll(filepath.Dir(s.Name), 0o755); err != nil {
+			return err
+		}
+	}
+	_, mode, err := s.read()
+	if err != nil {
 		return err
 	}
-	return replace(s.Name, text)
+	dir, name := s.place()
+	f, err := inside.Create(dir, name, mode)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = errors.Join(f.Chmod(mode), f.Commit())
+	}
+	return errors.Join(err, f.Close())
+}
+
+// place returns the folder that the settings are in, and their path in it. The user's own are often links to a repository of them.
+func (s Settings) place() (dir, name string) {
+	if s.dir != "" {
+		return s.dir, s.Name
+	}
+	name = s.Name
+	if at, err := filepath.EvalSymlinks(name); err == nil {
+		name = at
+	}
+	return filepath.Dir(name), filepath.Base(name)
+}
+
+// read returns the settings' text and mode; absent ones are empty.
+func (s Settings) read() ([]byte, fs.FileMode, error) {
+	dir, name := s.place()
+	text, mode, err := inside.Read(dir, name, maxSettings)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0o600, nil
+	}
+	return text, mode, err
 }
 
 // file returns where an agent's settings are.
@@ -92,47 +134,6 @@ func (a agent) file(dir string) (string, error) {
 		return filepath.Join(home, filepath.FromSlash(a.path)), err
 	}
 	return filepath.Join(dir, filepath.FromSlash(a.path)), nil
-}
-
-// readSettings reads a file of settings; absent is empty.
-func readSettings(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if err == nil && len(text) > maxSettings {
-		err = fmt.Errorf("%s is larger than 4 MiB", name)
-	}
-	return text, err
-}
-
-// replace writes a file by renaming, with the mode that it has.
-func replace(name string, text []byte) error {
-	mode := fs.FileMode(0o600)
-	if at, err := filepath.EvalSymlinks(name); err == nil { // settings are often links to a repository of them
-		name = at
-	}
-	if info, err := os.Stat(name); err == nil {
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".slipway-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // member is a name of an object of JSON and its value, as written.

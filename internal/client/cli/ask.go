@@ -42,6 +42,14 @@ func (e *Env) line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
+// yes asks a question that a person answers with y or n.
+func (e *Env) yes(ctx context.Context, question string) (bool, error) {
+	fmt.Fprintf(e.Err, "%s [y/N] ", printable(question))
+	line, err := e.line(ctx)
+	answer := strings.ToLower(line)
+	return answer == "y" || answer == "yes", err
+}
+
 // confirm returns an error unless a person types a name, or has given it by --yes.
 func (e *Env) confirm(ctx context.Context, what, name, yes string) error {
 	if yes == name {

@@ -185,7 +185,7 @@ func (t target) client(e *Env) (*rest.Client, error) {
 	server := t.Server
 	linked := false
 	if server == "" {
-		l, _, err := findLink(e.Dir)
+		l, _, err := e.findLink()
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func (t target) client(e *Env) (*rest.Client, error) {
 	}
 	c := rest.Config{Server: origin, CAFile: t.CAFile, Notice: e.Err}
 	if _, err := e.Store.Account(origin); t.Token != "" && linked && err != nil {
-		// The link may come with a repository, from somebody who wants the key.
+		// A key is for one server, which need not be the linked one.
 		return nil, needed("%s is linked to %s, where you are not signed in: give --server %s to send it your key", e.Dir, origin, origin)
 	}
 	if t.Token != "" {

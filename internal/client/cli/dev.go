@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"slipway/internal/client/inside"
 )
 
 type devCommand struct {
@@ -32,9 +34,12 @@ func (d devCommand) Run(ctx context.Context, e *Env) error {
 	return e.with(ctx, c, s, command)
 }
 
+// maxPackage bounds a package.json.
+const maxPackage = 4 << 20
+
 // devServer returns the command with which a project's developers start it.
 func devServer(dir string) ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	text, _, err := inside.Read(dir, "package.json", maxPackage)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, needed("there is no package.json here: name the command, such as slipway dev -- php -S localhost:8000")
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"slipway/internal/client/folder"
+	"slipway/internal/client/inside"
 	"slipway/internal/client/rest"
 	"slipway/internal/platform/dotenv"
 )
@@ -70,16 +71,9 @@ type pullEnv struct {
 
 // Run writes a file that this user alone can read, and keeps it out of commits.
 func (p pullEnv) Run(ctx context.Context, e *Env) error {
-	name := p.File
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(e.Dir, name)
-	}
-	old, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err == nil && !bytes.HasPrefix(old, []byte(envHead)) && !p.Force {
-		return needed("%s exists: give --force to overwrite it", p.File)
+	old, _, err := inside.Read(e.Dir, p.File, maxEnvFile)
+	if !p.Force && (err == nil && !bytes.HasPrefix(old, []byte(envHead)) || err != nil && !errors.Is(err, fs.ErrNotExist)) {
+		return needed("%s exists, and slipway env pull did not write it: give --force to replace it", printable(p.File))
 	}
 	c, s, err := p.find(ctx, e)
 	if err != nil {
@@ -89,18 +83,10 @@ func (p pullEnv) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".env-") // 0600
-	if err != nil {
+	if err := e.ignored(ctx, p.File); err != nil {
 		return err
 	}
-	_, err = temp.WriteString(envHead + dotenv.Format(vars))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	if err := ignored(ctx, name); err != nil {
+	if err := inside.Write(e.Dir, p.File, []byte(envHead+dotenv.Format(vars)), 0o600); err != nil {
 		return err
 	}
 	e.say("Wrote %d variables to %s", len(vars)-len(withheld), printable(p.File))
@@ -115,25 +101,31 @@ func (e *Env) withheld(keys []string) {
 	}
 }
 
+// maxIgnore bounds a .gitignore file.
+const maxIgnore = 1 << 20
+
 // ignored adds a file to the .gitignore beside it, unless Git ignores it already or there is no work tree.
-func ignored(ctx context.Context, name string) error {
+func (e *Env) ignored(ctx context.Context, file string) error {
+	name := file
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(e.Dir, name)
+	}
 	dir, base := filepath.Dir(name), filepath.Base(name)
-	if folder.Git(ctx, dir, "rev-parse", "--is-inside-work-tree") != "true" || folder.Git(ctx, dir, "check-ignore", base) != "" {
+	if folder.Git(ctx, dir, "rev-parse", "--is-inside-work-tree") != "true" || folder.Git(ctx, dir, "check-ignore", "--", base) != "" {
 		return nil
 	}
-	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	ignore := filepath.Join(filepath.Dir(file), ".gitignore")
+	text, mode, err := inside.Read(e.Dir, ignore, maxIgnore)
+	if errors.Is(err, fs.ErrNotExist) {
+		mode, err = 0o644, nil
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("keep %s out of commits: %w", printable(file), err)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
-	line := "/" + base + "\n"
 	if len(text) > 0 && text[len(text)-1] != '\n' {
-		line = "\n" + line
+		text = append(text, '\n')
 	}
-	if err == nil {
-		_, err = f.WriteString(line)
-	}
-	return errors.Join(err, f.Close())
+	return inside.Write(e.Dir, ignore, append(text, "/"+base+"\n"...), mode)
 }
 
 type pushEnv struct {
@@ -145,20 +137,9 @@ type pushEnv struct {
 
 // Run sets the variables of a file with one request.
 func (p pushEnv) Run(ctx context.Context, e *Env) error {
-	name := p.File
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(e.Dir, name)
-	}
-	f, err := os.Open(name)
+	text, err := p.read(e)
 	if err != nil {
 		return err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if len(text) > maxEnvFile {
-		return fmt.Errorf("%s is larger than 4 MiB", p.File)
 	}
 	pairs, err := dotenv.Parse(string(text))
 	if err != nil {
@@ -192,6 +173,28 @@ func (p pushEnv) Run(ctx context.Context, e *Env) error {
 	}
 	e.say("Set %d variables, %d of them secret. They take effect on the next deployment: slipway deploy", len(list), secret)
 	return nil
+}
+
+// read returns the text of the file. Below the working directory it must not be a link, which may have come with a repository: another
+// place, such as /dev/stdin, the user named.
+func (p pushEnv) read(e *Env) ([]byte, error) {
+	if filepath.IsLocal(p.File) {
+		text, _, err := inside.Read(e.Dir, p.File, maxEnvFile)
+		return text, err
+	}
+	name := p.File
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(e.Dir, name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	if err == nil && len(text) > maxEnvFile {
+		err = fmt.Errorf("%s is larger than 4 MiB", p.File)
+	}
+	return text, errors.Join(err, f.Close())
 }
 
 type runEnv struct {

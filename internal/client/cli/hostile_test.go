@@ -2,20 +2,26 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/client/login"
 )
 
-// A link that came with a repository gets no key: it may be of somebody who wants one.
-func TestForeignLink(t *testing.T) {
+// A linked server gets no key where nobody is signed in: the key may be for another server.
+func TestLinkGetsNoKey(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL) }))
 	t.Cleanup(server.Close)
@@ -24,7 +30,7 @@ func TestForeignLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &Env{Dir: t.TempDir(), Store: store}
-	if err := writeLink(e.Dir, link{server.URL, "site_1", "harbor"}); err != nil {
+	if err := e.writeLink(e.Dir, link{server.URL, "site_1", "harbor"}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = target{Token: "slw_x"}.client(e)
@@ -89,5 +95,223 @@ func TestChildrenGetNoKey(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "PATH=") || strings.Contains(out.String(), "canary") {
 		t.Errorf("the child has %s", out.String())
+	}
+}
+
+// hostile is a server whose answers are in answers, by method and path, and a developer who is signed in there, in a folder with what a
+// repository brings. Texts that begin with "-> " are links.
+func hostile(t *testing.T, answers map[string]string, files map[string]string) (e *Env, said *bytes.Buffer, asked func() string) {
+	t.Helper()
+	var mu sync.Mutex
+	var log []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		line := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/api/v1")
+		log = append(log, line)
+		text, ok := answers[line]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprint(w, text)
+	}))
+	t.Cleanup(server.Close)
+	home := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "caches"))
+	store := login.At(filepath.Join(home, "config", "slipway", "auth.json"))
+	if err := store.Put(server.URL, login.Account{Key: "slw_x"}); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(home, "clone")
+	for name, text := range files {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := error(nil)
+		if to, link := strings.CutPrefix(text, "-> "); link {
+			err = os.Symlink(to, at)
+		} else {
+			err = os.WriteFile(at, []byte(strings.ReplaceAll(text, "$SERVER", server.URL)), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	said = &bytes.Buffer{}
+	asked = func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(log, "\n")
+	}
+	return &Env{In: strings.NewReader(""), Out: said, Err: said, Dir: dir, Store: store}, said, asked
+}
+
+const harbor = `{"id": "site_1", "name": "Harbor", "slug": "harbor", "source": "upload", "url": "https://harbor.example"}`
+
+// A repository's links lead no write of the command line out of the places that it is for.
+func TestWritesFollowNoLink(t *testing.T) {
+	answers := map[string]string{
+		"POST /sites": `{"data": ` + harbor + `}`, "GET /sites/site_1": harbor,
+		"GET /sites/site_1/env": `{"data": [{"key": "COMMAND", "value": "touch /tmp/x", "target": ["build"]}]}`,
+	}
+	init := func(e *Env) error { return initCommand{}.Run(t.Context(), e) }
+	deploy := func(e *Env) error { return deployCommand{DryRun: true}.Run(t.Context(), e) }
+	both := func(e *Env) error { return cmp.Or(init(e), deploy(e)) }
+	pull := func(file string, force bool) func(e *Env) error {
+		return func(e *Env) error {
+			p := pullEnv{File: file, Force: force}
+			p.Site = "site_1"
+			return p.Run(t.Context(), e)
+		}
+	}
+	install := func(agent string) func(e *Env) error {
+		return func(e *Env) error { return installMCP{Client: agent}.Run(t.Context(), e) }
+	}
+	for name, tt := range map[string]struct {
+		files map[string]string
+		run   func(e *Env) error
+		works bool // else it ends with an error
+	}{
+		"cache":                  {map[string]string{".slipway/cache.new": "-> ../../victim/file", ".slipway/cache": "-> ../../victim/file"}, both, true},
+		"ignore file":            {map[string]string{".slipway/.gitignore": "-> ../../victim/file"}, both, true},
+		"link":                   {map[string]string{".slipway/project.json": "-> ../../victim/file"}, init, false},
+		"new file":               {map[string]string{".slipway/.gitignore": "-> ../../victim/new"}, both, true},
+		"folder":                 {map[string]string{".slipway": "-> ../victim"}, init, false},
+		"folder of Git":          {map[string]string{".slipway": "-> .git", ".git/HEAD": "x"}, init, false},
+		"variables":              {map[string]string{".env": "-> ../victim/pulled"}, pull(".env", false), false},
+		"variables by force":     {map[string]string{".env": "-> ../victim/file"}, pull(".env", true), true},
+		"variables in folder":    {map[string]string{"config": "-> ../victim"}, pull("config/.env", true), false},
+		"Git's ignore file":      {map[string]string{".gitignore": "-> ../victim/file"}, pull(".env", false), false},
+		"agent's settings":       {map[string]string{".mcp.json": "-> ../victim/settings"}, install("claude-code"), false},
+		"agent's folder":         {map[string]string{".vscode": "-> ../victim"}, install("vscode"), false},
+		"another agent's folder": {map[string]string{".cursor": "-> ../victim"}, install("cursor"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.files["index.html"] = "echo gotcha"
+			e, said, _ := hostile(t, answers, tt.files)
+			victim := filepath.Join(filepath.Dir(e.Dir), "victim")
+			before := map[string]string{"file": "mine", "pulled": envHead, "settings": "{}", "mcp.json": "{}"}
+			for name, text := range before {
+				if err := os.MkdirAll(victim, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(victim, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if name == "Git's ignore file" {
+				if out, err := exec.Command("git", "init", "-q", e.Dir).CombinedOutput(); err != nil {
+					t.Fatalf("%v %s", err, out)
+				}
+			}
+			old := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(filepath.Join(e.Dir, "index.html"), old, old); err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.run(e); (err == nil) != tt.works {
+				t.Errorf("it ends with %v\n%s", err, said)
+			}
+			entries, err := os.ReadDir(victim)
+			if err != nil || len(entries) != len(before) {
+				t.Errorf("beside the folder are %v, %v", entries, err)
+			}
+			for name, text := range before {
+				if got, err := os.ReadFile(filepath.Join(victim, name)); err != nil || string(got) != text {
+					t.Errorf("%s is %q, %v", name, got, err)
+				}
+			}
+			if tt.works && name != "variables by force" {
+				if text, err := os.ReadFile(filepath.Join(e.Dir, ".slipway", ".gitignore")); err != nil || string(text) != "*\n" {
+					t.Errorf("the link is kept out of commits by %q, %v", text, err)
+				}
+			}
+		})
+	}
+}
+
+// A link that came with a repository counts once a person has said so, for that folder and that site. Where nobody can be asked the
+// command says what to type.
+func TestForeignLink(t *testing.T) {
+	project := `{"server": "$SERVER", "siteId": "site_1", "slug": "a-toy"}`
+	answers := map[string]string{"GET /sites/site_1": harbor, "GET /sites/site_2": strings.ReplaceAll(harbor, "site_1", "site_2")}
+	e, said, asked := hostile(t, answers, map[string]string{linkFile: project, "sub/index.html": "x"})
+	status := func() (string, error) {
+		said.Reset()
+		err := getSite{}.Run(t.Context(), e)
+		return said.String(), err
+	}
+	refused := func(when string) {
+		t.Helper()
+		var f *Failure
+		if out, err := status(); !errors.As(err, &f) || f.ExitCode() != exitAnswer || !strings.Contains(err.Error(), "slipway link SITE") {
+			t.Errorf("%s: %v\n%s", when, err, out)
+		}
+	}
+	refused("a committed link")
+	e.Dir = filepath.Join(e.Dir, "sub")
+	refused("a committed link above the folder")
+	if asked() != "" {
+		t.Errorf("the server was asked for %s", asked())
+	}
+	g := getSite{}
+	g.Site = "site_2"
+	if err := g.Run(t.Context(), e); err != nil {
+		t.Errorf("with --site: %v", err)
+	}
+	e.Ask, e.In = true, strings.NewReader("n\n")
+	refused("an answer of no")
+	if !strings.Contains(said.String(), "Harbor (https://harbor.example)") || strings.Contains(said.String(), "a-toy") {
+		t.Errorf("the person is asked %s", said)
+	}
+	e.In = strings.NewReader("y\n")
+	if out, err := status(); err != nil || !strings.Contains(out, "site_1") {
+		t.Errorf("after yes: %v\n%s", err, out)
+	}
+	e.Ask = false
+	if out, err := status(); err != nil || !strings.Contains(out, "site_1") {
+		t.Errorf("the second time: %v\n%s", err, out)
+	}
+	top := filepath.Dir(e.Dir)
+	text, err := os.ReadFile(filepath.Join(top, linkFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(top, linkFile), bytes.ReplaceAll(text, []byte("site_1"), []byte("site_2")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused("a link that changed to another site")
+	if err := os.WriteFile(filepath.Join(top, linkFile), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(top+"-2", os.DirFS(top)); err != nil {
+		t.Fatal(err)
+	}
+	e.Dir = top + "-2"
+	refused("a copy of the folder")
+	e.Dir = top
+	if err := (unlinkCommand{}).Run(e); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(top, linkFile), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused("a link that was removed here")
+}
+
+// A link to a server where nobody is signed in is never asked about: it would lead a key there.
+func TestForeignServer(t *testing.T) {
+	e, said, asked := hostile(t, nil, map[string]string{linkFile: `{"server": "$SERVER", "siteId": "site_1", "slug": "harbor"}`})
+	e.Store = login.At(filepath.Join(t.TempDir(), "auth.json"))
+	e.Ask, e.In = true, strings.NewReader("y\n")
+	g := getSite{}
+	g.Token = "slw_canary"
+	if err := g.Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "was not written on this machine") || asked() != "" {
+		t.Errorf("it ends with %v\n%s%s", err, said, asked())
+	}
+	var w whoamiCommand
+	w.Token = "slw_canary"
+	if err := w.Run(t.Context(), e); !errors.Is(err, login.ErrSignedOut) || asked() != "" {
+		t.Errorf("whoami ends with %v, asked for %s", err, asked())
 	}
 }

@@ -93,12 +93,11 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 		if !e.Ask {
 			return needed("nothing was imported: give --yes to import, or --plan to look only")
 		}
-		fmt.Fprintf(e.Err, "Import %s to %s? [y/N] ", count(len(plan.Sites), "site"), c.Server())
-		line, err := e.line(ctx)
+		yes, err := e.yes(ctx, fmt.Sprintf("Import %s to %s?", count(len(plan.Sites), "site"), c.Server()))
 		if err != nil {
 			return err
 		}
-		if answer := strings.ToLower(line); answer != "y" && answer != "yes" {
+		if !yes {
 			return needed("nothing was imported")
 		}
 	}

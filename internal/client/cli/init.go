@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+
+	"slipway/internal/client/inside"
 )
 
 type initCommand struct {
@@ -16,10 +18,13 @@ type initCommand struct {
 
 // Run creates a site from the working directory and links it.
 func (i initCommand) Run(ctx context.Context, e *Env) error {
-	if _, at, err := findLink(e.Dir); err != nil {
+	if l, _, err := e.findLink(); err != nil {
 		return err
-	} else if at != "" {
-		return fmt.Errorf("%s is linked to a site already: run slipway unlink first", at)
+	} else if l.at != "" {
+		return fmt.Errorf("%s is linked to a site already: run slipway unlink first", l.at)
+	}
+	if _, _, err := inside.Read(e.Dir, linkFile, maxLink); errors.Is(err, inside.ErrLink) { // before a site is made that can't be linked
+		return err
 	}
 	c, err := i.client(e)
 	if err != nil {
@@ -37,13 +42,13 @@ func (i initCommand) Run(ctx context.Context, e *Env) error {
 	if err := json.Unmarshal(answer, &made); err != nil || made.Data.ID == "" {
 		return errors.New("the server's answer names no site")
 	}
-	if err := writeLink(e.Dir, link{c.Server(), made.Data.ID, made.Data.Slug}); err != nil {
+	if err := e.writeLink(e.Dir, link{c.Server(), made.Data.ID, made.Data.Slug}); err != nil {
 		return fmt.Errorf("site %s was created, but the folder could not be linked: %w", made.Data.Slug, err)
 	}
 	e.say("Created %s. Deploy it with slipway deploy", printable(made.Data.Name))
 	if i.JSON {
 		return e.json(answer)
 	}
-	fmt.Fprintln(e.Out, made.Data.URL)
+	fmt.Fprintln(e.Out, printable(made.Data.URL))
 	return nil
 }

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,37 +15,133 @@ import (
 	"strings"
 
 	"slipway/internal/client/folder"
+	"slipway/internal/client/inside"
 	"slipway/internal/client/rest"
 )
 
-// link says which site a folder belongs to. It is kept in .slipway/project.json, for this machine alone.
+// link says which site a folder belongs to. It is kept in .slipway/project.json, and counts only where this machine wrote it: the
+// file may have come with a repository, from somebody who wants another site replaced, or a key.
 type link struct {
 	Server string `json:"server"`
 	SiteID string `json:"siteId"`
 	Slug   string `json:"slug"`
 }
 
-const linkFile = ".slipway/project.json"
+const (
+	linkFile = ".slipway/project.json"
+	maxLink  = 64 << 10
+)
 
-// findLink returns the link of a folder or the nearest one above it, up to the top of its Git work tree,
-// and where that is. It is empty where there is none.
-func findLink(dir string) (l link, at string, err error) {
-	for {
-		text, err := os.ReadFile(filepath.Join(dir, linkFile))
-		if err == nil {
-			if err := json.Unmarshal(text, &l); err != nil {
-				return l, dir, fmt.Errorf("%s is damaged: run slipway link again", filepath.Join(dir, linkFile))
+// found is a link, and the folder that it is in. The zero value is none.
+type found struct {
+	link
+	at string
+}
+
+// findLink returns the link of a folder or the nearest one above it, up to the top of its Git work tree. foreign is the nearest one that
+// this machine didn't write.
+func (e *Env) findLink() (l, foreign found, err error) {
+	for dir := e.Dir; ; dir = filepath.Dir(dir) {
+		text, _, err := inside.Read(dir, linkFile, maxLink)
+		f := found{at: dir}
+		switch {
+		case err == nil && json.Unmarshal(text, &f.link) == nil:
+			if e.wrote(f) {
+				return f, foreign, nil
 			}
-			return l, dir, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return l, "", err
+			if foreign.at == "" {
+				foreign = f
+			}
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, inside.ErrLink):
+			return l, foreign, err
 		}
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil || filepath.Dir(dir) == dir {
-			return link{}, "", nil
+			return l, foreign, nil
 		}
-		dir = filepath.Dir(dir)
 	}
+}
+
+// record returns the name of the file, beside the accounts, that says which link this machine wrote for a folder.
+func (e *Env) record(dir string) (folder, name string, err error) {
+	dir, err = filepath.EvalSymlinks(dir)
+	sum := sha256.Sum256([]byte(dir))
+	return filepath.Join(filepath.Dir(e.Store.Path()), "links"), hex.EncodeToString(sum[:16]) + ".json", err
+}
+
+// wrote reports whether this machine wrote a link.
+func (e *Env) wrote(f found) bool {
+	folder, name, err := e.record(f.at)
+	if err != nil {
+		return false
+	}
+	text, _, err := inside.Read(folder, name, maxLink)
+	var own link
+	return err == nil && json.Unmarshal(text, &own) == nil && own == f.link
+}
+
+// writeLink links a folder, and records that this machine did.
+func (e *Env) writeLink(dir string, l link) error {
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	folder, name, err := e.record(dir)
+	if err == nil {
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err == nil {
+		err = inside.Write(folder, name, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("record the link: %w", err)
+	}
+	// Its own ignore file keeps it out of commits, whatever the repository's says.
+	return errors.Join(
+		inside.Write(dir, linkFile, text, 0o644),
+		inside.Write(dir, ".slipway/.gitignore", []byte("*\n"), 0o644),
+	)
+}
+
+// adopt asks a person whether a link counts that this machine didn't write, and writes it then. It shows the site that the server has
+// by that id: what the file says may be wrong.
+func (t target) adopt(ctx context.Context, e *Env) error {
+	l, f, err := e.findLink()
+	if err != nil || l.at != "" || f.at == "" {
+		return err
+	}
+	server, err := rest.Origin(f.Server)
+	known := err == nil
+	if t.Server != "" {
+		if wanted, err := rest.Origin(t.Server); err != nil || wanted != server {
+			return err // it is for another server
+		}
+	} else if known {
+		_, err = e.Store.Account(server)
+		known = err == nil
+	}
+	file := filepath.Join(f.at, linkFile)
+	if !e.Ask || !known {
+		command := "slipway link SITE"
+		if known {
+			command += " --server " + server
+		}
+		return needed("%s was not written on this machine, so it doesn't count: link the folder yourself with %s, or give --site", file, command)
+	}
+	t.Server = server
+	c, err := t.client(e)
+	if err != nil {
+		return err
+	}
+	s, err := siteNamed(ctx, c, f.SiteID)
+	if err != nil {
+		return err
+	}
+	e.say("%s was not written on this machine. It links the folder to %s (%s) at %s.", printable(file), printable(s.Name), s.URL, server)
+	if yes, err := e.yes(ctx, "Use this link?"); err != nil || !yes {
+		return cmp.Or(err, needed("nothing was done: link the folder yourself with slipway link SITE, or give --site"))
+	}
+	return e.writeLink(f.at, link{server, s.ID, s.Slug})
 }
 
 // site is what the commands need of one.
@@ -68,13 +167,18 @@ type ofSite struct {
 
 // find returns the site that a command is about.
 func (o ofSite) find(ctx context.Context, e *Env) (*rest.Client, site, error) {
+	if o.Site == "" {
+		if err := o.adopt(ctx, e); err != nil {
+			return nil, site{}, err
+		}
+	}
 	c, err := o.client(e)
 	if err != nil {
 		return nil, site{}, err
 	}
 	name := o.Site
 	if name == "" {
-		l, _, err := findLink(e.Dir)
+		l, _, err := e.findLink()
 		if err != nil {
 			return nil, site{}, err
 		}
@@ -130,28 +234,11 @@ func (l linkCommand) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if err := writeLink(e.Dir, link{c.Server(), s.ID, s.Slug}); err != nil {
+	if err := e.writeLink(e.Dir, link{c.Server(), s.ID, s.Slug}); err != nil {
 		return err
 	}
 	e.say("Linked to %s (%s)", printable(s.Name), s.URL)
 	return nil
-}
-
-// writeLink links a folder.
-func writeLink(dir string, l link) error {
-	text, err := json.MarshalIndent(l, "", "  ")
-	if err != nil {
-		return err
-	}
-	dir = filepath.Join(dir, ".slipway")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	// Its own ignore file keeps it out of commits, whatever the repository's says.
-	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "project.json"), append(text, '\n'), 0o644),
-		os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644),
-	)
 }
 
 // chooseSite takes the one site whose repository is a remote of this work tree, or asks.
@@ -196,15 +283,21 @@ type unlinkCommand struct{}
 
 // Run removes the link.
 func (unlinkCommand) Run(e *Env) error {
-	l, at, err := findLink(e.Dir)
+	l, foreign, err := e.findLink()
 	if err != nil {
 		return err
 	}
-	if at == "" {
+	if l.at == "" {
+		l = foreign
+	}
+	if l.at == "" {
 		return &Failure{exitMissing, errors.New("this folder isn't linked to a site")}
 	}
-	if err := os.Remove(filepath.Join(at, linkFile)); err != nil {
+	if err := inside.Remove(l.at, linkFile); err != nil {
 		return err
+	}
+	if folder, name, err := e.record(l.at); err == nil {
+		_ = os.Remove(filepath.Join(folder, name)) // it says nothing without the link
 	}
 	e.say("Unlinked from %s", printable(l.Slug))
 	return nil

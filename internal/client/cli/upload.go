@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,7 +28,7 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 	if d.Archive != "" {
 		return d.archive(ctx, e, c, s)
 	}
-	dir, at, err := d.folder(e)
+	dir, err := d.folder(e)
 	if err != nil {
 		return failure(err)
 	}
@@ -35,11 +38,7 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 		return failure(err)
 	}
 	defer f.Close()
-	cache := ""
-	if at != "" {
-		cache = filepath.Join(at, ".slipway", "cache")
-	}
-	if err := f.Hash(ctx, cache, options); err != nil {
+	if err := f.Hash(ctx, digests(dir), options); err != nil {
 		return failure(err)
 	}
 	d.leftOut(e, f.Left)
@@ -78,18 +77,31 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 // maxFiles is how many files a folder may have before the server is asked.
 const maxFiles = 200_000
 
-// folder returns the folder to upload, and the linked one; empty: there is none.
-func (d deployCommand) folder(e *Env) (dir, at string, err error) {
-	if _, at, err = findLink(e.Dir); err != nil {
-		return "", "", err
+// folder returns the folder to upload.
+func (d deployCommand) folder(e *Env) (string, error) {
+	if d.Dir != "" {
+		return d.Dir, nil
 	}
-	switch {
-	case d.Dir != "":
-		return d.Dir, at, nil
-	case at != "" && d.Site == "":
-		return at, at, nil
+	if d.Site == "" {
+		if l, _, err := e.findLink(); err != nil || l.at != "" {
+			return l.at, err
+		}
 	}
-	return e.Dir, at, nil
+	return e.Dir, nil
+}
+
+// digests returns the file that remembers the digests of a folder's files; empty: there is none. It is not in the folder, which others
+// may fill.
+func digests(dir string) string {
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return filepath.Join(caches, "slipway", "digests", hex.EncodeToString(sum[:16]))
 }
 
 // request says what is uploaded, and of which commit it is.

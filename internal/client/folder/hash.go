@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/client/inside"
 )
 
 // remembered is what the cache knows of a file.
@@ -181,7 +183,7 @@ func load(name string) map[string]remembered {
 
 // store writes the cache, by renaming; without it the next time only takes longer.
 func store(name string, files []File) {
-	if name == "" {
+	if name == "" || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
 		return
 	}
 	b := []byte(head + "\n")
@@ -192,10 +194,7 @@ func store(name string, files []File) {
 		}
 		b = fmt.Appendf(b, "%s %d %d %d %q\n", x.Digest, x.Size, x.info.ModTime().UnixNano(), inode(x.info), x.name)
 	}
-	temp := name + ".new"
-	if os.WriteFile(temp, b, 0o600) != nil || os.Rename(temp, name) != nil {
-		_ = os.Remove(temp)
-	}
+	_ = inside.Write(filepath.Dir(name), filepath.Base(name), b, 0o600)
 }
 
 // Manifest returns the list of files as the server takes it.
