@@ -174,7 +174,7 @@ func TestNeeds(t *testing.T) {
 
 // The database of vulnerabilities is there if it answers with what was asked for.
 func TestAnswers(t *testing.T) {
-	t.Parallel()
+	t.Setenv("no_proxy", "127.0.0.1")
 	db := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/index/db.json" {
 			w.WriteHeader(http.StatusForbidden)
@@ -204,13 +204,18 @@ func TestCompiler(t *testing.T) {
 	}
 }
 
-// The commands that steps run are built in a step of their own before, so that no other step downloads one.
+// The commands that steps run are built in a step of their own before, so that no other step downloads one. What tests and
+// staticcheck need is compiled once, by vet before them.
 func TestToolsComeFirst(t *testing.T) {
 	t.Chdir("../..")
 	all := steps("/root", true)
+	at := func(name string) int { return slices.IndexFunc(all, func(s step) bool { return s.name == name }) }
+	if vet := at("go vet"); all[vet].beside != "" || vet > at("staticcheck") || vet > at("tests") {
+		t.Error("something is compiled beside go vet")
+	}
 	for i, s := range all {
 		text := strings.Join(append(s.argv, s.without...), " ")
-		if built := slices.IndexFunc(all, func(s step) bool { return s.name == "tools" }); strings.Contains(text, "/root/bin/") && i < built {
+		if strings.Contains(text, "/root/bin/") && i < at("tools") {
 			t.Errorf("%s runs before its tools are built", s.name)
 		}
 		if s.name != "tools" && strings.Contains(text, "-modfile=tools") {
