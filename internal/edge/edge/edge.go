@@ -47,7 +47,6 @@ import (
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/cache"
 	"slipway/internal/platform/db"
-	"slipway/internal/platform/fair"
 )
 
 // Config holds the dependencies and settings of an Edge.
@@ -138,8 +137,8 @@ type Edge struct {
 	backends   map[string]backend    // by kind
 	guard      *access.Guard
 	proxy      *proxy.Proxy
-	held       *fair.Pool    // by fields of answers
-	bodyTime   time.Duration // for a body that nobody reads
+	held       *response.Held // by fields of answers
+	bodyTime   time.Duration  // for a body that nobody reads
 }
 
 // New returns an Edge that knows no host yet: Run tells it.

@@ -92,7 +92,7 @@ func TestFieldsHeld(t *testing.T) {
 		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
 	}
 	go io.Copy(io.Discard, c)
-	held := func() int { n, _ := p.world.held.Held(); return n }
+	held := p.world.held.Bytes
 	p.until("all answers are counted", func() bool { return held() > streams*20<<10 })
 	c.Close()
 	p.until("nothing is counted", func() bool { return held() == 0 })

@@ -17,16 +17,58 @@ const (
 // What the fields of answers may hold that are under way, until their visitors have read
 // them: a request of a few bytes can ask for tens of kilobytes.
 const (
-	freeHeld    = 4 << 10 // of an answer, which does not count
-	visitorHeld = 4 << 20
-	ownerHeld   = 16 << 20
-	allHeld     = 64 << 20
+	freeHeld       = 4 << 10 // of an answer, which does not count
+	fieldHeld      = 160     // of each field beside its text: net/http has the fields twice
+	connectionHeld = 1 << 20
+	siteHeld       = 4 << 20 // of a visitor, for one site
+	visitorHeld    = 16 << 20
+	ownerHeld      = 16 << 20
+	allHeld        = 64 << 20
 )
 
-// NewHeld returns the bytes that the fields of answers under way may hold, for Recorder.
-func NewHeld() *fair.Pool {
-	// share: total 64 MiB of header fields of answers under way that have more than 4 KiB; owner 16 MiB, one visitor of a site 4 MiB; edge 503 with Retry-After
-	return fair.New(fair.Config{Places: allHeld, Owner: ownerHeld, Visitor: visitorHeld})
+// Held counts the bytes that the fields of answers under way hold, for Recorder.
+type Held struct{ owners, visitors, connections *fair.Pool }
+
+// NewHeld returns a Held that counts nothing yet.
+func NewHeld() *Held {
+	return &Held{
+		// share: total 64 MiB of header fields of answers under way that have more than 4 KiB; owner 16 MiB, one visitor of a site 4 MiB; edge 503 with Retry-After
+		owners: fair.New(fair.Config{Places: allHeld, Owner: ownerHeld, Visitor: siteHeld}),
+		// share: total of header fields as before; owner 16 MiB of one visitor; edge 503 with Retry-After
+		visitors: fair.New(fair.Config{Places: allHeld, Visitor: visitorHeld}),
+		// share: total of header fields as before; owner 1 MiB of one connection; edge 503 with Retry-After
+		connections: fair.New(fair.Config{Places: allHeld, Visitor: connectionHeld}),
+	}
+}
+
+// Bytes returns how many are held.
+func (h *Held) Bytes() int { n, _ := h.owners.Held(); return n }
+
+// take counts n bytes of an answer until release is called. ok is false where that is too much.
+func (h *Held) take(r *Recorder, n int) (release func(), ok bool) {
+	var taken []func()
+	release = func() {
+		for _, f := range taken {
+			f()
+		}
+	}
+	visitor := fair.Visitor(r.Remote)
+	for _, x := range []struct {
+		pool *fair.Pool
+		who  fair.Who
+	}{
+		{h.connections, fair.Who{Visitor: r.Remote}},
+		{h.visitors, fair.Who{Visitor: visitor}},
+		{h.owners, fair.Who{Owner: r.Owner, Site: r.Site, Visitor: visitor}},
+	} {
+		one, ok := x.pool.TryN(x.who, n)
+		if !ok {
+			release()
+			return nil, false
+		}
+		taken = append(taken, one)
+	}
+	return release, true
 }
 
 // Fits reports whether an answer has no more fields than one may have.
@@ -51,8 +93,9 @@ func (r *Recorder) hold() {
 		return
 	}
 	h := r.Header()
-	n := 0
+	n, fields := 0, 0
 	for name, values := range h {
+		fields += len(values)
 		for _, v := range values {
 			n += len(name) + len(v) + 32 // as RFC 9113 §6.5.2 counts
 		}
@@ -60,7 +103,7 @@ func (r *Recorder) hold() {
 	if n <= freeHeld {
 		return
 	}
-	release, ok := r.Held.TryN(fair.Who{Owner: r.Owner, Site: r.Site, Visitor: fair.Visitor(r.Remote)}, n)
+	release, ok := r.Held.take(r, n+fields*(fieldHeld-32))
 	if ok {
 		r.release = release
 		return

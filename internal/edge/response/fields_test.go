@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"slipway/internal/platform/fair"
 )
 
 // What the fields of answers hold that are under way is bounded for a visitor and an owner.
@@ -23,7 +25,7 @@ func TestHeld(t *testing.T) {
 		return r, w
 	}
 	flood := func(owner string, remote func(i int) string) (given int) {
-		for i := range 1200 {
+		for i := range 1300 {
 			r, w := answer(owner, remote(i), 16<<10)
 			n, err := r.Write([]byte("hello"))
 			switch h := w.Result().Header; {
@@ -38,14 +40,24 @@ func TestHeld(t *testing.T) {
 		}
 		return given
 	}
-	if n := flood("eve", func(int) string { return "192.0.2.1:1" }); n*(16<<10) > visitorHeld || n < 200 {
-		t.Errorf("one visitor has %d answers under way", n)
+	if n := flood("eve", func(int) string { return "192.0.2.1:1" }); n*(16<<10) > connectionHeld || n < 50 {
+		t.Errorf("one connection has %d answers under way", n)
 	}
-	if n := flood("eve", func(i int) string { return fmt.Sprintf("192.0.2.%d:1", i%250) }); n*(16<<10) > ownerHeld || n < 500 {
+	if n := flood("eve", func(i int) string { return fmt.Sprint("192.0.2.1:", 2+i%100) }); n*(16<<10) > siteHeld || n < 150 {
+		t.Errorf("one visitor has %d more answers under way", n)
+	}
+	if n := flood("eve", func(i int) string { return fmt.Sprintf("192.0.2.%d:1", 2+i%250) }); n*(16<<10) > ownerHeld || n < 500 {
 		t.Errorf("one owner's visitors have %d more answers under way", n)
 	}
+	several := 0
+	for i := range 8 {
+		several += flood(fmt.Sprint("owner", i), func(i int) string { return fmt.Sprint("192.0.2.253:", i%100) })
+	}
+	if several*(16<<10) > visitorHeld || several < 900 {
+		t.Errorf("one visitor of several sites has %d answers under way", several)
+	}
 	for owner, size := range map[string]int{"eve": 3 << 10, "anna": 16 << 10} {
-		r, w := answer(owner, "192.0.2.1:1", size)
+		r, w := answer(owner, "192.0.2.254:1", size)
 		if r.WriteHeader(http.StatusOK); w.Code != http.StatusOK {
 			t.Errorf("%s's answer with %d bytes: %d", owner, size, w.Code)
 		}
@@ -53,7 +65,9 @@ func TestHeld(t *testing.T) {
 	for _, r := range open {
 		r.End()
 	}
-	if n, _ := held.Held(); n != 0 {
-		t.Errorf("%d bytes stay counted", n)
+	for _, pool := range []*fair.Pool{held.owners, held.visitors, held.connections} {
+		if n, _ := pool.Held(); n != 0 {
+			t.Errorf("%d bytes stay counted", n)
+		}
 	}
 }

@@ -43,8 +43,8 @@ type Recorder struct {
 	Spent Spender // hears of the bytes of the body. Optional.
 	Pace  Pacer   // slows the body down. Optional.
 
-	Held    *fair.Pool // of NewHeld; End gives back what the answer takes. Optional: nil counts nothing.
-	Remote  string     // the client's address, for Held
+	Held    *Held  // End gives back what the answer takes. Optional: nil counts nothing.
+	Remote  string // the client's address and port, for Held
 	release func()
 	givenUp bool // the answer has become an empty one with status 503
 
