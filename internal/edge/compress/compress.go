@@ -12,6 +12,8 @@ package compress
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"io"
 	"os"
@@ -55,6 +57,7 @@ type Copies struct {
 	c     Config
 	slots *fair.Pool
 	known *cache.Cache[state, []byte] // nil: it does not become smaller
+	tags  *cache.Cache[state, string]
 
 	mu sync.Mutex // guards spent
 	// share: total 1,024 sites that had files compressed lately; owner its sites; edge those that owe nothing are forgotten
@@ -76,6 +79,8 @@ func New(c Config) *Copies {
 		slots: fair.New(fair.Config{Places: c.AtOnce, Waiting: 1000, OwnerWaiting: 100}),
 		// share: total 64 MiB of compressed files, Config.Bytes; owner Config.Share of a site; edge what was used longest ago is compressed again
 		known: cache.NewShared[state, []byte](c.Bytes, c.Share, c.Share),
+		// share: total 4 MiB of files' digests, about 16,000; owner an eighth of a site; edge what was used longest ago is read again
+		tags: cache.NewShared[state, string](4<<20, 4<<20/8, 4<<20/8),
 	}
 }
 
@@ -123,6 +128,45 @@ func (c *Copies) get(ctx context.Context, f File, coding string) []byte {
 		return nil
 	}
 	return b
+}
+
+// largestTag is how many bytes a file may have whose digest is its entity tag.
+const largestTag = 64 << 20
+
+// Tag returns an entity tag of a file's content, which is the same wherever and whenever the file was written. It returns "" for a
+// file that is too large to be read for it, or where too many are read now.
+func (c *Copies) Tag(ctx context.Context, f File) string {
+	key, ok := stateOf(f.Info, "tag")
+	if c == nil || !ok || key.size > largestTag {
+		return ""
+	}
+	if tag, ok := c.tags.Get(key); ok {
+		return tag
+	}
+	read := func(ctx context.Context) (string, int64, error) {
+		turn, cancel := context.WithTimeout(ctx, slotTime)
+		defer cancel()
+		done, err := c.slots.Take(turn, fair.Who{Owner: f.Site})
+		if err != nil {
+			return "", 0, errNone
+		}
+		defer done()
+		h := sha256.New()
+		if n, err := io.Copy(h, io.NewSectionReader(f.File, 0, key.size)); err != nil || n != key.size {
+			return "", 0, errors.Join(errNone, err)
+		}
+		return `"` + base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12]) + `"`, 256, nil
+	}
+	tag, err := "", error(nil)
+	if c.c.Now().Sub(time.Unix(key.changed.Unix())) < settled {
+		tag, _, err = read(ctx)
+	} else {
+		tag, err = c.tags.LoadFor(ctx, f.Site, key, read)
+	}
+	if err != nil {
+		return ""
+	}
+	return tag
 }
 
 // make reads and compresses a file. Whoever asked may have closed it meanwhile: then it fails.

@@ -12,6 +12,7 @@
 package php
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -158,16 +159,17 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if h.Get("Cache-Control") == "" { // the caller's goes before ours
 		h.Set("Cache-Control", "public, max-age=0, must-revalidate")
 	}
-	h.Set("Etag", etag(info))
-	at := info.ModTime()
-	if !stored { // a release's files have the time at which they came to this host
-		at = time.Time{}
-	}
 	kind := mediaType(name)
+	file := compress.File{File: f, Info: info, Kind: kind, Site: string(s.Name)}
+	tag, at := etag(info), info.ModTime()
+	if !stored { // a release's files have the time at which they came to this host
+		tag, at = cmp.Or(s.Copies.Tag(r.Context(), file), tag), time.Time{}
+	}
+	h.Set("Etag", tag)
 	if kind != "" {
 		h.Set("Content-Type", kind)
 	}
-	if s.Copies.Serve(w, r, compress.File{File: f, Info: info, Kind: kind, Site: string(s.Name)}, name, at) {
+	if s.Copies.Serve(w, r, file, name, at) {
 		return true
 	}
 	http.ServeContent(w, r, name, at, f)

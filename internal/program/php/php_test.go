@@ -278,3 +278,49 @@ func TestServeCompressed(t *testing.T) {
 		}
 	}
 }
+
+// The entity tag of a release's file is its content's, whenever and wherever the file was written, compressed or not: nodes and
+// restarts agree on it. Another content of the same length and time has another.
+func TestTagsAreOfContent(t *testing.T) {
+	t.Parallel()
+	tags := func(text string, at time.Time) (list [2]string) {
+		s := site(t, "", "style.css")
+		s.Name, s.Copies = "site_1", compress.New(compress.Config{Now: func() time.Time { return time.Now().Add(time.Hour) }})
+		f, _, err := s.Open("style.css")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := errors.Join(os.WriteFile(f.Name(), []byte(strings.Repeat(text, 2000)), 0o644), os.Chtimes(f.Name(), at, at)); err != nil {
+			t.Fatal(err)
+		}
+		for i, accepts := range []string{"", "br"} {
+			for range 2 { // the second time it is known
+				r := httptest.NewRequest(http.MethodGet, "/style.css", nil)
+				r.Header.Set("Accept-Encoding", accepts)
+				if w := httptest.NewRecorder(); !s.Serve(w, r) || w.Code != 200 || w.Header().Get("Content-Encoding") != accepts {
+					t.Fatalf("%d %v", w.Code, w.Header())
+				} else if tag := w.Header().Get("Etag"); list[i] != "" && tag != list[i] {
+					t.Errorf("the tag was %s and is %s", list[i], tag)
+				} else {
+					list[i] = tag
+				}
+			}
+			r := httptest.NewRequest(http.MethodGet, "/style.css", nil)
+			r.Header.Set("Accept-Encoding", accepts)
+			r.Header.Set("If-None-Match", list[i])
+			if w := httptest.NewRecorder(); !s.Serve(w, r) || w.Code != 304 {
+				t.Errorf("with %s: %d", list[i], w.Code)
+			}
+		}
+		return list
+	}
+	day := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	first, again, other := tags("one", day), tags("one", day.Add(time.Hour)), tags("two", day)
+	if first != again || first[0] == first[1] {
+		t.Errorf("the tags of one content are %v and %v", first, again)
+	}
+	if first[0] == other[0] || first[1] == other[1] {
+		t.Errorf("the tags of another content are %v, too", other)
+	}
+}
