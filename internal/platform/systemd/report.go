@@ -2,13 +2,11 @@ package systemd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
+	"net/http/httptrace"
 	"time"
 )
 
@@ -74,13 +72,15 @@ func answers(ctx context.Context, at net.Addr, path string, want int) error {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
+	accepted := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { accepted = true }})
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, http.NoBody)
 	if err != nil {
 		return err
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Proxy: nil}}
 	res, err := client.Do(r)
-	if want == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+	if err != nil && want == 0 && accepted && ctx.Err() == nil { // net/http has several errors for it, not all of them exported
 		return nil
 	}
 	if err != nil {
