@@ -3,6 +3,7 @@
 package fastpath
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -26,6 +27,8 @@ type raw struct {
 	t    testing.TB
 	conn *tls.Conn
 	mute bool // listen acknowledges nothing, because somebody else writes
+	out  *bufio.Writer
+	many bool // frames are written together, not one by one
 	*http2.Framer
 	buf bytes.Buffer
 	enc *hpack.Encoder
@@ -49,11 +52,21 @@ func dialBare(t testing.TB, addr string) *raw {
 }
 
 func (r *raw) setUp() {
-	r.Framer = http2.NewFramer(r.conn, r.conn)
+	r.out = bufio.NewWriterSize(r.conn, 16<<10)
+	r.Framer = http2.NewFramer(r, r.conn)
 	r.AllowIllegalWrites = true
 	r.enc = hpack.NewEncoder(&r.buf)
 	r.dec = hpack.NewDecoder(4096, nil)
 	r.next = 1
+}
+
+// Write writes a frame, or keeps it until there are many.
+func (r *raw) Write(frame []byte) (int, error) {
+	n, err := r.out.Write(frame)
+	if err == nil && !r.many {
+		err = r.out.Flush()
+	}
+	return n, err
 }
 
 // block encodes fields, given as name, value, name, value.
@@ -664,6 +677,7 @@ func TestConformance(t *testing.T) {
 
 // flood goes on until the connection breaks.
 func flood(r *raw, send func() error) {
+	r.many = true
 	for range 5_000_000 {
 		if send() != nil {
 			return
