@@ -1,4 +1,4 @@
--- version 288
+-- version 289
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1720,6 +1720,20 @@ CREATE VIEW memberships AS
                 OR EXISTS (SELECT 1 FROM passkeys p WHERE p.user_id = m.user_id))
   FROM team_members m JOIN teams t ON t.owner_id = m.owner_id
   WHERE t.deleted_at = 0;
+CREATE TABLE usage_divided (
+  owner_id TEXT NOT NULL,
+  day      BIGINT NOT NULL,
+  PRIMARY KEY (owner_id, day)
+);
+CREATE INDEX usage_divided_day ON usage_divided (day);
+CREATE TABLE usage_parts (
+  owner_id TEXT NOT NULL,
+  meter    TEXT NOT NULL,
+  hour     BIGINT NOT NULL,
+  quantity BIGINT NOT NULL,
+  PRIMARY KEY (owner_id, meter, hour)
+);
+CREATE INDEX usage_parts_hour ON usage_parts (hour);
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

@@ -24,8 +24,8 @@ func (u *Usage) Sealed(ctx context.Context, r db.Reader) (db.Time, error) {
 }
 
 // Between returns what an owner used from one whole hour to another, both sealed, day by day and without days on which
-// nothing was. The first and the last day may be parts, which are read from hours and kept for 100 days; whole days
-// stay. It reads what never changes, so it returns the same each time.
+// nothing was. The first and the last day may be parts, whose hours are kept for three years if DivideTx was told of the moment, else for 100
+// days; whole days stay. It reads what never changes, so it returns the same each time.
 func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, to db.Time) (map[Meter][]Stretch, error) {
 	out := map[Meter][]Stretch{}
 	if from >= to {
@@ -38,6 +38,10 @@ func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, 
 	rows, err := r.Query(ctx, `
 		SELECT meter, at, CAST(SUM(quantity) AS BIGINT) FROM (
 			SELECT meter, $2 + 0 * hour AS at, quantity FROM usage_hours WHERE owner_id = $1 AND hour >= $2 AND hour < $3
+			UNION ALL
+			SELECT meter, $2 + 0 * hour AS at, quantity FROM usage_parts WHERE owner_id = $1 AND hour >= $2 AND hour < $3
+			UNION ALL
+			SELECT meter, $4 + 0 * hour AS at, quantity FROM usage_parts WHERE owner_id = $1 AND hour >= $4 AND hour < $5
 			UNION ALL
 			SELECT meter, day AS at, quantity FROM usage_days WHERE owner_id = $1 AND day >= $3 AND day < $4
 			UNION ALL
@@ -56,4 +60,18 @@ func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, 
 		return nil, fmt.Errorf("read usage of a period: %w", err)
 	}
 	return out, nil
+}
+
+// DivideTx has the hours of the days that moments lie in kept, for Between: a period begins or ends within the day.
+func (u *Usage) DivideTx(ctx context.Context, tx *db.Tx, owner id.Owner, at ...db.Time) error {
+	for _, t := range at {
+		if t == floor(t, day) {
+			continue
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO usage_divided (owner_id, day) VALUES ($1, $2) ON CONFLICT (owner_id, day) DO NOTHING`,
+			owner, floor(t, day)); err != nil {
+			return fmt.Errorf("divide day: %w", err)
+		}
+	}
+	return nil
 }

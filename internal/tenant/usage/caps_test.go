@@ -101,14 +101,14 @@ func TestBandwidthPauses(t *testing.T) {
 		t.Errorf("in the next month: %d, %d paused", used(ada), w.paused())
 	}
 	// The last hours of a month are sealed in the next one, and count to the one that they lie in.
-	ok(t, w.tidy(t.Context()))
+	ok(t, w.Tidy(t.Context()))
 	w.clock = w.clock.Add(3 * hour)
-	ok(t, w.tidy(t.Context()))
+	ok(t, w.Tidy(t.Context()))
 	if used(ada) != 0 {
 		t.Errorf("%d after sealing", used(ada))
 	}
 	w.clock = w.clock.Add(2 * keepSites)
-	ok(t, w.tidy(t.Context()))
+	ok(t, w.Tidy(t.Context()))
 	var rows int
 	ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM usage_caps`).Scan(&rows))
 	if rows != 0 {

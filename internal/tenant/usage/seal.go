@@ -21,7 +21,7 @@ func (Seal) Kind() string { return "usage.seal" }
 // Work registers the job.
 func (u *Usage) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Seal, _ int64) error {
-		if err := u.tidy(ctx); err != nil {
+		if err := u.Tidy(ctx); err != nil {
 			return err
 		}
 		now := u.now()
@@ -43,7 +43,8 @@ func (u *Usage) Schedule(ctx context.Context) error {
 	})
 }
 
-func (u *Usage) tidy(ctx context.Context) error {
+// Tidy samples what owners store, seals the hours that are due, and deletes rows that are older than they are kept.
+func (u *Usage) Tidy(ctx context.Context) error {
 	if err := u.sample(ctx); err != nil {
 		return err
 	}
@@ -54,15 +55,23 @@ func (u *Usage) tidy(ctx context.Context) error {
 		return err
 	}
 	now := u.now()
+	const parts = `INSERT INTO usage_parts (owner_id, meter, hour, quantity)
+		SELECT h.owner_id, h.meter, h.hour, h.quantity FROM usage_hours h
+		JOIN usage_divided d ON d.owner_id = h.owner_id AND d.day = h.hour - h.hour % 86400000
+		WHERE h.hour = (SELECT MIN(hour) FROM usage_hours WHERE hour < $1)
+		ON CONFLICT (owner_id, meter, hour) DO UPDATE SET quantity = usage_parts.quantity + excluded.quantity`
 	for _, f := range []struct {
 		table, column string
 		before        db.Time
+		first         string // Optional: is done before rows are deleted
 	}{
-		{"usage_sources", "hour", floor(now.Add(-keepSources), hour)},
-		{"usage_hours", "hour", floor(now.Add(-keepHours), hour)},
-		{"usage_sites", "day", floor(now.Add(-keepSites), day)},
+		{"usage_sources", "hour", floor(now.Add(-keepSources), hour), ""},
+		{"usage_hours", "hour", floor(now.Add(-keepHours), hour), parts},
+		{"usage_sites", "day", floor(now.Add(-keepSites), day), ""},
+		{"usage_parts", "hour", floor(now.Add(-keepParts), day), ""},
+		{"usage_divided", "day", floor(now.Add(-keepParts), day), ""},
 	} {
-		if err := u.forget(ctx, f.table, f.column, f.before); err != nil {
+		if err := u.forget(ctx, f.table, f.column, f.before, f.first); err != nil {
 			return fmt.Errorf("forget usage: %w", err)
 		}
 	}
@@ -211,11 +220,16 @@ func addTx(ctx context.Context, tx *db.Tx, table, column string, at db.Time, sum
 	return write()
 }
 
-// forget deletes what lies before a moment, one stretch at a time.
-func (u *Usage) forget(ctx context.Context, table, column string, before db.Time) error {
+// forget deletes what lies before a moment, one stretch at a time. first is a statement that is done with each, or empty.
+func (u *Usage) forget(ctx context.Context, table, column string, before db.Time, first string) error {
 	for {
 		var n int64
 		err := u.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
+			if first != "" {
+				if _, err := tx.Exec(ctx, first, before); err != nil {
+					return err
+				}
+			}
 			n, err = tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+column+` = (SELECT MIN(`+column+`) FROM `+table+` WHERE `+column+` < $1)`, before)
 			return err
 		})

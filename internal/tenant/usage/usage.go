@@ -45,11 +45,12 @@ const (
 	hour = time.Hour
 	day  = 24 * time.Hour
 
-	sealAfter   = 2 * hour  // of the end of an hour
-	keepSources = 35 * day  // rows of sources
-	acceptFor   = 34 * day  // a source's hour is written no later
-	keepHours   = 100 * day // sealed hours
-	keepSites   = 400 * day // days by site; days by owner stay
+	sealAfter   = 2 * hour      // of the end of an hour
+	keepSources = 35 * day      // rows of sources
+	acceptFor   = 34 * day      // a source's hour is written no later
+	keepHours   = 100 * day     // sealed hours
+	keepParts   = 3 * 366 * day // those of days that are divided: longer than from the beginning of a year until its invoice is drafted
+	keepSites   = 400 * day     // days by site; days by owner stay
 )
 
 // Config holds what Usage needs.

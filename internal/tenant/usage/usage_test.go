@@ -291,7 +291,7 @@ func TestForget(t *testing.T) {
 	w := newWorld(t, nil)
 	w.merge(Row{Owner: ada, Meter: Build, Hour: w.clock, Source: "dep_1/a", Site: "site_1", Quantity: 60_000})
 	w.clock = w.clock.Add(keepSources + 2*hour)
-	ok(t, w.tidy(t.Context()))
+	ok(t, w.Tidy(t.Context()))
 	w.merge(Row{Owner: ada, Meter: Build, Hour: w.clock.Add(-keepSources), Source: "dep_1/a", Site: "site_1", Quantity: 90_000}) // can't be compared any more
 	count := func(table string) (n int) {
 		ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
@@ -301,7 +301,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("%d, %d, %d rows", count("usage_sources"), count("usage_hours"), count("usage_sites"))
 	}
 	w.clock = w.clock.Add(keepSites + day)
-	ok(t, w.tidy(t.Context()))
+	ok(t, w.Tidy(t.Context()))
 	if count("usage_hours") != 0 || count("usage_sites") != 0 || count("usage_days") != 1 {
 		t.Errorf("%d, %d, %d rows", count("usage_hours"), count("usage_sites"), count("usage_days"))
 	}

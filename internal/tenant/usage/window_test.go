@@ -72,7 +72,7 @@ func TestSubscriptionsWindow(t *testing.T) {
 	want("in the next month", 0, 600, 0)
 	for range 3 {
 		w.clock = w.clock.Add(2 * hour)
-		ok(t, w.tidy(t.Context()))
+		ok(t, w.Tidy(t.Context()))
 	}
 	want("once all is sealed", 0, 600, 0)
 	top, others, err := w.BySite(t.Context(), ada, Bandwidth, limits.Window{From: moment(2027, 2, 28, 9), To: moment(2027, 3, 31, 9)}, 5)
