@@ -222,14 +222,16 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 
 // renewTx begins the next period at a moment: the boundary of the last one, or now for a subscription that was paused.
 func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version, at db.Time) (Subscription, error) {
-	before, was := usageSpan{Version: v.ID, From: s.Start, To: s.End}, v
-	metered := !s.trial() && len(was.Rates) > 0
+	before, was := s, v
+	used, err := b.spanTx(ctx, tx, s, s.End, s.End)
+	if err != nil {
+		return s, err
+	}
 	if s.Next != "" {
-		next, err := b.Version(ctx, tx, s.Next)
-		if err != nil {
+		if v, err = b.Version(ctx, tx, s.Next); err != nil {
 			return s, err
 		}
-		v, s.Version, s.Next = next, next.ID, ""
+		s.Version, s.Next = v.ID, ""
 	}
 	switch {
 	case at != s.End: // was paused beyond its period
@@ -245,16 +247,17 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
 	}
-	basis := basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}}
-	if metered {
-		basis.Usage = &before
+	x := basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}, Usage: used}
+	if used != nil && was.Currency != v.Currency { // an invoice has one currency
+		x.Usage = nil
+		if err := b.draftTx(ctx, tx, before, usageCause(before.Start), basis{Usage: used}, before.End); err != nil {
+			return s, err
+		}
 	}
-	coupon, err := b.TakeTx(ctx, tx, string(s.ID), v.Currency)
-	if err != nil {
+	if x.Coupon, err = b.TakeTx(ctx, tx, string(s.ID), v.Currency); err != nil {
 		return s, err
 	}
-	basis.Coupon = coupon
-	if err := b.draftTx(ctx, tx, s, periodCause(s.Start), basis, s.Start); err != nil {
+	if err := b.draftTx(ctx, tx, s, periodCause(s.Start), x, s.Start); err != nil {
 		return s, err
 	}
 	occurrence := fmt.Sprintf("%s:renewed:%d", s.ID, s.Start)

@@ -2,11 +2,6 @@ package billing
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"hash"
-	"slices"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
@@ -14,7 +9,6 @@ import (
 	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/billing/plan"
 	"slipway/internal/tenant/money"
-	"slipway/internal/tenant/usage"
 )
 
 // basis is what an invoice is computed from. It is stored, and with it, the plan versions and the sealed usage the
@@ -34,18 +28,6 @@ type charge struct {
 	From, To    db.Time
 	Part, Whole int64 // hours
 }
-
-// usageSpan is usage that is charged by a version's rates.
-type usageSpan struct {
-	Version  plan.VersionID
-	From, To db.Time
-	Drafted  bool
-	Budget   int64 // the most that is charged for all meters; set when it is drafted
-	// Parts of days, which are not stored as long as invoices are: the first and the last. Set when it is drafted.
-	Edges edges
-}
-
-type edges = map[usage.Meter][]usage.Stretch
 
 // frozenBasis is what else an invoice says, as it was when it got its number.
 type frozenBasis struct {
@@ -121,11 +103,7 @@ func (b *Billing) compute(ctx context.Context, r db.Reader, owner id.Owner, x ba
 		c.Lines = append(c.Lines, document.Line{Kind: document.Discount, Text: "Coupon " + x.Coupon.Code, Amount: -off})
 	}
 	if u := x.Usage; u != nil {
-		v, err := version(u.Version)
-		if err != nil {
-			return c, err
-		}
-		lines, err := b.usageLines(ctx, r, owner, *u, v)
+		lines, err := b.usageLines(ctx, r, owner, *u, version)
 		if err != nil {
 			return c, err
 		}
@@ -146,64 +124,4 @@ func (b *Billing) compute(ctx context.Context, r db.Reader, owner id.Owner, x ba
 	}
 	c.Total, err = money.Add(c.Net, c.Due)
 	return c, err
-}
-
-// usageLines charges what was used beyond what is included, up to the budget.
-func (b *Billing) usageLines(
-	ctx context.Context, r db.Reader, owner id.Owner, u usageSpan, v plan.Version,
-) (lines []document.Line, err error) {
-	used, err := b.c.Usage.Between(ctx, r, owner, u.From, u.To)
-	if err != nil {
-		return nil, err
-	}
-	var sum int64
-	for _, m := range usage.Meters {
-		rate, ok := v.Rates[m]
-		if !ok {
-			continue
-		}
-		stretches := used[m]
-		if u.Drafted { // whole days as they are stored, parts of days as they were
-			stretches = slices.DeleteFunc(slices.Clone(stretches), func(s usage.Stretch) bool { return !u.whole(s.At) })
-			stretches = append(stretches, u.Edges[m]...)
-			slices.SortFunc(stretches, func(x, y usage.Stretch) int { return int(x.At - y.At) })
-		}
-		digest, quantity := sha256.New(), int64(0)
-		for _, s := range stretches {
-			if quantity, err = money.Add(quantity, s.Quantity); err != nil {
-				return nil, err
-			}
-			digestUsage(digest, m, s)
-		}
-		parts, err := rate.Price(quantity)
-		if err != nil {
-			return nil, fmt.Errorf("price %s: %w", m, err)
-		}
-		for _, p := range parts {
-			lines = append(lines, document.Line{
-				Kind: document.Usage, Plan: v.Plan, Version: v.ID, From: u.From.String(), To: u.To.String(), Meter: string(m), Tier: p.Tier + 1,
-				Quantity: p.Quantity, Amount: p.Amount, Digest: hex.EncodeToString(digest.Sum(nil)),
-				Text: document.Quantity(m, p.Quantity) + " beyond what is included, " + document.Span(u.From, u.To),
-			})
-			if sum, err = money.Add(sum, p.Amount); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if over := sum - u.Budget; over > 0 {
-		lines = append(lines, document.Line{
-			Kind: document.Cap, Plan: v.Plan, Version: v.ID, From: u.From.String(), To: u.To.String(), Amount: -over,
-			Text: "Beyond the budget, not charged",
-		})
-	}
-	return lines, nil
-}
-
-// whole reports whether a stretch that begins then is a whole day of the span.
-func (u usageSpan) whole(at db.Time) bool {
-	return at == floor(at, day) && at >= u.From && at.Add(day) <= u.To
-}
-
-func digestUsage(h hash.Hash, m usage.Meter, s usage.Stretch) {
-	fmt.Fprintf(h, "%s %d %d\n", m, int64(s.At), s.Quantity)
 }

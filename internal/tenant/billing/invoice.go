@@ -145,6 +145,9 @@ func (b *Billing) Receivables(ctx context.Context, r db.Reader, most int) ([]Inv
 
 func periodCause(start db.Time) string { return fmt.Sprintf("period:%d", start) }
 
+// usageCause is the cause of an invoice that charges a period's usage alone.
+func usageCause(start db.Time) string { return fmt.Sprintf("usage:%d", start) }
+
 // draftAfter is how long after a period its invoice is drafted: all of its hours are sealed then.
 const draftAfter = 3 * hour
 
@@ -223,36 +226,6 @@ func (b *Billing) laterTx(ctx context.Context, tx *db.Tx, inv InvoiceID, at db.T
 		return fmt.Errorf("write invoice %s: %w", inv, err)
 	}
 	return nil
-}
-
-// sealTx keeps with a basis what can't be read later: parts of days, and the budget of the period.
-func (b *Billing) sealTx(ctx context.Context, tx *db.Tx, owner id.Owner, x *basis) error {
-	u := x.Usage
-	if u == nil || u.Drafted {
-		return nil
-	}
-	used, err := b.c.Usage.Between(ctx, tx, owner, u.From, u.To)
-	if err != nil {
-		return err
-	}
-	v, err := b.Version(ctx, tx, u.Version)
-	if err != nil {
-		return err
-	}
-	for m := range v.Rates {
-		for _, s := range used[m] {
-			if u.whole(s.At) {
-				continue
-			}
-			if u.Edges == nil {
-				u.Edges = edges{}
-			}
-			u.Edges[m] = append(u.Edges[m], s)
-		}
-	}
-	u.Drafted = true
-	u.Budget, err = b.budgetWithin(ctx, tx, owner, v.Currency, u.From, u.To)
-	return err
 }
 
 // fillTx drafts an invoice: what it comes to can be looked at until it is final.

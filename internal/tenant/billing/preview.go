@@ -204,7 +204,7 @@ func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now 
 		p.At, p.now = now, true
 		return x, nil
 	}
-	charges, _, end := s.proration(p.old, p.new, now)
+	charges, end := s.proration(p.old, p.new, min(max(now, s.Start), s.End))
 	var sum int64
 	for n, ch := range charges {
 		v := p.new
@@ -245,9 +245,25 @@ func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v pl
 	return over, nil
 }
 
+// dueTx takes an owner's lock and does what is due of their subscription, which may be before Tick finds it: nothing is decided by a
+// period that is over.
+func (b *Billing) dueTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
+	if err := party.LockTx(ctx, tx, owner); err != nil {
+		return err
+	}
+	s, err := b.Subscription(ctx, tx, owner)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.advanceTx(ctx, tx, string(s.ID))
+}
+
 // DoTx carries an action out. With a digest it does so at the price that the preview showed, or not at all.
 func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action, digest string) (Subscription, Quote, error) {
-	if err := party.LockTx(ctx, tx, owner); err != nil {
+	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, Quote{}, err
 	}
 	p, err := b.decide(ctx, tx, owner, a)
@@ -281,7 +297,7 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 
 // ResumeTx takes a cancellation back before the period ends.
 func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subscription, error) {
-	if err := party.LockTx(ctx, tx, owner); err != nil {
+	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, err
 	}
 	s, err := b.Subscription(ctx, tx, owner)
@@ -293,7 +309,7 @@ func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subs
 
 // EndTx ends an owner's subscription for the operator, now or at the period's end.
 func (b *Billing) EndTx(ctx context.Context, tx *db.Tx, owner id.Owner, now bool) (Subscription, error) {
-	if err := party.LockTx(ctx, tx, owner); err != nil {
+	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, err
 	}
 	s, err := b.Subscription(ctx, tx, owner)

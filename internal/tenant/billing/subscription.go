@@ -111,6 +111,9 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 	if err != nil {
 		return fmt.Errorf("write subscription %s: %w", s.ID, err)
 	}
+	if err := b.c.Usage.DivideTx(ctx, tx, s.Owner, s.Start, s.End); err != nil {
+		return err
+	}
 	tx.Notify("paused") // the edge reads which sites are
 	tx.Notify(s.Owner.Topic())
 	return b.c.Usage.ReconsiderTx(ctx, tx, s.Owner)
@@ -181,15 +184,29 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 	return s, b.invoiceNowTx(ctx, tx, s, periodCause(s.Start), x)
 }
 
-// upgradeTx changes the plan at once: what is left of the period is credited at the old price and charged at the new one.
+// upgradeTx changes the plan at once: what is left of the period is credited at the old price and charged at the new one. Another term
+// begins another period; what was used in the one that it ends is invoiced once that is sealed.
 func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old, v plan.Version) (Subscription, error) {
 	if s.trial() {
 		s.Version, s.Next = v.ID, ""
 		return s, b.writeTx(ctx, tx, s)
 	}
-	charges, start, end := s.proration(old, v, floor(b.now(), hour))
-	if end != s.End {
-		s.anchor, s.period, s.Start, s.End = start, 0, start, end
+	at := max(floor(b.now(), hour), s.Start)
+	charges, end := s.proration(old, v, at)
+	if old.Term != v.Term {
+		used, err := b.spanTx(ctx, tx, s, at, s.End)
+		if err != nil {
+			return s, err
+		}
+		if used != nil {
+			if err := b.draftTx(ctx, tx, s, usageCause(s.Start), basis{Usage: used}, at); err != nil {
+				return s, err
+			}
+		}
+		s.anchor, s.period, s.Start, s.End = at, 0, at, end
+	}
+	if err := b.c.Usage.DivideTx(ctx, tx, s.Owner, at); err != nil {
+		return s, err
 	}
 	s.Version, s.Next, s.changes = v.ID, "", s.changes+1
 	if err := b.writeTx(ctx, tx, s); err != nil {
@@ -198,16 +215,15 @@ func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old,
 	return s, b.invoiceNowTx(ctx, tx, s, fmt.Sprintf("change:%d", s.changes), basis{Charges: charges})
 }
 
-// proration returns what an immediate change is charged, and the period that it leads to: another term begins one.
-func (s Subscription) proration(old, v plan.Version, at db.Time) (charges []charge, start, end db.Time) {
-	at = max(at, s.Start)
+// proration returns what a change at a moment is charged, and when the period ends that it leads to: another term begins one.
+func (s Subscription) proration(old, v plan.Version, at db.Time) (charges []charge, end db.Time) {
 	left, whole := hours(at, s.End), hours(s.Start, s.End)
 	charges = []charge{{Kind: document.Unused, Version: old.ID, From: at, To: s.End, Part: left, Whole: whole}}
 	if old.Term == v.Term {
-		return append(charges, charge{Kind: document.Rest, Version: v.ID, From: at, To: s.End, Part: left, Whole: whole}), s.Start, s.End
+		return append(charges, charge{Kind: document.Rest, Version: v.ID, From: at, To: s.End, Part: left, Whole: whole}), s.End
 	}
 	end = v.Term.Boundary(at, 1)
-	return append(charges, baseCharge(v.ID, at, end)), at, end
+	return append(charges, baseCharge(v.ID, at, end)), end
 }
 
 // cancelTx ends a subscription at the end of its period, or now. What was paid is not paid back.
@@ -217,7 +233,7 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 		return s, err
 	}
 	if now {
-		s.End = max(floor(b.now(), hour), s.Start)
+		s.End = min(max(floor(b.now(), hour), s.Start), s.End) // a period that is paused is over already, perhaps
 	}
 	if s.Status != Canceled {
 		s.Status, s.Reason, s.Next = Canceled, reason, ""
@@ -239,9 +255,12 @@ func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v pla
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
 	}
-	if len(v.Rates) > 0 && !s.trial() && s.Start < s.End {
-		basis := basis{Usage: &usageSpan{Version: v.ID, From: s.Start, To: s.End}}
-		if err := b.draftTx(ctx, tx, s, fmt.Sprintf("final:%d", s.End), basis, s.End); err != nil {
+	used, err := b.spanTx(ctx, tx, s, s.End, v.Term.Boundary(s.anchor, s.period+1))
+	if err != nil {
+		return s, err
+	}
+	if used != nil {
+		if err := b.draftTx(ctx, tx, s, fmt.Sprintf("final:%d", s.End), basis{Usage: used}, s.End); err != nil {
 			return s, err
 		}
 	}

@@ -74,7 +74,7 @@ func TestTiersAgainstBig(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := r.Int64N(1 << uint(1+r.IntN(62)))
-		parts, err := rate.Price(q)
+		parts, err := rate.Price(0, q)
 		if errors.Is(err, ErrRange) {
 			continue
 		} else if err != nil {
@@ -91,10 +91,10 @@ func TestTiersAgainstBig(t *testing.T) {
 			t.Fatalf("%d of %d in parts %+v of %+v", sum, q, parts, rate)
 		}
 	}
-	if _, err := (Rate{Tiers: []Tier{{Amount: math.MaxInt64, Per: 1}}}).Price(2); !errors.Is(err, ErrRange) {
+	if _, err := (Rate{Tiers: []Tier{{Amount: math.MaxInt64, Per: 1}}}).Price(0, 2); !errors.Is(err, ErrRange) {
 		t.Errorf("too large a price: %v", err)
 	}
-	if _, err := (Rate{}).Price(-1); err == nil {
+	if _, err := (Rate{}).Price(0, -1); err == nil {
 		t.Error("a negative quantity has a price")
 	}
 }

@@ -54,13 +54,17 @@ type Part struct {
 	Amount   int64
 }
 
-// Price returns a part for each tier that a quantity reaches. Each part is rounded once.
-func (r Rate) Price(quantity int64) (parts []Part, err error) {
-	if quantity < 0 {
+// Price returns a part for each tier that a quantity reaches which is used after another one: included amounts and tiers that the
+// first one used up are gone. Each part is rounded once.
+func (r Rate) Price(before, quantity int64) (parts []Part, err error) {
+	if before < 0 || quantity < 0 {
 		return nil, errors.New("a quantity must be at least 0")
 	}
-	rest := max(0, quantity-r.Included)
-	var from int64
+	total, err := Add(before, quantity)
+	if err != nil {
+		return nil, err
+	}
+	from, rest := max(0, before-r.Included), max(0, total-r.Included)
 	for i, t := range r.Tiers {
 		upTo := t.UpTo
 		if upTo == 0 {
@@ -68,7 +72,7 @@ func (r Rate) Price(quantity int64) (parts []Part, err error) {
 		}
 		in := min(rest, upTo) - from
 		if in <= 0 {
-			break
+			continue
 		}
 		amount, err := MulDiv(in, t.Amount, t.Per)
 		if err != nil {
