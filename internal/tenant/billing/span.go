@@ -110,8 +110,8 @@ func (b *Billing) spanTx(ctx context.Context, tx *db.Tx, s Subscription, to, pla
 	return nil, nil
 }
 
-// countsSince returns where counting begins for a subscription's first period: where the last period with rates did, if that ended early and
-// would still go on, else 0.
+// countsSince returns where counting begins for a subscription's first period: where the last period with rates did, if that ended early
+// and would still go on, else 0.
 func (b *Billing) countsSince(ctx context.Context, r db.Reader, s Subscription) (since db.Time, err error) {
 	const some = 20 // several may have been written at once, after an outage
 	list, err := b.bases(ctx, r, `owner_id = $1 AND basis LIKE '%"Usage":{%' ORDER BY created_at DESC LIMIT $2`, s.Owner, some)

@@ -24,8 +24,8 @@ func (u *Usage) Sealed(ctx context.Context, r db.Reader) (db.Time, error) {
 }
 
 // Between returns what an owner used from one whole hour to another, both sealed, day by day and without days on which
-// nothing was. The first and the last day may be parts, whose hours are kept for three years if DivideTx was told of the moment, else for 100
-// days; whole days stay. It reads what never changes, so it returns the same each time.
+// nothing was. The first and the last day may be parts, whose hours are kept for three years if DivideTx was told of the moment, else
+// for 100 days; whole days stay. It reads what never changes, so it returns the same each time.
 func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, to db.Time) (map[Meter][]Stretch, error) {
 	out := map[Meter][]Stretch{}
 	if from >= to {

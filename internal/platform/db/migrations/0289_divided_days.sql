@@ -1,6 +1,6 @@
 -- +goose Up
 
--- Days that a period of an owner's divides. Package usage writes it.
+-- Written by package usage: days that a period of an owner's divides.
 CREATE TABLE usage_divided (
   owner_id TEXT NOT NULL,
   day      BIGINT NOT NULL,
@@ -8,8 +8,8 @@ CREATE TABLE usage_divided (
 );
 CREATE INDEX usage_divided_day ON usage_divided (day);
 
--- Sealed hours of divided days, once usage_hours keeps them no longer: the invoice of a year is drafted when it is over. Package usage
--- writes it.
+-- Written by package usage: sealed hours of divided days, once usage_hours keeps them no longer. The invoice of a year is drafted when
+-- the year is over.
 CREATE TABLE usage_parts (
   owner_id TEXT NOT NULL,
   meter    TEXT NOT NULL,
