@@ -31,7 +31,7 @@ type Leases struct {
 	// the work. Any other error is of the database, and the next turn tries again.
 	Renew func(ctx context.Context, tx *db.Tx, key string, token int64, until db.Time) error
 
-	mu sync.Mutex // guards held
+	mu sync.Mutex // guards held, and until of each
 	// share: total the jobs, orders and checks that run here; owner its share of their queues; edge gone with the work
 	held map[string]*lease
 }
@@ -92,14 +92,16 @@ func (l *Leases) RenewAll(ctx context.Context) error {
 		return nil
 	})
 	for _, h := range held {
-		switch {
-		case err == nil && ends[h] != nil:
-			h.end(ends[h])
-		case err == nil:
-			l.mu.Lock()
+		l.mu.Lock()
+		if err == nil && ends[h] == nil {
 			h.until = until
-			l.mu.Unlock()
-		case !l.DB.Single() && time.Now().After(h.until):
+		}
+		late := time.Now().After(h.until)
+		l.mu.Unlock()
+		switch {
+		case ends[h] != nil && err == nil:
+			h.end(ends[h])
+		case err != nil && late && !l.DB.Single():
 			// Nobody could tell the others that we are alive: the row is theirs by now.
 			h.end(ErrLost)
 		}
