@@ -17,12 +17,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/buildlog"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/sandbox"
@@ -191,7 +191,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 		return left, &fault.Error{Kind: fault.Invalid, Code: build.CodeFailed, Message: "The build's output is too large", Details: large.why}
 	case errors.As(err, &internal):
 		return left, internal
-	case errors.Is(err, syscall.ENOSPC):
+	case disk.Full(err):
 		return left, &errInside{err.Error()}
 	case c == nil, errors.As(err, &broken):
 		if c != nil {

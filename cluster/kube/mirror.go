@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 
 	"slipway/cluster/pod"
 	"slipway/cluster/stored"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
@@ -202,7 +202,7 @@ func noRoom(err error) error {
 			Details: "its storage has at most 1,000,000 files, 32 MiB of their paths, 256 GiB, and 200 levels of folders",
 		}
 	}
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	if !disk.Full(err) {
 		return err
 	}
 	return &fault.Error{

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/disk"
 )
 
 // Beside the storage folders of a volume.
@@ -48,7 +50,7 @@ func Serve(dir string, c io.ReadWriter) error {
 			err = errGarbled
 		}
 		if err != nil {
-			full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+			full := disk.Full(err)
 			rest := make(chan struct{})
 			go func() { // the other side hears it when it has sent what it is sending
 				defer close(rest)

@@ -102,7 +102,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	c := Config{
 		DB: w.db, Sites: w.sites, Deployments: w.deploys, Hooks: hooks, Operations: ops, Blobs: w.blobs,
 		Repository: repository.New(repository.Config{Backend: at, Seal: w.seal}), Scratch: dir, Log: log,
-		Storage: &disk{
+		Storage: &stored{
 			list: func(id site.ID) ([]snapshot.Folder, error) { return w.storage[id], nil },
 			hold: func(site.ID) func() { w.held++; return func() { w.held += 1000 } },
 		},
@@ -899,7 +899,7 @@ func TestDatabases(t *testing.T) {
 	var d memory
 	var w *world
 	w = newWorld(t, d.wire, func(c *Config) {
-		c.Storage.(*disk).make = func(id site.ID, name string) (snapshot.Folder, error) {
+		c.Storage.(*stored).make = func(id site.ID, name string) (snapshot.Folder, error) {
 			f := snapshot.Folder{Name: name, Dir: filepath.Join(t.TempDir(), name)}
 			w.storage[id] = append(w.storage[id], f)
 			return f, os.MkdirAll(f.Dir, 0o755)

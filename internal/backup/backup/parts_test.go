@@ -16,18 +16,18 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// disk is the storage of sites in tests.
-type disk struct {
+// stored is the storage of sites in tests.
+type stored struct {
 	list func(id site.ID) ([]snapshot.Folder, error)
 	hold func(id site.ID) (release func())
 	make func(id site.ID, name string) (snapshot.Folder, error) // nil: it can't
 }
 
-func (d *disk) FetchStorage(context.Context, site.ID) (io.Closer, error) {
+func (d *stored) FetchStorage(context.Context, site.ID) (io.Closer, error) {
 	return io.NopCloser(nil), nil
 }
-func (d *disk) KeepStorage(context.Context, site.ID) error { return nil }
-func (d *disk) StorageFolders(id site.ID) (map[string]string, error) {
+func (d *stored) KeepStorage(context.Context, site.ID) error { return nil }
+func (d *stored) StorageFolders(id site.ID) (map[string]string, error) {
 	list, err := d.list(id)
 	out := map[string]string{}
 	for _, f := range list {
@@ -36,7 +36,7 @@ func (d *disk) StorageFolders(id site.ID) (map[string]string, error) {
 	return out, err
 }
 
-func (d *disk) MakeStorage(_ context.Context, id site.ID, name string) (string, error) {
+func (d *stored) MakeStorage(_ context.Context, id site.ID, name string) (string, error) {
 	if d.make == nil {
 		return "", errors.New("no folder can be made")
 	}
@@ -44,7 +44,7 @@ func (d *disk) MakeStorage(_ context.Context, id site.ID, name string) (string, 
 	return f.Dir, err
 }
 
-func (d *disk) Hold(id site.ID) (release func()) { return d.hold(id) }
+func (d *stored) Hold(id site.ID) (release func()) { return d.hold(id) }
 
 // databaseServer is a server of databases in tests. Sites' databases have dumps.
 type databaseServer struct {

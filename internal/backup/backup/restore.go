@@ -11,7 +11,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +21,7 @@ import (
 	"slipway/internal/deploy/hold"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/sandbox"
@@ -242,7 +242,7 @@ func restoresOf(id ID) string { return "restore/" + string(id) + "/" }
 // at hand.
 func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	err := s.restoreStep(ctx, r)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if disk.Full(err) {
 		err = &fault.Error{
 			Kind:    fault.Unavailable,
 			Message: "The server does not have enough disk space for the restore",

@@ -29,11 +29,12 @@ import (
 type full struct {
 	blob.Backend
 	room atomic.Int64
+	err  error
 }
 
 func (f *full) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	if f.room.Add(-1) < 0 {
-		return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+		return &os.PathError{Op: "write", Path: name, Err: f.err}
 	}
 	return f.Backend.Put(ctx, name, r, size)
 }
@@ -62,6 +63,7 @@ func TestPlaceIsFull(t *testing.T) {
 	for room := range int64(2) { // the pack, and the list
 		ok(t, os.WriteFile(filepath.Join(dir, "a"), []byte(strings.Repeat("two ", 100+int(room))), 0o644))
 		place.room.Store(room)
+		place.err = []error{syscall.ENOSPC, syscall.EDQUOT}[room]
 		if b := w.backUp(s.ID, NewBackup{}); b.Status != Failed || !strings.Contains(b.Error, "The backup storage is full") {
 			t.Errorf("room for %d: %+v", room, b)
 		}
@@ -213,7 +215,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 			}
 			w := newWorld(t, d.wire, func(c *Config) {
 				server, p := c.Databases.(*databaseServer), c.Programs.(*programs)
-				load, renew, list := server.load, p.renew, c.Storage.(*disk).list
+				load, renew, list := server.load, p.renew, c.Storage.(*stored).list
 				server.load = func(owner account.OwnerID, in io.Reader, check bool) (snapshot.Loaded, error) {
 					if err := once("load"); err != nil {
 						_, _ = io.CopyN(io.Discard, in, 3)
@@ -233,7 +235,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 					}
 					return l, nil
 				}
-				c.Storage.(*disk).list = func(id site.ID) ([]snapshot.Folder, error) {
+				c.Storage.(*stored).list = func(id site.ID) ([]snapshot.Folder, error) {
 					have, err := list(id)
 					return have, errors.Join(err, once("folders"))
 				}
@@ -315,7 +317,7 @@ func TestDeleteWhileRestored(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	w := newWorld(t, func(c *Config) {
-		d := c.Storage.(*disk)
+		d := c.Storage.(*stored)
 		before := d.hold
 		d.hold = func(id site.ID) func() {
 			once.Do(func() { close(held); <-hold })

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"strings"
-	"syscall"
 	"time"
 
 	"slipway/internal/backup/repository"
@@ -18,6 +17,7 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/tenant/account"
@@ -127,7 +127,7 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 		return answer, err
 	}
 	defer func() { t.close(ctx) }()
-	if err := t.fill(ctx, r); errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if err := t.fill(ctx, r); disk.Full(err) {
 		t.close(ctx)
 		t, answer = nil, noRoom
 	} else if fault.Is(err, fault.Unavailable) {

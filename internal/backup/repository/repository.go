@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/seal"
 )
@@ -316,7 +316,7 @@ func damaged(name string) error { return fmt.Errorf("object %.12s…: %w", name,
 
 // storeError gives a full place its words.
 func storeError(err error) error {
-	if strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "disk quota") {
+	if disk.Full(err) {
 		return &fault.Error{
 			Kind:    fault.Unavailable,
 			Message: "The backup storage is full",

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -22,6 +21,7 @@ import (
 
 	"slipway/internal/client/folder"
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
@@ -229,7 +229,7 @@ func (a *archived) zip(in io.Reader) error {
 	defer f.Close()
 	n, err := io.Copy(f, io.LimitReader(in, a.most.Bytes+1))
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	case disk.Full(err):
 		return diskFull()
 	case err != nil:
 		return incomplete()
@@ -425,7 +425,7 @@ func (a *archived) flush() error {
 
 // stored says in words that the disk is full. Other errors it returns as they are.
 func stored(err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
+	if disk.Full(err) {
 		return diskFull()
 	}
 	return err

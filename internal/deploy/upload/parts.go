@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"syscall"
 	"time"
 
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
@@ -222,7 +222,7 @@ func (u *Uploads) ReceivePart(
 	most := min(p.Size-at, MaxBatch)
 	n, broken := io.Copy(f, io.LimitReader(r, most+1))
 	switch {
-	case errors.Is(broken, syscall.ENOSPC):
+	case disk.Full(broken):
 		return p, diskFull()
 	case n > most && most == MaxBatch:
 		return p, &fault.Error{

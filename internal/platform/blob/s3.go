@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -267,10 +268,14 @@ func (s *s3) words(ctx context.Context, err error) error {
 		return fmt.Errorf("the object store refuses the credentials for %s (%s)", s.S3, r.Code)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("the object store at %s refuses the time of this machine's clock", s.Endpoint)
+	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage":
+		return fmt.Errorf("%w: %s answers %s", syscall.ENOSPC, s.S3, r.Code)
 	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "RequestLimitExceeded", "ServiceUnavailable", "InternalError":
 		return fmt.Errorf("%w: %s answers %s", ErrUnavailable, s.S3, r.Code)
 	}
 	switch {
+	case r.StatusCode == http.StatusInsufficientStorage:
+		return fmt.Errorf("%w: %s answers with status %d", syscall.ENOSPC, s.S3, r.StatusCode)
 	case r.StatusCode == http.StatusNotFound:
 		return fs.ErrNotExist
 	case r.StatusCode == http.StatusForbidden:

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/blob/s3test"
+	"slipway/internal/platform/disk"
 )
 
 func store(t *testing.T, address string, change ...func(*Options)) *Store {
@@ -34,6 +35,31 @@ func store(t *testing.T, address string, change ...func(*Options)) *Store {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// An object store that is full says so as a disk does.
+func TestFullObjectStore(t *testing.T) {
+	t.Parallel()
+	s := s3test.New(t)
+	address := s.Bucket(t)
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"status": func(w http.ResponseWriter) { w.WriteHeader(http.StatusInsufficientStorage) },
+		"code": func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusConflict)
+			io.WriteString(w, "<Error><Code>QuotaExceeded</Code></Error>")
+		},
+	} {
+		st := store(t, faulty(t, s, address, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if r.Method == http.MethodPut {
+				answer(w)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}))
+		if _, _, err := st.Put(t.Context(), strings.NewReader(name)); !disk.Full(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // faulty stands before the object store and lets fault answer, or change the answer.

@@ -11,6 +11,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fair"
 )
 
@@ -167,7 +168,7 @@ func Busy(err error) bool {
 func Full(err error) bool {
 	var s *sqlite.Error
 	var p *pgconn.PgError
-	return errors.As(err, &s) && (s.Code()&0xff == sqlite3.SQLITE_FULL || s.Code()&0xff == sqlite3.SQLITE_IOERR) ||
+	return disk.Full(err) || errors.As(err, &s) && (s.Code()&0xff == sqlite3.SQLITE_FULL || s.Code()&0xff == sqlite3.SQLITE_IOERR) ||
 		errors.As(err, &p) && p.Code == "53100"
 }
 

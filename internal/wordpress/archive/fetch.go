@@ -12,9 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 )
 
@@ -86,7 +86,7 @@ func Fetch(ctx context.Context, out *http.Client, f io.Writer, address, sum stri
 		}
 		digest.Write(b[:n])
 		if _, err := f.Write(b[:n]); err != nil {
-			if errors.Is(err, syscall.ENOSPC) {
+			if disk.Full(err) {
 				return diskFull()
 			}
 			return fmt.Errorf("store import: %w", err)

@@ -1,12 +1,11 @@
 package archive
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 )
 
@@ -15,7 +14,7 @@ func Receive(f *os.File, body io.Reader, most int64) error {
 	n, err := io.Copy(f, io.LimitReader(body, most+1))
 	synced := f.Sync()
 	switch {
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(synced, syscall.ENOSPC):
+	case disk.Full(err) || disk.Full(synced):
 		return diskFull()
 	case err != nil:
 		return &fault.Error{

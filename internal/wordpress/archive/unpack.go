@@ -17,9 +17,9 @@ import (
 	"os"
 	"path"
 	"strings"
-	"syscall"
 	"time"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
@@ -373,7 +373,7 @@ func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
 	switch {
 	case *left < 0:
 		return tooLarge
-	case errors.Is(err, syscall.ENOSPC):
+	case disk.Full(err):
 		return diskFull()
 	case err != nil:
 		return Bad("it is damaged or cut off")
