@@ -64,6 +64,7 @@ func checkSettings(text string) (config.Settings, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "server.toml")
+	// unsynced: scratch
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return config.Settings{}, err
 	}

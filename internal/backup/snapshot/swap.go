@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"slipway/internal/backup/repository"
+	"slipway/internal/platform/disk"
 	"slipway/internal/tenant/site"
 )
 
@@ -179,7 +180,7 @@ func (w Swap) Put() error {
 // replace moves the folder's content out and the new one in: the site is held meanwhile, so
 // what was there is deleted later.
 func (w Swap) replace() error {
-	if err := os.Mkdir(w.old, 0o700); err != nil {
+	if err := errors.Join(disk.SyncAll(w.Next), os.Mkdir(w.old, 0o700)); err != nil {
 		return fmt.Errorf("restore storage: %w", err)
 	}
 	old, err := os.ReadDir(w.folder.Dir)

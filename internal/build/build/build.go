@@ -163,6 +163,9 @@ func (b *Builds) Clear() error {
 	for _, dir := range append(left, filepath.Join(b.c.Dir, "work")) {
 		err = errors.Join(err, removeTree(dir))
 	}
+	if err == nil {
+		err = b.distrust()
+	}
 	if err != nil {
 		return fmt.Errorf("clear build directories: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/id"
 )
 
@@ -149,7 +150,23 @@ func (c cache) takeKey() (string, error) {
 
 // keep notes what the modules now kept were made from; it is called last.
 func (c cache) keep(key string) error {
+	// unsynced: Clear removes every key after a boot
 	return os.WriteFile(c.path("key"), []byte(key), 0o600)
+}
+
+// distrust forgets, once after each boot, what kept modules were made from: a power cut may have emptied some of their files.
+func (b *Builds) distrust() error {
+	caches := filepath.Join(b.c.Dir, "caches")
+	if _, err := os.Stat(caches); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return disk.AfterBoot(filepath.Join(b.c.Dir, "caches.boot"), "", func() error {
+		keys, err := filepath.Glob(filepath.Join(caches, "*", "*", "key"))
+		for _, key := range keys {
+			err = errors.Join(err, os.Remove(key))
+		}
+		return err
+	})
 }
 
 // cacheFolders are the plan's folders to keep: those below HOME, or those in the

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/blob"
@@ -88,18 +89,9 @@ func New(c Config) (*Bundles, error) {
 // distrust removes the trees of before the machine started: a power failure may have taken
 // bytes of them, which nobody waited for to be durable.
 func (b *Bundles) distrust() error {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil // no Linux: nothing runs from them
-	}
-	boot = append(boot, "by owner\n"...) // how trees are laid out
-	if made, err := os.ReadFile(b.path("boot")); err == nil && string(made) == string(boot) {
-		return nil
-	}
-	if err := errors.Join(removeAll(b.path("trees")), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711)); err != nil {
-		return err
-	}
-	return os.WriteFile(b.path("boot"), boot, 0o600)
+	return disk.AfterBoot(b.path("boot"), "by owner", func() error {
+		return errors.Join(removeAll(b.path("trees")), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711))
+	})
 }
 
 func (b *Bundles) path(elem ...string) string {

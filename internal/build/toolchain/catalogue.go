@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"slipway/internal/platform/disk"
 )
 
 // catalogue holds what the registry has of one package: the releases, newest first.
@@ -125,11 +127,7 @@ func (t *Toolchain) fetchCatalogue(ctx context.Context, pkg string) error {
 	if err != nil {
 		return err
 	}
-	path := t.cataloguePath(pkg)
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return fmt.Errorf("keep versions of %s: %w", pkg, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := disk.Write(t.cataloguePath(pkg), text, 0o600); err != nil {
 		return fmt.Errorf("keep versions of %s: %w", pkg, err)
 	}
 	return nil

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 )
@@ -84,7 +83,7 @@ func (t *Toolchain) install(ctx context.Context, p pack, with Tools) error {
 	if err := t.prove(ctx, p, fresh, with); err != nil {
 		return err
 	}
-	if err := settle(fresh, t.kept(p)); err != nil {
+	if err := disk.RenameTree(fresh, t.kept(p)); err != nil {
 		return fmt.Errorf("install %s: %w", p, err)
 	}
 	t.c.Log.InfoContext(ctx, "tool installed", "tool", p.noun, "version", p.version.String())
@@ -127,27 +126,6 @@ func (t *Toolchain) prove(ctx context.Context, p pack, fresh string, with Tools)
 		Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: p.version.String(),
 		Message: fmt.Sprintf("%s doesn't run on Node %s", p, node), Details: "Ask for a newer Node or another version of " + p.noun,
 	}
-}
-
-// settle makes a finished tree final: all of it on disk before it has its name.
-func settle(fresh, final string) error {
-	d, err := os.Open(fresh)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := unix.Syncfs(int(d.Fd())); err != nil {
-		return fmt.Errorf("sync: %w", err)
-	}
-	if err := os.Rename(fresh, final); err != nil {
-		return err
-	}
-	parent, err := os.Open(filepath.Dir(final))
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	return parent.Sync()
 }
 
 // link makes bin/ with the usual names as relative links.

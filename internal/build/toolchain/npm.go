@@ -55,6 +55,7 @@ func (t *Toolchain) npm(ctx context.Context, key string, args []string, take fun
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make package: %w", err)
 	}
+	// unsynced: scratch
 	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true}`), 0o644); err != nil {
 		return nil, fmt.Errorf("make package: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+
+	"slipway/internal/platform/disk"
 )
 
 // end is the last line of a complete dump.
@@ -80,5 +82,5 @@ func (d *Dump) ToFile(name string, fetch func(io.Writer) error) (err error) {
 	if err = f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	return disk.Rename(f.Name(), name)
 }

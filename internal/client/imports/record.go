@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"slipway/internal/platform/disk"
 )
 
 // Record is which of a platform's sites were imported to an installation, as which: a second run goes on where the first one ended.
@@ -75,14 +77,5 @@ func (r *Record) note(id, as string) error {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(r.dir, ".entry-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), r.path(id))
+	return disk.Write(r.path(id), append(text, '\n'), 0o600)
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"slipway/internal/platform/disk"
 )
 
 // clientID is the OAuth app that every installation has for the command line.
@@ -151,16 +153,7 @@ func (s *Store) change(do func(*file) error) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, "auth-") // of mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(text)
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), s.path)
+	return disk.Write(s.path, text, 0o600)
 }
 
 // Token returns a token for an installation that is good for a minute at least.

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/seal"
 )
 
@@ -71,7 +72,7 @@ func (s *Certs) WriteRoot(ctx context.Context, file string) error {
 		return nil
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.WriteFile(file, root, 0o644)
+		err = disk.Write(file, root, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(file), err)

@@ -162,6 +162,7 @@ func (s *Fetcher) renew(_ context.Context, id id.Site, repository string) (*gene
 		"git/config":         "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
 		"slipway-repository": repository,
 	} {
+		// unsynced: a cache: one that Git can't read is fetched again
 		if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600); err != nil {
 			return nil, fmt.Errorf("make cache: %w", err)
 		}
@@ -243,6 +244,7 @@ func (g *generation) git() string { return filepath.Join(g.dir, "git") }
 
 // begin notes that git is about to write. The note survives a kill, of git or of us.
 func (g *generation) begin() error {
+	// unsynced: its name counts, and that survives a kill
 	if err := os.WriteFile(filepath.Join(g.dir, "slipway-busy"), nil, 0o600); err != nil {
 		return fmt.Errorf("mark cache: %w", err)
 	}

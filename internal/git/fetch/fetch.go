@@ -145,6 +145,7 @@ func New(c Config) (*Fetcher, error) {
 	}
 	// upload-pack drops configuration from the environment when it serves a directory, and
 	// the operator's repositories belong to another user more often than not.
+	// unsynced: each start writes it
 	if err := os.WriteFile(s.path("etc", "gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o644); err != nil {
 		return nil, fmt.Errorf("write git configuration: %w", err)
 	}
@@ -544,6 +545,7 @@ func (s *Fetcher) bundle(extra string) (string, error) {
 		return "", fmt.Errorf("read outbound CA file: %w", err)
 	}
 	to := s.path("etc", "roots.pem")
+	// unsynced: each start writes it
 	if err := os.WriteFile(to, append(all, b...), 0o644); err != nil {
 		return "", fmt.Errorf("write roots for git: %w", err)
 	}

@@ -420,6 +420,7 @@ func (t *Tree) clone(dir string, run func(command) error) error {
 		"config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[remote \"origin\"]\n\turl = https://" +
 			t.repository.String() + ".git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
 	} {
+		// unsynced: the build's own, gone with it
 		if err := os.WriteFile(filepath.Join(git, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("check out: %w", err)
 		}

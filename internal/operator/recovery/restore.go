@@ -15,6 +15,7 @@ import (
 	"slipway/internal/backup/repository"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/gc"
 	"slipway/internal/platform/node"
@@ -195,7 +196,8 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, t
 	if err := loadDatabases(ctx, c, s, d, sealer, to.MariaDB, out); err != nil {
 		return err
 	}
-	if err := os.Remove(s.Path(restoring)); err != nil {
+	// What was restored is on the disk before the mark that it is incomplete goes.
+	if err := errors.Join(disk.SyncAll(s.DataDir), os.Remove(s.Path(restoring)), disk.Sync(s.DataDir)); err != nil {
 		return err
 	}
 	for _, p := range c.Copy.Problems {
@@ -240,7 +242,7 @@ func begin(s installation.Store) error {
 			}
 		}
 	}
-	return os.WriteFile(s.Path(restoring), []byte("slipway backup restore has not ended; run it again\n"), 0o600)
+	return disk.Write(s.Path(restoring), []byte("slipway backup restore has not ended; run it again\n"), 0o600)
 }
 
 // Interrupted says whether the data directory is half restored.

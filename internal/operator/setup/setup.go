@@ -28,6 +28,7 @@ import (
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/disk"
 )
 
 // Answers are what setup asks for.
@@ -297,7 +298,7 @@ func save(file, text string) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
-	return os.Rename(f.Name(), file)
+	return disk.Rename(f.Name(), file)
 }
 
 func isDomain(s string) error {

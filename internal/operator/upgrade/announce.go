@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 )
 
 // Announcer mails the operators how upgrades end: whoever starts one at night reads it in the morning.
@@ -93,5 +94,5 @@ func (a *Announcer) once(ctx context.Context) error {
 	}
 	a.told = which
 	// Written afterwards: told twice after a crash at this moment is better than not at all.
-	return os.WriteFile(told, []byte(which+"\n"), 0o600)
+	return disk.Write(told, []byte(which+"\n"), 0o600)
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"slipway/internal/operator/installation"
+	"slipway/internal/platform/disk"
 )
 
 // What LastAuto says where all went well.
@@ -43,7 +44,7 @@ func (c Config) Auto(ctx context.Context, at string, trust Source) error {
 	case to != "":
 		note = UpgradedTo + to
 	}
-	return errors.Join(err, os.WriteFile(autoFile(c.Store), []byte(note+"\n"), 0o600))
+	return errors.Join(err, disk.Write(autoFile(c.Store), []byte(note+"\n"), 0o600))
 }
 
 // newest returns the version that Auto goes to, or an empty one.

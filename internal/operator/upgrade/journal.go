@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slipway/internal/operator/installation"
+	"slipway/internal/platform/disk"
 )
 
 // Step is how far an upgrade has come. What a step says has been done, on the disk.
@@ -101,30 +102,7 @@ func (x State) save(s installation.Store) error {
 	if err != nil {
 		return err
 	}
-	tmp := stateFile(s) + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", tmp, err)
-	}
-	if err := os.Rename(tmp, stateFile(s)); err != nil {
-		return err
-	}
-	return syncDir(folder(s))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return disk.Write(stateFile(s), append(b, '\n'), 0o600)
 }
 
 // lock makes this process the only one that upgrades.
@@ -154,10 +132,7 @@ func lock(s installation.Store) (release func(), err error) {
 // replace gives to's name to a copy of from, or to from itself where it may go: at each moment one whole program has that name.
 func replace(from, to string, keep bool) error {
 	if !keep {
-		if err := os.Rename(from, to); err != nil {
-			return err
-		}
-		return syncDir(filepath.Dir(to))
+		return disk.Rename(from, to)
 	}
 	tmp := to + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 )
 
 // Lease is how long a node that says nothing is taken for one that runs.
@@ -79,29 +80,54 @@ type Self struct {
 // New returns this node. It makes the node's id in its data directory, where there is none yet.
 func New(c Config) (*Self, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	id, err := identity(c.Dir)
+	id, err := identity(c)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("id of this node: %w", err)
 	}
 	return &Self{c: c, id: id, run: db.NewID("run")}, nil
 }
 
 // identity returns the id of a data directory.
-func identity(dir string) (string, error) {
-	path := filepath.Join(dir, "node-id")
+func identity(c Config) (string, error) {
+	path := filepath.Join(c.Dir, "node-id")
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		text = []byte(db.NewID("node") + "\n")
-		err = os.WriteFile(path, text, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return "", err
+	case len(text) == 0: // emptied by a power cut, under a version that didn't wait for the disk
+		if err := unlisted(c.DB, path); err != nil {
+			return "", err
+		}
+	default:
+		id := strings.TrimSpace(string(text))
+		if !strings.HasPrefix(id, "node_") || len(id) > 64 {
+			return "", fmt.Errorf("%s doesn't hold an id; delete the file if this is a new node", path)
+		}
+		return id, nil
 	}
+	id := db.NewID("node")
+	return id, disk.Write(path, []byte(id+"\n"), 0o600)
+}
+
+// unlisted returns an error if a node in the list may be this one, whose id is lost. Where there is one node, nothing refers to its id.
+func unlisted(d *db.DB, path string) error {
+	if d.Single() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	name, _ := os.Hostname()
+	rows, err := d.Query(ctx, `SELECT id FROM nodes WHERE name = $1 ORDER BY seen_at DESC LIMIT 10`, cmp.Or(name, "?"))
+	ids, err := db.Collect(rows, err, func(s db.Scanner) (id string, err error) { return id, s.Scan(&id) })
 	if err != nil {
-		return "", fmt.Errorf("id of this node: %w", err)
+		return err
 	}
-	id := strings.TrimSpace(string(text))
-	if !strings.HasPrefix(id, "node_") || len(id) > 64 {
-		return "", fmt.Errorf("id of this node: %s holds none; delete the file if this is a new node", path)
+	if len(ids) > 0 {
+		return fmt.Errorf("%s is empty: write this node's id into it (%s), or delete the file if this is a new node",
+			path, strings.Join(ids, " or "))
 	}
-	return id, nil
+	return nil
 }
 
 // ID names this node, the same after a restart.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 )
 
 // MarkFile is the file by which a directory of storage is known on every node that mounts it.
@@ -101,19 +102,7 @@ func place(ctx context.Context, d *db.DB, dir, mark string, over bool) (string, 
 	if err != nil {
 		return "", fmt.Errorf("note mark of storage: %w", err)
 	}
-	tmp, err := os.CreateTemp(dir, ".slipway-mark-*")
-	if err != nil {
-		return "", fmt.Errorf("mark storage: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(mark + "\n")
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(dir, MarkFile))
-	}
-	if err != nil {
+	if err := disk.Write(filepath.Join(dir, MarkFile), []byte(mark+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("mark storage: %w", err)
 	}
 	err = d.Write(ctx, func(tx *db.Tx) error {

@@ -48,6 +48,7 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 			return nil, fmt.Errorf("canary: %w", err)
 		}
 	}
+	// unsynced: scratch
 	if err := os.WriteFile(t.Other, []byte("other site"), 0o644); err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
 	}

@@ -240,6 +240,7 @@ func (x *Helper) confine(pid int, limits []namedLimit) error {
 		}
 	}
 	// Helpers die first and run last, so that the service answers meanwhile.
+	// unsynced: the kernel
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0)
 	renice(pid, true)
 	return nil

@@ -233,6 +233,7 @@ func mountOne(b staged) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		err = os.Mkdir(b.at, 0o711)
 	} else {
+		// unsynced: a mount point of this start
 		err = os.WriteFile(b.at, nil, 0o644)
 	}
 	if err != nil {

@@ -207,6 +207,7 @@ func (r *run) release(ctx context.Context) error {
 		}
 	}
 	// Builds die first and run last, so that the service answers meanwhile.
+	// unsynced: the kernel
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("900"), 0)
 	renice(pid, !r.c.Limits.Foreground)
 	defer r.gate.Close()

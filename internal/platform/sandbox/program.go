@@ -55,6 +55,7 @@ func writeHelper(dir string, program []byte) (string, error) {
 	// A process forked by another thread while the file is open for writing would hold it open
 	// until it execs, and the helper could not be executed meanwhile.
 	syscall.ForkLock.RLock()
+	// unsynced: each start compares its content and writes it again
 	err := os.WriteFile(part, program, 0o755)
 	syscall.ForkLock.RUnlock()
 	if err == nil {

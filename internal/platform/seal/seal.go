@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"slipway/internal/platform/disk"
 )
 
 // ErrOpen is the error of a value that no key opens, or that was sealed for something else.
@@ -70,35 +72,14 @@ func (s *Sealer) Newest() string { return s.newest }
 // Has reports whether a key is among those that open.
 func (s *Sealer) Has(id string) bool { return s.keys[id] != nil }
 
-// create writes a key durably: temporary file, fsync, link (so that of two that start
-// at once one wins and both read the winner's), fsync of the folder.
+// create writes a new key and returns the file's content: the other's, if two start at once.
 func create(path string) ([]byte, error) {
 	key := make([]byte, 32)
 	rand.Read(key)
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	tmp, err := os.CreateTemp(dir, ".key-*") // 0600 by CreateTemp's contract
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err := fmt.Fprintf(tmp, "%x\n", key); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
+	if err := disk.Create(path, fmt.Appendf(nil, "%x\n", key), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return os.ReadFile(path)

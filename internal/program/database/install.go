@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -72,7 +73,7 @@ func (s *server) install(ctx context.Context) (err error) {
 	if err := sandbox.Own(fresh, s.uid); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, s.dir); err != nil {
+	if err := disk.RenameTree(fresh, s.dir); err != nil {
 		return fmt.Errorf("make database server: %w", err)
 	}
 	return nil
@@ -123,7 +124,7 @@ func (d *Databases) template(ctx context.Context) (string, error) {
 	if !res.OK() {
 		return "", fmt.Errorf("install database server: %s: %s", res, out.String())
 	}
-	if err := os.Rename(fresh, dir); err != nil {
+	if err := disk.RenameTree(fresh, dir); err != nil {
 		return "", fmt.Errorf("make template of database servers: %w", err)
 	}
 	return dir, nil

@@ -446,6 +446,7 @@ func (s *server) credentials() (*mysql.Config, error) {
 	if err := root.Remove("init.sql"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("write administrator: %w", err)
 	}
+	// unsynced: each start of the database server writes it
 	if err := root.WriteFile("init.sql", []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write administrator: %w", err)
 	}

@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fair"
 	"slipway/internal/tenant/account"
 )
@@ -47,23 +51,58 @@ func (d *Databases) openServers() error {
 	if err := os.MkdirAll(d.owners(), 0o711); err != nil {
 		return fmt.Errorf("make directory of databases: %w", err)
 	}
-	// Which data this is: another node's databases are not here.
-	file := filepath.Join(d.c.Dir, "id")
-	id, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		id = []byte(db.Random(10))
-		err = os.WriteFile(file, id, 0o600)
-	}
+	id, err := d.dataID()
 	if err != nil {
 		return fmt.Errorf("name the database servers: %w", err)
 	}
-	d.servers.base = "private/" + string(id)
+	d.servers.base = "private/" + id
 	// share: total as many as --mariadb-servers; owner one; edge one that nobody uses sleeps for it, else it waits for 30 s
 	d.servers.places = fair.New(fair.Config{Places: d.c.Awake, Owner: 1})
 	if _, err := os.Stat(d.sharedDir()); err == nil {
 		d.servers.list[d.servers.base] = d.newServer(d.servers.base, "", d.sharedDir(), d.c.UID)
 	}
 	return nil
+}
+
+// dataID says which data this is: another node's databases are not here.
+func (d *Databases) dataID() (string, error) {
+	file := filepath.Join(d.c.Dir, "id")
+	text, err := os.ReadFile(file)
+	if len(text) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return string(text), err
+	}
+	fresh := db.Random(10)
+	if err == nil { // emptied by a power cut, under a version that didn't wait for the disk
+		if fresh, err = d.formerID(fresh); err != nil || fresh == "" {
+			return fresh, err
+		}
+	}
+	return fresh, disk.Write(file, []byte(fresh), 0o600)
+}
+
+// formerID returns the id that the rows of databases give to what is here, or fresh if no private server has any. It is empty if
+// databases were made while the file was.
+func (d *Databases) formerID(fresh string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT server FROM databases WHERE server LIKE 'private/%'`)
+	servers, err := db.Collect(rows, err, func(s db.Scanner) (name string, err error) { return name, s.Scan(&name) })
+	if err != nil {
+		return "", err
+	}
+	ids := map[string]bool{}
+	for _, name := range servers {
+		id, _, _ := strings.Cut(strings.TrimPrefix(name, "private/"), "/")
+		ids[id] = true
+	}
+	list := slices.Sorted(maps.Keys(ids))
+	switch {
+	case len(list) == 0:
+		return fresh, nil
+	case len(list) == 1 && d.c.DB.Single():
+		return list[0], nil
+	}
+	return "", fmt.Errorf("%s is empty: write the id of this node's databases into it, one of %q", filepath.Join(d.c.Dir, "id"), list)
 }
 
 func (d *Databases) owners() string { return filepath.Join(d.c.Dir, "owners") }

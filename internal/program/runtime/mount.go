@@ -137,6 +137,7 @@ func (p *Processes) layFiles(files []File, x *process, cmd *sandbox.Command, dir
 			return fmt.Errorf("lay %s: %w", at, err)
 		}
 		// The program's user alone may read it: it may hold a password.
+		// unsynced: each start of the program writes it
 		if err := os.WriteFile(own, f.Text, 0o400); err != nil {
 			return fmt.Errorf("lay %s: %w", at, err)
 		}

@@ -58,6 +58,7 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	}
 	for at, text := range pool.Files() {
 		name := filepath.Join(dir, filepath.Base(at))
+		// unsynced: each start of the program writes it
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write PHP's configuration: %w", err)
 		}
@@ -96,6 +97,7 @@ func (p *Processes) phpCommand(v phpversion.Version, cmd *sandbox.Command, dir s
 	}
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: bin, Target: phpInside})
 	if p.c.WPCLI != "" { // in the place of an empty file
+		// unsynced: each start of the program writes it
 		if err := os.WriteFile(filepath.Join(bin, wpCommand), nil, 0o644); err != nil {
 			return fmt.Errorf("prepare PHP: %w", err)
 		}

@@ -108,6 +108,7 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 		return left, fmt.Errorf("prepare object cache: %w", err)
 	}
 	// It has its size from the beginning: what fills the disk does not keep it from being changed.
+	// unsynced: each start of the program writes it
 	if err := os.WriteFile(filepath.Join(work, redisCounter), []byte("0000000000000000"), 0o600); err != nil {
 		return left, fmt.Errorf("prepare object cache: %w", err)
 	}
@@ -129,6 +130,7 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 		return left, nil
 	}
 	most := redisMemory(s.Limits.Memory)
+	// unsynced: each start of the program writes it
 	if err := os.WriteFile(filepath.Join(own, "redis.conf"), redisConfig(inside, most), 0o644); err != nil {
 		return left, fmt.Errorf("prepare object cache: %w", err)
 	}
@@ -177,6 +179,7 @@ func BumpEpoch(name string, off bool) error {
 	}
 	text := []byte(begin + strconv.FormatInt(time.Now().UnixNano(), 36))
 	next := name + ".next"
+	// unsynced: each start of the program writes it
 	err := os.WriteFile(next, text, 0o644)
 	if err == nil {
 		err = os.Rename(next, name)

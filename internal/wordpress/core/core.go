@@ -483,6 +483,7 @@ func addOurs(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
+		// unsynced: scratch: it is stored as blobs
 		return os.WriteFile(to, b, 0o644)
 	})
 }

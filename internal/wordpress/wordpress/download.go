@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
@@ -129,7 +130,7 @@ func (r *run) download(ctx context.Context) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("store import: %w", err)
 	}
-	if err := os.Rename(f.Name(), to); err != nil { // from here on it is whole
+	if err := disk.Rename(f.Name(), to); err != nil { // from here on it is whole
 		return fmt.Errorf("store import: %w", err)
 	}
 	r.step.Tries = 0 // of unpacking

@@ -2,6 +2,7 @@ package wordpress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
 	"slipway/internal/program/database"
@@ -246,7 +248,7 @@ func (r *run) fill(ctx context.Context) error {
 // exchange puts the new wp-content and the new database in place. Programs of the site are
 // held meanwhile.
 func (r *run) exchange(ctx context.Context, dir, next, old string, put func(tx *db.Tx) error) error {
-	if err := os.Mkdir(old, 0o700); err != nil {
+	if err := errors.Join(disk.SyncAll(next), os.Mkdir(old, 0o700)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	for _, d := range [][2]string{{dir, old}, {next, dir}} { // the folder stays: running programs see it, not its name

@@ -120,6 +120,7 @@ func share(h Hierarchy, parent string) {
 	if !strings.HasPrefix(parent, Root+"/") {
 		return // the operator chose the place, and what it weighs
 	}
+	// unsynced: the kernel
 	_ = os.WriteFile(filepath.Join(h.Point, Root, "cpu.shares"), strconv.AppendInt(nil, shareOfAll(), 10), 0)
 }
 
@@ -138,6 +139,7 @@ func delegate(h Hierarchy, parent string) {
 		dir = filepath.Join(dir, part)
 		for _, c := range []string{"memory", "pids", "cpu"} {
 			if h.Controllers[c] {
+				// unsynced: the kernel
 				_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0)
 			}
 		}
@@ -183,6 +185,7 @@ func (g *Group) limit(l Limits) error {
 			setting{g.CPU, "cpu.cfs_quota_us", quota, false}, setting{g.CPU, "cpu.shares", shares, true})
 	}
 	for _, s := range all {
+		// unsynced: the kernel
 		if err := os.WriteFile(filepath.Join(s.dir, s.file), []byte(s.value), 0); err != nil && !s.optional {
 			return fmt.Errorf("limit cgroup: %w", err)
 		}
@@ -204,6 +207,7 @@ func (g *Group) Holds(pid int) bool {
 // Attach moves a process, which has not forked yet, into every leaf.
 func (g *Group) Attach(pid int) error {
 	for _, dir := range g.dirs {
+		// unsynced: the kernel
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
 			return fmt.Errorf("enter cgroup: %w", err)
 		}

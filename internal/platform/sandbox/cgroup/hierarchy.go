@@ -119,6 +119,7 @@ func Rescue(thread int) error {
 	for _, h := range hs {
 		for c := range h.Controllers {
 			if home, ok := mine[c]; ok && !h.V2 {
+				// unsynced: the kernel
 				if err := os.WriteFile(filepath.Join(h.Point, home, "tasks"), []byte(strconv.Itoa(thread)), 0); err != nil {
 					return err
 				}

@@ -56,11 +56,13 @@ func (g *Group) Kill(deadline time.Time) error {
 }
 
 func (g *Group) strike() {
+	// unsynced: the kernel
 	if g.Unified != "" && os.WriteFile(filepath.Join(g.Unified, "cgroup.kill"), []byte("1"), 0) == nil {
 		return
 	}
 	if g.freezer != "" {
 		state := filepath.Join(g.freezer, "freezer.state")
+		// unsynced: the kernel
 		_ = os.WriteFile(state, []byte("FROZEN"), 0)
 		// Freezing is asynchronous; a task in a page fault takes its time.
 		for range 20 {
@@ -69,6 +71,7 @@ func (g *Group) strike() {
 			}
 			time.Sleep(time.Millisecond)
 		}
+		// unsynced: the kernel
 		defer func() { _ = os.WriteFile(state, []byte("THAWED"), 0) }()
 	}
 	pids, _ := g.Procs()
