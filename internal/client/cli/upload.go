@@ -123,7 +123,7 @@ func (d deployCommand) request(ctx context.Context, dir string) map[string]any {
 		in["git"] = map[string]any{
 			"commit": commit, "message": folder.Git(ctx, dir, "log", "-1", "--format=%B"),
 			"author": folder.Git(ctx, dir, "log", "-1", "--format=%an"),
-			"dirty":  folder.Git(ctx, dir, "status", "--porcelain") != "",
+			"dirty":  folder.Dirty(ctx, dir),
 		}
 		if branch := folder.Git(ctx, dir, "branch", "--show-current"); d.Preview && d.Branch == "" && branch != "" {
 			in["branch"] = branch

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -104,11 +103,7 @@ func (f *Folder) list(ctx context.Context, o Options) error {
 
 // gitFiles asks Git for the files of a folder that it doesn't ignore. It reports whether the folder is in a work tree.
 func gitFiles(ctx context.Context, dir string) (names []string, inGit bool, err error) {
-	in := func(args ...string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir = dir
-		return cmd.Output()
-	}
+	in := func(args ...string) ([]byte, error) { return git(ctx, dir, args...).Output() }
 	if out, err := in("rev-parse", "--is-inside-work-tree"); err != nil || string(bytes.TrimSpace(out)) != "true" {
 		return nil, false, nil // no work tree, or no Git
 	}

@@ -236,3 +236,131 @@ func TestIgnoreAgreesWithGit(t *testing.T) {
 		cases += len(files)
 	}
 }
+
+// What a repository brings runs no program on the machine that deploys it: neither a folder that looks like a repository, nor settings,
+// hooks, filters, submodules or missing objects.
+func TestGitRunsNothing(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(dir, run string) (at string){
+		"embedded bare repository": func(dir, program string) string {
+			at := filepath.Join(dir, "site")
+			for _, name := range []string{"HEAD", "objects", "refs", "index"} {
+				if err := os.Rename(filepath.Join(dir, ".git", name), filepath.Join(at, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {
+				t.Fatal(err)
+			}
+			write(t, at, map[string]string{"config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = " + program + "\n"})
+			return at
+		},
+		"file system monitor": func(dir, program string) string {
+			run(t, dir, nil, "config", "core.fsmonitor", program)
+			return dir
+		},
+		"hook": func(dir, program string) string {
+			run(t, dir, nil, "config", "core.hooksPath", filepath.Dir(program))
+			return dir
+		},
+		"signature": func(dir, program string) string {
+			commit := run(t, dir, nil, "cat-file", "commit", "HEAD")
+			head, message, _ := strings.Cut(commit, "\n\n")
+			signed := head + "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n" + message
+			id := strings.TrimSpace(run(t, dir, []byte(signed), "hash-object", "-w", "-t", "commit", "--stdin"))
+			run(t, dir, nil, "update-ref", "HEAD", id)
+			run(t, dir, nil, "config", "log.showSignature", "true")
+			run(t, dir, nil, "config", "gpg.program", program)
+			run(t, dir, nil, "config", "gpg.openpgp.program", program)
+			return dir
+		},
+		"filter": func(dir, program string) string {
+			for _, f := range []string{"filter.x.clean", "filter.a=b.clean"} {
+				run(t, dir, nil, "config", f, program)
+			}
+			run(t, dir, nil, "config", "filter.x.required", "true")
+			write(t, dir, map[string]string{".gitattributes": "*.html filter=x\n*.css filter=a=b\n"})
+			for _, name := range []string{"index.html", "style.css"} {
+				later := time.Now().Add(time.Hour)
+				if err := os.Chtimes(filepath.Join(dir, name), later, later); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return dir
+		},
+		"missing object": func(dir, program string) string {
+			for key, value := range map[string]string{
+				"core.repositoryformatversion": "1", "extensions.partialClone": "origin", "remote.origin.promisor": "true", "protocol.ext.allow": "always",
+				"remote.origin.url": "ext::" + program, "core.sshCommand": program,
+			} {
+				run(t, dir, nil, "config", key, value)
+			}
+			tree := strings.TrimSpace(run(t, dir, nil, "rev-parse", "HEAD^{tree}"))
+			if err := os.Remove(filepath.Join(dir, ".git", "objects", tree[:2], tree[2:])); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		},
+		"submodule": func(dir, program string) string {
+			sub := filepath.Join(dir, "sub")
+			run(t, dir, nil, "init", "-q", "sub")
+			run(t, sub, nil, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "x")
+			run(t, dir, nil, "add", "sub")
+			run(t, sub, nil, "config", "core.fsmonitor", program)
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, tools := t.TempDir(), t.TempDir()
+			ran := filepath.Join(tools, "ran")
+			program := filepath.Join(tools, "post-index-change")
+			if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$0\" >> "+ran+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			run(t, dir, nil, "init", "-q")
+			write(t, dir, map[string]string{"index.html": "x", "style.css": "x", "site/index.html": "x"})
+			run(t, dir, nil, "add", ".")
+			run(t, dir, nil, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "x")
+			at := prepare(dir, program)
+			_ = os.Remove(ran) // the preparation may have run it
+			f, err := Open(t.Context(), at, Options{})
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			for _, args := range [][]string{
+				{"rev-parse", "HEAD"}, {"log", "-1", "--format=%B"}, {"log", "-1", "--format=%an"}, {"branch", "--show-current"},
+				{"check-ignore", "--", ".env"}, {"remote", "-v"},
+			} {
+				Git(t.Context(), at, args...)
+			}
+			Dirty(t.Context(), at)
+			if text, err := os.ReadFile(ran); err == nil {
+				t.Errorf("a program of the repository ran: %s", text)
+			}
+		})
+	}
+}
+
+// A work tree is dirty once something in it isn't committed.
+func TestDirty(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run(t, dir, nil, "init", "-q")
+	write(t, dir, map[string]string{"index.html": "x"})
+	if !Dirty(t.Context(), dir) {
+		t.Error("a new file is committed")
+	}
+	run(t, dir, nil, "add", ".")
+	run(t, dir, nil, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "x")
+	if Dirty(t.Context(), dir) {
+		t.Error("a commit is dirty")
+	}
+	write(t, dir, map[string]string{"index.html": "changed"})
+	if !Dirty(t.Context(), dir) {
+		t.Error("a change is committed")
+	}
+}
