@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -35,5 +36,21 @@ func TestClientBuildsElsewhere(t *testing.T) {
 			}
 			run("build", "-o", os.DevNull, ".")
 		})
+	}
+}
+
+// An error is one line of bounded length, in which a server's words drive no terminal.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"one\n  two":          "one two",
+		"\x1b]0;x\x07\r\x1b[2J": `\u001b]0;x\u0007 \u001b[2J`,
+	} {
+		if got := sentence(errors.New(in)); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+	if got := sentence(errors.New(strings.Repeat("x", 1<<20))); len(got) > maxComplaint+3 {
+		t.Errorf("a sentence has %d bytes", len(got))
 	}
 }

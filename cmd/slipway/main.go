@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"slipway/internal/client/cli"
+	"slipway/internal/platform/text"
 )
 
 // version is set by the build.
@@ -69,15 +72,20 @@ func run(args []string) int {
 // stdout is the standard output of the operator's commands.
 var stdout = new(output)
 
-// output writes to standard output and remembers the first error: a command whose output is lost has failed.
+// output writes to standard output and remembers the first error: a command whose output is lost has failed. On a terminal, the names
+// that tenants chose drive nothing.
 type output struct{ err error }
 
 func (o *output) Write(b []byte) (int, error) {
-	n, err := os.Stdout.Write(b)
-	if err != nil && o.err == nil {
-		o.err = err
+	shown := b
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		shown = []byte(text.Screen(string(b)))
 	}
-	return n, err
+	if _, err := os.Stdout.Write(shown); err != nil {
+		o.err = cmp.Or(o.err, err)
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // environment returns what a developer's command runs in.
@@ -87,9 +95,17 @@ func (c *commands) environment() (*cli.Env, error) {
 	return e, err
 }
 
+// maxComplaint bounds the line of an error, which may have a server's answer in it.
+const maxComplaint = 8 << 10
+
+// sentence writes an error in one line. What others wrote of it drives no terminal.
+func sentence(err error) string {
+	return text.Clip(text.Printable(strings.Join(strings.Fields(err.Error()), " ")), maxComplaint)
+}
+
 // complain says in one line what went wrong.
 func complain(err error) int {
-	line := strings.Join(strings.Fields(err.Error()), " ")
+	line := sentence(err)
 	var p *kong.ParseError
 	if errors.As(err, &p) {
 		fmt.Fprintf(os.Stderr, "slipway: %s; run slipway --help for usage\n", line)

@@ -33,7 +33,7 @@ func (l listenCommand) Run(ctx context.Context) error {
 		Secret:  l.Secret,
 		Forward: l.Forward,
 		JSON:    l.JSON,
-		Out:     os.Stdout,
+		Out:     stdout,
 		Err:     os.Stderr,
 	})
 	if err != nil {

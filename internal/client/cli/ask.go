@@ -56,10 +56,10 @@ func (e *Env) confirm(ctx context.Context, what, name, yes string) error {
 		return nil
 	}
 	if yes != "" {
-		return needed("--yes=%s is another name: give --yes=%s", yes, name)
+		return needed("--yes=%s is another name: give --yes=%s", yes, quoted(name))
 	}
 	if !e.Ask {
-		return needed("%s Confirm it with --yes=%s", what, name)
+		return needed("%s Confirm it with --yes=%s", what, quoted(name))
 	}
 	fmt.Fprintf(e.Err, "%s\nType %s to confirm: ", printable(what), printable(name))
 	line, err := e.line(ctx)

@@ -74,7 +74,7 @@ func (n createBackup) Run(ctx context.Context, e *Env) error {
 		}
 		select {
 		case <-ctx.Done():
-			e.say("The backup %s goes on", b.ID)
+			e.say("The backup %s goes on", printable(b.ID))
 			return failure(context.Cause(ctx))
 		case <-time.After(pause):
 		}
@@ -86,7 +86,7 @@ func (n createBackup) Run(ctx context.Context, e *Env) error {
 	case n.JSON:
 		err = e.json(answer)
 	default:
-		_, err = fmt.Fprintln(e.Out, b.ID)
+		_, err = fmt.Fprintln(e.Out, printable(b.ID))
 	}
 	if err == nil && b.Status == "failed" {
 		err = fmt.Errorf("the backup failed: %s", printable(b.Error))

@@ -20,6 +20,7 @@ import (
 
 	"slipway/internal/client/login"
 	"slipway/internal/client/rest"
+	"slipway/internal/platform/text"
 )
 
 // Commands are those that a developer uses.
@@ -133,8 +134,9 @@ func System() (*Env, error) {
 		return nil, err
 	}
 	terminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	out, said := &output{file: os.Stdout, screen: terminal(os.Stdout)}, &output{file: os.Stderr, screen: true}
 	return &Env{
-		In: os.Stdin, Out: &output{file: os.Stdout}, Err: os.Stderr, Store: store, Dir: dir,
+		In: os.Stdin, Out: out, Err: said, Store: store, Dir: dir,
 		TTY: terminal(os.Stdout), Ask: terminal(os.Stdin) && terminal(os.Stderr),
 	}, nil
 }
@@ -147,26 +149,32 @@ func (e *Env) Written() error {
 	return nil
 }
 
-// stdout is the standard output of what is run here: the file itself, which may be a terminal.
-func (e *Env) stdout() io.Writer {
-	if o, ok := e.Out.(*output); ok {
+// raw returns the file behind an output, for programs that are run here, to which it may be a terminal, and for what draws on one.
+func raw(w io.Writer) io.Writer {
+	if o, ok := w.(*output); ok {
 		return o.file
 	}
-	return e.Out
+	return w
 }
 
-// output is standard output. It remembers the first error.
+// output is standard output or standard error. It remembers the first error.
 type output struct {
-	file *os.File
-	err  error
+	file   *os.File
+	screen bool // it is for people: a stranger's text drives no terminal
+	err    error
 }
 
 func (o *output) Write(b []byte) (int, error) {
-	n, err := o.file.Write(b)
-	if err != nil && o.err == nil {
-		o.err = err
+	shown := b
+	if o.screen {
+		shown = []byte(text.Screen(string(b)))
 	}
-	return n, err
+	_, err := o.file.Write(shown)
+	if err != nil {
+		o.err = cmp.Or(o.err, err)
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // say prints a line for a person.

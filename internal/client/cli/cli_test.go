@@ -13,22 +13,6 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// What strangers wrote moves no cursor and turns no text around.
-func TestPrintable(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"plain ünï":           "plain ünï",
-		"\x1b[2Jgone":         `\u001b[2Jgone`,
-		"a\r\nb\tc":           `a\u000d\u000ab c`,
-		"\u202egpj.exe":       `\u202egpj.exe`,
-		"\u009b31m\u2066\x00": `\u009b31m\u2066\u0000`,
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("printable(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestRepositoryKey(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{

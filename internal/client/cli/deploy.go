@@ -96,11 +96,11 @@ func follow(ctx context.Context, e *Env, c *rest.Client, s site, answer json.Raw
 		if w.json {
 			return e.json(answer)
 		}
-		fmt.Fprintln(e.Out, t.DeploymentID)
+		fmt.Fprintln(e.Out, printable(t.DeploymentID))
 		return nil
 	}
 	started := time.Now()
-	e.say("Deploying %s (%s)", printable(s.Name), t.DeploymentID)
+	e.say("Deploying %s (%s)", printable(s.Name), printable(t.DeploymentID))
 	path := "/deployments/" + url.PathEscape(t.DeploymentID)
 	err := c.Stream(ctx, path+"/logs", func(ev rest.Event) error {
 		if ev.Name == "end" || w.noLogs {
@@ -114,7 +114,7 @@ func follow(ctx context.Context, e *Env, c *rest.Client, s site, answer json.Raw
 		return nil
 	})
 	if ctx.Err() != nil {
-		e.say("The deployment goes on. Cancel it with slipway deployments cancel %s", t.DeploymentID)
+		e.say("The deployment goes on. Cancel it with slipway deployments cancel %s", printable(t.DeploymentID))
 	}
 	if err != nil {
 		return failure(err)
@@ -162,7 +162,7 @@ func report(e *Env, s site, d deployment, raw json.RawMessage, asJSON bool, took
 	}
 	e.say("%s in %s", e.color("32", "Deployed"), took.Round(100*time.Millisecond))
 	if !asJSON {
-		fmt.Fprintln(e.Out, address)
+		fmt.Fprintln(e.Out, printable(address))
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func showDomain(e *Env, answer json.RawMessage, asJSON bool) error {
 		listed = append(listed, r)
 		rows = append(rows, []string{r.Type, r.Name, r.Value, r.Status})
 	}
-	e.say("%s is %s. DNS records:", printable(d.Name), d.Status)
+	e.say("%s is %s. DNS records:", printable(d.Name), printable(d.Status))
 	e.table([]string{"type", "name", "value", "status"}, rows)
 	return nil
 }

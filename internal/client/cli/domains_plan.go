@@ -92,7 +92,7 @@ func watch(ctx context.Context, e *Env, c *rest.Client, id string, most time.Dur
 		}
 		if state := d.Status + ", certificate " + d.SSLStatus; state != last {
 			last = state
-			e.say("%s: %s", printable(d.Name), state)
+			e.say("%s: %s", printable(d.Name), printable(state))
 		}
 		if d.Status == "active" && d.SSLStatus == "active" {
 			return nil

@@ -230,7 +230,7 @@ func (e *Env) with(ctx context.Context, c *rest.Client, s site, command []string
 	}
 	e.withheld(slices.DeleteFunc(withheld, func(key string) bool { _, set := os.LookupEnv(key); return set }))
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Dir, e.In, e.stdout(), e.Err
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Dir, e.In, raw(e.Out), raw(e.Err)
 	cmd.Cancel = func() error {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil { // as on Windows
 			return cmd.Process.Kill()

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -313,5 +314,30 @@ func TestForeignServer(t *testing.T) {
 	w.Token = "slw_canary"
 	if err := w.Run(t.Context(), e); !errors.Is(err, login.ErrSignedOut) || asked() != "" {
 		t.Errorf("whoami ends with %v, asked for %s", err, asked())
+	}
+}
+
+// What a server says of an error drives no terminal, whatever command prints it, and neither do values and addresses of its answers.
+func TestOutputDrivesNoTerminal(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &output{file: w, screen: true}
+	e := &Env{Err: o}
+	e.say("%s%s", "\x1b]0;title\x07\x1b[2J\r", e.color("31", "red"))
+	if _, err := fmt.Fprint(&output{file: w}, "\x1b[2J"); err != nil { // in a pipe, bytes are what they are
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if want := `\u001b]0;title\u0007\u001b[2J\u000dred` + "\n\x1b[2J"; err != nil || string(got) != want {
+		t.Errorf("written is %q, %v, want %q", got, err, want)
+	}
+	if raw(o) != io.Writer(w) {
+		t.Error("programs that are run here get no terminal")
 	}
 }

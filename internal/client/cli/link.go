@@ -137,7 +137,7 @@ func (t target) adopt(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	e.say("%s was not written on this machine. It links the folder to %s (%s) at %s.", printable(file), printable(s.Name), s.URL, server)
+	e.say("%s was not written on this machine. It links the folder to %s (%s) at %s.", printable(file), printable(s.Name), printable(s.URL), server)
 	if yes, err := e.yes(ctx, "Use this link?"); err != nil || !yes {
 		return cmp.Or(err, needed("nothing was done: link the folder yourself with slipway link SITE, or give --site"))
 	}
@@ -237,7 +237,7 @@ func (l linkCommand) Run(ctx context.Context, e *Env) error {
 	if err := e.writeLink(e.Dir, link{c.Server(), s.ID, s.Slug}); err != nil {
 		return err
 	}
-	e.say("Linked to %s (%s)", printable(s.Name), s.URL)
+	e.say("Linked to %s (%s)", printable(s.Name), printable(s.URL))
 	return nil
 }
 
@@ -269,7 +269,7 @@ func chooseSite(ctx context.Context, e *Env, c *rest.Client) (string, error) {
 		return "", &Failure{exitMissing, errors.New("you have no site yet: create one in the dashboard")}
 	}
 	for _, s := range all {
-		e.say("  %-30s %s", printable(s.Slug), s.URL)
+		e.say("  %-30s %s", printable(s.Slug), printable(s.URL))
 	}
 	fmt.Fprint(e.Err, "Site: ")
 	line, err := e.line(ctx)

@@ -9,25 +9,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
+
+	"slipway/internal/platform/text"
 )
 
-// printable makes a stranger's text fit for a terminal: control characters, and those that turn the
-// direction of writing, are shown as escapes.
-func printable(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\t':
-			b.WriteByte(' ')
-		case unicode.IsControl(r), r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
+// printable makes a stranger's text fit for a terminal.
+func printable(s string) string { return text.Printable(s) }
 
 // table prints rows: with a header and aligned on a terminal, else with tabs.
 func (e *Env) table(header []string, rows [][]string) {
@@ -128,9 +115,9 @@ func (e *Env) ago(stamp string) string {
 }
 
 // color paints a word on a terminal, unless NO_COLOR or TERM=dumb says otherwise (https://no-color.org).
-func (e *Env) color(code, text string) string {
+func (e *Env) color(code, word string) string {
 	if !e.TTY || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return text
+		return word
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return "\x1b[" + code + "m" + word + "\x1b[0m"
 }

@@ -63,7 +63,7 @@ func (l loginCommand) Run(ctx context.Context, e *Env) error {
 			ask = l.Scope
 		}
 		a.Token, err = login.Device(ctx, h, server, ask, func(address, code string) {
-			e.say("Open %s\nand enter the code %s.", address, e.color("1", code))
+			e.say("Open %s\nand enter the code %s.", printable(address), e.color("1", printable(code)))
 		})
 		if err != nil {
 			return failure(err)

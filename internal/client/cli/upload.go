@@ -139,7 +139,7 @@ func (d deployCommand) leftOut(e *Env, list []folder.Left) {
 	}
 	var names []string
 	for _, l := range list[:min(5, len(list))] {
-		names = append(names, fmt.Sprintf("%s (%s)", printable(l.Path), l.Why))
+		names = append(names, fmt.Sprintf("%s (%s)", printable(l.Path), printable(l.Why)))
 	}
 	more := ""
 	if n := len(list) - 5; n > 0 {
@@ -180,12 +180,12 @@ func (e *Env) progress(line func() string) (stop func()) {
 			select {
 			case <-done:
 				if e.Ask {
-					fmt.Fprint(e.Err, "\r\x1b[K")
+					fmt.Fprint(raw(e.Err), "\r\x1b[K")
 				}
 				return
 			case <-tick.C:
 				if e.Ask {
-					fmt.Fprint(e.Err, "\r\x1b[K"+line())
+					fmt.Fprint(raw(e.Err), "\r\x1b[K"+printable(line()))
 				} else {
 					e.say("%s", line())
 				}

@@ -76,7 +76,7 @@ func (w wpLogin) Run(ctx context.Context, e *Env) error {
 	if err := json.Unmarshal(answer, &got); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(e.Out, got.URL)
+	_, err = fmt.Fprintln(e.Out, printable(got.URL))
 	return err
 }
 

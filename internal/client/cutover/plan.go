@@ -80,11 +80,11 @@ func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string
 		if r.TTL > 0 {
 			text += fmt.Sprintf(", TTL %d", r.TTL)
 		}
-		line("  %s %s: %s, now %s", r.Type, printable(r.Name), printable(r.Value), text)
+		line("  %s %s: %s, now %s", printable(r.Type), printable(r.Name), printable(r.Value), text)
 	}
 	line("1. %s", d.lower())
 	line("2. Change the records. Leave MX and TXT records as they are.")
-	line("3. Follow it: slipway domains plan %s -s %s --watch 30m", d.Name, s.Slug)
+	line("3. Follow it: slipway domains plan %s -s %s --watch 30m", printable(d.Name), printable(s.Slug))
 	line("4. Keep the old site for 48 hours. To go back, set the records to what they are now.")
 }
 

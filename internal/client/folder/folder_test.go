@@ -332,8 +332,12 @@ func TestGitRunsNothing(t *testing.T) {
 				t.Error(err)
 			}
 			for _, args := range [][]string{
-				{"rev-parse", "HEAD"}, {"log", "-1", "--format=%B"}, {"log", "-1", "--format=%an"}, {"branch", "--show-current"},
-				{"check-ignore", "--", ".env"}, {"remote", "-v"},
+				{"rev-parse", "HEAD"},
+				{"log", "-1", "--format=%B"},
+				{"log", "-1", "--format=%an"},
+				{"branch", "--show-current"},
+				{"check-ignore", "--", ".env"},
+				{"remote", "-v"},
 			} {
 				Git(t.Context(), at, args...)
 			}

@@ -24,6 +24,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway/internal/platform/text"
 )
 
 // Config says where an installation is and who asks. Server is required.
@@ -129,11 +131,11 @@ type Error struct {
 
 // Error returns the answer's sentence.
 func (e *Error) Error() string {
-	text := cmp.Or(e.Message, "the server answers "+strconv.Itoa(e.Status))
+	sentence := cmp.Or(e.Message, "the server answers "+strconv.Itoa(e.Status))
 	if e.Details != "" {
-		text += ": " + e.Details
+		sentence += ": " + e.Details
 	}
-	return text
+	return sentence
 }
 
 // ErrUnreachable is the error of a server that doesn't answer.
@@ -227,12 +229,20 @@ func (c *Client) once(ctx context.Context, method, path, key string, body []byte
 }
 
 func refused(resp *http.Response, answer []byte) error {
+	e := refusal(resp.StatusCode, answer)
+	if resp.StatusCode/100 == 3 {
+		e.Message, e.Details = "The server redirects to "+text.Clip(resp.Header.Get("Location"), maxSentence), "sign in at that address"
+	}
+	return e
+}
+
+// maxSentence bounds the sentences of an error, in bytes.
+const maxSentence = 2 << 10
+
+func refusal(status int, answer []byte) *Error {
 	e := &Error{}
 	_ = json.Unmarshal(answer, e) // a proxy's page leaves it empty
-	e.Status = resp.StatusCode
-	if resp.StatusCode/100 == 3 {
-		e.Message, e.Details = "The server redirects to "+resp.Header.Get("Location"), "sign in at that address"
-	}
+	e.Status, e.Message, e.Details = status, text.Clip(e.Message, maxSentence), text.Clip(e.Details, maxSentence)
 	return e
 }
 

@@ -156,3 +156,20 @@ func TestStreamResumes(t *testing.T) {
 		t.Errorf("%q after %q: %v", got, after, err)
 	}
 }
+
+// However much a server says of an error, a sentence of it is kept.
+func TestErrorsAreBounded(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		fmt.Fprintf(w, `{"error": %q, "details": %q}`, strings.Repeat("a", 1<<20), strings.Repeat("b", 1<<20))
+	}))
+	t.Cleanup(srv.Close)
+	c, err := New(Config{Server: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), "/sites", nil); err == nil || len(err.Error()) > 2*maxSentence+100 || !strings.HasPrefix(err.Error(), "aaa") {
+		t.Errorf("the error has %d bytes", len(err.Error()))
+	}
+}

@@ -148,9 +148,4 @@ func (c *Client) Post(ctx context.Context, path string, h http.Header, body []by
 }
 
 // Refusal is the error of an answer that says no.
-func Refusal(status int, answer []byte) error {
-	e := &Error{}
-	_ = json.Unmarshal(answer, e) // a proxy's page leaves it empty
-	e.Status = status
-	return e
-}
+func Refusal(status int, answer []byte) error { return refusal(status, answer) }

@@ -11,7 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
+
+	"slipway/internal/platform/text"
 )
 
 // follow handles deliveries of a listener as they come, until the stream ends. after is
@@ -120,20 +121,5 @@ func (l *Listener) forward(ctx context.Context, d offered) (o outcome) {
 	return outcome{Status: resp.StatusCode}
 }
 
-// printable writes characters that would drive a terminal as their JSON escapes.
-func printable(s string) string {
-	if !strings.ContainsFunc(s, drives) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if drives(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func drives(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+// printable makes a stranger's text fit for a terminal.
+func printable(s string) string { return text.Printable(s) }
