@@ -1,11 +1,23 @@
 #!/bin/sh
 # Deploys a folder from a workflow of GitHub Actions. It needs curl, jq and tar, which GitHub's runners have.
 # Secrets are passed to curl on standard input: arguments can be seen by every process.
+# What a server says is data: GitHub reads lines with :: as commands, outputs are lines of a file, and curl's settings are lines, too.
 set -eu
+LC_ALL=C
+export LC_ALL
 
+# fail ends with an error, however many lines it has one command to GitHub.
 fail() {
-  echo "::error::$1" >&2
+  printf '%s' "$1" | head -c 4000 | tr -d '\000-\010\013-\037\177' | sed 's/%/%25/g' |
+    awk 'BEGIN { printf "::error::" } NR > 1 { printf "%%0A" } { printf "%s", $0 } END { print "" }' >&2
   exit 1
+}
+
+# only WHAT CHARACTERS VALUE: fails unless the value has these characters alone, and at least one.
+only() {
+  case $3 in
+  '' | *[!$2]*) fail "$1 is not what it should be" ;;
+  esac
 }
 
 server=${SLIPWAY_SERVER%/}
@@ -15,7 +27,7 @@ https://* | http://127.0.0.1:* | http://localhost:*) ;;
 *) fail "server must be an https address" ;;
 esac
 case $SLIPWAY_SITE in
-site_*) ;;
+site_*) only "The site's id" A-Za-z0-9_ "$SLIPWAY_SITE" ;;
 *) fail "site must be the id of a site, which begins with site_" ;;
 esac
 
@@ -27,8 +39,9 @@ trap 'exit 130' INT TERM
 request() {
   secret=$1
   shift
+  [ -z "$secret" ] || only "The token" 'A-Za-z0-9._~+/=-' "$secret"
   status=$(printf '%s\n' "${secret:+header = \"Authorization: Bearer $secret\"}" |
-    curl --silent --show-error --retry 3 --config - --output "$work/answer" --write-out '%{http_code}' "$@") ||
+    curl --silent --show-error --globoff --max-filesize 16777216 --retry 3 --config - --output "$work/answer" --write-out '%{http_code}' "$@") ||
     fail "The server can't be reached"
   case $status in
   2??) cat "$work/answer" ;;
@@ -45,9 +58,10 @@ if [ -z "${SLIPWAY_TOKEN:-}" ]; then
     --data-urlencode 'grant_type=urn:ietf:params:oauth:grant-type:token-exchange' \
     --data-urlencode 'subject_token_type=urn:ietf:params:oauth:token-type:id_token' \
     --data-urlencode "audience=$SLIPWAY_SITE" "$server/oauth/token" >"$work/key"
-  SLIPWAY_TOKEN=$(jq -r .access_token "$work/key")
+  SLIPWAY_TOKEN=$(jq -r '.access_token // empty' "$work/key")
 fi
-echo "::add-mask::$SLIPWAY_TOKEN"
+only "The token" 'A-Za-z0-9._~+/=-' "$SLIPWAY_TOKEN"
+printf '::add-mask::%s\n' "$SLIPWAY_TOKEN"
 
 [ -d "$DIRECTORY" ] || fail "There is no folder $DIRECTORY"
 tar -C "$DIRECTORY" --exclude=./.git --exclude=./node_modules --exclude='.env' --exclude='.env.*' -czf "$work/site.tar.gz" .
@@ -58,18 +72,24 @@ query=$(jq -rn --arg kind "$KIND" --arg target "$TARGET" --arg branch "${BRANCH:
 request "$SLIPWAY_TOKEN" --header 'Content-Type: application/gzip' \
   --header "Idempotency-Key: ${GITHUB_RUN_ID:-local}-${GITHUB_RUN_ATTEMPT:-$$}-${GITHUB_ACTION:-deploy}-$TARGET" \
   --data-binary "@$work/site.tar.gz" "$server/api/v1/sites/$SLIPWAY_SITE/deploy/archive?$query" >"$work/started"
-id=$(jq -r .deploymentId "$work/started")
-echo "deployment-id=$id" >>"${GITHUB_OUTPUT:-/dev/null}"
-echo "Deployment $id"
+id=$(jq -r '.deploymentId // empty' "$work/started")
+only "The deployment's id" A-Za-z0-9_ "$id"
+printf 'deployment-id=%s\n' "$id" >>"${GITHUB_OUTPUT:-/dev/null}"
+printf 'Deployment %s\n' "$id"
 
 while :; do
   request "$SLIPWAY_TOKEN" "$server/api/v1/deployments/$id" >"$work/deployment"
   case $(jq -r .status "$work/deployment") in
   success) break ;;
   failed | canceled) fail "Deployment $(jq -r '.status + ": " + (.error // "see its log")' "$work/deployment")" ;;
+  '' | null) fail "The server's answer names no status" ;;
   esac
   sleep 2
 done
-url=$(jq -r '.previewUrl // .url' "$work/deployment")
-echo "url=$url" >>"${GITHUB_OUTPUT:-/dev/null}"
-echo "$url"
+url=$(jq -r '.previewUrl // .url // empty' "$work/deployment")
+case $url in
+https://* | http://*) only "The deployment's address" "A-Za-z0-9._~:/?#@!\$&'()*+,;=%-" "$url" ;;
+*) fail "The deployment's address is not what it should be" ;;
+esac
+printf 'url=%s\n' "$url" >>"${GITHUB_OUTPUT:-/dev/null}"
+printf '%s\n' "$url"

@@ -43,7 +43,7 @@ func TestClientBuildsElsewhere(t *testing.T) {
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"one\n  two":          "one two",
+		"one\n  two":            "one two",
 		"\x1b]0;x\x07\r\x1b[2J": `\u001b]0;x\u0007 \u001b[2J`,
 	} {
 		if got := sentence(errors.New(in)); got != want {
