@@ -94,6 +94,9 @@ func (e *Env) siteNames(ctx context.Context) (list []manual.Word) {
 		}
 	}
 	for _, s := range known.Sites {
+		if quoted(s.Slug) != s.Slug || s.Slug[0] == '-' { // the shell, or slipway, would read it as more than a name
+			continue
+		}
 		list = append(list, manual.Word{Text: s.Slug, About: printable(s.Name)})
 	}
 	return list

@@ -341,3 +341,36 @@ func TestOutputDrivesNoTerminal(t *testing.T) {
 		t.Error("programs that are run here get no terminal")
 	}
 }
+
+// What completes a word is a plain word, whatever sites are called: a shell puts it into the command line.
+func TestCompletionIsPlainWords(t *testing.T) {
+	var rows []string
+	for _, slug := range []string{"harbor", "$(touch x)", "a b", "a;b", "--yes", "a\\nb", "", "`x`"} {
+		rows = append(rows, fmt.Sprintf(`{"slug": "%s", "name": "N\u001b[2J\nx"}`, slug))
+	}
+	e, _, _ := hostile(t, map[string]string{"GET /sites": `{"data": [` + strings.Join(rows, ",") + `]}`}, map[string]string{"x": "x"})
+	for _, from := range []string{"the server", "the cache"} {
+		if list := e.siteNames(t.Context()); len(list) != 1 || list[0].Text != "harbor" || strings.ContainsAny(list[0].About, "\x1b\n") {
+			t.Errorf("from %s: %q", from, list)
+		}
+	}
+}
+
+// Only web addresses are opened: for others, the system may run a program.
+func TestWebAddress(t *testing.T) {
+	for in, works := range map[string]bool{
+		"https://harbor.example": true, "http://harbor.localhost:8081/": true, "https://harbor.example/a%20b?c=d": true,
+		"file:///etc/passwd": false, "javascript:alert(1)": false, "--help": false, "": false, "https:harbor.example": false, "https://": false,
+		"https://a:b@harbor.example": false, "\\\\host\\share": false, "https://harbor.example\nx": false, "smb://host/share": false,
+	} {
+		if got, err := webAddress(in); (err == nil) != works || works && got != in {
+			t.Errorf("%q: %q, %v", in, got, err)
+		}
+	}
+	var o openCommand
+	o.Site = "site_1"
+	e, said, _ := hostile(t, map[string]string{"GET /sites/site_1": `{"id": "site_1", "url": "file:///bin/sh"}`}, map[string]string{"x": "x"})
+	if err := o.Run(t.Context(), e); err == nil || said.Len() > 0 {
+		t.Errorf("open ends with %v and prints %s", err, said)
+	}
+}

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"slipway/internal/platform/text"
 )
 
 type sitesCommand struct {
@@ -130,13 +133,17 @@ func (o openCommand) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	fmt.Fprintln(e.Out, s.URL)
-	opener := []string{"xdg-open", s.URL}
+	address, err := webAddress(s.URL)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(e.Out, address)
+	opener := []string{"xdg-open", address}
 	switch runtime.GOOS {
 	case "darwin":
 		opener[0] = "open"
 	case "windows":
-		opener = []string{"rundll32", "url.dll,FileProtocolHandler", s.URL}
+		opener = []string{"rundll32", "url.dll,FileProtocolHandler", address}
 	default:
 		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 			return nil
@@ -146,4 +153,13 @@ func (o openCommand) Run(ctx context.Context, e *Env) error {
 		return exec.CommandContext(ctx, opener[0], opener[1:]...).Start()
 	}
 	return nil
+}
+
+// webAddress returns an address that a server names as one that can be opened: the system's opener runs programs for other schemes.
+func webAddress(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
+		return "", fmt.Errorf("the server names %q as the site's address, which is not a web address", text.Clip(s, 200))
+	}
+	return u.String(), nil
 }
