@@ -103,15 +103,20 @@ func sentence(err error) string {
 	return text.Clip(text.Printable(strings.Join(strings.Fields(err.Error()), " ")), maxComplaint)
 }
 
-// complain says in one line what went wrong.
+// complain says in a line what went wrong, or in several where several settings are wrong.
 func complain(err error) int {
-	line := sentence(err)
 	var p *kong.ParseError
 	if errors.As(err, &p) {
-		fmt.Fprintf(os.Stderr, "slipway: %s; run slipway --help for usage\n", line)
+		fmt.Fprintf(os.Stderr, "slipway: %s; run slipway --help for usage\n", sentence(err))
 		return 2
 	}
-	fmt.Fprintf(os.Stderr, "slipway: %s\n", line)
+	all := []error{err}
+	if many := interface{ Lines() []error }(nil); errors.As(err, &many) {
+		all = many.Lines()
+	}
+	for _, err := range all {
+		fmt.Fprintf(os.Stderr, "slipway: %s\n", sentence(err))
+	}
 	var f *cli.Failure
 	if errors.As(err, &f) {
 		return f.ExitCode()

@@ -11,39 +11,46 @@ import (
 	"slipway/internal/edge/certs"
 )
 
-// checkACME checks what was said about authorities. Everything else is checked by now.
-func (s *Settings) checkACME() error {
+// checkACME checks what was said about authorities. Everything else was checked before.
+func (s *Settings) checkACME(wrong *Problems) {
 	hosts := map[string]bool{}
+	valid := true
 	for _, ca := range s.ACMECA {
 		u, err := url.Parse(ca)
 		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-			return fmt.Errorf("--acme-ca: %q is not an https address of an ACME directory", ca)
+			valid = wrong.add(fmt.Errorf("--acme-ca: %q is not an https address of an ACME directory", ca))
+			continue
 		}
 		hosts[u.Hostname()] = true
 	}
 	if len(s.ACMECA) == 0 {
-		for flag, said := range map[string]bool{
-			"--acme-email": s.ACMEEmail != "", "--acme-eab": len(s.ACMEEAB) > 0,
-			"--acme-dns": s.ACMEDNS != "", "--acme-dns-zone": s.ACMEDNSZone != "",
+		for _, x := range []struct {
+			flag string
+			said bool
+		}{
+			{"--acme-email", s.ACMEEmail != ""},
+			{"--acme-eab", len(s.ACMEEAB) > 0},
+			{"--acme-dns", s.ACMEDNS != ""},
+			{"--acme-dns-zone", s.ACMEDNSZone != ""},
 		} {
-			if said {
-				return fmt.Errorf("%s has no effect without --acme-ca", flag)
+			if x.said {
+				wrong.add(fmt.Errorf("%s has no effect without --acme-ca", x.flag))
 			}
 		}
-		return nil
+		return
 	}
 	if s.EdgeHTTPS == "" {
-		return errors.New("--acme-ca needs --edge-https")
+		wrong.add(errors.New("--acme-ca needs --edge-https"))
 	}
 	if s.ACMEEmail != "" {
 		if a, err := mail.ParseAddress(s.ACMEEmail); err != nil || a.Address != s.ACMEEmail {
-			return fmt.Errorf("--acme-email: %q is not an email address", s.ACMEEmail)
+			wrong.add(fmt.Errorf("--acme-email: %q is not an email address", s.ACMEEmail))
 		}
 	}
-	if err := s.checkBindings(hosts); err != nil {
-		return err
+	if valid {
+		wrong.add(s.checkBindings(hosts))
 	}
-	return s.checkZone()
+	wrong.add(s.checkZone())
 }
 
 // checkBindings reads [HOST=]KID:HMAC. Errors never repeat what was said: it is a secret.

@@ -1,7 +1,7 @@
 // Package config owns the operator's settings: they are checked as a whole, and derived values
 // are computed, before anything is changed.
 //
-// An error is one line that names the flag.
+// An error is a line for each wrong setting, in a fixed order, which names the flag.
 package config
 
 import (
@@ -138,219 +138,275 @@ type Settings struct {
 
 var domainForm = lazyregexp.New(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// Check validates the settings and returns what follows from them. Its error is one line.
-// It changes nothing.
+// Problems are what is wrong with settings, in the order of the checks.
+type Problems []error
+
+// Error returns a line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, err := range p {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the problems.
+func (p Problems) Unwrap() []error { return p }
+
+// Lines returns the problems, to be shown a line each.
+func (p Problems) Lines() []error { return p }
+
+// add adds what is an error and isn't among the problems yet. It reports whether all is well with what was checked.
+func (p *Problems) add(err error) bool {
+	same := func(x error) bool { return x.Error() == err.Error() }
+	if err != nil && !slices.ContainsFunc(*p, same) {
+		*p = append(*p, err)
+	}
+	return err == nil
+}
+
+// Check validates the settings and returns what follows from them. Its error is Problems: a line each. What depends on a wrong setting
+// isn't checked. It changes nothing.
 func (c Config) Check() (Settings, error) {
 	s := Settings{Config: c, GitAt: map[string]string{}}
-	var err error
-	if s.DataDir, err = filepath.Abs(c.DataDir); err != nil { // what runs in sandboxes is mounted from there
-		return s, fmt.Errorf("--data-dir: %w", err)
+	var wrong Problems
+	s.checkAddresses(&wrong)
+	wrong.add(s.checkStorage())
+	s.checkNames(&wrong)
+	s.checkOutside(&wrong)
+	s.checkMail(&wrong, c.BaseURL != "")
+	s.checkAmounts(&wrong)
+	s.checkParts(&wrong)
+	s.checkFiles(&wrong)
+	s.checkACME(&wrong)
+	if len(wrong) > 0 {
+		return s, wrong
 	}
-	for flag, addr := range map[string]string{
-		"--listen":     c.Listen,
-		"--edge-http":  c.EdgeHTTP,
-		"--edge-https": c.EdgeHTTPS,
-		"--acme-dns":   c.ACMEDNS,
+	return s, nil
+}
 
-		"--node-listen":  c.NodeListen,
-		"--node-address": c.NodeAddress,
+// checkAddresses checks where this node is and listens.
+func (s *Settings) checkAddresses(wrong *Problems) {
+	var err error
+	if s.DataDir, err = filepath.Abs(s.DataDir); err != nil { // what runs in sandboxes is mounted from there
+		wrong.add(fmt.Errorf("--data-dir: %w", err))
+	}
+	for _, x := range [][2]string{
+		{"--listen", s.Listen},
+		{"--edge-http", s.EdgeHTTP},
+		{"--edge-https", s.EdgeHTTPS},
+		{"--acme-dns", s.ACMEDNS},
+		{"--node-listen", s.NodeListen},
+		{"--node-address", s.NodeAddress},
+		{"--dns-resolver", s.DNSResolver},
 	} {
-		if addr == "" && flag != "--listen" {
-			continue
-		}
-		if _, port, err := net.SplitHostPort(addr); err != nil || !isPort(port) {
-			return s, fmt.Errorf("%s: %q is not HOST:PORT", flag, addr)
+		if flag, addr := x[0], x[1]; !isAddress(addr) && (addr != "" || flag == "--listen") {
+			wrong.add(fmt.Errorf("%s: %q is not HOST:PORT", flag, addr))
 		}
 	}
-	if err := s.checkNode(); err != nil {
-		return s, err
+	if s.NodeListen == "" || isAddress(s.NodeListen) {
+		wrong.add(s.checkNode())
 	}
 	if !s.Role("worker") { // it has nothing to be reached for
 		s.NodeAddress = ""
 	}
-	if err := s.checkStorage(); err != nil {
-		return s, err
-	}
-	if c.EdgeHTTPS != "" {
-		_, port, _ := net.SplitHostPort(c.EdgeHTTPS)
+	if s.EdgeHTTPS != "" {
+		_, port, _ := net.SplitHostPort(s.EdgeHTTPS)
 		s.SitePort, _ = strconv.Atoi(port)
 	}
-	s.SiteDomain = strings.ToLower(strings.TrimSuffix(c.SiteDomain, "."))
-	if !domainForm.MatchString(s.SiteDomain) || len(s.SiteDomain) > 190 {
-		return s, fmt.Errorf("--site-domain: %q is not a domain name", c.SiteDomain)
+}
+
+// checkNames checks how the control plane and the sites are called.
+func (s *Settings) checkNames(wrong *Problems) {
+	said := s.SiteDomain
+	s.SiteDomain = strings.ToLower(strings.TrimSuffix(said, "."))
+	named := domainForm.MatchString(s.SiteDomain) && len(s.SiteDomain) <= 190
+	if !named {
+		wrong.add(fmt.Errorf("--site-domain: %q is not a domain name", said))
 	}
-	if s.BaseURL, err = baseURL("--base-url", cmp.Or(c.BaseURL, "http://"+reachable(c.Listen))); err != nil {
-		return s, err
+	base, api := s.BaseURL, s.APIURL
+	var err error
+	if s.BaseURL = ""; base != "" || isAddress(s.Listen) {
+		s.BaseURL, err = baseURL("--base-url", cmp.Or(base, "http://"+reachable(s.Listen)))
+		wrong.add(err)
 	}
-	if s.APIURL, err = baseURL("--api-url", cmp.Or(c.APIURL, s.BaseURL)); err != nil {
-		return s, err
+	if s.APIURL = s.BaseURL; api != "" {
+		s.APIURL, err = baseURL("--api-url", api)
+		wrong.add(err)
 	}
-	for _, u := range []string{s.BaseURL, s.APIURL} {
-		p, err := url.Parse(u)
-		if err != nil {
-			return s, err
-		}
-		host := strings.ToLower(p.Hostname())
-		s.OwnHosts = append(s.OwnHosts, host)
-		if p.Scheme != "https" {
+	for _, address := range []string{s.BaseURL, s.APIURL} {
+		u, err := url.Parse(address)
+		if !wrong.add(err) || address == "" {
 			continue
 		}
-		if c.EdgeHTTPS == "" {
-			return s, errors.New("--base-url is https, but --edge-https is off: nothing would serve it")
+		host := strings.ToLower(u.Hostname())
+		s.OwnHosts = append(s.OwnHosts, host)
+		if u.Scheme != "https" {
+			continue
+		}
+		if s.EdgeHTTPS == "" {
+			wrong.add(errors.New("--base-url is https, but --edge-https is off: nothing would serve it"))
 		}
 		if !slices.Contains(s.ControlHosts, host) {
 			s.ControlHosts = append(s.ControlHosts, host)
 		}
-		if !c.SharedDomain && registrable(host) == registrable(s.SiteDomain) {
-			return s, fmt.Errorf(
+		if named && !s.SharedDomain && registrable(host) == registrable(s.SiteDomain) {
+			wrong.add(fmt.Errorf(
 				"the control plane (%s) and the sites (*.%s) share a registrable domain, so a site could set cookies for the dashboard: use "+
 					"another --site-domain, or pass --shared-domain", host,
 				s.SiteDomain,
-			)
+			))
 		}
 	}
-	if u, err := url.Parse(c.StripeAPI); err != nil ||
-		c.StripeAPI != "" && (u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "") {
-		return s, fmt.Errorf("--stripe-api: %q is not http://HOST:PORT or https://HOST:PORT", c.StripeAPI)
+}
+
+// checkOutside checks what is reached outside, and who may reach this node in the name of others.
+func (s *Settings) checkOutside(wrong *Problems) {
+	if u, err := url.Parse(s.StripeAPI); err != nil ||
+		s.StripeAPI != "" && (u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "") {
+		wrong.add(fmt.Errorf("--stripe-api: %q is not http://HOST:PORT or https://HOST:PORT", s.StripeAPI))
 	}
-	for _, m := range c.GitHosts {
+	for _, m := range s.GitHosts {
 		host, to, ok := strings.Cut(m, "=")
 		if !ok || host == "" || to == "" {
-			return s, fmt.Errorf("--git-host: %q is not HOST=ADDRESS", m)
+			wrong.add(fmt.Errorf("--git-host: %q is not HOST=ADDRESS", m))
+			continue
 		}
-		if u, err := url.Parse(to); err != nil || u.User != nil || u.RawQuery != "" ||
-			!(u.Scheme == "file" && u.Host == "" && strings.HasPrefix(
-				u.Path,
-				"/",
-			) || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {
-			return s, fmt.Errorf("--git-host: %q is not http://HOST:PORT, https://HOST or file:///DIRECTORY", to)
+		u, err := url.Parse(to)
+		if err != nil || u.User != nil || u.RawQuery != "" || !(u.Scheme == "file" && u.Host == "" && strings.HasPrefix(u.Path, "/") ||
+			(u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {
+			wrong.add(fmt.Errorf("--git-host: %q is not http://HOST:PORT, https://HOST or file:///DIRECTORY", to))
 		}
 		s.GitAt[host] = to
 	}
-	if s.Allow, err = prefixes("--outbound-allow", c.OutboundAllow); err != nil {
-		return s, err
+	var err error
+	s.Allow, err = prefixes("--outbound-allow", s.OutboundAllow)
+	wrong.add(err)
+	s.Proxies, err = prefixes("--trusted-proxy", s.TrustedProxies)
+	wrong.add(err)
+	if s.ProxyProtocol && len(s.TrustedProxies) == 0 {
+		wrong.add(errors.New("--proxy-protocol needs --trusted-proxy: the networks of the load balancers that send it"))
 	}
-	if s.Proxies, err = prefixes("--trusted-proxy", c.TrustedProxies); err != nil {
-		return s, err
-	}
-	if c.ProxyProtocol && len(s.Proxies) == 0 {
-		return s, errors.New("--proxy-protocol needs --trusted-proxy: the networks of the load balancers that send it")
-	}
-	if c.OutboundCAFile != "" {
-		pem, err := os.ReadFile(c.OutboundCAFile)
-		if err != nil {
-			return s, fmt.Errorf("--outbound-ca-file: %w", err)
-		}
-		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return s, fmt.Errorf("--outbound-ca-file: %s holds no certificate in PEM form", c.OutboundCAFile)
-		}
-	}
-	if s.SMTP.Addr != "" && c.BaseURL == "" {
-		return s, errors.New("--smtp needs --base-url: the links in emails point to it")
-	}
-	s.SMTP.CAFile = c.OutboundCAFile
-	if s.Mailer, err = s.SMTP.Mailer(hostOf(s.BaseURL)); err != nil {
-		return s, err
-	}
-	if s.SignUp && s.Mailer == nil {
-		return s, errors.New("--sign-up open needs a mail server (--smtp), or nobody could prove an email address")
-	}
-	if c.RateLimit < 1 {
-		return s, fmt.Errorf("--rate-limit: %d is not a positive number", c.RateLimit)
-	}
-	if c.CountryDatabase != "" && s.Role("edge") {
-		if s.Countries, err = country.Open(c.CountryDatabase); err != nil {
-			return s, fmt.Errorf("--country-database: %w", err)
+	if s.OutboundCAFile != "" {
+		pem, err := os.ReadFile(s.OutboundCAFile)
+		switch {
+		case err != nil:
+			wrong.add(fmt.Errorf("--outbound-ca-file: %w", err))
+		case !x509.NewCertPool().AppendCertsFromPEM(pem):
+			wrong.add(fmt.Errorf("--outbound-ca-file: %s holds no certificate in PEM form", s.OutboundCAFile))
 		}
 	}
-	if c.DNSResolver != "" {
-		if _, port, err := net.SplitHostPort(c.DNSResolver); err != nil || !isPort(port) {
-			return s, fmt.Errorf("--dns-resolver: %q is not HOST:PORT", c.DNSResolver)
+}
+
+// checkMail checks how mails are sent, and what needs them. named: the operator gave a base URL.
+func (s *Settings) checkMail(wrong *Problems, named bool) {
+	if s.SMTP.Addr != "" && !named {
+		wrong.add(errors.New("--smtp needs --base-url: the links in emails point to it"))
+	}
+	s.SMTP.CAFile = s.OutboundCAFile
+	var err error
+	s.Mailer, err = s.SMTP.Mailer(hostOf(s.BaseURL))
+	if wrong.add(err) && s.SignUp && s.Mailer == nil {
+		wrong.add(errors.New("--sign-up open needs a mail server (--smtp), or nobody could prove an email address"))
+	}
+}
+
+// checkAmounts checks numbers and times.
+func (s *Settings) checkAmounts(wrong *Problems) {
+	for _, x := range []struct {
+		bad  bool
+		text string
+		said any
+	}{
+		{s.RateLimit < 1, "--rate-limit: %v is not a positive number", s.RateLimit},
+		{s.MaxConnections < 0, "--max-connections: %v is negative", s.MaxConnections},
+		{s.MaxConnectionsPerAddress < 0, "--max-connections-per-address: %v is negative", s.MaxConnectionsPerAddress},
+		{s.DrainDelay < 0 || s.DrainDelay > 10*time.Minute, "--drain-delay: %v is not from 0s to 10m", s.DrainDelay},
+		{s.Builds < 0 || s.Builds > 1000, "--builds: %v is not a number from 0 to 1000", s.Builds},
+		{s.MaxFileSize < 1 || s.MaxFileSize > 1<<20, "--max-file-size: %v MiB is not from 1 MiB to 1 TiB", s.MaxFileSize},
+		{s.GitHistory < 1 || s.GitHistory > 10_000, "--git-history: %v commits are not from 1 to 10000", s.GitHistory},
+		{
+			s.MaxReleaseSize < s.MaxFileSize || s.MaxReleaseSize > 1<<20,
+			"--max-release-size: %v MiB is less than --max-file-size, or more than 1 TiB", s.MaxReleaseSize,
+		},
+		{s.BuildMemory < 128, "--build-memory: %v MiB is too little for any build; at least 128", s.BuildMemory},
+		{s.BuildDisk < 128, "--build-disk: %v MiB is too little for any build; at least 128", s.BuildDisk},
+		{
+			s.MariaDBMemory != 0 && s.MariaDBMemory < 128,
+			"--mariadb-memory: %v MiB is too little for MariaDB; at least 128", s.MariaDBMemory,
+		},
+		{s.DatabaseSize < 0, "--database-size: %v MiB is negative", s.DatabaseSize},
+		{s.BuildTime < time.Second, "--build-time: %v is too short for any build", s.BuildTime},
+		{s.BlobCache < 0, "--blob-cache: %v is not a number of MiB", s.BlobCache},
+	} {
+		if x.bad {
+			wrong.add(fmt.Errorf(x.text, x.said))
 		}
 	}
-	switch {
-	case c.MaxConnections < 0:
-		return s, fmt.Errorf("--max-connections: %d is negative", c.MaxConnections)
-	case c.MaxConnectionsPerAddress < 0:
-		return s, fmt.Errorf("--max-connections-per-address: %d is negative", c.MaxConnectionsPerAddress)
-	case c.DrainDelay < 0 || c.DrainDelay > 10*time.Minute:
-		return s, fmt.Errorf("--drain-delay: %s is not from 0s to 10m", c.DrainDelay)
-	case c.Builds < 0 || c.Builds > 1000:
-		return s, fmt.Errorf("--builds: %d is not a number from 0 to 1000", c.Builds)
-	case c.MaxFileSize < 1 || c.MaxFileSize > 1<<20:
-		return s, fmt.Errorf("--max-file-size: %d MiB is not from 1 MiB to 1 TiB", c.MaxFileSize)
-	case c.GitHistory < 1 || c.GitHistory > 10_000:
-		return s, fmt.Errorf("--git-history: %d commits are not from 1 to 10000", c.GitHistory)
-	case c.MaxReleaseSize < c.MaxFileSize || c.MaxReleaseSize > 1<<20:
-		return s, fmt.Errorf("--max-release-size: %d MiB is less than --max-file-size, or more than 1 TiB", c.MaxReleaseSize)
-	case c.BuildMemory < 128:
-		return s, fmt.Errorf("--build-memory: %d MiB is too little for any build; at least 128", c.BuildMemory)
-	case c.BuildDisk < 128:
-		return s, fmt.Errorf("--build-disk: %d MiB is too little for any build; at least 128", c.BuildDisk)
-	case c.MariaDBMemory != 0 && c.MariaDBMemory < 128:
-		return s, fmt.Errorf("--mariadb-memory: %d MiB is too little for MariaDB; at least 128", c.MariaDBMemory)
-	case c.DatabaseSize < 0:
-		return s, fmt.Errorf("--database-size: %d MiB is negative", c.DatabaseSize)
-	case c.BuildTime < time.Second:
-		return s, fmt.Errorf("--build-time: %s is too short for any build", c.BuildTime)
-	}
-	for _, r := range c.Roles {
+}
+
+// checkParts checks what this node does, with which programs and servers.
+func (s *Settings) checkParts(wrong *Problems) {
+	for _, r := range s.Roles {
 		if !slices.Contains([]string{"api", "worker", "edge"}, r) {
-			return s, fmt.Errorf("--roles: %q must be api, worker or edge", r)
+			wrong.add(fmt.Errorf("--roles: %q must be api, worker or edge", r))
 		}
 	}
-	if err := core.CheckSource(c.WordPressSource); err != nil {
-		return s, fmt.Errorf("--wordpress-source: %w", err)
+	if len(s.Roles) == 0 {
+		wrong.add(errors.New("--roles: name at least one of api, worker, edge"))
 	}
-	for name, program := range map[string]string{"--redis-server": c.RedisServer, "--wp-cli": c.WPCLI, "--browser": c.Browser} {
-		if program == "" || name == "--browser" && program == screenshot.NoBrowser {
+	named := func(flag string, err error) {
+		if err != nil {
+			wrong.add(fmt.Errorf("%s: %w", flag, err))
+		}
+	}
+	named("--wordpress-source", core.CheckSource(s.WordPressSource))
+	for _, x := range [][2]string{{"--redis-server", s.RedisServer}, {"--wp-cli", s.WPCLI}, {"--browser", s.Browser}} {
+		flag, program := x[0], x[1]
+		if program == "" || flag == "--browser" && program == screenshot.NoBrowser {
 			continue
 		}
 		if info, err := os.Stat(program); !filepath.IsAbs(program) || err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-			return s, errors.New(name + ": give the absolute path of a program")
+			wrong.add(errors.New(flag + ": give the absolute path of a program"))
 		}
 	}
-	if c.MariaDB != "" {
-		if _, err := database.ParseServer(c.MariaDB); err != nil {
-			return s, fmt.Errorf("--mariadb: %w", err)
-		}
+	if s.MariaDB != "" {
+		_, err := database.ParseServer(s.MariaDB)
+		named("--mariadb", err)
 	}
-	if c.Redis != "" {
-		if _, err := redis.ParseServer(c.Redis); err != nil {
-			return s, fmt.Errorf("--redis: %w", err)
-		}
+	if s.Redis != "" {
+		_, err := redis.ParseServer(s.Redis)
+		named("--redis", err)
 	}
-	if len(c.Roles) == 0 {
-		return s, errors.New("--roles: name at least one of api, worker, edge")
+	if s.Database != "" && !strings.HasPrefix(s.Database, "postgres://") && !strings.HasPrefix(s.Database, "postgresql://") {
+		wrong.add(errors.New("--database: the address must begin with postgres://"))
 	}
-	if c.Database != "" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
-		return s, errors.New("--database: the address must begin with postgres://")
-	}
-	if err := c.CheckBlobs(); err != nil {
-		return s, fmt.Errorf("--blobs: %w", err)
-	}
-	if err := recovery.Check(c.Backup); err != nil {
-		return s, err
-	}
-	if c.BlobCache < 0 {
-		return s, fmt.Errorf("--blob-cache: %d is not a number of MiB", c.BlobCache)
-	}
-	for _, text := range c.PublicAddress {
+	named("--blobs", s.CheckBlobs())
+	wrong.add(recovery.Check(s.Backup))
+	for _, text := range s.PublicAddress {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
-			return s, fmt.Errorf("--public-address: %q is not an IP address that others can reach", text)
+			wrong.add(fmt.Errorf("--public-address: %q is not an IP address that others can reach", text))
 		}
 		s.Public = append(s.Public, a.Unmap())
 	}
-	if c.Prices != "" {
-		if s.PriceList, err = domain.LoadPrices(c.Prices); err != nil {
-			return s, fmt.Errorf("--prices: %w", err)
+}
+
+// checkFiles reads the operator's files.
+func (s *Settings) checkFiles(wrong *Problems) {
+	var err error
+	if s.CountryDatabase != "" && s.Role("edge") {
+		if s.Countries, err = country.Open(s.CountryDatabase); err != nil {
+			wrong.add(fmt.Errorf("--country-database: %w", err))
 		}
 	}
-	if s.AccountLimits, err = ReadLimits(c.Limits); err != nil {
-		return s, err
+	if s.Prices != "" {
+		if s.PriceList, err = domain.LoadPrices(s.Prices); err != nil {
+			wrong.add(fmt.Errorf("--prices: %w", err))
+		}
 	}
-	return s, s.checkACME()
+	s.AccountLimits, err = ReadLimits(s.Limits)
+	wrong.add(err)
 }
 
 // checkNode checks where other nodes reach this one, and sets the address that they are told.
@@ -434,9 +490,11 @@ func (s Settings) Connections(m prometheus.Registerer) ports.Limits {
 // Role reports whether this node has the role.
 func (s Settings) Role(name string) bool { return slices.Contains(s.Roles, name) }
 
-func isPort(p string) bool {
-	n, err := strconv.Atoi(p)
-	return err == nil && n >= 0 && n <= 65535
+// isAddress reports whether a text is HOST:PORT.
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	n, errPort := strconv.Atoi(port)
+	return err == nil && errPort == nil && n >= 0 && n <= 65535
 }
 
 func baseURL(flag, text string) (string, error) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,6 +212,40 @@ func TestDataDirectoryIsAbsolute(t *testing.T) {
 		s, err := c.Check()
 		if err != nil || s.DataDir != want || s.Path("bundles") != filepath.Join(want, "bundles") {
 			t.Errorf("%s becomes %s, %v", given, s.DataDir, err)
+		}
+	}
+}
+
+// Several wrong settings are all reported, each once and always in the same order; what only follows from one of them isn't.
+func TestCheckReportsAll(t *testing.T) {
+	t.Parallel()
+	c := good()
+	c.Listen, c.EdgeHTTPS, c.SiteDomain = "8080", "443", "not a domain"
+	c.GitHosts = []string{"git.test", "x.test=ftp://y"}
+	c.TrustedProxies, c.ProxyProtocol = []string{"proxy"}, true
+	c.OutboundCAFile, c.SMTP = "/does/not/exist", SMTP{Addr: "mail.test:25", From: "a@b.test"}
+	c.SignUp, c.RateLimit, c.MaxFileSize, c.BuildTime = true, 0, 0, 0
+	c.Roles = []string{"everything", "nothing", "edge"}
+	c.RedisServer, c.WPCLI, c.Browser = "redis", "wp", "chromium"
+	c.PublicAddress = []string{"example.com", "0.0.0.0"}
+	c.Limits = "/does/not/exist"
+	c.ACMEEmail, c.ACMEEAB, c.ACMEDNS, c.ACMEDNSZone = "a@b.test", []string{"kid:a2V5"}, "127.0.0.1:5353", "acme.example.net"
+	want := []string{
+		"--listen:", "--edge-https:", "--site-domain:", "--git-host: \"git.test\"", "--git-host: \"ftp://y\"", "--trusted-proxy:",
+		"--outbound-ca-file:", "--smtp needs --base-url", "--rate-limit:", "--max-file-size:", "--build-time:", "--roles: \"everything\"",
+		"--roles: \"nothing\"", "--redis-server:", "--wp-cli:", "--browser:", "--public-address: \"example.com\"", "--public-address: \"0.0.0.0\"",
+		"--limits:", "--acme-email has", "--acme-eab has", "--acme-dns has", "--acme-dns-zone has",
+	}
+	for range 20 {
+		_, err := c.Check()
+		var got Problems
+		if !errors.As(err, &got) || len(got) != len(want) || strings.Count(err.Error(), "\n") != len(want)-1 {
+			t.Fatalf("there are %d problems, want %d:\n%v", len(got), len(want), err)
+		}
+		for i, w := range want {
+			if !strings.HasPrefix(got[i].Error(), w) {
+				t.Fatalf("problem %d is %q, want %q", i, got[i], w)
+			}
 		}
 	}
 }
