@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"slipway/internal/client/rest"
+	texts "slipway/internal/platform/text"
 )
 
 // object is one of the API's, by its fields.
@@ -84,7 +85,7 @@ func (e *export) list(ctx context.Context, what, path string) ([]object, error) 
 	all, err := e.c.List(ctx, path)
 	var no *rest.Error
 	if errors.As(err, &no) && no.Status == http.StatusForbidden {
-		fmt.Fprintf(&e.out, "\n# Left out: %s. %s\n", what, oneLine(no.Error()))
+		fmt.Fprintf(&e.out, "\n# Left out: %s. %s\n", oneLine(what), oneLine(no.Error()))
 		return nil, nil
 	}
 	if err != nil {
@@ -101,14 +102,8 @@ func (e *export) list(ctx context.Context, what, path string) ([]object, error) 
 	return out, nil
 }
 
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-}
+// oneLine writes a server's text in a comment, which ends with its line.
+func oneLine(s string) string { return texts.Printable(strings.Join(strings.Fields(s), " ")) }
 
 func (e *export) site(ctx context.Context, s object) error {
 	id, slug := text(s["id"]), text(s["slug"])
@@ -166,7 +161,7 @@ func (e *export) site(ctx context.Context, s object) error {
 	for _, h := range hooks {
 		name := text(h["name"])
 		if names[name] { // its id is a secret, which doesn't belong into a file
-			fmt.Fprintf(&e.out, "\n# Left out: a second deploy hook of %s with the name %s.\n", slug, quote(name))
+			fmt.Fprintf(&e.out, "\n# Left out: a second deploy hook of %s with the name %s.\n", oneLine(slug), quote(name))
 			continue
 		}
 		names[name] = true

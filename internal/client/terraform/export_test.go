@@ -128,3 +128,30 @@ func TestQuote(t *testing.T) {
 		}
 	}
 }
+
+// What a server calls a site ends no comment of the configuration.
+func TestNamesEndNoComment(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch strings.TrimPrefix(r.URL.Path, "/api/v1") {
+		case "/sites":
+			_, _ = w.Write([]byte(`{"data": [{"id": "site_a", "name": "a", "slug": "a\nresource \"evil\" \"x\" {}", "type": "static"}]}`))
+		case "/sites/site_a/hooks":
+			_, _ = w.Write([]byte(`{"data": [{"name": "x"}, {"name": "x"}]}`))
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	t.Cleanup(s.Close)
+	c, err := rest.New(rest.Config{Server: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	if err := Write(t.Context(), c, &got); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(got.String(), "\nresource \"evil\"") || strings.Count(got.String(), "Left out") < 3 {
+		t.Errorf("the configuration is %s", &got)
+	}
+}
