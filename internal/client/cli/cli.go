@@ -193,10 +193,7 @@ func (t target) client(e *Env) (*rest.Client, error) {
 	server := t.Server
 	linked := false
 	if server == "" {
-		l, _, err := e.findLink()
-		if err != nil {
-			return nil, err
-		}
+		l, _ := e.findLink()
 		server, linked = l.Server, l.Server != ""
 	}
 	if server == "" {

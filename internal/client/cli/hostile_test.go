@@ -374,3 +374,24 @@ func TestWebAddress(t *testing.T) {
 		t.Errorf("open ends with %v and prints %s", err, said)
 	}
 }
+
+// A link that can't be read or understood is none, and a folder with one can be linked.
+func TestOddLinks(t *testing.T) {
+	answers := map[string]string{"POST /sites": `{"data": ` + harbor + `}`, "GET /sites/site_1": harbor}
+	for name, files := range map[string]map[string]string{
+		"no JSON": {linkFile: "x"}, "too large": {linkFile: `{"slug": "` + strings.Repeat("x", maxLink) + `"}`}, "a file for a folder": {".slipway": "x"},
+	} {
+		e, said, _ := hostile(t, answers, files)
+		var f *Failure
+		if err := (getSite{}).Run(t.Context(), e); !errors.As(err, &f) || f.ExitCode() != exitAnswer || !strings.Contains(err.Error(), "which site?") {
+			t.Errorf("%s: %v\n%s", name, err, said)
+		}
+		err := initCommand{}.Run(t.Context(), e)
+		if err == nil {
+			err = getSite{}.Run(t.Context(), e)
+		}
+		if (err == nil) != (name != "a file for a folder") {
+			t.Errorf("%s: init ends with %v\n%s", name, err, said)
+		}
+	}
+}

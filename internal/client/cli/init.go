@@ -18,9 +18,7 @@ type initCommand struct {
 
 // Run creates a site from the working directory and links it.
 func (i initCommand) Run(ctx context.Context, e *Env) error {
-	if l, _, err := e.findLink(); err != nil {
-		return err
-	} else if l.at != "" {
+	if l, _ := e.findLink(); l.at != "" {
 		return fmt.Errorf("%s is linked to a site already: run slipway unlink first", l.at)
 	}
 	if _, _, err := inside.Read(e.Dir, linkFile, maxLink); errors.Is(err, inside.ErrLink) { // before a site is made that can't be linked

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,24 +38,20 @@ type found struct {
 }
 
 // findLink returns the link of a folder or the nearest one above it, up to the top of its Git work tree. foreign is the nearest one that
-// this machine didn't write.
-func (e *Env) findLink() (l, foreign found, err error) {
+// this machine didn't write. What can't be read, such as in a folder of another user, is no link.
+func (e *Env) findLink() (l, foreign found) {
 	for dir := e.Dir; ; dir = filepath.Dir(dir) {
-		text, _, err := inside.Read(dir, linkFile, maxLink)
 		f := found{at: dir}
-		switch {
-		case err == nil && json.Unmarshal(text, &f.link) == nil:
+		if text, _, err := inside.Read(dir, linkFile, maxLink); err == nil && json.Unmarshal(text, &f.link) == nil {
 			if e.wrote(f) {
-				return f, foreign, nil
+				return f, foreign
 			}
 			if foreign.at == "" {
 				foreign = f
 			}
-		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, inside.ErrLink):
-			return l, foreign, err
 		}
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil || filepath.Dir(dir) == dir {
-			return l, foreign, nil
+			return l, foreign
 		}
 	}
 }
@@ -106,9 +101,9 @@ func (e *Env) writeLink(dir string, l link) error {
 // adopt asks a person whether a link counts that this machine didn't write, and writes it then. It shows the site that the server has
 // by that id: what the file says may be wrong.
 func (t target) adopt(ctx context.Context, e *Env) error {
-	l, f, err := e.findLink()
-	if err != nil || l.at != "" || f.at == "" {
-		return err
+	l, f := e.findLink()
+	if l.at != "" || f.at == "" {
+		return nil
 	}
 	server, err := rest.Origin(f.Server)
 	known := err == nil
@@ -137,7 +132,8 @@ func (t target) adopt(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	e.say("%s was not written on this machine. It links the folder to %s (%s) at %s.", printable(file), printable(s.Name), printable(s.URL), server)
+	e.say("%s was not written on this machine. It links the folder to %s (%s) at %s.", printable(file), printable(s.Name),
+		printable(s.URL), server)
 	if yes, err := e.yes(ctx, "Use this link?"); err != nil || !yes {
 		return cmp.Or(err, needed("nothing was done: link the folder yourself with slipway link SITE, or give --site"))
 	}
@@ -178,11 +174,7 @@ func (o ofSite) find(ctx context.Context, e *Env) (*rest.Client, site, error) {
 	}
 	name := o.Site
 	if name == "" {
-		l, _, err := e.findLink()
-		if err != nil {
-			return nil, site{}, err
-		}
-		if l.Server == c.Server() {
+		if l, _ := e.findLink(); l.Server == c.Server() {
 			name = l.SiteID
 		}
 	}
@@ -283,10 +275,7 @@ type unlinkCommand struct{}
 
 // Run removes the link.
 func (unlinkCommand) Run(e *Env) error {
-	l, foreign, err := e.findLink()
-	if err != nil {
-		return err
-	}
+	l, foreign := e.findLink()
 	if l.at == "" {
 		l = foreign
 	}

@@ -28,10 +28,7 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 	if d.Archive != "" {
 		return d.archive(ctx, e, c, s)
 	}
-	dir, err := d.folder(e)
-	if err != nil {
-		return failure(err)
-	}
+	dir := d.folder(e)
 	options := folder.Options{Prebuilt: d.Prebuilt, Include: d.Include, MaxFiles: maxFiles}
 	f, err := folder.Open(ctx, dir, options)
 	if err != nil {
@@ -78,16 +75,14 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 const maxFiles = 200_000
 
 // folder returns the folder to upload.
-func (d deployCommand) folder(e *Env) (string, error) {
+func (d deployCommand) folder(e *Env) string {
 	if d.Dir != "" {
-		return d.Dir, nil
+		return d.Dir
 	}
-	if d.Site == "" {
-		if l, _, err := e.findLink(); err != nil || l.at != "" {
-			return l.at, err
-		}
+	if l, _ := e.findLink(); d.Site == "" && l.at != "" {
+		return l.at
 	}
-	return e.Dir, nil
+	return e.Dir
 }
 
 // digests returns the file that remembers the digests of a folder's files; empty: there is none. It is not in the folder, which others
