@@ -1,0 +1,117 @@
+package certs
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"slipway/internal/platform/db"
+)
+
+// run runs a process of an installation until stop is called.
+func (w *world) run() (stop func()) {
+	w.t.Helper()
+	c, err := New(w.c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// asks counts the requests for orders. f sees the path of every request, and returns true for those that it has answered.
+func (w *world) asks(f func(path string) bool) *atomic.Int64 {
+	n := new(atomic.Int64)
+	w.pebble.Between(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/order-plz" {
+			n.Add(1)
+		}
+		return f(r.URL.Path)
+	})
+	return n
+}
+
+// A restart orders no certificate before its time for names whose order failed, and which wait for the next attempt.
+func TestRestartOrdersNothingAgain(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(w *world, c *Config) { c.Workers = -1 })
+	w.c.Workers = 4
+	w.site("blog")
+	names := []string{"www.customer.test", "shop.customer.test"}
+	for _, name := range names {
+		w.add(name, "blog")
+	}
+	asked := w.asks(func(string) bool { return false })
+	stop := w.run()
+	w.until("each has had its attempt", func() bool {
+		return w.row(names[0]).state == Failed && w.row(names[1]).state == Failed // no edge answers for these processes
+	})
+	stop()
+	before, failed := asked.Load(), w.row(names[0])
+	if before < int64(len(names)) {
+		t.Fatalf("%d orders", before)
+	}
+	for range 3 {
+		stop := w.run()
+		later := w.add("later"+db.Random(4)+".customer.test", "blog") // is ordered, after the others were looked at
+		w.until("a new name has had its attempt", func() bool { return w.row(later.Name).state == Failed })
+		stop()
+		before++
+		if n := asked.Load(); n != before {
+			t.Errorf("%d orders after a restart, want %d", n, before)
+		}
+	}
+	if now := w.row(names[0]); now.attempts != failed.attempts || now.nextAt != failed.nextAt {
+		t.Errorf("after restarts its row is %+v, it was %+v", now, failed)
+	}
+}
+
+// Names whose order a stop interrupts are ordered again by the next process, once each.
+func TestRestartRepeatsInterruptedOrdersOnce(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(w *world, c *Config) { c.Workers = -1 })
+	w.c.Workers = 4
+	w.site("blog")
+	names := []string{"www.customer.test", "shop.customer.test"}
+	for _, name := range names {
+		w.add(name, "blog")
+	}
+	var hangs atomic.Bool
+	hangs.Store(true)
+	hung := make(chan struct{}, 100)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	asked := w.asks(func(path string) bool {
+		if hangs.Load() && len(path) > 7 && path[:7] == "/chalZ/" {
+			hung <- struct{}{}
+			<-over
+			return true
+		}
+		return false
+	})
+	stop := w.run()
+	<-hung
+	<-hung
+	stop()
+	before := asked.Load()
+	for _, name := range names {
+		if r := w.row(name); r.state != Pending {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	hangs.Store(false)
+	stop = w.run()
+	w.until("both have had an attempt to its end", func() bool { return w.row(names[0]).state == Failed && w.row(names[1]).state == Failed })
+	stop()
+	if n := asked.Load(); n != before+2 {
+		t.Errorf("%d orders after %d", n, before)
+	}
+}
