@@ -122,6 +122,15 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 		}
 		sites = append(sites, string(id)+":"+string(n.Sites[id]))
 	}
+	// Replacing an invitation revokes it.
+	old, err := scanInvitation(tx.QueryRow(ctx, `SELECT `+invitationColumns+` WHERE i.owner_id = $1 AND i.email = $2 AND i.expires_at > $3`,
+		by.Owner, email, db.Now()))
+	switch {
+	case err != nil && !errors.Is(err, errInvitation):
+		return Invitation{}, "", err
+	case err == nil && !by.Role.MayGrant(old.Role):
+		return Invitation{}, "", errTooHigh
+	}
 	if _, err := tx.Exec(ctx, `DELETE FROM team_invitations WHERE owner_id = $1 AND (email = $2 OR expires_at <= $3)`,
 		by.Owner, email, db.Now()); err != nil {
 		return Invitation{}, "", fmt.Errorf("replace invitation: %w", err)
