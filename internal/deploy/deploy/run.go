@@ -318,6 +318,9 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 	}
 	if x.Pinned {
 		request.Commit = x.CommitHash
+		if request.OnBranch, err = d.mustBeOnBranch(ctx, s.Repository, *x); err != nil {
+			return nil, err
+		}
 		wanted = fmt.Sprintf("commit %.12s", x.CommitHash)
 	}
 	p.Printf("info", "Fetching %s of %s", wanted, s.Repository)
@@ -343,6 +346,22 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 		return nil, err
 	}
 	return tree, nil
+}
+
+// mustBeOnBranch reports whether a deployment's commit is refused unless its branch has it: the provider serves every commit
+// that it stores, also those of forks and of other branches. A member has approved the very commit of a fork. A commit
+// that was deployed from the branch before can be redeployed after a forced push, as its release can be rolled back to.
+func (d *Deployments) mustBeOnBranch(ctx context.Context, repository string, x deployment.Deployment) (must bool, err error) {
+	if x.Fork {
+		return false, nil
+	}
+	err = d.c.DB.QueryRow(ctx, `
+		SELECT NOT EXISTS (SELECT 1 FROM deployments WHERE site_id = $1 AND commit_hash = $2 AND branch = $3 AND repository = $4
+			AND status = 'success' AND upload_id = '' AND NOT fork)`, x.Site, x.CommitHash, x.Branch, repository).Scan(&must)
+	if err != nil {
+		return true, fmt.Errorf("find earlier deployment of commit: %w", err)
+	}
+	return must, nil
 }
 
 // noteTx writes what a run has found out so far, for those who watch it, and

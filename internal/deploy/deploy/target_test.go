@@ -156,8 +156,73 @@ func TestRetryBuildsTheSameCommit(t *testing.T) {
 	}
 	if x := w.ended(w.trigger(s.ID, Trigger{
 		Commit: strings.Repeat("0", 40),
-	}).ID); x.Status != deployment.Failed || !strings.Contains(x.Error, "Commit 000000000000 does not exist in git.test/acme/site") {
+	}).ID); x.Status != deployment.Failed || !strings.Contains(x.Error, "Commit 000000000000 is not on the branch main of git.test/acme/site") {
 		t.Errorf("an unknown commit: %s %s", x.Status, x.Error)
+	}
+}
+
+// A Git provider serves every commit that it stores, of any branch and at some also of forks. What names a commit, a signed
+// push or a caller, deploys it where the branch has it alone. A commit that the branch had when it was deployed can be
+// redeployed; one that it never had can't be retried into it.
+func TestCommitsOfOtherBranchesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before := w.commit("site", map[string]string{"index.html": "zero"})
+	first := w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.branch("site", "evil")
+	evil := w.commit("site", map[string]string{"index.html": "evil"})
+	refused := func(x deployment.Deployment) deployment.Deployment {
+		t.Helper()
+		x = w.ended(x.ID)
+		want := "Commit " + evil[:12] + " is not on the branch main of git.test/acme/site"
+		if x.Status != deployment.Failed || !strings.HasPrefix(x.Error, want) || w.reload(s.ID).LiveDeployment != s.LiveDeployment {
+			t.Errorf("%s %s, want %q", x.Status, x.Error, want)
+		}
+		return x
+	}
+	for _, trigger := range []Trigger{
+		{Commit: evil},
+		{Commit: evil, Branch: "main", Target: deployment.Preview},
+		{Commit: evil, Branch: "main", Target: deployment.Preview, Pull: 3},
+	} {
+		refused(w.trigger(s.ID, trigger))
+	}
+	var pushed deployment.Deployment
+	w.write(func(tx *db.Tx) (err error) {
+		pushed, err = w.PushTx(t.Context(), tx, w.reload(s.ID), Trigger{Branch: "main", Commit: evil, Target: deployment.Production})
+		return err
+	})
+	x := refused(pushed)
+	w.write(func(tx *db.Tx) (err error) { x, err = w.RetryTx(t.Context(), tx, anna, x.ID, deployment.ByAPI); return err })
+	refused(x)
+	// On its own branch it is a preview, which doesn't make it a commit of the production branch.
+	if x = w.ended(w.trigger(s.ID, Trigger{Commit: evil, Branch: "evil"}).ID); x.Status != deployment.Success || x.Target != deployment.Preview {
+		t.Errorf("%s %s", x.Status, x.Error)
+	}
+	refused(w.trigger(s.ID, Trigger{Commit: evil}))
+	// Nor does an upload that claims to be of it.
+	ok(t, w.db.Admin(t.Context(), `INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash,
+			commit_message, commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at,
+			started_at, completed_at, repository, upload_id)
+		SELECT 'dep_claimed', site_id, owner_id, label, 'success', 'api', 'main', '', FALSE, '`+evil+`', '', '', '', '', '', '', '', '', '[]', 0,
+			'', 1, 1, 1, repository, 'upl_x' FROM deployments WHERE id = '`+string(s.LiveDeployment)+`'`))
+	refused(w.trigger(s.ID, Trigger{Commit: evil}))
+	// After a forced push the old commit is refused, except where it was deployed from the branch before.
+	if out, err := exec.Command("git", "-C", filepath.Join(w.repos, "acme/site"), "checkout", "-q", "--orphan", "fresh").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.commit("site", map[string]string{"index.html": "forced"})
+	w.branch("site", "main")
+	if x = w.ended(w.trigger(s.ID, Trigger{Commit: before}).ID); x.Status != deployment.Failed {
+		t.Errorf("a commit that is gone and was never deployed: %s", x.Status)
+	}
+	w.write(func(tx *db.Tx) (err error) {
+		x, err = w.RetryTx(t.Context(), tx, anna, s.LiveDeployment, deployment.ByDashboard)
+		return err
+	})
+	if x = w.ended(x.ID); x.Status != deployment.Success || x.CommitHash != first {
+		t.Errorf("the redeployment: %s %s", x.Status, x.Error)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestTell(t *testing.T) {
 	}
 	if page, m := deploy(fail), next(); !strings.HasPrefix(
 		m,
-		"Deployment of My site failed|Commit 000000000000 does not exist in git.test/acme/shop",
+		"Deployment of My site failed|Commit 000000000000 is not on the branch main of git.test/acme/shop",
 	) || !strings.HasSuffix(m, "|"+page) {
 		t.Errorf("told %q", m)
 	}

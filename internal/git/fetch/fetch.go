@@ -183,6 +183,7 @@ type Request struct {
 	Repository Repository
 	Branch     string // or a tag, where no branch has the name; "" means the remote's default branch
 	Commit     string // the very commit to fetch; "" means the branch's newest
+	OnBranch   bool   // the commit must be the branch's newest or an ancestor of it
 	Credential *Credential
 	Owner      id.Owner // who asks: places at once are limited for each owner, and shared fairly
 	Untrusted  bool     // the commit is a stranger's: submodules are fetched without the credential
@@ -348,30 +349,16 @@ func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *gene
 	if err := g.begin(); err != nil {
 		return nil, err
 	}
-	what := "refs/heads/" + r.Branch
-	if r.Commit != "" {
-		what = r.Commit
-	}
 	err := remote.try(func(config [][2]string) error {
-		get := func(what string) (stderr string, err error) {
-			return s.run(ctx, command{
-				args: []string{
-					"fetch",
-					"--quiet",
-					"--depth=" + strconv.Itoa(s.c.Depth),
-					"--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance",
-					"--end-of-options", "slipway",
-					"+" + what + ":" + headRef,
-				},
-				env: remote.env, config: config, site: r.Site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
-			})
+		if r.Commit == "" {
+			return s.getBranch(ctx, remote, config, r, g, s.shallow())
 		}
-		stderr, err := get(what)
-		if err != nil && r.Commit == "" && strings.Contains(stderr, noRemoteRef) {
-			if _, e := get("refs/tags/" + r.Branch); e == nil {
-				return nil
+		if r.OnBranch {
+			if err := s.checkBranch(ctx, remote, config, r, g); err != nil {
+				return err
 			}
 		}
+		stderr, err := s.get(ctx, remote, config, g, s.shallow(), r.Commit)
 		if err != nil {
 			return s.explain(ctx, r, remote, stderr, err)
 		}
@@ -384,6 +371,39 @@ func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *gene
 		return nil, err
 	}
 	return s.read(ctx, r, g)
+}
+
+// shallow limits a fetch to the newest commits.
+func (s *Fetcher) shallow() string { return "--depth=" + strconv.Itoa(s.c.Depth) }
+
+// get runs git fetch for a ref or a commit, which becomes headRef.
+func (s *Fetcher) get(
+	ctx context.Context, remote *remote, config [][2]string, g *generation, history, what string,
+) (stderr string, err error) {
+	return s.run(ctx, command{
+		args: []string{
+			"fetch", "--quiet", history,
+			"--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance",
+			"--end-of-options", "slipway",
+			"+" + what + ":" + headRef,
+		},
+		env: remote.env, config: config, site: g.site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
+	})
+}
+
+// getBranch fetches the request's branch, or the tag of that name where there is no such branch.
+func (s *Fetcher) getBranch(ctx context.Context, remote *remote, config [][2]string, r Request, g *generation, history string) error {
+	stderr, err := s.get(ctx, remote, config, g, history, "refs/heads/"+r.Branch)
+	if err != nil && strings.Contains(stderr, noRemoteRef) {
+		if _, e := s.get(ctx, remote, config, g, history, "refs/tags/"+r.Branch); e == nil {
+			return nil
+		}
+	}
+	if err != nil {
+		r.Commit = "" // what is missing is the branch
+		return s.explain(ctx, r, remote, stderr, err)
+	}
+	return nil
 }
 
 // Branches lists the branches and the default one: also the way to see whether a

@@ -1,0 +1,95 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"slipway/internal/platform/fault"
+)
+
+// historySuffix names the cache of a site that holds commits without their files.
+const historySuffix = moduleMark + "history"
+
+// checkBranch returns a fault unless the request's commit is the branch's newest or an ancestor of it. Hosts serve
+// any commit that they store, also those of forks. The newest commits are enough most times; else the branch's whole
+// history is fetched, without files where the host can leave them out.
+func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]string, r Request, g *generation) error {
+	if err := s.getBranch(ctx, remote, config, r, g, s.shallow()); err != nil {
+		return err
+	}
+	on, err := s.leadsTo(ctx, g, r.Commit)
+	if err != nil || on {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(g.git(), "shallow")); errors.Is(err, os.ErrNotExist) {
+		return notOnBranch(r) // that was all of it
+	}
+	h := r
+	h.Site += historySuffix
+	unlock, err := s.lock(ctx, h.Site)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := s.generation(ctx, h.Site, r.Repository.String())
+	if err != nil {
+		return err
+	}
+	if err := all.begin(); err != nil {
+		return err
+	}
+	if err := s.getBranch(ctx, remote, config, h, all, "--filter=tree:0"); err != nil {
+		return err // the note stays, so the next check begins with an empty cache
+	}
+	all.settled()
+	if on, err = s.leadsTo(ctx, all, r.Commit); err == nil && !on {
+		err = notOnBranch(r)
+	}
+	return err
+}
+
+// leadsTo reports whether what was fetched last is a commit, or has it as an ancestor.
+func (s *Fetcher) leadsTo(ctx context.Context, g *generation, commit string) (bool, error) {
+	// The first is the branch's commit or the tag's own id. Commits are listed, not looked up: an unknown one is no error.
+	for _, list := range []string{"rev-parse", "rev-list"} {
+		found := &lineFinder{want: commit}
+		if _, err := s.run(ctx, command{args: []string{list, headRef}, site: g.site, gen: g, stdout: found}); err != nil {
+			return false, fmt.Errorf("compare with branch: %w", err)
+		}
+		if found.found {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// lineFinder looks for a line in what is written to it, and keeps at most one line.
+type lineFinder struct {
+	want  string
+	line  []byte
+	found bool
+}
+
+func (f *lineFinder) Write(p []byte) (int, error) {
+	for _, b := range p {
+		switch {
+		case b == '\n':
+			f.found = f.found || string(f.line) == f.want
+			f.line = f.line[:0]
+		case len(f.line) <= len(f.want): // a longer line differs already
+			f.line = append(f.line, b)
+		}
+	}
+	return len(p), nil
+}
+
+func notOnBranch(r Request) error {
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "commit_not_on_branch", Received: r.Commit,
+		Message: fmt.Sprintf("Commit %.12s is not on the branch %s of %s", r.Commit, r.Branch, r.Repository),
+		Details: "a forced push may have removed it; deploy the branch's latest commit, or roll back to an earlier deployment",
+	}
+}
