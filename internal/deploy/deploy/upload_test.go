@@ -16,6 +16,7 @@ import (
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
 
@@ -46,7 +47,7 @@ func (w *world) send(s site.ID, n upload.NewUpload, files map[string]string) (up
 		batch.Write(binary.BigEndian.AppendUint64(nil, uint64(len(content))))
 		batch.WriteString(content)
 	}
-	_, missing, err := w.uploads.PutManifest(w.t.Context(), anna, u.ID, &manifest)
+	_, missing, err := w.uploads.PutManifest(w.t.Context(), account.Caller{Owner: anna}, u.ID, &manifest)
 	ok(w.t, err)
 	if len(missing) > 0 {
 		got, err := w.uploads.Receive(w.t.Context(), anna, u.ID, &batch)
@@ -181,7 +182,7 @@ func TestReceivedContentsCount(t *testing.T) {
 		t.Helper()
 		d := blob.Sum([]byte(content))
 		line := fmt.Sprintf(`{"path":"index.html","sha256":%q,"size":%d}`, d, len(content))
-		_, _, err := w.uploads.PutManifest(t.Context(), anna, u.ID, strings.NewReader(line))
+		_, _, err := w.uploads.PutManifest(t.Context(), account.Caller{Owner: anna}, u.ID, strings.NewReader(line))
 		ok(t, err)
 		_, err = w.uploads.ReceiveOne(t.Context(), anna, u.ID, d, int64(len(content)), strings.NewReader(content))
 		ok(t, err)

@@ -27,6 +27,7 @@ import (
 	"slipway/internal/platform/text"
 	"slipway/internal/platform/unzip"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/site"
 )
 
 // Left is a file of an archive that is left out, and why.
@@ -85,7 +86,7 @@ func (u *Uploads) ReceiveArchive(ctx context.Context, owner account.OwnerID, id 
 	if err != nil {
 		return x, nil, err
 	}
-	x, need, err := u.put(ctx, owner, x, list)
+	x, need, err := u.put(ctx, x, list, []site.ID{x.Site})
 	if err == nil && len(need) > 0 { // a release went while its files were compared
 		err = unstored(blob.ErrSwept)
 	}

@@ -47,7 +47,7 @@ func TestCompleteBesideADeployment(t *testing.T) {
 		return err
 	}))
 	sum := sha256.Sum256([]byte("one"))
-	_, _, err = u.PutManifest(ctx, owner, x.ID, strings.NewReader(fmt.Sprintf(`{"path":"index.html","sha256":"%x","size":3}`+"\n", sum)))
+	_, _, err = u.PutManifest(ctx, account.Caller{Owner: owner}, x.ID, strings.NewReader(fmt.Sprintf(`{"path":"index.html","sha256":"%x","size":3}`+"\n", sum)))
 	must(err)
 	_, err = u.ReceiveOne(ctx, owner, x.ID, blob.Digest(sum), 3, strings.NewReader("one"))
 	must(err)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 
 	"slipway/internal/build/release"
 	"slipway/internal/platform/blob"
@@ -36,11 +37,11 @@ const record = len(blob.Digest{}) + 8
 // maxStored bounds what is read back of a manifest or a list.
 const maxStored = maxManifest + 200_000*128
 
-// PutManifest says which files an upload has, in the place of what was said before, and returns what has to be sent. It
-// is an error in the words of the client where they can't be, and a Payment fault where the owner may not store so much
-// more.
-func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Upload, []Content, error) {
-	x, err := u.Get(ctx, owner, id)
+// PutManifest says which files an upload has, in the place of what was said before, and returns what has to be sent: what
+// the caller's sites have is known. It is an error in the words of the client where they can't be, and a Payment fault
+// where the owner may not store so much more.
+func (u *Uploads) PutManifest(ctx context.Context, by account.Caller, id ID, r io.Reader) (Upload, []Content, error) {
+	x, err := u.Get(ctx, by.Owner, id)
 	if err == nil {
 		err = u.mustBeOpen(x)
 	}
@@ -59,11 +60,12 @@ func (u *Uploads) PutManifest(ctx context.Context, owner account.OwnerID, id ID,
 	if len(list) == 0 {
 		return x, nil, invalid("empty_upload", "The manifest has no file", "send a line for each file")
 	}
-	return u.put(ctx, owner, x, list)
+	return u.put(ctx, x, list, by.Sites)
 }
 
-// put is PutManifest for files that are known, and a caller who holds a place.
-func (u *Uploads) put(ctx context.Context, owner account.OwnerID, x Upload, list []entry) (Upload, []Content, error) {
+// put is PutManifest for files that are known, and a caller who holds a place. What these sites were sent is known;
+// none stands for all of the owner's.
+func (u *Uploads) put(ctx context.Context, x Upload, list []entry, sites []site.ID) (Upload, []Content, error) {
 	manifest, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(encode(list)))
 	if err != nil {
 		return x, nil, fmt.Errorf("store manifest: %w", err)
@@ -74,14 +76,14 @@ func (u *Uploads) put(ctx context.Context, owner account.OwnerID, x Upload, list
 	}
 	// From here on a sweep spares what the manifest names. What is known is looked up afterwards, so that nothing is taken for
 	// known that a sweep may be deleting; until then nothing is counted as missing, and deploying waits for this.
-	if err := u.note(ctx, owner, x, func(now *Upload) { now.needed = pendingList }); err != nil {
+	if err := u.note(ctx, x, func(now *Upload) { now.needed = pendingList }); err != nil {
 		return x, nil, err
 	}
 	published, err := u.published(ctx, x.Site)
 	if err != nil {
 		return x, nil, err
 	}
-	sent, err := u.sent(ctx, owner)
+	sent, err := u.sent(ctx, x.Owner, sites)
 	if err != nil {
 		return x, nil, err
 	}
@@ -125,7 +127,7 @@ func (u *Uploads) put(ctx context.Context, owner account.OwnerID, x Upload, list
 		}
 		x.needed = d.String()
 	}
-	err = u.note(ctx, owner, x, func(now *Upload) { now.needed, now.neededBytes = x.needed, x.neededBytes })
+	err = u.note(ctx, x, func(now *Upload) { now.needed, now.neededBytes = x.needed, x.neededBytes })
 	return x, need, err
 }
 
@@ -133,9 +135,9 @@ func (u *Uploads) put(ctx context.Context, owner account.OwnerID, x Upload, list
 const pendingList = "pending"
 
 // note writes an upload's manifest, and what set says of it, if the owner may store what it needs.
-func (u *Uploads) note(ctx context.Context, owner account.OwnerID, x Upload, set func(now *Upload)) error {
+func (u *Uploads) note(ctx context.Context, x Upload, set func(now *Upload)) error {
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
-		now, err := u.lockTx(ctx, tx, owner, x.ID)
+		now, err := u.lockTx(ctx, tx, x.Owner, x.ID)
 		if err == nil {
 			err = u.mustBeOpen(now)
 		}
@@ -145,7 +147,7 @@ func (u *Uploads) note(ctx context.Context, owner account.OwnerID, x Upload, set
 		before := now.neededBytes
 		set(&now)
 		if now.neededBytes > before {
-			if err := u.c.Limits.RequireTx(ctx, tx, owner, limits.Storage, now.neededBytes-before); err != nil {
+			if err := u.c.Limits.RequireTx(ctx, tx, x.Owner, limits.Storage, now.neededBytes-before); err != nil {
 				return err
 			}
 		}
@@ -182,10 +184,18 @@ func (u *Uploads) published(ctx context.Context, id site.ID) (map[blob.Digest]in
 	return known, nil
 }
 
-// sent returns the contents that an owner has sent: to uploads that are open, and to those deployed last.
-func (u *Uploads) sent(ctx context.Context, owner account.OwnerID) (map[blob.Digest]int64, error) {
-	rows, err := u.c.DB.Query(ctx, `
-		SELECT manifest FROM uploads WHERE owner_id = $1 AND status = 'deployed' ORDER BY deployment_id DESC LIMIT $2`, owner, maxRecent)
+// sent returns the contents that sites of an owner were sent, or all of them: in uploads that are open, and in those deployed last. A
+// caller who names a content that is known can publish it, so it must be of the caller's sites.
+func (u *Uploads) sent(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[blob.Digest]int64, error) {
+	find := func(query, order string, args ...any) (*sql.Rows, error) {
+		list := db.Args(args)
+		if len(sites) > 0 {
+			query += ` AND u.site_id IN (` + db.AddList(&list, sites) + `)`
+		}
+		return u.c.DB.Query(ctx, query+order, list...)
+	}
+	rows, err := find(`SELECT u.manifest FROM uploads u WHERE u.owner_id = $1 AND u.status = 'deployed'`,
+		` ORDER BY u.deployment_id DESC LIMIT `+strconv.Itoa(maxRecent), owner)
 	manifests, err := db.Collect(rows, err, func(s db.Scanner) (m string, err error) { return m, s.Scan(&m) })
 	if err != nil {
 		return nil, fmt.Errorf("list uploads: %w", err)
@@ -204,9 +214,8 @@ func (u *Uploads) sent(ctx context.Context, owner account.OwnerID) (map[blob.Dig
 			sent[e.digest] = e.size
 		}
 	}
-	rows, err = u.c.DB.Query(ctx, `
-		SELECT b.blobs FROM upload_batches b JOIN uploads u ON u.id = b.upload_id
-		WHERE u.owner_id = $1 AND u.touched_at >= $2`, owner, db.Now().Add(-Patience))
+	rows, err = find(`SELECT b.blobs FROM upload_batches b JOIN uploads u ON u.id = b.upload_id WHERE u.owner_id = $1 AND u.touched_at >= $2`,
+		"", owner, db.Now().Add(-Patience))
 	return sent, received(rows, err, sent)
 }
 

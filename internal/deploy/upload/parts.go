@@ -139,12 +139,13 @@ func scanDigest(s db.Scanner) (d blob.Digest, err error) {
 	return blob.ParseDigest(hex)
 }
 
-// parts returns what is there of a content: what was sent to this upload, or else to another open one of the owner, whose client may
+// parts returns what is there of a content: what was sent to this upload, or else to another open one of the site, whose client may
 // have been interrupted.
 func (u *Uploads) parts(ctx context.Context, r db.Reader, x Upload, d blob.Digest) ([]part, error) {
 	rows, err := r.Query(ctx, `
 		SELECT p.upload_id, p.start, p.size, p.blob FROM upload_parts p JOIN uploads u ON u.id = p.upload_id
-		WHERE p.digest = $1 AND u.owner_id = $2 AND u.status = 'open' ORDER BY p.upload_id, p.start`, d.String(), x.Owner)
+		WHERE p.digest = $1 AND u.owner_id = $2 AND u.site_id = $3 AND u.status = 'open' ORDER BY p.upload_id, p.start`,
+		d.String(), x.Owner, x.Site)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (p part, err error) {
 		var hex string
 		if err := s.Scan(&p.upload, &p.start, &p.size, &hex); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/site"
 )
 
 func digestOf(content string) string {
@@ -172,6 +173,44 @@ func TestUploadTellsNothingOfOthers(t *testing.T) {
 	stored, fresh := w.api("POST", "/uploads/"+theirs+"/blobs", eve, batchOf("a secret")), w.api("GET", "/uploads/"+id, eve, nil)
 	if stored.status != 200 || fresh.status != 404 {
 		t.Errorf("%s, %s", stored, fresh)
+	}
+}
+
+// What other sites of the account store is asked for from a key that is restricted to one site: who names a content that is known
+// publishes it. This holds for what was deployed, for what is being sent, and for files that have come in part.
+func TestUploadTellsNothingOfOtherSites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	harbor, shop := w.folderSite(ada, "Harbor"), w.folderSite(ada, "Shop")
+	restricted := w.key(u, account.NewKey{Sites: []site.ID{site.ID(shop)}})
+	large := strings.Repeat("secret in parts ", 1<<17)
+	live := w.upload(ada, harbor, "index.html", "deployed secret")
+	w.must(200, "POST", "/uploads/"+live+"/blobs", ada, batchOf("deployed secret"))
+	w.must(200, "POST", "/uploads/"+live+"/deploy", ada, nil)
+	open := w.upload(ada, harbor, "a.txt", "sent secret", "b.txt", large)
+	w.must(200, "POST", "/uploads/"+open+"/blobs", ada, batchOf("sent secret"))
+	w.must(200, "PATCH", "/uploads/"+open+"/blobs/"+digestOf(large), ada, large[:1<<20], "Upload-Offset: 0")
+	files := []string{"1", "deployed secret", "2", "sent secret", "3", large}
+	part := func(key, upload string) any {
+		return w.must(200, "GET", "/uploads/"+upload+"/blobs/"+digestOf(large), key, nil)["offset"]
+	}
+	theirs := w.upload(restricted, shop, files...)
+	if n, got := w.missing(restricted, theirs), part(restricted, theirs); n != 3 || got != 0. {
+		t.Errorf("%d of 3 are missing for the other site's key, and %v bytes of one are there", n, got)
+	}
+	if a := w.api("POST", "/uploads/"+theirs+"/deploy", restricted, nil); a.status != 409 {
+		t.Errorf("deployed without having the bytes: %s", a)
+	}
+	if a := w.api("PUT", "/uploads/"+theirs+"/manifest", restricted, strings.Replace(manifestOf("1", "sent secret"), `"size":11`, `"size":12`, 1)); a.status != 200 {
+		t.Errorf("the other site's key learns of a length: %s", a)
+	}
+	if n := w.missing(ada, w.upload(ada, shop, files...)); n != 1 {
+		t.Errorf("%d are missing for the whole account's key, want the one that has come in part", n)
+	}
+	again := w.upload(ada, harbor, files...)
+	if got := part(ada, again); got != float64(1<<20) {
+		t.Errorf("the next upload to the site goes on at %v", got)
 	}
 }
 

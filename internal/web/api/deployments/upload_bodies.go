@@ -130,7 +130,7 @@ func (a *API) manifestRoute(r contract.Route) {
 			return manifestBody{}, err
 		}
 		defer body.Close()
-		u, need, err := a.Uploads.PutManifest(ctx, s.caller.Owner, s.id, body)
+		u, need, err := a.Uploads.PutManifest(ctx, s.caller, s.id, body)
 		m := upload.Sum(need)
 		first := contract.Each(need[:min(maxNeeded, len(need))], showMissing)
 		return manifestBody{u.Files, u.Bytes, missingBody{m.Files, m.Bytes}, first, u.Manifest}, err
