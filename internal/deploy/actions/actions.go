@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,6 +98,13 @@ type run struct {
 	Number       string `json:"run_id"`
 }
 
+// events lists the events whose workflows can deploy. People who may write to the repository cause these, and GitHub gives no ID
+// token to a pull request of a fork. Strangers cause others, such as issue_comment, and pull_request_target and workflow_run
+// have the rights of the base branch while they often read what a stranger wrote.
+var events = []string{
+	"push", "pull_request", "merge_group", "workflow_dispatch", "repository_dispatch", "schedule", "release", "deployment",
+}
+
 // errTarget is the one answer to runs that may not deploy a site, whether or not there is such a site.
 var errTarget = &oauth.Error{
 	Code: "invalid_target", Status: http.StatusBadRequest,
@@ -153,9 +161,8 @@ func (a *Actions) verify(ctx context.Context, token string) (r run, expires db.T
 		return r, 0, refused("subject_token is too old, or from the future")
 	case r.ID == "" || r.Repository == "" || r.RepositoryID == "":
 		return r, 0, refused("subject_token names no run of a repository")
-	case r.Event == "pull_request_target":
-		// It runs with the rights of the base branch on what a stranger wrote.
-		return r, 0, refused("Workflows that run on pull_request_target can't deploy: use pull_request")
+	case !slices.Contains(events, r.Event):
+		return r, 0, refused("Workflows that run on " + text.Line(r.Event, 50) + " can't deploy: use one of " + strings.Join(events, ", "))
 	}
 	return r, db.At(said.Expiry), nil
 }

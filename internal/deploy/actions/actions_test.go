@@ -221,6 +221,12 @@ func TestRunsAreRefused(t *testing.T) {
 		"of no repository":        {m{"repository_id": ""}, "invalid_request"},
 		"a claim of another kind": {m{"repository": []string{"acme/site"}}, "invalid_request"},
 		"a stranger's code":       {m{"event_name": "pull_request_target"}, "invalid_request"},
+		"after a stranger's run":  {m{"event_name": "workflow_run"}, "invalid_request"},
+		"a stranger's comment":    {m{"event_name": "issue_comment"}, "invalid_request"},
+		"a stranger's issue":      {m{"event_name": "issues"}, "invalid_request"},
+		"a stranger's discussion": {m{"event_name": "discussion_comment"}, "invalid_request"},
+		"an event in capitals":    {m{"event_name": "PUSH"}, "invalid_request"},
+		"no event":                {m{"event_name": ""}, "invalid_request"},
 		"another repository":      {m{"repository": "acme/site2", "repository_id": "75"}, "invalid_target"},
 		"another owner":           {m{"repository": "eve/site", "repository_id": "76"}, "invalid_target"},
 	} {
@@ -230,7 +236,7 @@ func TestRunsAreRefused(t *testing.T) {
 	for _, alg := range []string{"none", "HS256"} {
 		w.refused(w.sign(m{"alg": alg, "kid": "1"}, m{
 			"iss": w.issuer.URL, "aud": here, "jti": "x", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(),
-			"repository": "acme/site", "repository_id": "74", "ref": "refs/heads/main",
+			"repository": "acme/site", "repository_id": "74", "ref": "refs/heads/main", "event_name": "push",
 		}), "invalid_request")
 	}
 	token := w.token(nil)
