@@ -24,7 +24,7 @@ type Caller struct {
 	Sites   []id.Site      // empty: all of the user's sites
 	Nets    []netip.Prefix // empty: from anywhere
 	Expires db.Time        // 0: never
-	Admin   bool           // runs the installation, and the scopes are not restricted
+	Admin   bool           // runs the installation, and neither scopes nor sites are restricted
 
 	Team      string           // the team that Owner is; empty for a personal account
 	Slug      string           // of the team

@@ -305,7 +305,7 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 		return Caller{}, errSuspended(fault.Unauthorized, why)
 	}
 	c.Scopes, c.Sites, c.Nets = splitScopes(scopes), id.Split[id.Site](sites), splitNets(nets)
-	c.Admin = c.Admin && c.Scopes.Include(All)
+	c.Admin = c.Admin && c.Scopes.Include(All) && len(c.Sites) == 0
 	c.Via = name + " (" + hint + "…)"
 	switch {
 	case c.Service:

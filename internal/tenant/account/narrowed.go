@@ -20,10 +20,11 @@ func (c Caller) Narrowed(n Narrowing) (Caller, error) {
 		c.Admin = false
 		c.Scopes, c.granted = c.Scopes.reading(), c.granted.reading()
 	}
-	switch {
-	case len(n.Sites) == 0:
+	if len(n.Sites) == 0 {
 		return c, nil
-	case len(c.Sites) == 0:
+	}
+	c.Admin = false
+	if len(c.Sites) == 0 {
 		c.Sites = slices.Clone(n.Sites)
 		return c, nil
 	}

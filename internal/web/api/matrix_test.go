@@ -699,6 +699,9 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 		who, n.Sites = "the owner, with just the scope", nil
 	}
 	before := w.log()
+	if r.ID == "listGrants" {
+		n.Sites = nil
+	}
 	last := secret(n)
 	check(who, last, row.status)
 	// Exactly the change that was made is in the log, and who made it with what.

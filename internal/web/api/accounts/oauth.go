@@ -55,27 +55,28 @@ func (a *API) oauthRoutes() {
 	}
 	const tag = "OAuth"
 	contract.Get(a.API, contract.Route{
-		Path: "/oauth/apps", ID: "listApps", Tag: tag, Scope: account.AppsWrite, Summary: "List OAuth apps",
+		Path: "/oauth/apps", ID: "listApps", Tag: tag, Scope: account.AppsWrite, Wide: true, Summary: "List OAuth apps",
 		Doc: "Apps that the account registered, newest first, without their secrets.",
 	}, a.listApps)
 	contract.Post(a.API, contract.Route{
-		Path: "/oauth/apps", ID: "createApp", Tag: tag, Scope: account.AppsWrite, Status: 201, Noun: "app", Private: true, Limited: true,
+		Path: "/oauth/apps", ID: "createApp", Tag: tag, Scope: account.AppsWrite, Wide: true,
+		Status: 201, Noun: "app", Private: true, Limited: true,
 		Summary: "Register an OAuth app",
 		Doc:     "The secret of a confidential app is returned once, in `clientSecret`. Public apps have no secret and use PKCE.",
 	}, a.createApp)
 	contract.Get(a.API, contract.Route{
-		Path: "/oauth/apps/{id}", ID: "getApp", Tag: tag, Scope: account.AppsWrite,
+		Path: "/oauth/apps/{id}", ID: "getApp", Tag: tag, Scope: account.AppsWrite, Wide: true,
 		Summary: "Read an OAuth app",
 	}, a.getApp)
 	contract.Change(a.API, "PATCH", contract.Route{
-		Path: "/oauth/apps/{id}", ID: "updateApp", Tag: tag, Scope: account.AppsWrite, Noun: "app", Summary: "Update an OAuth app",
+		Path: "/oauth/apps/{id}", ID: "updateApp", Tag: tag, Scope: account.AppsWrite, Wide: true, Noun: "app", Summary: "Update an OAuth app",
 	}, a.updateApp)
 	contract.Change(a.API, "DELETE", contract.Route{
-		Path: "/oauth/apps/{id}", ID: "deleteApp", Tag: tag, Scope: account.AppsWrite, Summary: "Delete an OAuth app",
+		Path: "/oauth/apps/{id}", ID: "deleteApp", Tag: tag, Scope: account.AppsWrite, Wide: true, Summary: "Delete an OAuth app",
 		Doc: "Revokes all grants of the app immediately.",
 	}, a.deleteApp)
 	contract.Post(a.API, contract.Route{
-		Path: "/oauth/apps/{id}/rotate-secret", ID: "rotateAppSecret", Tag: tag, Scope: account.AppsWrite, Private: true,
+		Path: "/oauth/apps/{id}/rotate-secret", ID: "rotateAppSecret", Tag: tag, Scope: account.AppsWrite, Wide: true, Private: true,
 		Summary: "Rotate an app's secret",
 		Doc:     "Returns a new secret once. The previous one works for another 24 hours.",
 	}, a.rotateAppSecret)
@@ -84,7 +85,7 @@ func (a *API) oauthRoutes() {
 		Doc: "Grants of apps for this account, one per device, newest first. An access token lists only its own grant.",
 	}, a.listGrants)
 	contract.Change(a.API, "DELETE", contract.Route{
-		Path: "/oauth/grants/{id}", ID: "revokeGrant", Tag: tag, Scope: account.AppsWrite, Summary: "Revoke an app's access",
+		Path: "/oauth/grants/{id}", ID: "revokeGrant", Tag: tag, Scope: account.AppsWrite, Wide: true, Summary: "Revoke an app's access",
 		Doc: "Its tokens stop working immediately; open streams end within 5 seconds. Apps revoke their own tokens at `/oauth/revoke`.",
 	}, a.revokeGrant)
 }
@@ -149,6 +150,11 @@ func (a *API) rotateAppSecret(
 }
 
 func (a *API) listGrants(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[GrantBody], error) {
+	if c.Grant == "" { // an app's token lists its own grant, whatever sites that is for
+		if err := c.RequireAllSites(); err != nil {
+			return contract.Data[GrantBody]{}, err
+		}
+	}
 	list, err := a.OAuth.Grants(ctx, c)
 	return contract.Part(*in, contract.Each(list, showGrant), err)
 }

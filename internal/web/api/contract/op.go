@@ -33,8 +33,8 @@ type Route struct {
 	Status   int           // of success. Optional: 0 means 200.
 	Noun     string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
 	Role     account.Role  // the lowest role that it takes in a team, beside the scope. Optional.
-	Person   bool          // for people alone: it takes a key of the personal account with all scopes. Optional.
-	Wide     bool          // concerns all sites: a key restricted to some may not. Optional.
+	Person   bool          // for people alone: it takes a key of the personal account with all scopes and sites. Optional.
+	Wide     bool          // concerns all sites: a key restricted to some may not, as on routes of persons and operators. Optional.
 	Private  bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose    bool          // huma leaves the body unchecked: the handler does it. Optional.
 	Open     bool          // needs no key. Optional.
@@ -258,7 +258,7 @@ func (r Route) Permit(c account.Caller) (account.Caller, error) {
 	if r.Operator && !c.Admin {
 		return c, &fault.Error{
 			Kind: fault.Forbidden, Message: "This takes an operator's key", Code: "operator_required",
-			Details: "only users who run the installation may do this, with a key that has all scopes (*)",
+			Details: "only users who run the installation may do this, with a key that has all scopes (*) and all sites",
 		}
 	}
 	var err error
@@ -267,7 +267,7 @@ func (r Route) Permit(c account.Caller) (account.Caller, error) {
 			return c, err
 		}
 	}
-	if r.Wide {
+	if r.Wide || r.Person || r.Operator {
 		return c, c.RequireAllSites()
 	}
 	return c, nil

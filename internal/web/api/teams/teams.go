@@ -62,10 +62,8 @@ func (a *API) teamRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Teams", Summary: summary, Doc: doc, Scope: s, Noun: "team", Wide: true}
 	}
-	list := r("/teams", "listTeams", "List teams", "The teams that the user belongs to. A key of a team lists that team alone.",
-		account.AccountRead)
-	list.Wide = false
-	contract.Get(a.API, list, a.listTeams)
+	contract.Get(a.API, r("/teams", "listTeams", "List teams",
+		"The teams that the user belongs to. A key of a team lists that team alone.", account.AccountRead), a.listTeams)
 	person := func(r contract.Route) contract.Route { r.Scope, r.Person = account.All, true; return r }
 	create := person(r("/teams", "createTeam", "Create a team",
 		"The user becomes its owner. Requires a key of the personal account with all scopes. To create a key that acts for the "+
