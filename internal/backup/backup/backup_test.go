@@ -557,7 +557,7 @@ func TestRestoreInPart(t *testing.T) {
 		if _, err := w.PlanRestore(t.Context(), owner, b.ID, RestoreTo{}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("restore by a stranger: %v", err)
 		}
-		if _, err := w.Open(t.Context(), owner, b.ID, false); !fault.Is(err, fault.NotFound) {
+		if _, err := w.Open(t.Context(), owner, b.ID, NoValues); !fault.Is(err, fault.NotFound) {
 			t.Errorf("download by a stranger: %v", err)
 		}
 	}

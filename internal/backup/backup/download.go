@@ -29,12 +29,21 @@ type Archive struct {
 	s    *Backups
 	r    *snapshot.Reader
 
-	secrets bool
+	values Values
 }
 
-// Open prepares the archive of the owner's backup. With secrets it holds the values of
-// secret variables and the repository's credential.
-func (s *Backups) Open(ctx context.Context, owner account.OwnerID, id ID, secrets bool) (*Archive, error) {
+// Values says which values of variables an archive holds.
+type Values int
+
+// What an archive holds of them. The caller checks who may read it: NoValues is for everybody else.
+const (
+	NoValues   Values = iota
+	OpenValues        // of variables that are not secret
+	AllValues         // also of secret ones, the repository's credential and the visitors' password
+)
+
+// Open prepares the archive of the owner's backup.
+func (s *Backups) Open(ctx context.Context, owner account.OwnerID, id ID, values Values) (*Archive, error) {
 	b, err := s.owned(ctx, s.c.DB, owner, id)
 	if err != nil {
 		return nil, err
@@ -44,10 +53,10 @@ func (s *Backups) Open(ctx context.Context, owner account.OwnerID, id ID, secret
 		return nil, err
 	}
 	return &Archive{
-		Name:    fmt.Sprintf("%s-%s", site.Slug(b.SiteName), b.CreatedAt.Time().Format("2006-01-02-150405")),
-		s:       s,
-		r:       r,
-		secrets: secrets,
+		Name:   fmt.Sprintf("%s-%s", site.Slug(b.SiteName), b.CreatedAt.Time().Format("2006-01-02-150405")),
+		s:      s,
+		r:      r,
+		values: values,
 	}, nil
 }
 
@@ -134,7 +143,7 @@ func (a *Archive) each(ctx context.Context, write func(entry) error) error {
 	if m.Config != nil {
 		config, env := *m.Config, m.Config.Env
 		config.Env = nil
-		if !a.secrets {
+		if a.values < AllValues {
 			config.Credential = (*fetch.Credential)(nil)
 			config.Serving.Hash = ""
 		}
@@ -226,7 +235,7 @@ func (a *Archive) live(ctx context.Context, file func(name string, f repository.
 
 type envEntry struct {
 	Key    string   `json:"key"`
-	Value  *string  `json:"value"` // null where it is secret and secrets were not asked for
+	Value  *string  `json:"value"` // null where the archive doesn't hold it
 	Secret bool     `json:"secret"`
 	Target []string `json:"target"`
 	Branch string   `json:"branch,omitempty"` // pattern of the branches whose previews it is for
@@ -236,7 +245,7 @@ func (a *Archive) env(vars []site.NewVar) []envEntry {
 	list := []envEntry{}
 	for _, v := range vars {
 		e := envEntry{Key: v.Key, Secret: v.Secret, Target: v.Target, Branch: v.Branch}
-		if !v.Secret || a.secrets {
+		if a.values == AllValues || a.values == OpenValues && !v.Secret {
 			e.Value = &v.Value
 		}
 		list = append(list, e)

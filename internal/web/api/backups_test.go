@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/wait"
+	"slipway/internal/tenant/account"
 )
 
 // working runs the jobs of backups.
@@ -110,6 +112,18 @@ func TestBackups(t *testing.T) {
 	if _, env := names("?format=zip&secrets=true", key); !strings.Contains(env, "s3cr3t-value") {
 		t.Errorf("%s", env)
 	}
+	w.must(201, "POST", "/sites/"+id+"/env", key, m{"key": "PLAIN", "value": "pl41n-value"})
+	again := w.must(201, "POST", "/sites/"+id+"/backups", key, nil)
+	first := path
+	path = "/backups/" + again["id"].(string)
+	w.until(key, path, func(b m) bool { return b["verifiedAt"] != nil })
+	for scopes, want := range map[string]bool{"backups:read": false, "backups:write": false, "backups:read env:read": true, "backups:read env:write": true} {
+		other := w.must(201, "POST", "/keys", key, m{"name": "x", "scopes": strings.Fields(scopes)})["key"].(string)
+		if _, env := names("?format=zip", other); strings.Contains(env, "pl41n") != want || strings.Contains(env, "s3cr3t") || !strings.Contains(env, "PLAIN") {
+			t.Errorf("%s: %s", scopes, env)
+		}
+	}
+	path = first
 	reader := w.must(201, "POST", "/keys", key, m{"name": "reader", "scopes": []string{"backups:read"}})["key"].(string)
 	names("?format=zip", reader)
 	w.must(403, "GET", path+"/download?secrets=true", reader, nil)
@@ -179,5 +193,35 @@ func TestDeleteWithBackup(t *testing.T) {
 	list := w.must(200, "GET", "/backups?siteId="+id, key, nil)["data"].([]any)
 	if len(list) != 1 || list[0].(m)["type"] != "before_delete" || list[0].(m)["expiresAt"] == nil {
 		t.Errorf("%v", list)
+	}
+}
+
+// What backups and databases hold is for developers of a team: viewers and contributors list backups alone.
+func TestContentsAreForDevelopers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	team, key := w.teamOf(ada, "Acme")
+	site := w.site(key, "shop")
+	backup := w.must(201, "POST", "/sites/"+site+"/backups", key, nil)["id"].(string)
+	database := w.must(201, "POST", "/sites/"+site+"/databases", key, m{"engine": "mariadb"})["id"].(string)
+	for name, c := range map[string]struct {
+		as   m
+		want int // of a backup that isn't completed and a database that isn't there yet
+	}{
+		"viewer": {m{"role": "viewer"}, 403}, "contributor": {m{"role": "contributor"}, 403}, "developer": {m{"role": "developer"}, 409},
+		"guest-viewer":      {m{"sites": []m{{"siteId": site, "role": "viewer"}}}, 403},
+		"guest-contributor": {m{"sites": []m{{"siteId": site, "role": "contributor"}}}, 403},
+		"guest-developer":   {m{"sites": []m{{"siteId": site, "role": "developer"}}}, 409},
+	} {
+		u, personal := w.user(name + "@example.test")
+		w.join(key, team, name+"@example.test", personal, c.as)
+		member := w.keyAs(w.acting(u, team), account.NewKey{Scopes: account.Scopes{account.BackupsRead}, Sites: []id.Site{id.Site(site)}})
+		w.must(200, "GET", "/backups/"+backup, member, nil)
+		for _, path := range []string{"/backups/" + backup + "/download", "/databases/" + database + "/dump"} {
+			if a := w.api("GET", path, member, nil); a.status != c.want {
+				t.Errorf("%s: %s: %s, want %d", name, path, a, c.want)
+			}
+		}
 	}
 }

@@ -189,7 +189,10 @@ func TestRolesBySession(t *testing.T) {
 		"guest":     read + write,
 	}
 	may["admin"], may["contributor"] = may["ada"], may["viewer"]+"previews:write "
-	least := map[account.Role]string{account.RoleManager: "ada admin", account.RoleAdmin: "ada admin", account.RoleOwner: "ada"}
+	least := map[account.Role]string{
+		account.RoleManager: "ada admin", account.RoleAdmin: "ada admin", account.RoleOwner: "ada",
+		account.RoleDeveloper: "ada admin developer guest",
+	}
 	none := regexp.MustCompile(`\{[a-z]+\}`)
 	logged, tried := w.logged(""), 0
 	for _, rt := range w.dash.routes {

@@ -102,12 +102,15 @@ func (a *API) backupRoutes() {
 	)
 	restore.Status, restore.Limited, restore.Role = 202, true, account.RoleManager
 	contract.PostPrepared(a.API, restore, a.planRestore, a.restoreBackup)
-	a.downloadRoute(r(
+	download := r(
 		"/backups/{id}/download", "downloadBackup", "Download a backup",
 		"A plain archive: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` "+
-			"and `manifest.json` with the SHA-256 of each file.",
+			"and `manifest.json` with the SHA-256 of each file. `env.json` has values only for keys with the scope `env:read`. In a team, it "+
+			"takes the role developer.",
 		account.BackupsRead,
-	))
+	)
+	download.Role = account.RoleDeveloper
+	a.downloadRoute(download)
 }
 
 // ownBackup returns a backup that the caller may touch.
@@ -298,10 +301,15 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 	if err := contract.OneOf("secrets", in.Secrets, "true", "false"); err != nil {
 		return nil, err
 	}
-	if in.Secrets == "true" {
+	values := backup.NoValues
+	switch {
+	case in.Secrets == "true":
 		if err := c.RequireOn(account.EnvWrite, b.Site); err != nil {
 			return nil, err
 		}
+		values = backup.AllValues
+	case c.RequireOn(account.EnvRead, b.Site) == nil:
+		values = backup.OpenValues
 	}
 	done, ok := a.Streams.Begin(c.User, contract.From(ctx).Addr)
 	if !ok {
@@ -313,7 +321,7 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 			RetryAfter: 5 * time.Second,
 		}
 	}
-	archive, err := a.Backups.Open(ctx, c.Owner, b.ID, in.Secrets == "true")
+	archive, err := a.Backups.Open(ctx, c.Owner, b.ID, values)
 	if err != nil {
 		done()
 		return nil, err

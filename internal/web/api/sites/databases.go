@@ -64,13 +64,15 @@ func (a *API) databaseRoutes() {
 		),
 		a.rotateDatabasePassword,
 	)
-	a.dumpRoute(r(
+	dump := r(
 		"/databases/{id}/dump", "dumpDatabase", "Download a database as SQL",
 		"The database at the moment of the request, as SQL that any MariaDB client loads: tables and rows, sequences, routines, triggers and "+
 			"views. Nothing is locked. The last line of a complete dump is `-- slipway:end`; a download that breaks off ends without it. "+
-			"An account downloads one dump at a time, for up to an hour.",
+			"An account downloads one dump at a time, for up to an hour. In a team, it takes the role developer.",
 		account.BackupsRead,
-	))
+	)
+	dump.Role = account.RoleDeveloper
+	a.dumpRoute(dump)
 }
 
 func showDatabase(x database.Database) databaseBody {

@@ -24,7 +24,7 @@ func (d *Pages) backupRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/sites/{id}/backups", shell.User, d.backupsPage).Takes(account.BackupsRead),
 		shell.Get("/sites/{id}/backups/follow", shell.User, d.backupsLive).Takes(account.BackupsRead),
-		shell.Get("/sites/{id}/backups/download", shell.User, d.downloadBackup).Takes(account.BackupsRead),
+		shell.Get("/sites/{id}/backups/download", shell.User, d.downloadBackup).Takes(account.BackupsRead).Least(account.RoleDeveloper),
 		shell.Post("/sites/{id}/backups", shell.User, d.createBackup, d.backupsPage).Takes(account.BackupsWrite),
 		shell.Post("/sites/{id}/backups/schedule", shell.User, d.scheduleBackups, d.backupsPage).Takes(account.BackupsWrite),
 		shell.Post("/sites/{id}/backups/restore", shell.User, d.restoreBackup, d.backupsPage).
@@ -333,7 +333,16 @@ func (d *Pages) downloadBackup(ctx context.Context, q *shell.Request) (shell.Ans
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	archive, err := d.Backups.Open(ctx, q.Caller.Owner, b.ID, false)
+	return d.archive(ctx, q, b)
+}
+
+// archive answers with a backup's archive. It holds values of variables for those who may read them.
+func (d *Pages) archive(ctx context.Context, q *shell.Request, b backup.Backup) (shell.Answer, error) {
+	values := backup.NoValues
+	if q.Caller.RequireOn(account.EnvRead, b.Site) == nil {
+		values = backup.OpenValues
+	}
+	archive, err := d.Backups.Open(ctx, q.Caller.Owner, b.ID, values)
 	if err != nil {
 		return shell.Answer{}, err
 	}

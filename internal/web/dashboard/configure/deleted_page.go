@@ -2,7 +2,6 @@ package configure
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -18,7 +17,7 @@ func (d *Pages) deletedRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/deleted", shell.User, d.deletedPage).Takes(account.BackupsRead).Wide(),
 		shell.Get("/deleted/follow", shell.User, d.deletedLive).Takes(account.BackupsRead).Wide(),
-		shell.Get("/deleted/download", shell.User, d.downloadDeleted).Takes(account.BackupsRead).Wide(),
+		shell.Get("/deleted/download", shell.User, d.downloadDeleted).Takes(account.BackupsRead).Least(account.RoleDeveloper).Wide(),
 		shell.Post("/deleted/restore", shell.User, d.restoreDeleted, d.deletedPage).Takes(account.BackupsWrite).Least(account.RoleManager).Wide(),
 		shell.Post("/deleted/forget", shell.User, d.forgetDeleted, d.deletedPage).Takes(account.BackupsWrite).Wide(),
 	}
@@ -127,9 +126,5 @@ func (d *Pages) downloadDeleted(ctx context.Context, q *shell.Request) (shell.An
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	archive, err := d.Backups.Open(ctx, q.Caller.Owner, b.ID, false)
-	if err != nil {
-		return shell.Answer{}, err
-	}
-	return shell.Raw(func(w http.ResponseWriter) { d.sendArchive(w, q, archive) }), nil
+	return d.archive(ctx, q, b)
 }
