@@ -474,7 +474,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		DB: h.DB, Accounts: h.Accounts, Limits: h.Limits, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
 		Hooks: h.Webhooks, Registration: s.OAuthRegistration,
 	})
-	h.OAuth.Connect(oauth.Removers{Webhooks: h.Webhooks, DeployHooks: h.Sites, Channels: h.Notify})
+	h.OAuth.Connect(oauth.Removers{Webhooks: h.Webhooks, DeployHooks: h.Sites, Channels: h.Notify, Polling: h.Git})
 	h.Teams.Connect(
 		h.Git, team.Ties{
 			Accounts: h.Accounts, Connections: h.Connections, Webhooks: h.Webhooks, Notify: h.Notify, OAuth: h.OAuth, SSO: h.SSO,

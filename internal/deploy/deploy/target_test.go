@@ -194,7 +194,10 @@ func TestCommitsOfOtherBranchesAreRefused(t *testing.T) {
 		return err
 	})
 	x := refused(pushed)
-	w.write(func(tx *db.Tx) (err error) { x, err = w.RetryTx(t.Context(), tx, anna, x.ID, deployment.ByAPI); return err })
+	w.write(func(tx *db.Tx) (err error) {
+		x, err = w.RetryTx(t.Context(), tx, anna, x.ID, deployment.ByAPI)
+		return err
+	})
 	refused(x)
 	// On its own branch it is a preview, which doesn't make it a commit of the production branch.
 	if x = w.ended(w.trigger(s.ID, Trigger{Commit: evil, Branch: "evil"}).ID); x.Status != deployment.Success || x.Target != deployment.Preview {

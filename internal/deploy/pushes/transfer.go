@@ -9,6 +9,16 @@ import (
 	"slipway/internal/tenant/site"
 )
 
+// RemoveMadeTx ends the polling of a site's repository that an app began, or whose repository an app chose, when its access ends:
+// else the app's commits would go on being deployed. id is the site's.
+func (g *Pushes) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error {
+	if _, err := tx.Exec(ctx, `UPDATE git_settings SET poll_minutes = 0, poll_refs = '', poll_error = ''
+		WHERE site_id = $1 AND site_id IN (SELECT id FROM open_sites WHERE owner_id = $2)`, id, owner); err != nil {
+		return fmt.Errorf("end polling of an app: %w", err)
+	}
+	return nil
+}
+
 // RotateHookTx gives a site's Git hook a new address and secret, where it has one: the forge's calls of the old one are not
 // found. What workflows of GitHub Actions may deploy ends. It reports what of both there was.
 func (g *Pushes) RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook, workflows bool, err error) {

@@ -18,6 +18,7 @@ const (
 	Webhook    Kind = "webhook"
 	DeployHook Kind = "deploy_hook"
 	Channel    Kind = "channel" // of notifications
+	Polling    Kind = "polling" // of a site's repository; the id is the site's
 )
 
 // Remover deletes what an app created. What isn't there any more is no error.
@@ -26,7 +27,7 @@ type Remover interface {
 }
 
 // Removers holds the packages in which apps create things.
-type Removers struct{ Webhooks, DeployHooks, Channels Remover }
+type Removers struct{ Webhooks, DeployHooks, Channels, Polling Remover }
 
 func (r Removers) of(k Kind) Remover {
 	switch k {
@@ -36,6 +37,8 @@ func (r Removers) of(k Kind) Remover {
 		return r.DeployHooks
 	case Channel:
 		return r.Channels
+	case Polling:
+		return r.Polling
 	}
 	return nil
 }
@@ -54,6 +57,26 @@ func (s *Server) MadeTx(ctx context.Context, tx *db.Tx, by account.Caller, kind 
 		ON CONFLICT (kind, id) DO UPDATE SET owner_id = EXCLUDED.owner_id, grant_id = EXCLUDED.grant_id`, kind, id, by.Owner, by.Grant)
 	if err != nil {
 		return fmt.Errorf("remember what an app created: %w", err)
+	}
+	return nil
+}
+
+// IsApp reports whether an app acts, and not a person, one of their keys, or the command line, which is nobody else's app.
+func IsApp(by account.Caller) bool { return by.Grant != "" && AppID(by.App) != CLI }
+
+// RenamedTx remembers what an app created under its new id: a deploy hook that is rotated still ends with the app's access,
+// whoever rotated it.
+func (s *Server) RenamedTx(ctx context.Context, tx *db.Tx, kind Kind, from, to string) error {
+	if _, err := tx.Exec(ctx, `UPDATE oauth_made SET id = $3 WHERE kind = $1 AND id = $2`, kind, from, to); err != nil {
+		return fmt.Errorf("follow what an app created: %w", err)
+	}
+	return nil
+}
+
+// TakenOverTx forgets that an app created something: a person has decided on it since.
+func (s *Server) TakenOverTx(ctx context.Context, tx *db.Tx, kind Kind, id string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM oauth_made WHERE kind = $1 AND id = $2`, kind, id); err != nil {
+		return fmt.Errorf("forget what an app created: %w", err)
 	}
 	return nil
 }
@@ -78,7 +101,7 @@ func (s *Server) Changes(ctx context.Context, r db.Reader, by account.Caller, ki
 
 // Made tells what of a kind the caller's app created in the account; for everybody else all is theirs.
 func (s *Server) Made(ctx context.Context, r db.Reader, by account.Caller, kind Kind) (func(id string) bool, error) {
-	if by.Grant == "" || AppID(by.App) == CLI {
+	if !IsApp(by) {
 		return func(string) bool { return true }, nil
 	}
 	rows, err := r.Query(ctx, `

@@ -131,7 +131,7 @@ func (s *Server) expire(ctx context.Context) error {
 				return err
 			}
 		}
-		err := s.endGrantsTx(ctx, tx, `expires_at < $1 OR NOT EXISTS (
+		err := s.endGrantsTx(ctx, tx, `expires_at < $1 OR `+excluded+` OR NOT EXISTS (
 			SELECT 1 FROM oauth_tokens t WHERE t.grant_id = oauth_grants.id AND t.expires_at >= $1)`, now)
 		if err != nil {
 			return err

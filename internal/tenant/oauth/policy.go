@@ -53,6 +53,22 @@ func permits(policy string, approved bool, app AppID) error {
 	return errNotAllowed
 }
 
+// excluded is the condition of grants whose app a team's policy keeps out, as permits has it.
+const excluded = `app_id <> '` + string(CLI) + `' AND EXISTS (SELECT 1 FROM app_policies p WHERE p.owner_id = oauth_grants.owner_id AND (
+	p.apps = 'none' OR p.apps = 'approved' AND NOT EXISTS (SELECT 1 FROM oauth_approvals y
+		WHERE y.owner_id = p.owner_id AND y.app_id = oauth_grants.app_id AND y.approved_by <> '')))`
+
+// EndExcludedTx ends the grants of apps that an owner's policy keeps out, with what the apps created. It returns the apps' names.
+func (s *Server) EndExcludedTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) ([]string, error) {
+	const where = `owner_id = $1 AND ` + excluded
+	rows, err := tx.Query(ctx, `SELECT name FROM oauth_apps WHERE id IN (SELECT app_id FROM oauth_grants WHERE `+where+`) ORDER BY lower(name), id`, owner)
+	names, err := db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })
+	if err != nil {
+		return nil, fmt.Errorf("find excluded apps: %w", err)
+	}
+	return names, s.endGrantsTx(ctx, tx, where, owner)
+}
+
 // Allowed returns nil where an app may be authorized for the caller's owner, else a Forbidden fault.
 func (s *Server) Allowed(ctx context.Context, by account.Caller, app AppID) error {
 	return s.allowed(ctx, s.c.DB, by.Owner, app)
@@ -87,10 +103,13 @@ func (s *Server) ApproveAppTx(ctx context.Context, tx *db.Tx, by account.Caller,
 	return oneApproval(n, err)
 }
 
-// RemoveApprovalTx takes an app off the team's list. With the policy "approved" its grants stop working at once.
+// RemoveApprovalTx takes an app off the team's list. With the policy "approved" its grants end.
 func (s *Server) RemoveApprovalTx(ctx context.Context, tx *db.Tx, by account.Caller, app AppID) error {
 	n, err := tx.Exec(ctx, `DELETE FROM oauth_approvals WHERE owner_id = $1 AND app_id = $2`, by.Owner, app)
-	return oneApproval(n, err)
+	if err = oneApproval(n, err); err == nil {
+		_, err = s.EndExcludedTx(ctx, tx, by.Owner)
+	}
+	return err
 }
 
 func oneApproval(n int64, err error) error {

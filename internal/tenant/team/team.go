@@ -46,6 +46,7 @@ type Team struct {
 	Deleting         db.Time // since when it is being deleted with its sites; 0: it isn't
 	Members          int
 	Role             account.Role // of who asks; filled by List and Get
+	EndedApps        []string     // names of apps whose access UpdateTx has ended
 }
 
 // Config names what teams stand on. All fields but Log are required.
@@ -266,7 +267,10 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 		}
 		return t, fmt.Errorf("update team: %w", err)
 	}
-	return t, nil
+	if p.Apps != nil && s.ties.OAuth != nil {
+		t.EndedApps, err = s.ties.OAuth.EndExcludedTx(ctx, tx, by.Owner)
+	}
+	return t, err
 }
 
 func cleanName(name string) (string, error) {

@@ -33,9 +33,9 @@ var mayByRole = func() map[string]string {
 
 // admitted reports whether a route is for a role, by key or by an app's token.
 func admitted(r api.Route, role string, app bool) bool {
-	least := map[account.Role]string{account.RoleManager: "owner admin ", account.RoleAdmin: "owner admin ", account.RoleOwner: "owner "}
+	least := map[account.Role]string{account.RoleManager: "owner admin ", account.RoleAdmin: "owner admin ", account.RoleOwner: "owner ", account.RoleDeveloper: "owner admin developer guest "}
 	switch {
-	case r.Person, app && slices.Contains(oauth.NotGrantable, r.Scope), r.Wide && role == "guest":
+	case r.Person, app && r.NoApps, app && slices.Contains(oauth.NotGrantable, r.Scope), r.Wide && role == "guest":
 		return false
 	case r.Role != "" && !strings.Contains(least[r.Role], role+" "):
 		return false

@@ -188,7 +188,7 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 		f(&c)
 	}
 	c.OAuth.Connect(oauth.Removers{
-		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify,
+		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify, Polling: c.Git,
 	})
 	c.Teams.Connect(
 		c.Git, team.Ties{

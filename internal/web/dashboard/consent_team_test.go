@@ -155,7 +155,7 @@ func TestConsentForTeam(t *testing.T) {
 	}
 }
 
-// The policy of a team: members ask, admins approve, and what is not approved stops at the next request.
+// The policy of a team: members ask, admins approve, and the access of what is not approved ends, with what it created.
 func TestAppPolicy(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)
@@ -164,7 +164,8 @@ func TestAppPolicy(t *testing.T) {
 		t.Errorf("a developer changes the policy: %s", p)
 	}
 	w.ada.post("/teams/acme/apps", "apps", "approved").to(t, "/teams/acme/settings")
-	if _, err := w.authenticate(token); !fault.Is(err, fault.Forbidden) {
+	w.ada.get("/teams/acme/settings").want(t, 200, "Access ended of Deployer")
+	if _, err := w.authenticate(token); !fault.Is(err, fault.Unauthorized) {
 		t.Errorf("an app that nobody approved: %v", err)
 	}
 	p := w.grace.get(w.ask("sites:read", "acme")).want(t, 200, `data-test="not-allowed"`)
@@ -178,11 +179,18 @@ func TestAppPolicy(t *testing.T) {
 	}
 	w.ada.get("/account/apps?team=acme").want(t, 200, "Requested", "requested by grace@example.test")
 	w.ada.post("/account/apps/decide?team=acme", "app", string(w.app.ID), "decision", "approve").to(t, "/account/apps?team=acme")
-	if _, err := w.authenticate(token); err != nil {
-		t.Errorf("an approved app: %v", err)
+	if _, err := w.authenticate(token); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("an app's old token once it is approved: %v", err)
 	}
+	token = w.allow(w.grace, "sites:read")
+	w.ada.post("/account/apps/decide?team=acme", "app", string(w.app.ID), "decision", "remove").to(t, "/account/apps?team=acme")
+	if _, err := w.authenticate(token); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("an app that was taken off the list: %v", err)
+	}
+	w.ada.post("/teams/acme/apps", "apps", "all").to(t, "/teams/acme/settings")
+	token = w.allow(w.grace, "sites:read")
 	w.ada.post("/teams/acme/apps", "apps", "none").to(t, "/teams/acme/settings")
-	if _, err := w.authenticate(token); !fault.Is(err, fault.Forbidden) {
+	if _, err := w.authenticate(token); !fault.Is(err, fault.Unauthorized) {
 		t.Errorf("an app where none is allowed: %v", err)
 	}
 	if p := w.grace.get(w.ask("sites:read", "")); p.has("not-allowed") {
@@ -218,6 +226,7 @@ func TestUninstall(t *testing.T) {
 		}
 		return w.dash.OAuth.MadeTx(ctx, tx, c, oauth.DeployHook, hook.ID.Ref())
 	}))
+	w.ada.post("/sites/"+string(w.shop.ID)+"/hooks/rotate", "hook", hook.ID.Reveal()).to(t, "/sites/"+string(w.shop.ID)+"/hooks") // it stays the app's
 	w.ada.get("/account/apps?team=acme").want(t, 200, "created 2 integrations", c.Grant+"/revoke?team=acme")
 	w.grace.post("/account/apps/"+c.Grant+"/revoke?team=acme").to(t, "/account/apps?team=acme")
 	if _, err := w.dash.Webhooks.Get(ctx, c.Owner, made.ID); !fault.Is(err, fault.NotFound) {

@@ -81,7 +81,9 @@ func New(c Config) *Dashboard {
 		Databases: c.Databases, Backups: c.Backups, WordPress: c.WordPress, Traffic: c.Traffic, Repositories: c.Repositories,
 		Programs: c.Programs,
 	})
-	setUp := configure.New(watch, configure.Config{Certificates: c.Certificates, Rules: c.Rules, Git: c.Git, Teams: c.Teams, APIURL: c.APIURL})
+	setUp := configure.New(watch, configure.Config{
+		Certificates: c.Certificates, Rules: c.Rules, Git: c.Git, Teams: c.Teams, OAuth: c.OAuth, APIURL: c.APIURL,
+	})
 	own := accountpages.New(d.shell, accountpages.Config{
 		Sites: c.Sites, Deployments: c.Deployments, Domains: c.Domains, Connections: c.Connections, Notify: c.Notify,
 		Webhooks: c.Webhooks, Members: c.Members, Teams: c.Teams, Usage: c.Usage, OAuth: c.OAuth, SSO: c.SSO,

@@ -19,6 +19,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/oauth"
 )
 
 // Route is one operation of the interface.
@@ -35,6 +36,7 @@ type Route struct {
 	Role     account.Role  // the lowest role that it takes in a team, beside the scope. Optional.
 	Person   bool          // for people alone: it takes a key of the personal account with all scopes and sites. Optional.
 	Wide     bool          // concerns all sites: a key restricted to some may not, as on routes of persons and operators. Optional.
+	NoApps   bool          // not for apps that act for a person: what it gives out would outlive their access. Optional.
 	Private  bool          // the answer is for the very key that asked (it holds a secret). Optional.
 	Loose    bool          // huma leaves the body unchecked: the handler does it. Optional.
 	Open     bool          // needs no key. Optional.
@@ -253,6 +255,12 @@ func (r Route) Permit(c account.Caller) (account.Caller, error) {
 		return c, &fault.Error{
 			Kind: fault.Forbidden, Message: "This takes a key of your personal account", Code: "personal_key_required",
 			Details: "a key of a team acts for the team alone; a key of the personal account needs all scopes (*) for this",
+		}
+	}
+	if r.NoApps && oauth.IsApp(c) {
+		return c, &fault.Error{
+			Kind: fault.Forbidden, Message: "Apps can't do this", Code: "not_for_apps",
+			Details: "it would outlive the app's access: use an API key or the dashboard",
 		}
 	}
 	if r.Operator && !c.Admin {

@@ -221,6 +221,9 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return hookBody{}, did, err
 	}
 	h, err := a.Sites.UpdateHookTx(ctx, tx, c.Owner, site.HookID(in.ID), p)
+	if err == nil && p.Rotate {
+		err = a.OAuth.RenamedTx(ctx, tx, oauth.DeployHook, now.ID.Ref(), h.ID.Ref())
+	}
 	did = audit.Event{Action: "hook.updated", Subject: string(h.Site), Detail: h.Name}
 	if in.Body.Rotate {
 		did.Action = "hook.rotated"

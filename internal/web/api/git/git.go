@@ -17,6 +17,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/api/contract"
 	"slipway/internal/web/idempotency"
@@ -62,7 +63,7 @@ func (a *API) gitRoutes() {
 		a.API,
 		r(
 			"/sites/{id}/git", "getGit", "Read a site's Git settings",
-			"Includes the hook's URL, which contains a secret.", account.DeploymentsWrite,
+			"Includes the hook's URL, which contains a secret and isn't shown to apps.", account.DeploymentsWrite,
 		),
 		a.getGit,
 	)
@@ -79,10 +80,10 @@ func (a *API) gitRoutes() {
 	create := r(
 		"/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
 		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. The site's previous "+
-			"hook stops working.",
+			"hook stops working. Apps can't create it: it would outlive their access.",
 		account.DeploymentsWrite,
 	)
-	create.Status = http.StatusCreated
+	create.Status, create.NoApps = http.StatusCreated, true
 	contract.Post(a.API, create, a.createGitHook)
 	contract.Get(a.API, contract.Route{
 		Path:    "/sites/{id}/git/events",
@@ -172,12 +173,15 @@ func (a *API) getGit(ctx context.Context, c account.Caller, in *contract.ByID[si
 	if err != nil {
 		return gitBody{}, err
 	}
-	return a.showGitWith(ctx, a.DB, s)
+	return a.showGitWith(ctx, a.DB, c, s)
 }
 
 // showGitWith is showGit with the connection that the site uses.
-func (a *API) showGitWith(ctx context.Context, r db.Reader, s pushes.Settings) (gitBody, error) {
+func (a *API) showGitWith(ctx context.Context, r db.Reader, c account.Caller, s pushes.Settings) (gitBody, error) {
 	b := a.showGit(s)
+	if oauth.IsApp(c) {
+		b.HookURL = nil
+	}
 	u, err := a.Connections.UseOf(ctx, r, s.Site)
 	if err != nil {
 		return b, err
@@ -206,7 +210,7 @@ type updateGitIn struct {
 		Deleted     *string `json:"deletedBranches,omitempty" enum:"end,keep"`
 		Forks       *string `json:"forks,omitempty" enum:"approval,ignore"`
 		Database    *string `json:"previewDatabase,omitempty" enum:"none,empty,copy" doc:"Applies to databases created from now on. With none, previews get no database at their next start."`
-		Connection  *string `json:"connectionId,omitempty" doc:"Id of a connected account at the repository's Git provider. An empty string removes it."`
+		Connection  *string `json:"connectionId,omitempty" doc:"Id of a connected account at the repository's Git provider. An empty string removes it. Choosing another one takes access to all sites."`
 		Report      *bool   `json:"report,omitempty"`
 		PollMinutes *int    `json:"pollMinutes,omitempty" minimum:"0" maximum:"60"`
 		Protection  *string `json:"previewProtection,omitempty" enum:"none,password,members"`
@@ -266,7 +270,7 @@ func (a *API) updateGit(
 	if err != nil {
 		return gitBody{}, did, err
 	}
-	shown, err := a.showGitWith(ctx, tx, now)
+	shown, err := a.showGitWith(ctx, tx, c, now)
 	if err == nil {
 		err = contract.CheckPatch(ctx, "Git settings", []string{
 			"autoDeploy", "previews", "watch", "previewDays", "tags", "deletedBranches", "forks", "previewDatabase",
@@ -291,6 +295,13 @@ func (a *API) updateGit(
 		p.Previews = &mode
 	}
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, in.ID, p)
+	switch {
+	case err != nil || in.Body.PollMinutes == nil:
+	case !oauth.IsApp(c):
+		err = a.OAuth.TakenOverTx(ctx, tx, oauth.Polling, string(in.ID))
+	case now.PollMinutes == 0: // it ends with the app's access
+		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Polling, string(in.ID))
+	}
 	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
 		err = a.useConnection(ctx, tx, c, in.ID, in.Body.Connection, in.Body.Report)
 	}
@@ -309,7 +320,7 @@ func (a *API) updateGit(
 		return gitBody{}, did, err
 	}
 	did = audit.Event{Action: "site.updated", Subject: string(in.ID), Detail: detail}
-	out, err := a.showGitWith(ctx, tx, s)
+	out, err := a.showGitWith(ctx, tx, c, s)
 	return out, did, err
 }
 
@@ -340,6 +351,11 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 		return err
 	}
 	if to != nil {
+		if id := connection.ID(*to); id != "" && id != u.Connection { // it may open more than the caller's sites
+			if err := c.RequireAllSites(); err != nil {
+				return err
+			}
+		}
 		u.Connection = connection.ID(*to)
 	}
 	if report != nil {

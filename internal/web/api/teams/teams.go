@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -17,15 +18,16 @@ import (
 )
 
 type teamBody struct {
-	ID               team.ID `json:"id" example:"team_25o5kzh3mc7yw4tn6pqd2xlfae"`
-	Name             string  `json:"name"`
-	Slug             string  `json:"slug"`
-	Role             *string `json:"role" doc:"The caller's role. Null for guests, who have roles only on single sites."`
-	Members          int     `json:"members" doc:"Number of members, including guests."`
-	RequireTwoFactor bool    `json:"requireTwoFactor" doc:"Whether members without two-factor authentication, and their API keys, are blocked."`
-	RequireSSO       bool    `json:"requireSso" doc:"Whether members must sign in with the team's provider. API keys and apps work while their user's account there is linked."`
-	Apps             string  `json:"apps" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team."`
-	CreatedAt        string  `json:"createdAt" format:"date-time"`
+	ID               team.ID  `json:"id" example:"team_25o5kzh3mc7yw4tn6pqd2xlfae"`
+	Name             string   `json:"name"`
+	Slug             string   `json:"slug"`
+	Role             *string  `json:"role" doc:"The caller's role. Null for guests, who have roles only on single sites."`
+	Members          int      `json:"members" doc:"Number of members, including guests."`
+	RequireTwoFactor bool     `json:"requireTwoFactor" doc:"Whether members without two-factor authentication, and their API keys, are blocked."`
+	RequireSSO       bool     `json:"requireSso" doc:"Whether members must sign in with the team's provider. API keys and apps work while their user's account there is linked."`
+	Apps             string   `json:"apps" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team."`
+	EndedApps        []string `json:"endedApps,omitempty" doc:"After a change of apps: the apps whose access it ended."`
+	CreatedAt        string   `json:"createdAt" format:"date-time"`
 }
 
 type memberBody struct {
@@ -200,7 +202,7 @@ type updateTeamIn struct {
 		Slug             *string `json:"slug,omitempty" doc:"Slug of the team, used in dashboard URLs and in the operator's limits."`
 		RequireTwoFactor *bool   `json:"requireTwoFactor,omitempty" doc:"Block members without two-factor authentication, and their API keys. Requires a caller who has it."`
 		RequireSSO       *bool   `json:"requireSso,omitempty" doc:"Block members who don't sign in with the team's provider, and API keys and apps of members who have no linked account there."`
-		Apps             *string `json:"apps,omitempty" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team. Other apps stop working immediately."`
+		Apps             *string `json:"apps,omitempty" enum:"all,approved,none" doc:"Which OAuth apps members can authorize for the team. The access of other apps ends immediately, with the webhooks, deploy hooks and notification channels that they created."`
 	}
 }
 
@@ -218,6 +220,9 @@ func (a *API) updateTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 			true:  ": two-factor authentication required",
 			false: ": two-factor authentication not required",
 		}[*b.RequireTwoFactor]
+	}
+	if len(t.EndedApps) > 0 {
+		did.Detail += ": access ended of " + text.Line(strings.Join(t.EndedApps, ", "), 300)
 	}
 	if b.RequireSSO != nil {
 		did.Detail += map[bool]string{true: ": single sign-on required", false: ": single sign-on not required"}[*b.RequireSSO]
@@ -568,7 +573,8 @@ func requireTeam(c account.Caller) error {
 
 func showTeam(t team.Team) teamBody {
 	return teamBody{
-		t.ID, t.Name, t.Slug, contract.Some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.Apps, t.CreatedAt.String(),
+		t.ID, t.Name, t.Slug, contract.Some(string(t.Role)), t.Members, t.RequireTwoFactor, t.RequireSSO, t.Apps, t.EndedApps,
+		t.CreatedAt.String(),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/edge/certs"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/team"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -17,7 +18,8 @@ type Config struct {
 	Rules        *ruletest.Rules
 	Git          *pushes.Pushes
 	Teams        *team.Teams
-	APIURL       string // where deploy hooks are reached
+	OAuth        *oauth.Server // told of hooks that are rotated and of settings that people take over from apps. Optional.
+	APIURL       string        // where deploy hooks are reached
 }
 
 // Pages serves these pages, with the header of those of sites.

@@ -18,6 +18,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -260,6 +261,9 @@ func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, er
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.Git.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
+		if err == nil {
+			err = d.OAuth.TakenOverTx(ctx, tx, oauth.Polling, string(head.Site.ID))
+		}
 		return audit.Event{Action: "site.updated", Subject: string(head.Site.ID), Detail: "git"}, err
 	})
 	if f := fault.As(err); f != nil {

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -125,7 +126,11 @@ func (d *Pages) rotateHook(ctx context.Context, q *shell.Request) (shell.Answer,
 		"hook.rotated",
 		"URL rotated. The previous URL no longer works",
 		func(tx *db.Tx, id site.HookID) (site.Hook, error) {
-			return d.Sites.UpdateHookTx(ctx, tx, q.Caller.Owner, id, site.PatchHook{Rotate: true})
+			h, err := d.Sites.UpdateHookTx(ctx, tx, q.Caller.Owner, id, site.PatchHook{Rotate: true})
+			if err == nil {
+				err = d.OAuth.RenamedTx(ctx, tx, oauth.DeployHook, id.Ref(), h.ID.Ref())
+			}
+			return h, err
 		},
 	)
 }

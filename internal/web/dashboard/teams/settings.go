@@ -2,6 +2,7 @@ package teams
 
 import (
 	"context"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
@@ -77,7 +78,11 @@ func (d *Pages) requireTwoFactor(ctx context.Context, q *shell.Request) (shell.A
 func (d *Pages) saveApps(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	apps := q.Value("apps")
 	t, err := d.update(ctx, q, team.Patch{Apps: &apps}, "apps: "+shell.Short(20, apps))
-	return shell.GoTo("/teams/"+t.Slug+"/settings", "Saved"), err
+	said := "Saved"
+	if len(t.EndedApps) > 0 {
+		said += ". Access ended of " + shell.Short(200, strings.Join(t.EndedApps, ", "))
+	}
+	return shell.GoTo("/teams/"+t.Slug+"/settings", said), err
 }
 
 // delete ends the team, once its slug was typed.
