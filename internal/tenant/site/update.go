@@ -28,6 +28,26 @@ type Patch struct {
 	Credential *fetch.Credential // the empty one removes what is stored, and so does a repository on another host
 }
 
+// Repoints reports whether a patch points the site at another repository with a credential of its own, for a caller who is
+// restricted to some sites. Without one it is a Forbidden fault: the site's stored credential and its connected account
+// are other members', and may open repositories that the caller can't read.
+func (x Site) Repoints(by account.Caller, p Patch) (bool, error) {
+	if p.Repository == nil || *p.Repository == "" || by.RequireAllSites() == nil {
+		return false, nil
+	}
+	repo, err := fetch.ParseRepository(*p.Repository)
+	if err != nil || repo.String() == x.Repository {
+		return false, err
+	}
+	if c := p.Credential; c != nil && (c.Token != "" || c.DeployKey != "") {
+		return true, nil
+	}
+	return false, &fault.Error{
+		Kind: fault.Forbidden, Message: "Another repository needs a credential of its own", Code: "credential_required",
+		Details: "you have access to some sites only: send a credential for it in the same request, or ask a member with access to all sites",
+	}
+}
+
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
 // A patch that changes nothing writes nothing and emits nothing.
 func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Site, error) {

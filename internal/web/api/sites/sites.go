@@ -13,6 +13,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/api/contract"
 	"slipway/internal/web/api/programs"
@@ -236,7 +237,7 @@ type updateSiteIn struct {
 	contract.ByID[site.ID]
 	Body struct {
 		Name       *string        `json:"name,omitempty"`
-		Repository *string        `json:"repository,omitempty" doc:"host/owner/repo. Empty removes it with its branch: a static site is then deployed from uploads. What is live stays live."`
+		Repository *string        `json:"repository,omitempty" doc:"host/owner/repo. Empty removes it with its branch: a static site is then deployed from uploads. What is live stays live. Callers who are restricted to some sites send a credential with another repository; the connected account is no longer used then."`
 		Branch     *string        `json:"branch,omitempty" doc:"Empty: the repository's default."`
 		Framework  *string        `json:"framework,omitempty"`
 		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields are kept; an empty string resets a field to detection."`
@@ -268,7 +269,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, did, err
 	}
 	b := in.Body
-	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, in.ID, site.Patch{
+	p := site.Patch{
 		Name:       b.Name,
 		Repository: b.Repository,
 		Branch:     b.Branch,
@@ -277,7 +278,18 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		Run:        b.Run,
 		Tags:       b.Tags,
 		Credential: b.Credential.read(),
-	})
+	}
+	own, err := now.Repoints(c, p)
+	if err != nil {
+		return siteBody{}, did, err
+	}
+	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, in.ID, p)
+	if err == nil && own { // else the connected account would open the repository once the credential is removed
+		err = a.Connections.UseTx(ctx, tx, c.Owner, in.ID, s.Repository, connection.Use{})
+	}
+	if err == nil && s.Repository != now.Repository && oauth.IsApp(c) { // polling it ends with the app's access
+		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Polling, string(in.ID))
+	}
 	if err != nil {
 		return siteBody{}, did, err
 	}

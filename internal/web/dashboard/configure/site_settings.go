@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
@@ -47,6 +48,8 @@ type settingsData struct {
 	Storage sites.Storage
 	Plan    framework.Plan // of the live deployment, or the newest
 	TOML    site.Run       // what slipway.toml says there
+
+	Restricted bool // the person may change some sites only, so another repository needs a credential of its own
 }
 
 // Build is one of the owner's build settings; empty is as detected.
@@ -74,6 +77,9 @@ func (s settingsData) Known() bool {
 func (d *Pages) settingsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "settings")
 	data := settingsData{SiteHead: head, Presets: framework.Presets()}
+	if as, err := q.Caller.For(account.SitesWrite, ""); err == nil {
+		data.Restricted = as.RequireAllSites() != nil
+	}
 	if err == nil && head.HasProgram() && d.Programs != nil {
 		data.Storage, err = d.Programs.Storage(ctx, head.Site.ID)
 	}
@@ -110,12 +116,9 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 		if p.Repository = text("repository"); *p.Repository != "" {
 			p.Branch = text("branch")
 		}
+		p.Credential = credentialForm(q)
 	case "credential":
-		p.Credential = &fetch.Credential{Token: *text("token"), User: *text("token_user"), DeployKey: *text("deploy_key")}
-		if p.Credential.DeployKey != "" {
-			p.Credential.DeployKey += "\n"
-		}
-		if p.Credential.Token == "" && p.Credential.DeployKey == "" {
+		if p.Credential = credentialForm(q); p.Credential == nil {
 			return shell.Answer{}, shell.At("token", &fault.Error{
 				Kind:    fault.Invalid,
 				Message: "Enter an access token or a deploy key",
@@ -145,7 +148,18 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 		said = "Saved. Takes effect the next time the application starts"
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		now, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, head.Site.ID)
+		if err != nil {
+			return audit.Event{}, err
+		}
+		own, err := now.Repoints(q.Caller, p)
+		if err != nil {
+			return audit.Event{}, err
+		}
 		s, err := d.Sites.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
+		if err == nil && own { // else the connected account would open the repository once the credential is removed
+			err = d.Connections.UseTx(ctx, tx, q.Caller.Owner, s.ID, s.Repository, connection.Use{})
+		}
 		if err == nil && p.EditRun != nil {
 			err = d.Deployments.CheckInstances(ctx, tx, s)
 		}
@@ -159,6 +173,19 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 		to = "/git" // where the form was
 	}
 	return shell.GoTo(head.Base()+to, said), atTags(atRun(sites.AtBuild(err)))
+}
+
+// credentialForm reads a credential from a form; nil where it has none.
+func credentialForm(q *shell.Request) *fetch.Credential {
+	text := func(name string) string { return strings.TrimSpace(q.Value(name)) }
+	c := fetch.Credential{Token: text("token"), User: text("token_user"), DeployKey: text("deploy_key")}
+	if c.DeployKey != "" {
+		c.DeployKey += "\n"
+	}
+	if c.Token == "" && c.DeployKey == "" {
+		return nil
+	}
+	return &c
 }
 
 // nameIsFree refuses a name that another of the owner's sites has.

@@ -1,0 +1,160 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/oauth"
+)
+
+// revoke ends a grant as its person.
+func (w *world) revoke(u account.UserID, grant string) {
+	w.t.Helper()
+	w.write(func(tx *db.Tx) error {
+		_, err := w.c.OAuth.RevokeGrantTx(w.t.Context(), tx, w.caller(u), oauth.GrantID(grant))
+		return err
+	})
+}
+
+// What an app makes ends with its access: deploy hooks also when somebody has rotated them since, and polling of a repository
+// that it began or chose. It gets no Git hook, whose secret nothing ends.
+func TestNothingOutlivesAnApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("ada@example.test")
+	site, other, third := w.site(key, "one"), w.site(key, "two"), w.site(key, "three")
+	call := func(hook m) int {
+		return w.send("POST", strings.TrimPrefix(hook["url"].(string), "http://slipway.test"), "", nil).status
+	}
+	grant, token := w.grant(u, account.SitesWrite, account.DeploymentsWrite)
+
+	theirs := w.must(201, "POST", "/sites/"+site+"/git/hook", key, nil)
+	if a := w.api("POST", "/sites/"+site+"/git/hook", token, nil); a.status != 403 || a.json(t)["code"] != "not_for_apps" {
+		t.Errorf("an app creates the Git hook: %s", a)
+	}
+	for _, a := range []answer{w.api("GET", "/sites/"+site+"/git", token, nil), w.api("PATCH", "/sites/"+site+"/git", token, m{"tags": "ignore"})} {
+		if a.status != 200 || a.json(t)["hookUrl"] != nil {
+			t.Errorf("an app reads the Git hook's URL: %s", a)
+		}
+	}
+	if got := w.must(200, "GET", "/sites/"+site+"/git", key, nil)["hookUrl"]; got != theirs["url"] {
+		t.Errorf("the Git hook's URL is %v", got)
+	}
+
+	mine := w.must(201, "POST", "/sites/"+site+"/hooks", key, m{"name": "mine"})
+	byApp := w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "app's"})
+	byApp = w.must(200, "PATCH", "/hooks/"+byApp["id"].(string), token, m{"rotate": true})
+	byApp = w.must(200, "PATCH", "/hooks/"+byApp["id"].(string), token, m{"rotate": true})
+	byBoth := w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "rotated by its person"})
+	byBoth = w.must(200, "PATCH", "/hooks/"+byBoth["id"].(string), key, m{"rotate": true})
+	mine = w.must(200, "PATCH", "/hooks/"+mine["id"].(string), key, m{"rotate": true})
+	for name, hook := range map[string]m{"a person's": mine, "an app's": byApp, "a common": byBoth} {
+		if got := call(hook); got != 200 {
+			t.Errorf("%s hook answers %d", name, got)
+		}
+	}
+
+	polls := func(id string) any { return w.must(200, "GET", "/sites/"+id+"/git", key, nil)["pollMinutes"] }
+	w.must(200, "PATCH", "/sites/"+site+"/git", token, m{"pollMinutes": 5}) // begun by the app
+	w.must(200, "PATCH", "/sites/"+other+"/git", key, m{"pollMinutes": 5})
+	w.must(200, "PATCH", "/sites/"+other, token, m{"repository": "git.test/eve/site"}) // of a repository that it chose
+	w.must(200, "PATCH", "/sites/"+third+"/git", token, m{"pollMinutes": 5})
+	w.must(200, "PATCH", "/sites/"+third+"/git", key, m{"pollMinutes": 10}) // a person has decided since
+	w.revoke(u, grant)
+	if a, b, c := polls(site), polls(other), polls(third); a != 0. || b != 0. || c != 10. {
+		t.Errorf("the sites are polled every %v, %v and %v minutes, want 0, 0, 10", a, b, c)
+	}
+	if a, b, c := call(byApp), call(byBoth), call(mine); a != 404 || b != 404 || c != 200 {
+		t.Errorf("the hooks answer %d, %d and %d, want 404, 404, 200", a, b, c)
+	}
+}
+
+// A team's policy that excludes an app ends its access with what it created, as taking it off the list does. The answer names
+// the app. What a person and the command line created stays.
+func TestPolicyEndsApps(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"none", "approved"} {
+		w := newWorld(t)
+		u, ada := w.user("ada@example.test")
+		team, key := w.teamOf(ada, "Acme")
+		site := w.site(key, "shop")
+		_, token := w.grantAs(w.acting(u, team), account.DeploymentsWrite)
+		hook := w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "app's"})
+		mine := w.must(201, "POST", "/sites/"+site+"/hooks", key, m{"name": "mine"})
+		w.must(200, "PATCH", "/teams/"+team, key, m{"apps": "all"})
+		w.must(200, "GET", "/sites/"+site+"/hooks", token, nil)
+		if got := w.must(200, "PATCH", "/teams/"+team, key, m{"apps": policy})["endedApps"].([]any); len(got) != 1 || got[0] != "Acme Deploys" {
+			t.Errorf("%s: the answer names %v", policy, got)
+		}
+		if a := w.api("GET", "/sites/"+site+"/hooks", token, nil); a.status != 401 {
+			t.Errorf("%s: the app's token: %s", policy, a)
+		}
+		list := w.must(200, "GET", "/sites/"+site+"/hooks", key, nil)["data"].([]any)
+		if len(list) != 1 || list[0].(m)["id"] != mine["id"] {
+			t.Errorf("%s: of the hooks %v and %v there are %v", policy, hook["id"], mine["id"], list)
+		}
+		w.must(200, "PATCH", "/teams/"+team, key, m{"apps": "all"})
+		if a := w.api("GET", "/sites/"+site+"/hooks", token, nil); a.status != 401 {
+			t.Errorf("%s: the app is back: %s", policy, a)
+		}
+	}
+}
+
+// A caller with access to some sites, by a role on one, by a key or as an app, can't use what the account has stored to read
+// other repositories: not with the stored credential, and not with the connected account.
+func TestRestrictedCallersBringTheirCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	team, key := w.teamOf(ada, "Acme")
+	_, eve := w.user("eve@example.test")
+	site, other := w.site(key, "shop"), w.site(key, "secret")
+	w.join(key, team, "eve@example.test", eve, m{"sites": []m{{"siteId": site, "role": "developer"}}})
+	guest := w.must(201, "POST", "/keys", eve, m{"name": "x", "scopes": []string{"sites:write", "deployments:write"}, "teamId": team, "sites": []string{site}})["key"].(string)
+	acting := w.acting(u, team)
+	acting.Sites = []id.Site{id.Site(site)}
+	_, app := w.grantAs(acting, account.SitesWrite, account.DeploymentsWrite)
+	if err := w.db.Admin(t.Context(), "UPDATE oauth_grants SET sites = '"+site+"'"); err != nil {
+		t.Fatal(err)
+	}
+	connected := w.must(201, "POST", "/git/accounts", key, m{"provider": "github", "token": "good-token"})["id"].(string)
+	for who, restricted := range map[string]string{
+		"a guest": guest, "an app": app,
+		"a key": w.keyAs(w.acting(u, team), account.NewKey{Sites: []id.Site{id.Site(site)}}),
+	} {
+		w.must(200, "PATCH", "/sites/"+site, key, m{"repository": "github.com/acme/site", "credential": m{"token": "stored"}})
+		w.must(200, "PATCH", "/sites/"+site+"/git", key, m{"connectionId": connected})
+		uses := func() any { return w.must(200, "GET", "/sites/"+site+"/git", key, nil)["connectionId"] }
+		repository := func() any { return w.must(200, "GET", "/sites/"+site, key, nil)["repository"].(m)["url"] }
+		for _, body := range []m{
+			{"repository": "github.com/acme/private"},
+			{"repository": "https://github.com/acme/private.git", "credential": m{}},
+			{"repository": "github.com/acme/private", "credential": m{"user": "x"}},
+		} {
+			if a := w.api("PATCH", "/sites/"+site, restricted, body); a.status != 403 || a.json(t)["code"] != "credential_required" {
+				t.Errorf("%s: %v: %s", who, body, a)
+			}
+		}
+		w.must(200, "PATCH", "/sites/"+site, restricted, m{"repository": "https://github.com/acme/site", "branch": "next"}) // the same one
+		w.must(200, "PATCH", "/sites/"+site+"/git", restricted, m{"connectionId": connected, "report": false})
+		if got := uses(); got != connected || repository() != "github.com/acme/site" {
+			t.Errorf("%s: the site uses %v for %v", who, got, repository())
+		}
+		w.must(200, "PATCH", "/sites/"+site, restricted, m{"repository": "github.com/acme/private", "credential": m{"token": "mine"}})
+		w.must(200, "PATCH", "/sites/"+site, restricted, m{"credential": m{}})
+		if got := uses(); got != nil {
+			t.Errorf("%s: without its credential the repository is read with %v", who, got)
+		}
+		if a := w.api("PATCH", "/sites/"+site+"/git", restricted, m{"connectionId": connected}); a.status != 403 {
+			t.Errorf("%s: takes the connected account back: %s", who, a)
+		}
+		if a := w.api("PATCH", "/sites/"+other, restricted, m{"repository": "github.com/x/y"}); a.status != 403 && a.status != 404 {
+			t.Errorf("%s: another site: %s", who, a)
+		}
+	}
+	w.must(200, "PATCH", "/sites/"+site, key, m{"repository": "github.com/acme/private"})
+	w.must(200, "PATCH", "/sites/"+site+"/git", key, m{"connectionId": connected})
+}

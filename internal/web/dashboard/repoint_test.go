@@ -1,0 +1,40 @@
+package dashboard
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/tenant/site"
+)
+
+// A guest of one site can't read other repositories with what the team has stored: another one needs a credential of its own.
+func TestGuestsBringTheirCredential(t *testing.T) {
+	t.Parallel()
+	w := newAgency(t)
+	page := "/sites/" + string(w.shop.ID) + "/settings"
+	now := func() site.Site {
+		t.Helper()
+		s, err := w.dash.Sites.Get(t.Context(), w.acme.Owner, w.shop.ID)
+		must(t, err)
+		return s
+	}
+	guest := w.in["guest"]
+	w.in["ada"].post(page, "part", "credential", "token", "the team's").to(t, page)
+	p := guest.post(page, "part", "source", "repository", "git.test/acme/private", "branch", "main")
+	if p.status != 403 || !strings.Contains(p.body, "Another repository needs a credential of its own") || now().Repository != w.shop.Repository {
+		t.Errorf("a guest points the site at %s: %s", now().Repository, p)
+	}
+	guest.post(page, "part", "source", "repository", w.shop.Repository, "branch", "next").to(t, page)
+	guest.get(page).want(t, 200, "another repository needs a credential of its own")
+	if p := w.in["ada"].get(page); strings.Contains(p.body, "another repository needs") {
+		t.Error("an owner is told to bring a credential")
+	}
+	guest.post(page, "part", "source", "repository", "git.test/acme/private", "branch", "main", "token", "the guest's").to(t, page)
+	if s := now(); s.Repository != "git.test/acme/private" || !s.Credential {
+		t.Errorf("with a credential: %s, %t", s.Repository, s.Credential)
+	}
+	w.in["developer"].post(page, "part", "source", "repository", "git.test/acme/site", "branch", "main").to(t, page)
+	if s := now(); s.Repository != "git.test/acme/site" {
+		t.Errorf("a developer of the whole team: %s", s.Repository)
+	}
+}
