@@ -356,8 +356,20 @@ func (o Billing) ShowVAT(ctx context.Context, customer string) error {
 			fmt.Fprintf(o.Out, ", consultation number %s", p.Consultation)
 		}
 		fmt.Fprintln(o.Out)
+		if p.VAT == party.VATUnconfirmed {
+			fmt.Fprintf(o.Out, "VIES says:         %s\nThe customer says: %s\n", whose(p.Found.Name, p.Found.Address), whose(p.Name, p.Address))
+			fmt.Fprintln(o.Out, "VAT is charged until you confirm that the number is the customer's: add valid to this command.")
+		}
 		return nil
 	})
+}
+
+// whose writes a name and an address on one line.
+func whose(name, address string) string {
+	if name == "" && address == "" {
+		return "nothing about its owner"
+	}
+	return strings.Join(strings.Split(strings.Trim(name+"\n"+address, "\n"), "\n"), ", ")
 }
 
 // Recompute computes invoices again and fails where one is not what was stored, to the byte. Without a name: all.

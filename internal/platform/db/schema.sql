@@ -1,4 +1,4 @@
--- version 289
+-- version 290
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1312,7 +1312,7 @@ CREATE TABLE billing_profiles (
   vat_state  TEXT NOT NULL,     -- none, unchecked, valid or invalid
   trial_at   BIGINT NOT NULL,   -- when the owner began a trial; 0: never
   updated_at BIGINT NOT NULL
-, vat_checked_at BIGINT NOT NULL DEFAULT 0, vat_consultation TEXT NOT NULL DEFAULT '', vat_next_at BIGINT NOT NULL DEFAULT 0);
+, vat_checked_at BIGINT NOT NULL DEFAULT 0, vat_consultation TEXT NOT NULL DEFAULT '', vat_next_at BIGINT NOT NULL DEFAULT 0, vat_by_vies BOOLEAN NOT NULL DEFAULT FALSE, vat_found TEXT NOT NULL DEFAULT '{}');
 CREATE TABLE billing_budgets (
   id         TEXT PRIMARY KEY,  -- bud_..., in the order of time
   owner_id   TEXT NOT NULL,

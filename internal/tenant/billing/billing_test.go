@@ -882,6 +882,19 @@ func TestReverseCharge(t *testing.T) {
 	if p := save(); p.VAT != party.VATUnchecked {
 		t.Errorf("%+v", p)
 	}
+	w.payAll(ada)
+	w.period(ada)
+	i = w.invoices(ada)[1]
+	if i.Tax != 190 || !bytes.Contains(i.JSON(), []byte("VAT is charged because the VAT number FR99999999999 is not verified.")) {
+		t.Errorf("%s", i.JSON())
+	}
+	buyer.VATID = "FR12345678901"
+	save()
+	w.write(func(tx *db.Tx) error { _, err := w.VerifyVATTx(t.Context(), tx, ada, true); return err })
+	buyer.Address = "3 High Street"
+	if p := save(); p.VAT != party.VATUnchecked {
+		t.Errorf("at another address: %+v", p)
+	}
 	w.sound() // what is final says who the buyer was
 }
 

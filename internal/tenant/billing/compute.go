@@ -38,6 +38,15 @@ type frozenBasis struct {
 	Buyer       party.Profile
 	Credit      int64 // that paid a part of it at once; negative: carried over from earlier invoices
 	Carried     int64 `json:",omitempty"` // too little to be charged, carried over to the next invoice
+	// what is taxed, and why. Versions before this one left it out: it follows from the seller and the buyer.
+	Tax *party.Tax `json:",omitempty"`
+}
+
+func (f frozenBasis) tax() party.Tax {
+	if f.Tax != nil {
+		return *f.Tax
+	}
+	return party.TaxOf(f.Seller, f.Buyer)
 }
 
 // hours returns how many whole hours lie between two of them.

@@ -61,7 +61,7 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 			fmt.Sprintf("%s are left of it", i.Currency.Format(left)))
 	}
 	x := &correction{Invoice: i.ID, Number: i.Number, Currency: i.Currency, Reason: reason}
-	t := party.TaxOf(i.basis.Frozen.Seller, i.basis.Frozen.Buyer)
+	t := i.basis.Frozen.tax()
 	x.Country, x.Points = t.Country, t.BasisPoints
 	if amount == left {
 		x.Net = i.Net - doneNet // whatever was rounded before, all of it adds up to the invoice

@@ -59,7 +59,8 @@ func (b *Billing) settleTx(ctx context.Context, tx *db.Tx, owner id.Owner) error
 	for _, q := range []string{
 		`DELETE FROM billing_cards WHERE owner_id = $1`,
 		`DELETE FROM billing_setups WHERE owner_id = $1`,
-		`UPDATE billing_profiles SET profile = '{}', vat_state = 'none', vat_checked_at = 0, vat_consultation = '' WHERE owner_id = $1`,
+		`UPDATE billing_profiles SET profile = '{}', vat_state = 'none', vat_checked_at = 0, vat_consultation = '',
+			vat_by_vies = FALSE, vat_found = '{}' WHERE owner_id = $1`,
 	} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
 			return fmt.Errorf("forget customer: %w", err)

@@ -241,7 +241,7 @@ func (b *Billing) fillTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.compute(ctx, tx, i.Owner, i.basis, party.TaxOf(settings, buyer))
+	c, err := b.compute(ctx, tx, i.Owner, i.basis, party.TaxFor(settings, buyer))
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,9 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	if f.Buyer, err = b.Profile(ctx, tx, i.Owner); err != nil {
 		return err
 	}
-	c, err := b.compute(ctx, tx, i.Owner, i.basis, party.TaxOf(f.Seller, f.Buyer))
+	tax := party.TaxFor(f.Seller, f.Buyer)
+	f.Tax = &tax
+	c, err := b.compute(ctx, tx, i.Owner, i.basis, tax)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 	if err != nil {
 		return p, err
 	}
-	c, err := b.compute(ctx, r, owner, x, party.TaxOf(settings, buyer))
+	c, err := b.compute(ctx, r, owner, x, party.TaxFor(settings, buyer))
 	if err != nil {
 		return p, err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
-	"slipway/internal/tenant/billing/party"
 )
 
 // Recomputed is an invoice that was computed again.
@@ -26,7 +25,7 @@ func (b *Billing) Recompute(ctx context.Context, r db.Reader, name string) (Reco
 	if f == nil {
 		return Recomputed{}, fault.Conflicting("invoice_not_final", "The invoice is a draft", "drafts are computed again when they become final")
 	}
-	c, err := b.compute(ctx, r, i.Owner, i.basis, party.TaxOf(f.Seller, f.Buyer))
+	c, err := b.compute(ctx, r, i.Owner, i.basis, f.tax())
 	if err != nil {
 		return Recomputed{}, err
 	}

@@ -6,7 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -18,10 +23,11 @@ type VATState string
 
 // What is known of VAT numbers. What could not be checked is unchecked, never invalid.
 const (
-	VATNone      VATState = "none"
-	VATUnchecked VATState = "unchecked"
-	VATValid     VATState = "valid"
-	VATInvalid   VATState = "invalid"
+	VATNone        VATState = "none"
+	VATUnchecked   VATState = "unchecked"
+	VATUnconfirmed VATState = "unconfirmed" // it exists, and VIES has another name or address than the profile, or tells none
+	VATValid       VATState = "valid"
+	VATInvalid     VATState = "invalid"
 )
 
 // Profile is whom an owner's invoices are made out to.
@@ -30,19 +36,31 @@ type Profile struct {
 	VAT          VATState
 	CheckedAt    db.Time // when that was found out; 0: it wasn't
 	Consultation string  // what proves that VIES was asked; empty: it has no such number
+	ByVIES       bool    // else the operator found it out
+	Found        Found   // what VIES says whose number it is
+}
+
+// Found is whose a VAT number is.
+type Found struct {
+	Name    string `json:"name"`    // empty: VIES doesn't tell
+	Address string `json:"address"` // likewise
 }
 
 // Profile returns an owner's billing profile, empty where none was given.
 func (ps *Parties) Profile(ctx context.Context, r db.Reader, owner id.Owner) (p Profile, err error) {
 	p.VAT = VATNone
-	var text string
-	err = r.QueryRow(ctx, `SELECT profile, vat_state, vat_checked_at, vat_consultation FROM billing_profiles WHERE owner_id = $1`, owner).Scan(
-		&text, &p.VAT, &p.CheckedAt, &p.Consultation)
+	var text, found string
+	err = r.QueryRow(ctx, `
+		SELECT profile, vat_state, vat_checked_at, vat_consultation, vat_by_vies, vat_found FROM billing_profiles WHERE owner_id = $1`, owner).Scan(
+		&text, &p.VAT, &p.CheckedAt, &p.Consultation, &p.ByVIES, &found)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, nil
 	}
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &p.Party)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(found), &p.Found)
 	}
 	if err != nil {
 		return p, fmt.Errorf("read billing profile: %w", err)
@@ -50,7 +68,7 @@ func (ps *Parties) Profile(ctx context.Context, r db.Reader, owner id.Owner) (p 
 	return p, nil
 }
 
-// SaveProfileTx replaces an owner's billing profile. A VAT number that has changed is unchecked.
+// SaveProfileTx replaces an owner's billing profile. A VAT number is unchecked if anything that it was checked with has changed.
 func (ps *Parties) SaveProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner, p Party) (Profile, error) {
 	if err := p.check(true); err != nil {
 		return Profile{}, err
@@ -65,10 +83,14 @@ func (ps *Parties) SaveProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner,
 	is := was
 	if is.Party = p; p.VATID == "" {
 		is = Profile{Party: p, VAT: VATNone}
-	} else if p.VATID != was.VATID || p.Country != was.Country || p.Name != was.Name {
+	} else if !p.same(was.Party) {
 		is = Profile{Party: p, VAT: VATUnchecked}
 	}
-	return is, ps.writeProfileTx(ctx, tx, owner, is)
+	var next db.Time
+	if is.ByVIES {
+		next = is.CheckedAt.Add(askAgain)
+	}
+	return is, ps.writeProfileTx(ctx, tx, owner, is, next)
 }
 
 // VerifyVATTx keeps what the operator found out about an owner's VAT number.
@@ -86,55 +108,76 @@ func (ps *Parties) VerifyVATTx(ctx context.Context, tx *db.Tx, owner id.Owner, v
 	if p.VAT = VATInvalid; valid {
 		p.VAT = VATValid
 	}
-	p.CheckedAt, p.Consultation = ps.clock.Now(), ""
-	return p, ps.writeProfileTx(ctx, tx, owner, p)
+	p.CheckedAt, p.Consultation, p.ByVIES = ps.clock.Now(), "", false
+	return p, ps.writeProfileTx(ctx, tx, owner, p, 0)
 }
 
-func (ps *Parties) writeProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner, p Profile) error {
+// same reports whether two parties are one business: all but the email address is equal.
+func (p Party) same(other Party) bool {
+	p.Email = other.Email
+	return p == other
+}
+
+// writeProfileTx stores a profile. next is when VIES is asked about its VAT number.
+func (ps *Parties) writeProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner, p Profile, next db.Time) error {
 	text, err := json.Marshal(p.Party)
 	if err != nil {
 		return err
 	}
+	found, err := json.Marshal(p.Found)
+	if err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, `
-		UPDATE billing_profiles SET profile = $2, vat_state = $3, updated_at = $4, vat_checked_at = $5, vat_consultation = $6, vat_next_at = 0
-		WHERE owner_id = $1`, owner, string(text), p.VAT, ps.clock.Now(), p.CheckedAt, p.Consultation); err != nil {
+		UPDATE billing_profiles SET profile = $2, vat_state = $3, updated_at = $4, vat_checked_at = $5, vat_consultation = $6, vat_by_vies = $7,
+			vat_found = $8, vat_next_at = $9
+		WHERE owner_id = $1`, owner, string(text), p.VAT, ps.clock.Now(), p.CheckedAt, p.Consultation, p.ByVIES, string(found),
+		next); err != nil {
 		return fmt.Errorf("write billing profile: %w", err)
 	}
 	return nil
 }
 
-// Number is a VAT number that nobody has checked.
+// Number is a VAT number that VIES is to be asked for.
 type Number struct {
 	Owner id.Owner
-	VATID string
+	Party        // who says that it is theirs
+	VATID string // empty: VIES isn't asked for it
 }
 
-// Verdict is what was found out about a VAT number.
+// Verdict is what VIES says about a VAT number.
 type Verdict struct {
-	Known        bool // else it stays unchecked
+	Known        bool // else it says nothing now
 	Valid        bool
 	Consultation string
+	Found        Found
 	Again        db.Time // when it is asked for again, while it is not known
 }
+
+// A number that VIES confirmed is asked for again after askAgain: businesses end. Without an answer it counts for keepVerdict.
+const (
+	askAgain    = 30 * 24 * time.Hour
+	keepVerdict = 60 * 24 * time.Hour
+)
 
 // InVIES reports whether VIES knows numbers of this form.
 func InVIES(number string) bool { return len(number) > 2 && vatForms[number[:2]].form != nil }
 
-// Unchecked returns VAT numbers that VIES is to be asked for now. Those of another country than the profile's are left to the operator.
+// Unchecked returns VAT numbers that VIES is to be asked for now: those that nobody has checked, and those that it confirmed some time ago.
+// Those of another country than the profile's are left to the operator.
 func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, most int) ([]Number, error) {
 	rows, err := r.Query(ctx, `
-		SELECT owner_id, profile FROM billing_profiles WHERE vat_state = 'unchecked' AND vat_next_at <= $1
+		SELECT owner_id, profile FROM billing_profiles
+		WHERE (vat_state = 'unchecked' OR vat_state = 'valid' AND vat_by_vies) AND vat_next_at <= $1
 		ORDER BY vat_next_at, owner_id LIMIT $2`, ps.clock.Now(), most)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (n Number, err error) {
 		var text string
-		var p Party
 		if err := s.Scan(&n.Owner, &text); err != nil {
 			return n, err
 		}
-		err = json.Unmarshal([]byte(text), &p)
-		n.VATID = p.VATID
-		if country := strings.Replace(p.Country, "GR", "EL", 1); !InVIES(p.VATID) || p.VATID[:2] != country && p.VATID[:2] != "XI" {
-			n.VATID = ""
+		err = json.Unmarshal([]byte(text), &n.Party)
+		if p := n.Party; InVIES(p.VATID) && p.VATID[:2] == strings.Replace(p.Country, "GR", "EL", 1) {
+			n.VATID = p.VATID
 		}
 		return n, err
 	})
@@ -144,24 +187,55 @@ func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, most int) ([]Numb
 	return list, nil
 }
 
-// CheckedTx keeps what was found out about a number, unless the owner has another one by now or the operator has decided.
+// CheckedTx keeps what VIES says about a number, unless the profile has changed meanwhile or the operator has decided.
 func (ps *Parties) CheckedTx(ctx context.Context, tx *db.Tx, n Number, v Verdict) error {
 	if err := LockTx(ctx, tx, n.Owner); err != nil {
 		return err
 	}
 	p, err := ps.Profile(ctx, tx, n.Owner)
-	if err != nil || p.VAT != VATUnchecked {
+	if err != nil || p.VAT != VATUnchecked && (p.VAT != VATValid || !p.ByVIES) {
 		return err
 	}
-	if !v.Known || p.VATID != n.VATID {
-		if _, err := tx.Exec(ctx, `UPDATE billing_profiles SET vat_next_at = $2 WHERE owner_id = $1`, n.Owner, v.Again); err != nil {
-			return fmt.Errorf("write when a VAT number is checked: %w", err)
+	now := ps.clock.Now()
+	switch {
+	case !p.same(n.Party):
+		return nil // it is asked for as it is now
+	case !v.Known:
+		if p.VAT == VATValid && now > p.CheckedAt.Add(keepVerdict) {
+			p.VAT = VATUnchecked
 		}
-		return nil
-	}
-	if p.VAT = VATInvalid; v.Valid {
+		return ps.writeProfileTx(ctx, tx, n.Owner, p, v.Again)
+	case !v.Valid:
+		p.VAT = VATInvalid
+	case v.Found.is(p.Party):
 		p.VAT = VATValid
+	default:
+		p.VAT = VATUnconfirmed
 	}
-	p.CheckedAt, p.Consultation = ps.clock.Now(), v.Consultation
-	return ps.writeProfileTx(ctx, tx, n.Owner, p)
+	p.CheckedAt, p.Consultation, p.ByVIES, p.Found = now, v.Consultation, true, v.Found
+	return ps.writeProfileTx(ctx, tx, n.Owner, p, now.Add(askAgain))
+}
+
+// is reports whether a number is a party's: the names have the same words in any order, and the profile's address has all of VIES's. Anybody
+// can read a business's number on its website, so that it exists says nothing of who gave it.
+func (f Found) is(p Party) bool {
+	name, address := words(f.Name), words(p.Address)
+	return len(name) > 0 && slices.Equal(name, words(p.Name)) && len(words(f.Address)) > 0 &&
+		!slices.ContainsFunc(words(f.Address), func(w string) bool { return !slices.Contains(address, w) })
+}
+
+// words returns a text's words, sorted, without what registers and people write differently: case, accents and punctuation.
+func words(s string) []string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.Is(unicode.Mn, r) || r == '.' || r == '\'':
+			return -1
+		case unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return ' '
+	}, norm.NFKD.String(s))
+	list := strings.Fields(s)
+	slices.Sort(list)
+	return list
 }

@@ -44,5 +44,14 @@ func TaxOf(s Settings, buyer Profile) Tax {
 	return Tax{Country: from, BasisPoints: s.Taxes[from]}
 }
 
+// TaxFor is TaxOf with the reason why a business elsewhere in the EU pays tax: its number isn't verified.
+func TaxFor(s Settings, buyer Profile) Tax {
+	t, checked := TaxOf(s, buyer), buyer
+	if checked.VAT = VATValid; buyer.VATID != "" && buyer.VAT != VATValid && TaxOf(s, checked).Note != "" {
+		t.Note = "VAT is charged because the VAT number " + buyer.VATID + " is not verified."
+	}
+	return t
+}
+
 // On returns the tax on a net amount: once for the sum of all lines (EN 16931, BR-CO-17).
 func (t Tax) On(net int64) (int64, error) { return money.Percent(net, t.BasisPoints) }

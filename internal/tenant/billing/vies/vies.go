@@ -1,8 +1,8 @@
 // Package vies owns the questions to VIES, the European Commission's service that knows whether VAT numbers exist.
 //
-// It asks for the numbers of billing profiles that nobody has checked yet, where the seller's settings want that, a few at a time. An
-// answer that says neither yes nor no, such as that a country's register is away, leaves a number unchecked: it is asked for
-// again, and is never taken for invalid. What the operator has decided about a number is not asked for.
+// It asks for the numbers of billing profiles that nobody has checked yet, where the seller's settings want that, a few at a time, and again
+// for those that it confirmed. An answer that says neither yes nor no, such as that a country's register is away, leaves a number as it
+// is: it is asked for again, and is never taken for invalid. What the operator has decided about a number is not asked for.
 package vies
 
 import (
@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"slipway/internal/platform/db"
@@ -53,8 +54,8 @@ func (Check) Kind() string { return "billing.vat" }
 
 const (
 	checkEvery = time.Minute
-	mostAtOnce = 20 // numbers that are asked for in a run
-	askAgain   = 30 * time.Minute
+	mostAtOnce = 20               // numbers that are asked for in a run
+	askAgain   = 30 * time.Minute // while nothing is known
 	mostAnswer = 64 << 10
 )
 
@@ -135,6 +136,7 @@ func (v *Vies) ask(ctx context.Context, number, seller string) (verdict party.Ve
 		Valid             *bool
 		UserError         string
 		RequestIdentifier string
+		Name, Address     string // "---" where a country doesn't tell
 		ErrorWrappers     []struct{ Error string }
 	}
 	if err := json.Unmarshal(said, &answer); err != nil {
@@ -157,6 +159,12 @@ func (v *Vies) ask(ctx context.Context, number, seller string) (verdict party.Ve
 	}
 	if text.Fits(answer.RequestIdentifier, 1, 60) {
 		verdict.Consultation = answer.RequestIdentifier
+	}
+	if text.Fits(answer.Name, 1, 200) {
+		verdict.Found.Name = strings.Trim(answer.Name, "- ")
+	}
+	if text.Fits(answer.Address, 6, 600) {
+		verdict.Found.Address = strings.Trim(answer.Address, "- \n")
 	}
 	verdict.Known, verdict.Valid = true, *answer.Valid
 	return verdict, nil

@@ -53,8 +53,8 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// Failure 34: whatever goes wrong with VIES, a number stays unchecked and is asked for again; a verdict is kept with its consultation number,
-// and is not asked for again until the number changes.
+// Failure 34: whatever goes wrong with VIES, a number stays unchecked and is asked for again; a verdict is kept with its consultation number.
+// A number that was confirmed is asked for again each month, and isn't confirmed any more after two months without an answer.
 func TestVIES(t *testing.T) {
 	t.Parallel()
 	r := &register{}
@@ -71,7 +71,9 @@ func TestVIES(t *testing.T) {
 	}
 	profile := func(number string) {
 		write(func(tx *db.Tx) error {
-			_, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", party.Party{Name: "Ada", Country: "FR", VATID: number})
+			_, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", party.Party{
+				Name: "Château Ada S.A.R.L.", Address: "1 rue de la Paix\n75002 Paris\nFrance", Country: "FR", VATID: number,
+			})
 			return err
 		})
 	}
@@ -119,7 +121,8 @@ func TestVIES(t *testing.T) {
 		}
 	}
 	clock.at = clock.at.Add(time.Hour)
-	r.says(200, `{"countryCode":"FR","vatNumber":"12345678901","valid":true,"requestIdentifier":"WAPIAAAAXk2"}`)
+	const yes = `{"countryCode":"FR","vatNumber":"12345678901","valid":true,"requestIdentifier":"WAPIAAAAXk2","name":"SARL CHATEAU ADA","address":"1 RUE DE LA PAIX\n75002 PARIS"}`
+	r.says(200, yes)
 	if q := check(); len(q) != 1 || q[0]["countryCode"] != "FR" || q[0]["vatNumber"] != "12345678901" ||
 		q[0]["requesterMemberStateCode"] != "DE" || q[0]["requesterNumber"] != "123456789" {
 		t.Errorf("asked %v", q)
@@ -128,9 +131,25 @@ func TestVIES(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	profile("FR12345678901") // the same
-	clock.at = clock.at.Add(365 * 24 * time.Hour)
-	if r.says(200, `{"actionSucceed":false,"errorWrappers":[{"error":"MS_UNAVAILABLE"}]}`); len(check()) != 0 || state().VAT != party.VATValid {
-		t.Error("a verdict is asked for again")
+	if r.says(200, yes); len(check()) != 0 {
+		t.Error("a verdict is asked for again at once")
+	}
+	const away = `{"actionSucceed":false,"errorWrappers":[{"error":"MS_UNAVAILABLE"}]}`
+	clock.at = clock.at.Add(31 * 24 * time.Hour)
+	if r.says(200, away); len(check()) != 1 || state().VAT != party.VATValid {
+		t.Errorf("a month later: %+v", state())
+	}
+	clock.at = clock.at.Add(31 * 24 * time.Hour)
+	if len(check()) != 2 || state().VAT != party.VATUnchecked {
+		t.Errorf("two months without an answer: %+v", state())
+	}
+	clock.at = clock.at.Add(time.Hour)
+	if r.says(200, yes); len(check()) != 1 || state().VAT != party.VATValid {
+		t.Errorf("an answer again: %+v", state())
+	}
+	clock.at = clock.at.Add(31 * 24 * time.Hour)
+	if r.says(200, `{"countryCode":"FR","vatNumber":"12345678901","valid":false}`); len(check()) != 1 || state().VAT != party.VATInvalid {
+		t.Errorf("the business has ended: %+v", state())
 	}
 	profile("FR22222222222")
 	if p := state(); p.VAT != party.VATUnchecked || p.Consultation != "" {
@@ -145,22 +164,92 @@ func TestVIES(t *testing.T) {
 		_, err := parties.VerifyVATTx(t.Context(), tx, "own_ada", true)
 		return err
 	})
+	clock.at = clock.at.Add(400 * 24 * time.Hour)
 	if r.says(200, `{"countryCode":"FR","vatNumber":"33333333333","valid":false}`); len(check()) != 0 || state().VAT != party.VATValid {
 		t.Error("what the operator decided is asked for")
 	}
 }
 
-// A number that changes while VIES is asked for it isn't given the verdict of the one before.
+// Anybody can read a business's number on its website: one that VIES knows is this customer's only if name and address are.
+func TestOthersNumbers(t *testing.T) {
+	t.Parallel()
+	r := &register{}
+	server := httptest.NewServer(r)
+	defer server.Close()
+	d, clock := dbtest.New(t), &setClock{db.Now()}
+	parties := party.New(clock)
+	v := New(Config{DB: d, Parties: parties, Out: server.Client(), API: server.URL, Clock: clock})
+	write := func(fn func(tx *db.Tx) error) { t.Helper(); ok(t, d.Write(t.Context(), fn)) }
+	settings := party.DefaultSettings()
+	settings.Seller, settings.VIES = party.Party{Name: "Acme", Country: "DE", VATID: "DE123456789"}, true
+	settings.Taxes = map[string]int64{"DE": 1900}
+	write(func(tx *db.Tx) error { return parties.SaveSettingsTx(t.Context(), tx, "", settings) })
+	for name, x := range map[string]struct {
+		name, address   string // of the profile
+		says, saysThere string // by VIES
+		want            party.VATState
+	}{
+		"is theirs":         {"Dupont & Fils SARL", "12 rue d'Orléans\n75002 Paris", "SARL DUPONT FILS", "12 RUE D ORLEANS\n75002 PARIS", party.VATUnconfirmed},
+		"same words":        {"Dupont & Fils SARL", "12, rue de Orléans\n75002 Paris", "SARL DUPONT FILS", "12 RUE DE ORLEANS\n75002 PARIS", party.VATValid},
+		"another name":      {"Eve", "12 rue de Orléans\n75002 Paris", "SARL DUPONT FILS", "12 RUE DE ORLEANS\n75002 PARIS", party.VATUnconfirmed},
+		"a part of it":      {"Dupont", "12 rue de Orléans\n75002 Paris", "SARL DUPONT FILS", "12 RUE DE ORLEANS\n75002 PARIS", party.VATUnconfirmed},
+		"another address":   {"SARL Dupont Fils", "3 High Street\nParis", "SARL DUPONT FILS", "12 RUE DE ORLEANS\n75002 PARIS", party.VATUnconfirmed},
+		"no address":        {"SARL Dupont Fils", "", "SARL DUPONT FILS", "12 RUE DE ORLEANS\n75002 PARIS", party.VATUnconfirmed},
+		"VIES tells none":   {"SARL Dupont Fils", "12 rue de Orléans", "---", "---", party.VATUnconfirmed},
+		"VIES tells no one": {"---", "---", "---", "---", party.VATUnconfirmed},
+		"not a text":        {"Eve", "x", "a\x00b", "x", party.VATUnconfirmed},
+	} {
+		buyer := party.Party{Name: x.name, Address: x.address, Country: "FR", VATID: "FR12345678901"}
+		write(func(tx *db.Tx) error {
+			if _, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", party.Party{Name: "Nobody", Country: "FR"}); err != nil {
+				return err
+			}
+			_, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", buyer)
+			return err
+		})
+		said, err := json.Marshal(map[string]any{
+			"countryCode": "FR", "vatNumber": "12345678901", "valid": true, "name": x.says, "address": x.saysThere,
+		})
+		ok(t, err)
+		r.says(200, string(said))
+		ok(t, v.CheckAll(t.Context()))
+		p, err := parties.Profile(t.Context(), d, "own_ada")
+		ok(t, err)
+		if tax := party.TaxFor(settings, p); p.VAT != x.want || (tax.BasisPoints == 0) != (x.want == party.VATValid) {
+			t.Errorf("%s: %s, taxed %+v, VIES says %+v", name, p.VAT, tax, p.Found)
+		}
+	}
+	// A number of Northern Ireland is for goods, and of no business elsewhere in the EU.
+	write(func(tx *db.Tx) error {
+		_, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", party.Party{Name: "Eve", Country: "FR", VATID: "XI123456789"})
+		return err
+	})
+	r.says(200, `{"countryCode":"XI","vatNumber":"123456789","valid":true,"name":"EVE","address":"X"}`)
+	if ok(t, v.CheckAll(t.Context())); len(r.asked) != 0 {
+		t.Errorf("VIES is asked for a number of another country: %v", r.asked)
+	}
+}
+
+// A number that changes while VIES is asked for it isn't given the verdict of the one before, and neither is another name.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d, clock := dbtest.New(t), &setClock{db.Now()}
 	parties := party.New(clock)
 	ok(t, d.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", party.Party{Name: "Ada", Country: "FR", VATID: "FR22222222222"})
-		if err != nil {
+		is := party.Party{Name: "Ada", Address: "Paris", Country: "FR", VATID: "FR22222222222"}
+		if _, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", is); err != nil {
 			return err
 		}
-		return parties.CheckedTx(t.Context(), tx, party.Number{Owner: "own_ada", VATID: "FR12345678901"}, party.Verdict{Known: true, Valid: true})
+		number, name := is, is
+		number.VATID, name.Name = "FR12345678901", "Eve"
+		for _, was := range []party.Party{number, name} {
+			if err := parties.CheckedTx(t.Context(), tx, party.Number{Owner: "own_ada", Party: was, VATID: was.VATID}, party.Verdict{
+				Known: true, Valid: true, Found: party.Found{Name: is.Name, Address: is.Address},
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}))
 	if p, err := parties.Profile(t.Context(), d, "own_ada"); err != nil || p.VAT != party.VATUnchecked {
 		t.Errorf("%+v %v", p, err)

@@ -189,7 +189,7 @@ type ProfileBody struct {
 	Country  string        `json:"country"`
 	VATID    string        `json:"vatId"`
 	Email    string        `json:"email"`
-	VATState string        `json:"vatState" enum:"none,unchecked,valid,invalid"`
+	VATState string        `json:"vatState" enum:"none,unchecked,unconfirmed,valid,invalid" doc:"unconfirmed: it exists, and the seller has yet to confirm whose it is. VAT is charged unless it is valid."`
 	Deletion *DeletionBody `json:"deletion" doc:"Announced deletion of the account's sites. Null: none."`
 }
 
