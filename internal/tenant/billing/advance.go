@@ -34,15 +34,20 @@ func (s Subscription) next(settings party.Settings) (step, db.Time) {
 	switch s.Status {
 	case Trialing, Active:
 		return stepRenew, s.End
-	case Canceled:
-		return stepExpire, s.End
-	case PastDue:
-		if pause := s.UnpaidSince.Add(time.Duration(settings.GraceDays) * day); pause <= s.End {
+	case Canceled, PastDue:
+		if pause := s.UnpaidSince.Add(time.Duration(settings.GraceDays) * day); s.UnpaidSince > 0 && pause <= s.End {
 			return stepPause, pause
+		}
+		if s.Status == Canceled {
+			return stepExpire, s.End
 		}
 		return stepRenew, s.End
 	case Paused:
-		return stepGiveUp, s.UnpaidSince.Add(time.Duration(settings.GraceDays+settings.PausedDays) * day)
+		end := s.UnpaidSince.Add(time.Duration(settings.GraceDays+settings.PausedDays) * day)
+		if s.Reason != "" && s.End <= end { // was canceled before
+			return stepExpire, s.End
+		}
+		return stepGiveUp, end
 	}
 	return stepNone, 0
 }
@@ -305,9 +310,11 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 		return b.writeTx(ctx, tx, s)
 	}
 	if was == PastDue || was == Paused {
-		s.Status = Active
+		if s.Status = Active; s.Reason != "" { // was canceled before
+			s.Status = Canceled
+		}
 	}
-	if now := floor(b.now(), hour); was == Paused && now >= s.End {
+	if now := floor(b.now(), hour); was == Paused && s.Status == Active && now >= s.End {
 		v, err := b.Version(ctx, tx, s.Version)
 		if err != nil {
 			return err

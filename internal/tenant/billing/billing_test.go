@@ -281,6 +281,51 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
+// Sites of an account that owes are paused although it cancels, before they are or afterwards; they are back once it has paid, and the
+// cancellation counts.
+func TestCancelUnpaid(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		before bool // they are paused
+		now    bool // rather than at the end of the period
+	}{"past due": {before: true}, "past due, at once": {before: true, now: true}, "paused": {}, "paused, at once": {now: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.site(ada)
+			w.plan("pro", 9000, func(p *plan.Terms) { p.Term = plan.Year })
+			w.subscribe(ada, "pro")
+			w.pass(20*day, day)
+			if s := w.sub(ada); s.Status != PastDue || w.paused() != 0 {
+				t.Fatalf("%+v", s)
+			}
+			if x.before {
+				w.do(ada, Action{Kind: Cancel, Now: x.now})
+			}
+			w.pass(20*day, day)
+			if w.paused() != 1 {
+				t.Error("sites are served though an invoice is overdue for longer than the grace period")
+			}
+			if !x.before {
+				w.do(ada, Action{Kind: Cancel, Now: x.now})
+			}
+			w.pass(day, hour)
+			if w.paused() != 1 {
+				t.Error("sites are served again without a payment")
+			}
+			w.payAll(ada)
+			if w.paused() != 0 {
+				t.Error("sites are paused though everything is paid")
+			}
+			s, err := w.Subscription(t.Context(), w.db, ada)
+			if served := x.before && !x.now; served != (err == nil) || served && s.Status != Canceled {
+				t.Errorf("paid: %+v %v", s, err)
+			}
+			w.sound()
+		})
+	}
+}
+
 // Failure 17: what becomes of a subscription that has ended changes nothing of the next one.
 func TestNextSubscription(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,7 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 		x, err = b.planChange(ctx, r, &p, now)
 	case Cancel:
 		p.Version, p.Currency = s.Version, p.old.Currency
-		if !a.Now {
+		if !a.Now && s.Status != Paused {
 			p.At = s.End
 		}
 		return p, nil

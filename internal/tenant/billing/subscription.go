@@ -226,13 +226,13 @@ func (s Subscription) proration(old, v plan.Version, at db.Time) (charges []char
 	return append(charges, baseCharge(v.ID, at, end)), end
 }
 
-// cancelTx ends a subscription at the end of its period, or now. What was paid is not paid back.
+// cancelTx ends a subscription at the end of its period, or now. One that is paused ends now. Payments are not paid back.
 func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now bool, reason string) (Subscription, error) {
 	v, err := b.Version(ctx, tx, s.Version)
 	if err != nil {
 		return s, err
 	}
-	if now {
+	if now = now || s.Status == Paused; now {
 		s.End = min(max(floor(b.now(), hour), s.Start), s.End) // a period that is paused is over already, perhaps
 	}
 	if s.Status != Canceled {
@@ -249,9 +249,12 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 	return s, b.writeTx(ctx, tx, s)
 }
 
-// expireTx ends a subscription whose last period is over, and invoices what was used in it.
+// expireTx ends a subscription whose last period is over, and invoices what was used in it. Where its owner owes, that is the reason: sites
+// are paused until nothing is open.
 func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version) (Subscription, error) {
-	s.Status, s.EndedAt = Expired, b.now()
+	if s.Status, s.EndedAt = Expired, b.now(); s.UnpaidSince > 0 && s.Reason == ReasonRequested {
+		s.Reason = ReasonUnpaid
+	}
 	if err := b.writeTx(ctx, tx, s); err != nil {
 		return s, err
 	}

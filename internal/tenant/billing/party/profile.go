@@ -51,8 +51,8 @@ func (ps *Parties) Profile(ctx context.Context, r db.Reader, owner id.Owner) (p 
 	p.VAT = VATNone
 	var text, found string
 	err = r.QueryRow(ctx, `
-		SELECT profile, vat_state, vat_checked_at, vat_consultation, vat_by_vies, vat_found FROM billing_profiles WHERE owner_id = $1`, owner).Scan(
-		&text, &p.VAT, &p.CheckedAt, &p.Consultation, &p.ByVIES, &found)
+		SELECT profile, vat_state, vat_checked_at, vat_consultation, vat_by_vies, vat_found
+		FROM billing_profiles WHERE owner_id = $1`, owner).Scan(&text, &p.VAT, &p.CheckedAt, &p.Consultation, &p.ByVIES, &found)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, nil
 	}
@@ -216,8 +216,8 @@ func (ps *Parties) CheckedTx(ctx context.Context, tx *db.Tx, n Number, v Verdict
 	return ps.writeProfileTx(ctx, tx, n.Owner, p, now.Add(askAgain))
 }
 
-// is reports whether a number is a party's: the names have the same words in any order, and the profile's address has all of VIES's. Anybody
-// can read a business's number on its website, so that it exists says nothing of who gave it.
+// is reports whether a number is a party's: the names have the same words in any order, and the party's address has all words of VIES's.
+// Anybody can copy a business's number from its website, so its existence proves nothing.
 func (f Found) is(p Party) bool {
 	name, address := words(f.Name), words(p.Address)
 	return len(name) > 0 && slices.Equal(name, words(p.Name)) && len(words(f.Address)) > 0 &&

@@ -1,8 +1,8 @@
 // Package vies owns the questions to VIES, the European Commission's service that knows whether VAT numbers exist.
 //
-// It asks for the numbers of billing profiles that nobody has checked yet, where the seller's settings want that, a few at a time, and again
-// for those that it confirmed. An answer that says neither yes nor no, such as that a country's register is away, leaves a number as it
-// is: it is asked for again, and is never taken for invalid. What the operator has decided about a number is not asked for.
+// If the seller's settings say so, it asks for unchecked numbers of billing profiles, a few at a time, and again each month for those that
+// VIES confirmed. An answer that is neither yes nor no, for example because a country's register is unavailable, leaves a number as it is:
+// it is asked for again, and is never taken for invalid. Numbers that the operator has decided about are not asked for.
 package vies
 
 import (
