@@ -22,7 +22,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// ran is a period as the test saw it happen.
+// ran is a period that the test observed.
 type ran struct {
 	start, end, planned db.Time
 	since               db.Time // where counting begins
@@ -36,8 +36,8 @@ type chosen struct {
 	from    db.Time
 }
 
-// entry is one line that an invoice has to have.
-type entryKey struct {
+// lineOf names a line of an invoice that charges usage.
+type lineOf struct {
 	version  plan.VersionID
 	from, to db.Time
 	meter    usage.Meter
@@ -92,9 +92,9 @@ func (l *life) saw(s Subscription, now db.Time) {
 	}
 }
 
-// naive computes, hour by hour and unit by unit, what all invoices of an owner have to charge for usage.
-func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (want map[entryKey]charged, capped map[db.Time]int64) {
-	want, capped = map[entryKey]charged{}, map[db.Time]int64{}
+// naive computes, hour by hour, which lines for usage the owner's invoices must have, and what exceeds the budget of each period.
+func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (want map[lineOf]charged, capped map[db.Time]int64) {
+	want, capped = map[lineOf]charged{}, map[db.Time]int64{}
 	var before *ran // the last period that had rates and hours
 	slices.SortStableFunc(l.periods, func(x, y *ran) int { return cmp.Compare(x.start, y.start) })
 	for _, p := range l.periods {
@@ -111,7 +111,7 @@ func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (wa
 		}
 		before = p
 		var sum int64
-		of := map[entryKey]int64{}
+		of := map[lineOf]int64{}
 		for m, hours := range l.sealed {
 			var q int64
 			for _, h := range slices.Sorted(maps.Keys(hours)) {
@@ -120,7 +120,7 @@ func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (wa
 				}
 				n := hours[h]
 				for i, v := range p.versions {
-					k := entryKey{version: v.version, from: v.from, to: p.end, meter: m}
+					k := lineOf{version: v.version, from: v.from, to: p.end, meter: m}
 					if i+1 < len(p.versions) {
 						k.to = min(p.end, p.versions[i+1].from)
 					}
@@ -182,7 +182,7 @@ type histories struct {
 	read     db.Time
 }
 
-// look has lives note what became of their subscriptions.
+// look has lives note what their subscriptions are now.
 func (w *histories) look(only ...id.Owner) {
 	w.t.Helper()
 	query, args := `SELECT `+subscriptionColumns+` FROM billing_subscriptions`, db.Args{}
@@ -197,7 +197,7 @@ func (w *histories) look(only ...id.Owner) {
 	}
 }
 
-// act does something that an owner may do.
+// act does one random thing that an owner, or the operator for the owner, may do.
 func (w *histories) act(l *life) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
@@ -231,7 +231,7 @@ func (w *histories) act(l *life) {
 	w.look(l.owner)
 }
 
-// read notes what was sealed since the last time.
+// seal seals hours and notes what was sealed since the last time.
 func (w *histories) seal() {
 	w.t.Helper()
 	ok(w.t, w.c.Usage.Tidy(w.t.Context()))
@@ -424,7 +424,7 @@ func runHistories(t *testing.T, seed uint64, n int) {
 func (w *histories) compare(l *life) {
 	t := w.t.(*testing.T)
 	want, capped := l.naive(t, w.versions)
-	has, has2 := map[entryKey]charged{}, map[db.Time]int64{}
+	has, over := map[lineOf]charged{}, map[db.Time]int64{}
 	for m, n := range l.made {
 		for _, x := range l.sealed[m] {
 			n -= x
@@ -445,13 +445,13 @@ func (w *histories) compare(l *life) {
 			}
 			switch x.Kind {
 			case document.Usage:
-				k := entryKey{x.Version, db.At(from), db.At(to), usage.Meter(x.Meter), x.Tier - 1}
+				k := lineOf{x.Version, db.At(from), db.At(to), usage.Meter(x.Meter), x.Tier - 1}
 				if _, twice := has[k]; twice {
 					t.Errorf("%s: %+v is charged twice", l.owner, k)
 				}
 				has[k] = charged{x.Quantity, x.Amount}
 			case document.Cap:
-				has2[db.At(from)] -= x.Amount
+				over[db.At(from)] -= x.Amount
 			}
 		}
 	}
@@ -465,8 +465,8 @@ func (w *histories) compare(l *life) {
 			t.Errorf("%s: %s of %s tier %d, %v to %v: charged %+v, want nothing", l.owner, k.meter, w.versions[k.version].Plan, k.tier, k.from, k.to, x)
 		}
 	}
-	if !maps.Equal(has2, capped) {
-		t.Errorf("%s: beyond budgets %v, want %v", l.owner, has2, capped)
+	if !maps.Equal(over, capped) {
+		t.Errorf("%s: beyond budgets %v, want %v", l.owner, over, capped)
 	}
 	if t.Failed() && !testing.Short() {
 		text, _ := json.Marshal(l.seen)

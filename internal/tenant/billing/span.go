@@ -83,7 +83,9 @@ func (b *Billing) spanTx(ctx context.Context, tx *db.Tx, s Subscription, to, pla
 		return nil, err
 	}
 	for last := s.Start; ; {
-		at := slices.IndexFunc(changes, func(x basis) bool { return x.Charges[1].Kind == document.Rest && x.Charges[1].From > last })
+		at := slices.IndexFunc(changes, func(x basis) bool {
+			return len(x.Charges) > 1 && x.Charges[1].Kind == document.Rest && x.Charges[1].From > last
+		})
 		if at < 0 {
 			break
 		}
