@@ -50,8 +50,15 @@ func main() {
 	race := flag.Bool("race", false, "the race detector alone")
 	flag.Parse()
 	paint, out := machine.Colors(os.Stdout), newScreen(os.Stdout)
-	if !*quick && !*race {
-		announce(out, *long)
+	if !*quick {
+		switch { // on two cores, with full and with empty caches
+		case *long:
+			announce(out, 60, 65)
+		case *race:
+			announce(out, 45, 48)
+		default:
+			announce(out, 15, 16)
+		}
 		stop := out.follow(func(took time.Duration) string { return "installing for " + took.String() })
 		install(out)
 		stop()
@@ -165,12 +172,8 @@ var needed = [][]string{
 	{"postgresql"},
 }
 
-// announce says how long a run takes and what it installs.
-func announce(to io.Writer, long bool) {
-	warm, cold := 15, 16
-	if long {
-		warm, cold = 60, 65
-	}
+// announce says how many minutes a run takes and what it installs.
+func announce(to io.Writer, warm, cold int) {
 	fmt.Fprintf(to, "This takes about %d minutes on two cores, and %d the first time, when everything is downloaded and compiled.\n", warm, cold)
 	if missing := machine.Missing(slices.Compact(slices.Sorted(slices.Values(slices.Concat(needed...))))...); len(missing) > 0 {
 		fmt.Fprintf(to, "It installs these Debian packages: %s.\n", strings.Join(missing, ", "))

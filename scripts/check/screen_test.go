@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway/scripts/internal/machine"
 )
 
 // Where there is no terminal, a step that says nothing still shows a line each 20 seconds, and none once it ended.
@@ -43,4 +46,17 @@ func TestProgressInPlace(t *testing.T) {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
 	})
+}
+
+// A run begins with how long it takes and what it installs.
+func TestAnnounce(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	announce(&out, 7, 9)
+	missing := machine.Missing(slices.Concat(needed...)...)
+	for _, want := range append(missing, "about 7 minutes", "9 the first time", "Debian packages") {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in %q", want, out.String())
+		}
+	}
 }
