@@ -20,6 +20,7 @@ import (
 	"slipway/internal/edge/ports"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/recovery"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/systemd"
 	"slipway/internal/web/control"
 )
@@ -58,6 +59,7 @@ func Serve(ctx context.Context, c config.Config, elsewhere Elsewhere) error {
 		return err
 	}
 	defer unlock()
+	panics.Report(func(err error) { s.Log.Error("panic caught: one piece of work ended", "err", err) })
 	// A start may have to migrate the database. What hangs for longer than this won't end.
 	if err := tell.Working("Preparing the database.", 15*time.Minute); err != nil {
 		s.Log.WarnContext(ctx, "systemd is not told", "err", err)
@@ -86,7 +88,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	g, failed := errgroup.WithContext(services)
 	for _, r := range h.services {
 		g.Go(func() error {
-			if err := r.run(failed); err != nil && failed.Err() == nil {
+			if err := panics.Again(failed, r.run); err != nil && failed.Err() == nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
 			return nil
@@ -98,7 +100,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	if h.s.Role("worker") {
 		for _, r := range h.workers {
 			working.Go(func() {
-				if err := r.run(work); err != nil && work.Err() == nil {
+				if err := panics.Again(work, r.run); err != nil && work.Err() == nil {
 					h.s.Log.ErrorContext(ctx, "worker ended", "worker", r.name, "err", err)
 				}
 			})
@@ -120,6 +122,7 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	h.serving.Store(true)
 	reporting, stopReporting := context.WithCancel(failed)
 	defer stopReporting()
+	// uncaught: reports to systemd
 	go h.tell.Report(reporting, l.Control.Addr(), h.DB.Works, h.s.Log)
 
 	var end error

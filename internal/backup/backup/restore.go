@@ -24,6 +24,7 @@ import (
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/text"
 	"slipway/internal/program/placement"
@@ -398,15 +399,15 @@ func (s *Backups) prepareAll(ctx context.Context, r Restore, in *snapshot.Reader
 	work, ctx := errgroup.WithContext(ctx)
 	own := func() *snapshot.Reader { return snapshot.NewReader(in.Repository, in.Owner, in.Manifest) }
 	if live != nil {
-		work.Go(func() error {
+		work.Go(panics.Safe(func() error {
 			if err := s.putBlobs(ctx, own(), r.Operation); err != nil {
 				return err
 			}
 			return hold.Release(ctx, s.c.DB, live.Release)
-		})
+		}))
 	}
-	work.Go(func() error { return s.prepareDatabases(ctx, r, own(), d) })
-	work.Go(func() error { return s.prepareFolders(ctx, r, in, d) })
+	work.Go(panics.Safe(func() error { return s.prepareDatabases(ctx, r, own(), d) }))
+	work.Go(panics.Safe(func() error { return s.prepareFolders(ctx, r, in, d) }))
 	return work.Wait()
 }
 

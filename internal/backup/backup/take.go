@@ -23,6 +23,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/notify"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -228,14 +229,14 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (
 	list := make([]*snapshot.Manifest, len(names))
 	loads, ctx := errgroup.WithContext(ctx)
 	for i, name := range names {
-		loads.Go(func() (err error) {
+		loads.Go(panics.Safe(func() (err error) {
 			list[i], err = snapshot.Load(ctx, s.c.Repository, name)
 			if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 				s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 				return nil // what it has is stored anew
 			}
 			return err
-		})
+		}))
 	}
 	if err := loads.Wait(); err != nil {
 		return nil, err
@@ -254,6 +255,7 @@ func (s *Backups) report(ctx context.Context, id ID) (read *atomic.Int64, stop f
 	read = &atomic.Int64{}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
+	// uncaught: writes a number
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(time.Second)

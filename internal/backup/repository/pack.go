@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/platform/panics"
 )
 
 // Content is cut into pieces of at most maxPiece bytes, and pieces travel in packs of
@@ -160,6 +162,7 @@ func (w *Writer) Add(r io.Reader) (list []int, sum [sha256.Size]byte, size int64
 				return []int{i}, sum, int64(n), nil
 			}
 			var whole sync.WaitGroup // on another processor
+			// uncaught: a digest
 			whole.Go(func() { h.Write(buf[:n]) })
 			i, _, err := w.piece(buf[:n])
 			whole.Wait()
@@ -231,7 +234,7 @@ func (w *Writer) flushLocked() error {
 	}
 	buf, digests, at := w.buf, append(prefix, w.digests...), len(w.packs)-1
 	w.buf, w.digests = nil, w.digests[:0]
-	w.put.Go(func() error { // waits while many are under way, and needs no lock that is held here
+	w.put.Go(panics.Safe(func() error { // waits while many are under way, and needs no lock that is held here
 		name, stored, err := w.repo.putBy(w.ctx, digests, buf)
 		packs.Put((*[packSize]byte)(buf[:packSize]))
 		if err != nil {
@@ -244,7 +247,7 @@ func (w *Writer) flushLocked() error {
 			w.own = append(w.own, name)
 		}
 		return nil
-	})
+	}))
 	return w.ctx.Err()
 }
 

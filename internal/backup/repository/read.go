@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+
+	"slipway/internal/platform/panics"
 )
 
 // Reader reads content back. It keeps the last packs, and reads one ahead. It is for one
@@ -57,7 +59,7 @@ func (r *Reader) pack(ctx context.Context, i int) ([]byte, error) {
 		r.ahead = x
 		go func() {
 			defer close(x.done)
-			x.plain, x.err = r.repo.Get(ctx, r.c.Packs[next])
+			x.err = panics.Call(func() (err error) { x.plain, err = r.repo.Get(ctx, r.c.Packs[next]); return err })
 		}()
 	}
 	return plain, nil

@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/backup/repository"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/site"
 )
 
@@ -267,7 +268,7 @@ func (c *Collection) dumps(ctx context.Context, databases []Database) (add func(
 		streams = append(streams, dump{d.Name, w})
 		go func() {
 			first := &firstWrite{w: w, began: began}
-			err := c.Databases.Dump(ctx, d, first)
+			err := panics.Call(func() error { return c.Databases.Dump(ctx, d, first) })
 			first.begin()
 			w.end(err)
 		}()
@@ -294,7 +295,7 @@ func (c *Collection) dumps(ctx context.Context, databases []Database) (add func(
 			}
 		}
 	}
-	storing.Go(func() error { // one after the other: each has what it needs of the processors
+	storing.Go(panics.Safe(func() error { // one after the other: each has what it needs of the processors
 		for i, st := range streams {
 			list, sum, size, err := c.Writer.Add(st)
 			if err != nil {
@@ -303,7 +304,7 @@ func (c *Collection) dumps(ctx context.Context, databases []Database) (add func(
 			stored[i] = repository.File{Path: InDatabase + c.Inside + st.name + ".sql", Size: size, Mode: 0o600, Sum: sum, Pieces: list}
 		}
 		return nil
-	})
+	}))
 	return func() error {
 		if err := storing.Wait(); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"slipway/internal/backup/repository"
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 )
 
@@ -20,7 +21,7 @@ func (r *Reader) Pipe(ctx context.Context, f repository.File, use func(in io.Rea
 	in, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := r.Copy(ctx, out, f)
+		err := panics.Call(func() error { return r.Copy(ctx, out, f) })
 		out.CloseWithError(err) // nil is the end
 		done <- err
 	}()

@@ -56,6 +56,7 @@ func (f *flusher) wrote(n int64) {
 	select {
 	case f.turn <- struct{}{}:
 		f.n = 0
+		// uncaught: waits for the disk
 		go func() {
 			_ = unix.Syncfs(int(f.dir.Fd())) // the one at the end says what is wrong
 			<-f.turn

@@ -26,6 +26,7 @@ import (
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -52,7 +53,7 @@ type Builds struct {
 
 	sweeping sync.Mutex // one makes room at a time
 
-	measuring sync.WaitGroup // of caches, after their builds
+	measuring panics.Background // of caches, after their builds
 }
 
 // New returns Builds. It starts nothing.

@@ -27,6 +27,7 @@ func Network(ctx context.Context, out *egress.Egress, dir string, refused func(w
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan struct{})
+	// uncaught: accepts; net/http catches
 	go func() {
 		defer close(served)
 		out.Proxy(egress.ProxyConfig{Quota: maxTransfer, Conns: maxConns, Resolve: true, Refused: once(refused)}).Serve(ctx, l)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/panics"
 )
 
 // make makes the tree of a bundle at dir: beside it first, then in one rename.
@@ -50,7 +51,7 @@ func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 		if e.Link != "" {
 			continue
 		}
-		g.Go(func() error { return b.place(gctx, at.owner, e, filepath.Join(tmp, e.Path)) })
+		g.Go(panics.Safe(func() error { return b.place(gctx, at.owner, e, filepath.Join(tmp, e.Path)) }))
 	}
 	if err := g.Wait(); err != nil {
 		return err

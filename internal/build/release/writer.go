@@ -17,6 +17,7 @@ import (
 	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 )
 
 // Sealed is a release that is durable.
@@ -227,13 +228,13 @@ func (w *Writer) store(e *entry, r io.Reader) (err error) {
 	}
 	w.text += e.Body.Size
 	levels := effortFor(w.text)
-	w.squeeze.Go(func() error {
+	w.squeeze.Go(panics.Safe(func() error {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
 		br, gz, zs := compress(b, levels)
 		return errors.Join(w.variant(&e.Brotli, br), w.variant(&e.Gzip, gz), w.variant(&e.Zstd, zs))
-	})
+	}))
 	return nil
 }
 

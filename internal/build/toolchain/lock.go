@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/panics"
 )
 
 // Each tool has a lock file, which stays for ever: a lock that is deleted while another
@@ -123,7 +125,7 @@ func (f *flight) do(ctx context.Context, key string, fn func(context.Context) er
 		}
 		f.calls[key] = c
 		go func() {
-			err := fn(run)
+			err := panics.Call(func() error { return fn(run) })
 			f.mu.Lock()
 			c.err = err
 			if f.calls[key] == c {

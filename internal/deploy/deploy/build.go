@@ -17,6 +17,7 @@ import (
 	"slipway/internal/deploy/preview"
 	"slipway/internal/deploy/project"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/usage"
@@ -92,7 +93,11 @@ func (d *Deployments) build(
 	report := &reporting{ctx: ctx, d: d, id: x.ID, p: p, meter: &spent.meter}
 	metered, end := context.WithCancelCause(ctx)
 	var counting sync.WaitGroup
-	counting.Go(func() { d.countBuild(metered, &spent, end) })
+	counting.Go(func() {
+		if err := panics.Call(func() error { d.countBuild(metered, &spent, end); return nil }); err != nil {
+			end(err)
+		}
+	})
 	err = d.c.Builds.Run(metered, spec, report, use)
 	end(nil)
 	counting.Wait()

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -90,7 +91,11 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	defer p.clock.Stop()
 	flushing, stop := context.WithCancel(run)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.Run(flushing, lost) })
+	wg.Go(func() {
+		if err := panics.Call(func() error { p.Run(flushing, lost); return nil }); err != nil {
+			lost(err)
+		}
+	})
 	err = d.run(run, s, &x, p)
 	stop()
 	wg.Wait()

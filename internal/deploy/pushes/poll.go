@@ -18,6 +18,7 @@ import (
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -44,12 +45,12 @@ func (g *Pushes) Run(ctx context.Context) error {
 	defer tick.Stop()
 	var tidied time.Time
 	for {
-		if err := g.pollDue(ctx, places, freed, &running); err != nil && ctx.Err() == nil {
+		if err := panics.Call(func() error { return g.pollDue(ctx, places, freed, &running) }); err != nil && ctx.Err() == nil {
 			g.c.Log.WarnContext(ctx, "repositories not polled", "err", err)
 		}
 		if time.Since(tidied) > time.Hour {
 			tidied = time.Now()
-			if err := g.endUnused(ctx); err != nil && ctx.Err() == nil {
+			if err := panics.Call(func() error { return g.endUnused(ctx) }); err != nil && ctx.Err() == nil {
 				g.c.Log.WarnContext(ctx, "unused previews not ended", "err", err)
 			}
 		}
@@ -142,7 +143,7 @@ func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan stru
 			}()
 			ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 			defer cancel()
-			if err := g.poll(ctx, d.site); err != nil && ctx.Err() == nil {
+			if err := panics.Call(func() error { return g.poll(ctx, d.site) }); err != nil && ctx.Err() == nil {
 				g.c.Log.WarnContext(ctx, "repository not polled", "site", d.site, "err", err)
 			}
 		})

@@ -59,6 +59,7 @@ func (p *siteProxy) serve(l net.Listener) (stop func()) {
 				return
 			}
 			done := make(chan struct{})
+			// uncaught: copies bytes
 			go func() {
 				defer close(done)
 				_, _ = io.Copy(to, buffered)
@@ -69,6 +70,7 @@ func (p *siteProxy) serve(l net.Listener) (stop func()) {
 			<-done
 		}),
 	}
+	// uncaught: net/http catches
 	go s.Serve(l)
 	return func() {
 		cancel()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 )
 
 // Lender lends nodes parts of what is left.
@@ -236,6 +237,7 @@ func (l *Lease) more(ctx context.Context) bool {
 	if c == nil {
 		c = &call{done: make(chan struct{})}
 		l.call = c
+		// uncaught: borrow catches
 		go l.borrow(c)
 	}
 	l.mu.Unlock()
@@ -261,7 +263,8 @@ func (l *Lease) borrow(c *call) {
 			case <-ctx.Done():
 			}
 		}
-		lent, err := l.ask(ctx, true)
+		var lent int64
+		err := panics.Call(func() (err error) { lent, err = l.ask(ctx, true); return err })
 		if err != nil {
 			l.c.Log.WarnContext(ctx, "bandwidth not borrowed", "owner", l.owner, "err", err)
 			break

@@ -61,6 +61,7 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	leases := &job.Leases{DB: s.c.DB, Log: s.c.Log, Renew: renewLease}
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
+	// uncaught: renews leases
 	renewing.Go(func() { leases.Run(ctx) })
 	// share: total Config.Workers (4) orders of certificates at once; owner in turn, see the ledger's limits of an owner; edge waits until it is due
 	job.Loop{

@@ -38,6 +38,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/seal"
 )
 
@@ -190,11 +191,11 @@ func (s *Certs) Run(ctx context.Context) error {
 		return nil // ctx ended
 	}
 	var g errgroup.Group
-	g.Go(func() error { return s.want(ctx) })
-	g.Go(func() error { return s.follow(ctx) })
-	g.Go(func() error { return s.work(ctx, magic) })
-	g.Go(func() error { return s.tidying(ctx) })
-	g.Go(func() error { return s.serveDNS(ctx) })
+	g.Go(func() error { return panics.Again(ctx, s.want) })
+	g.Go(func() error { return panics.Again(ctx, s.follow) })
+	g.Go(func() error { return panics.Again(ctx, func(ctx context.Context) error { return s.work(ctx, magic) }) })
+	g.Go(func() error { return panics.Again(ctx, s.tidying) })
+	g.Go(func() error { return panics.Again(ctx, s.serveDNS) })
 	return g.Wait()
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
+
+	"slipway/internal/platform/panics"
 )
 
 // DNS is a name server of our own for one zone, which holds nothing but the answers to
@@ -66,12 +68,14 @@ func (s *Certs) serveDNS(ctx context.Context) error {
 	for _, srv := range servers {
 		started := make(chan struct{})
 		srv.NotifyStartedFunc = func() { close(started) }
+		// uncaught: answer catches
 		g.Go(func() error {
 			if err := srv.ActivateAndServe(); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("answer dns: %w", err)
 			}
 			return nil
 		})
+		// uncaught: answer catches
 		g.Go(func() error {
 			<-ctx.Done()
 			select {
@@ -88,6 +92,10 @@ func (s *Certs) serveDNS(ctx context.Context) error {
 // answer answers one question with authority: TXT records of our own orders, what a zone
 // must have (RFC 1034, section 4.2.1), and for everything else that there is nothing.
 func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
+	_ = panics.Call(func() error { s.reply(w, q); return nil })
+}
+
+func (s *Certs) reply(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg)
 	if q.Response || q.Opcode != dns.OpcodeQuery || len(q.Question) != 1 {
 		m.SetRcode(q, dns.RcodeNotImplemented)

@@ -209,6 +209,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	// The holder's context may end before Unlock; the lease must not.
 	beat, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.locks[name] = stop
+	// uncaught: renews a lease
 	go s.keep(beat, name)
 	return true, nil
 }

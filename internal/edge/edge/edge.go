@@ -47,6 +47,7 @@ import (
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/cache"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/panics"
 )
 
 // Config holds the dependencies and settings of an Edge.
@@ -203,14 +204,16 @@ func New(c Config) *Edge {
 // hosts known so far are served.
 func (e *Edge) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return e.follow(ctx) })
-	g.Go(func() error { return e.visits.Run(ctx) })
+	g.Go(func() error { return panics.Again(ctx, e.follow) })
+	g.Go(func() error { return panics.Again(ctx, e.visits.Run) })
 	if e.allowances == nil {
 		return g.Wait()
 	}
 	wake, stop := e.DB.Listen(allowance.Topic)
 	defer stop()
-	g.Go(func() error { return e.allowances.Run(ctx, wake) })
+	g.Go(func() error {
+		return panics.Again(ctx, func(ctx context.Context) error { return e.allowances.Run(ctx, wake) })
+	})
 	err := g.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/panics"
 )
 
 // Config holds the dependencies and settings of a Server.
@@ -173,7 +174,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Unlock()
 	defer s.accepting.Done()
 	s.toH1.addr, s.toH2.addr = ln.Addr(), ln.Addr()
+	// uncaught: net/http catches
 	go s.HTTP.Serve(s.toH1)
+	// uncaught: net/http catches
 	go s.lanes.Serve(s.toH2)
 	var wait time.Duration
 	for {
@@ -194,6 +197,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		c := &conn{s: s, raw: raw, tls: tls.Server(raw, s.tls), idling: func(bool) {}}
 		c.fresh.Store(true)
 		s.add(c)
+		// uncaught: survive catches
 		go s.serve(c)
 	}
 }
@@ -221,6 +225,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	_ = s.ended(brief, func(c *conn) bool { return c.onDrain.Load() == nil && !c.passing.Load() })
 	cancel()
 	errs := make(chan error, 1)
+	// uncaught: the end of the service
 	go func() { errs <- s.HTTP.Shutdown(ctx) }()
 	err := s.ended(ctx, func(*conn) bool { return true })
 	return errors.Join(err, <-errs, s.lanes.Shutdown(ctx))
@@ -340,6 +345,7 @@ func (s *Server) serve(c *conn) {
 	kept = true
 	// A handshake makes a stack grow that a waiting connection would hold on to: the rest
 	// goes on in a goroutine whose stack is small.
+	// uncaught: survive catches
 	go func() {
 		defer s.survive(raw)
 		defer s.remove(c)
@@ -350,6 +356,7 @@ func (s *Server) serve(c *conn) {
 // survive ends one connection, not the process, where something here is wrong.
 func (s *Server) survive(raw net.Conn) {
 	if v := recover(); v != nil {
+		_ = panics.Caught(v)
 		raw.Close()
 		if s.HTTP.ErrorLog != nil {
 			s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", raw.RemoteAddr(), v)

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"slipway/internal/platform/panics"
 )
 
 // lane is a connection in memory on which net/http answers what is not plain. Streams
@@ -65,7 +67,7 @@ func (h *h2) openLane() (*lane, error) {
 	if err := l.send(b); err != nil {
 		return nil, err
 	}
-	go h.pump(l)
+	panics.Go(func() { defer l.conn.Close(); h.pump(l) })
 	return l, nil
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"slipway/internal/platform/panics"
 )
 
 // maxPassed is how long the body of a request may be that is passed on, in bytes; it is held whole.
@@ -53,6 +55,7 @@ func (h *h2) tryPass(id uint32, end bool) bool {
 		s.late = time.Now().Add(h.s.WriteTime)
 	}
 	h.streams[id] = s
+	// uncaught: pass catches
 	go h.pass(r, s, answer)
 	return true
 }
@@ -62,6 +65,7 @@ func (h *h2) pass(r *Request, s *stream, answer func() (whole bool)) {
 	whole := false
 	defer func() {
 		if v := recover(); v != nil {
+			_ = panics.Caught(v)
 			whole = false
 			if h.s.HTTP.ErrorLog != nil {
 				h.s.HTTP.ErrorLog.Printf("fastpath: panic serving %v: %v", h.raw.RemoteAddr(), v)

@@ -25,6 +25,7 @@ func NewGroup() *Group { return &Group{failed: make(chan error, 1)} }
 // Serve adds a server and runs it on its own. What run returns after the end is http.ErrServerClosed; all else is a failure.
 func (g *Group) Serve(srv Ender, run func() error) {
 	g.members = append(g.members, srv)
+	// uncaught: a server's loop: servers catch the panics of their handlers
 	go func() {
 		if err := run(); !errors.Is(err, http.ErrServerClosed) {
 			select {
@@ -42,6 +43,7 @@ func (g *Group) Failed() <-chan error { return g.failed }
 func (g *Group) Shutdown(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, srv := range g.members {
+		// uncaught: the end of the service
 		all.Go(func() {
 			if err := srv.Shutdown(ctx); err != nil {
 				srv.Close()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"slipway/internal/platform/panics"
 )
 
 const (
@@ -49,6 +51,7 @@ func behind(ln net.Listener, proxies []netip.Prefix, wait time.Duration) *proxie
 		places: make(chan struct{}, unnamed),
 		named:  make(chan accepted), ended: make(chan struct{}),
 	}
+	// uncaught: accepts; name reads
 	go l.run()
 	return l
 }
@@ -78,7 +81,7 @@ func (l *proxied) run() {
 		}
 		select {
 		case l.places <- struct{}{}:
-			go l.name(tcp)
+			panics.Go(func() { l.name(tcp) })
 		default:
 			c.Close()
 		}

@@ -16,6 +16,7 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/response"
 	"slipway/internal/edge/upstream"
+	"slipway/internal/platform/panics"
 )
 
 // usual reports whether a request needs nothing but to be sent to a program and answered.
@@ -217,7 +218,7 @@ func (x *exchange) ask(head []byte, h *upstream.Head) error {
 	}
 	if x.r.ContentLength > 0 {
 		x.sent = make(chan struct{})
-		go x.send()
+		panics.Go(x.send)
 	}
 	for range maxInformational {
 		if err := x.c.ReadHead(h, x.r.Method == http.MethodHead); err != nil {

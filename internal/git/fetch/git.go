@@ -231,6 +231,7 @@ func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error)
 	if c.watch {
 		done := make(chan struct{})
 		defer close(done)
+		// uncaught: reads sizes
 		go func() { // ends with this call
 			tick := time.NewTicker(500 * time.Millisecond)
 			defer tick.Stop()

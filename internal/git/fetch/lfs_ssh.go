@@ -60,6 +60,7 @@ func (s *Fetcher) lfsOverSSH(ctx context.Context, r Request) (at lfsServer, err 
 // of its own: ParseRepository lets no quote through.
 func runFar(ctx context.Context, session *ssh.Session, command string) error {
 	ended := make(chan error, 1)
+	// uncaught: copies bytes
 	go func() { ended <- session.Run(command) }() // ends with the connection, which the caller closes
 	select {
 	case err := <-ended:

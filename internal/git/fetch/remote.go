@@ -116,6 +116,7 @@ func (s *Fetcher) connect(ctx context.Context, r Request) (*remote, error) {
 	p := s.c.Egress.Proxy(pc)
 	pctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
+	// uncaught: accepts; net/http catches
 	go func() { // ends with close
 		defer close(done)
 		p.Serve(pctx, l)

@@ -21,6 +21,7 @@ import (
 
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -46,7 +47,7 @@ func (s *Fetcher) ssh(ctx context.Context, r Request) (*remote, error) {
 		return nil, fmt.Errorf("listen for git: %w", err)
 	}
 	b.client = client
-	var all sync.WaitGroup
+	var all panics.Background
 	all.Go(func() { b.serve(l, &all) })
 	u := "git://" + l.Addr().String() + b.secret
 	return &remote{
@@ -143,7 +144,7 @@ func (b *bridge) handshake(conn net.Conn, addr string, signer ssh.Signer) (*ssh.
 	return ssh.NewClient(c, chans, reqs), nil
 }
 
-func (b *bridge) serve(l net.Listener, all *sync.WaitGroup) {
+func (b *bridge) serve(l net.Listener, all *panics.Background) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -199,6 +200,7 @@ func (b *bridge) session(c net.Conn) {
 	if err := session.Start("git-upload-pack '" + path + "'"); err != nil {
 		return
 	}
+	// uncaught: copies bytes
 	go func() { // ends with the connection, which the caller closes
 		io.Copy(&counted{in, b}, c)
 		in.Close()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/text"
 )
 
@@ -70,8 +71,9 @@ func (s *Fetcher) read(ctx context.Context, r Request, g *generation) (*Tree, er
 	}
 	listed := make(chan listing, 1)
 	go func() { // ends with git
-		files, err := s.list(ctx, r, g)
-		listed <- listing{files, err}
+		var l listing
+		l.err = panics.Call(func() (err error) { l.files, err = s.list(ctx, r, g); return err })
+		listed <- l
 	}()
 	err := s.batch(ctx, g, []string{headRef + "^{commit}"}, func(oid, kind string, size int64, content io.Reader) error {
 		if kind != "commit" {

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/site"
 )
 
@@ -24,6 +25,10 @@ const patience = 2 * time.Second
 // Register adds the figures of the installation whose database is r, and whose data directory is dir.
 func Register(to prometheus.Registerer, r db.Reader, dir string) {
 	to.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	to.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "slipway_panics_total",
+		Help: "Panics that were caught, each of which ended one piece of work. The log has their stacks.",
+	}, func() float64 { return float64(panics.Count()) }))
 	gauge := func(name, help string, read func(context.Context) (int64, error)) {
 		to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -43,6 +43,9 @@ func TestRegister(t *testing.T) {
 	if _, there := got["go_goroutines"]; !there {
 		t.Error("nothing is said about the process")
 	}
+	if _, there := got["slipway_panics_total"]; !there {
+		t.Error("panics are not counted")
+	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

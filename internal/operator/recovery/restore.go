@@ -304,6 +304,7 @@ func loadDatabases(
 	}
 	life, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
+	// uncaught: a command, which ends with it
 	go func() { defer close(done); _ = databases.Run(life) }()
 	err = c.LoadDatabases(ctx, func(id database.ID, r io.Reader) error {
 		err := databases.Refill(ctx, id, r)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"slipway/internal/platform/panics"
 )
 
 // workers is how many blobs a Batch writes at once: see journal.go for the figures.
@@ -108,7 +110,7 @@ func (b *Batch) queue(p *piece) error {
 	}
 	b.wg.Go(func() {
 		defer func() { p.Close(); b.bytes.Release(weight); <-b.slots }()
-		if err := b.store.store(b.ctx, p, b.bulk.Put); err != nil {
+		if err := panics.Call(func() error { return b.store.store(b.ctx, p, b.bulk.Put) }); err != nil {
 			b.stop(err)
 		}
 	})

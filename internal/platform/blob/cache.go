@@ -16,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // cache keeps copies of remote blobs in a directory: the ones read last, up to a limit of
@@ -163,7 +165,8 @@ func (c *cache) load(ctx context.Context, name string, fetch func(context.Contex
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
 		defer cancel()
 		c.loads <- struct{}{}
-		size, err := c.fetch(ctx, name, fetch)
+		var size int64
+		err := panics.Call(func() (err error) { size, err = c.fetch(ctx, name, fetch); return err })
 		<-c.loads
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -133,6 +133,7 @@ func (s *Store) sweep(ctx context.Context, page []Digest, before time.Time) (rem
 	// share: none, the sweep's: 16 files at once
 	g.SetLimit(workers)
 	for _, d := range page {
+		// uncaught: deletes files
 		g.Go(func() error {
 			e, err := s.backend.Stat(bounded, d.String())
 			if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Time.Before(before) {

@@ -147,8 +147,10 @@ func (b *deferred) Flush() error {
 	// share: none, one batch's: 16 directories or files at once
 	g.SetLimit(workers)
 	for name := range b.touched {
+		// uncaught: writes files
 		g.Go(func() error { return b.dir.syncDir(name) })
 	}
+	// uncaught: writes files
 	g.Go(b.commit)
 	return g.Wait()
 }
@@ -177,6 +179,7 @@ func (b *deferred) commit() error {
 	// Of the batch nothing but the journal's name waits: with many deployments a minute
 	// their buffers and lists would be most of the process's memory.
 	d := b.dir
+	// uncaught: writes files
 	d.settling.Go(func() {
 		select {
 		case <-d.closed:
@@ -266,6 +269,7 @@ func (d *dir) replayOne(ctx context.Context, path string) error {
 			// been put back say so themselves when they are read.
 			break
 		}
+		// uncaught: writes files
 		g.Go(func() error { return b.direct(ctx, name.String(), bytes.NewReader(body), int64(len(body))) })
 	}
 	if err := g.Wait(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // Cache keeps the values used last, up to a cost, and loads one at most once at a time. It
@@ -206,7 +208,7 @@ func (f *flights[K, V]) do(ctx context.Context, key K, load func(context.Context
 			// Whoever asked first may leave; the others still wait for it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 			defer cancel()
-			c.v, c.err = load(ctx)
+			c.err = panics.Call(func() (err error) { c.v, err = load(ctx); return err })
 			f.mu.Lock()
 			delete(f.under, key)
 			f.mu.Unlock()

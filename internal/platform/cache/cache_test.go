@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/wait"
 )
 
@@ -64,6 +66,20 @@ func TestCache(t *testing.T) {
 	c.Clear()
 	if len(c.at) != 0 || c.cost != 0 {
 		t.Error("not empty")
+	}
+}
+
+// Everybody who waits for a load that panics gets an error, and the next load begins anew.
+func TestLoadThatPanics(t *testing.T) {
+	t.Parallel()
+	c := New[int, string](100, 25)
+	_, _, err := c.Fetch(t.Context(), 1, func(context.Context) (string, int64, error) { panic("a manifest that can't be read") })
+	if !errors.Is(err, panics.ErrPanic) {
+		t.Errorf("got %v", err)
+	}
+	load := func(context.Context) (string, int64, error) { return "there", 1, nil }
+	if v, _, err := c.Fetch(t.Context(), 1, load); v != "there" || err != nil {
+		t.Errorf("the next load: %q, %v", v, err)
 	}
 }
 

@@ -3,9 +3,10 @@ package db
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // Batch runs writes that are asked for at the same moment in one transaction, each in a
@@ -46,6 +47,7 @@ func (b *Batch) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) 
 	b.lanes[share] = append(waiting, w)
 	b.mu.Unlock()
 	if !led { // whoever finds the lane empty sees to it until it is empty again
+		// uncaught: safely catches
 		go b.lead(context.WithoutCancel(ctx), share)
 	}
 	select {
@@ -151,11 +153,6 @@ func (t *Tx) savepoint(ctx context.Context, fn func(ctx context.Context, tx *Tx)
 
 // safely turns a panic of fn into an error: it runs beside writes of others, and in no
 // goroutine of its caller.
-func safely(ctx context.Context, t *Tx, fn func(ctx context.Context, tx *Tx) error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("write panicked: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return fn(ctx, t)
+func safely(ctx context.Context, t *Tx, fn func(ctx context.Context, tx *Tx) error) error {
+	return panics.Call(func() error { return fn(ctx, t) })
 }

@@ -226,6 +226,7 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	touch()
 	up := make(chan struct{})
+	// uncaught: copies bytes
 	go func() { // ends when either connection is closed
 		defer close(up)
 		p.pump(out, buf.Reader, touch)

@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/wait"
 )
 
@@ -197,6 +198,46 @@ func TestFailuresAreTriedAgainThenGivenUp(t *testing.T) {
 	want := []string{"try 1", "try 2", "try 3", `given up {"Name":"x"}`}
 	if got := r.all(); !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+// A job whose end panics, too, is dead: it isn't tried forever.
+func TestPanicOfTheEnd(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	p := Policy{
+		Attempts: 2, Backoff: func(int) time.Duration { return time.Millisecond },
+		GivenUp: func(context.Context, []byte, error) error { panic("poisonous") },
+	}
+	start(t, d, 1, p, func(context.Context, work, int64) error { panic("poisonous") })
+	enqueue(t, d, "x", Options{})
+	wait.Until(t, "dead", func() bool { return count(t, d, "state = 'dead' AND error LIKE '%poisonous%'") == 1 })
+}
+
+// A panic while work is leased or done ends neither the loop nor the work of others.
+func TestLoopOutlivesPanics(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	turns, failed := 0, 0
+	Loop{
+		Places: 1, Poll: time.Millisecond,
+		Lease: func(context.Context) (func(), error) {
+			switch turns++; turns {
+			case 1:
+				panic("a row that can't be read")
+			case 2:
+				return func() { panic("an item that can't be done") }, nil
+			}
+			return cancel, nil
+		},
+		Failed: func(_ context.Context, err error) {
+			if failed++; !errors.Is(err, panics.ErrPanic) {
+				t.Error(err)
+			}
+		},
+	}.Run(ctx)
+	if turns < 3 || failed != 1 {
+		t.Errorf("%d turns, %d failed", turns, failed)
 	}
 }
 

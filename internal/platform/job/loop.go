@@ -3,8 +3,9 @@ package job
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // Loop leases work for a bounded number of places. A place is free before anything is
@@ -22,7 +23,7 @@ type Loop struct {
 
 // Run leases until ctx ends, and returns once all that was leased has ended.
 func (l Loop) Run(ctx context.Context) {
-	var running sync.WaitGroup
+	var running panics.Background
 	defer running.Wait()
 	// share: total the queue's places; owner half of them, one where there are two; edge the job waits, those of owners with least running go first
 	places := make(chan struct{}, l.Places)
@@ -37,7 +38,8 @@ func (l Loop) Run(ctx context.Context) {
 		if ctx.Err() != nil { // both were possible
 			return
 		}
-		work, err := l.Lease(ctx)
+		var work func()
+		err := panics.Call(func() (err error) { work, err = l.Lease(ctx); return err })
 		if err != nil && ctx.Err() == nil {
 			l.Failed(ctx, err)
 		}

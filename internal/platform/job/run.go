@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // errGivenUp marks the end of a job that failed too often.
@@ -30,16 +31,18 @@ func (j *Jobs) Run(ctx context.Context) error {
 	defer stop(nil)
 	var loops, jobs sync.WaitGroup
 	for queue, n := range j.c.Queues {
+		// uncaught: the loop catches
 		jobs.Go(func() { j.serve(ctx, work, queue, n) })
 	}
 	beat, quiet := context.WithCancel(work)
 	defer quiet()
-	loops.Go(func() { j.leases.Run(beat) })
-	loops.Go(func() { j.heartbeat(beat) })
-	loops.Go(func() { j.hearCancellations(beat) })
+	for _, loop := range []func(context.Context){j.leases.Run, j.heartbeat, j.hearCancellations} {
+		loops.Go(func() { panics.Loop(beat, loop) })
+	}
 
 	<-ctx.Done()
 	done := make(chan struct{})
+	// uncaught: waits
 	go func() { jobs.Wait(); close(done) }()
 	select {
 	case <-done:
@@ -94,17 +97,17 @@ func (j *Jobs) do(work context.Context, c *leased) {
 	}
 }
 
-func (j *Jobs) call(ctx context.Context, c *leased) (err error) {
+// call calls the handler. A panic is a failure like others.
+func (j *Jobs) call(ctx context.Context, c *leased) error {
 	h := j.handlers[c.kind]
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
 	if c.failures >= h.policy.Attempts {
 		why := fmt.Errorf("%w after %d attempts", errGivenUp, c.failures)
 		if h.policy.GivenUp != nil {
-			if err := h.policy.GivenUp(ctx, c.args, why); err != nil {
+			err := panics.Call(func() error { return h.policy.GivenUp(ctx, c.args, why) })
+			if errors.Is(err, panics.ErrPanic) { // it would panic each time
+				return errors.Join(why, err)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -112,7 +115,7 @@ func (j *Jobs) call(ctx context.Context, c *leased) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.policy.Timeout)
 	defer cancel()
-	return h.call(ctx, c)
+	return panics.Call(func() error { return h.call(ctx, c) })
 }
 
 // heartbeat says that this node is alive and makes the jobs of dead ones ready again,

@@ -74,6 +74,7 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
 	defer proxy.Close()
+	// uncaught: closes connections
 	go func() {
 		for {
 			c, err := proxy.Accept()

@@ -171,6 +171,7 @@ func as(uid int, f func()) {
 		return
 	}
 	done := make(chan struct{})
+	// uncaught: better the end than a thread that stays another user's
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked where the way back fails: the thread ends then

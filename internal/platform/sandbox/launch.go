@@ -42,6 +42,7 @@ type thread struct {
 var launcher = sync.OnceValue(func() *thread {
 	t := &thread{work: make(chan func())}
 	ready := make(chan struct{})
+	// uncaught: without this thread no sandbox starts
 	go t.run(ready)
 	<-ready
 	return t
@@ -53,6 +54,7 @@ func (t *thread) run(ready chan struct{}) {
 		// /proc/self shows the main thread: its mounts and its cgroups
 		// must stay what they are. While we hold it, another goroutine gets another.
 		defer runtime.UnlockOSThread()
+		// uncaught: without this thread no sandbox starts
 		go t.run(ready)
 		<-ready
 		return

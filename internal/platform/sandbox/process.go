@@ -13,11 +13,11 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox/cgroup"
 	"slipway/internal/platform/sandbox/inside"
 )
@@ -112,17 +112,19 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	if err != nil {
 		return res, err
 	}
+	// uncaught: waits
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 
 	// The output flows from the first moment: bwrap's own complaints come this way.
 	m := &meter{limit: r.c.Limits.Output, flood: func() { r.report(LogFlood) }}
 	complaint := &head{next: r.c.Stderr}
-	var copies sync.WaitGroup
+	var copies panics.Background
 	if !one {
-		copies.Go(func() { m.copy(outR, r.c.Stdout) })
+		copies.Go(func() { defer drain(outR); m.copy(outR, r.c.Stdout) })
 	}
-	copies.Go(func() { m.copy(errR, complaint) })
+	copies.Go(func() { defer drain(errR); m.copy(errR, complaint) })
 	said := make(chan string, 1)
+	// uncaught: reads a line of bubblewrap
 	go func() {
 		b, _ := io.ReadAll(io.LimitReader(status, 4<<10))
 		said <- string(b)
@@ -469,3 +471,6 @@ func stat(pid int) (st procStat, ok bool) {
 		time.Duration(user+system) * time.Second / 100,
 	}, true // USER_HZ is 100 everywhere
 }
+
+// drain reads what nobody copies, so that the command doesn't wait for it.
+func drain(f *os.File) { _, _ = io.Copy(io.Discard, f) }

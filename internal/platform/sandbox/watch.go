@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/panics"
 )
 
 // watch enforces what the kernel does not limit for us: always the disk, and memory
@@ -22,7 +24,7 @@ import (
 type watch struct {
 	r    *run
 	done chan struct{}
-	wg   sync.WaitGroup
+	wg   panics.Background
 
 	mu    sync.Mutex // guards usage
 	usage Usage

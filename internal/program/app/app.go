@@ -26,6 +26,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/alert"
 	"slipway/internal/program/applog"
 	"slipway/internal/program/figures"
@@ -132,8 +133,8 @@ type Apps struct {
 	// instances, those on their way up or down included //share: total Most (500); owner sites.running; edge an
 	// idle one of the owner that runs the most sleeps, else 503
 	up   atomic.Int64
-	work sync.WaitGroup // what starts or stops one
-	down chan struct{}  // closed when the service stops
+	work panics.Background // what starts or stops one
+	down chan struct{}     // closed when the service stops
 
 	mu sync.Mutex // guards programs, closing; taken before a program's own
 	// share: total of the deployments that exist; owner of its own deployments; edge those that don't run are forgotten after 10 minutes

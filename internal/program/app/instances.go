@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/scale"
@@ -134,7 +135,7 @@ func (p *program) grow() {
 	total, _ := p.load()
 	n := p.allowed().Needed(total)
 	p.mu.Unlock()
-	p.raise(ctx, n)
+	_ = panics.Call(func() error { p.raise(ctx, n); return nil })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.growing = false
@@ -157,7 +158,7 @@ func (p *program) raise(ctx context.Context, n int) {
 	var late []*instance
 	p.mu.Lock()
 	for _, in := range list {
-		go p.watch(in)
+		panics.Go(func() { p.watch(in) })
 		if p.now == nil || p.gone || p.run != run || len(p.more)+1 >= p.want.Instances.Max {
 			late = append(late, in)
 			continue
@@ -194,7 +195,7 @@ func (p *program) besides(ctx context.Context, want Wanted, n int) (list []*inst
 	if one(); err != nil {
 		return nil, err
 	}
-	var others sync.WaitGroup
+	var others panics.Group
 	for range n - 1 {
 		others.Go(one)
 	}
@@ -279,7 +280,7 @@ func (p *program) replace(ctx context.Context, in *instance) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		go p.watch(other)
+		panics.Go(func() { p.watch(other) })
 		if p.now == nil || p.gone || p.run != run {
 			p.apps.work.Go(func() { other.running.Stop(stopGrace) })
 			return true
@@ -389,6 +390,7 @@ func (c counted) Running() (list []figures.Running) {
 // untilDown returns a context that ends with the service.
 func (a *Apps) untilDown() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
+	// uncaught: waits
 	go func() {
 		select {
 		case <-a.down:

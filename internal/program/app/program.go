@@ -14,6 +14,7 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/scale"
@@ -307,7 +308,12 @@ func (p *program) set(s State, message string) {
 // start runs the program and waits until it listens.
 func (p *program) start(try *attempt, now bool) {
 	a := p.apps
-	in, want, err := p.launch(context.Background(), now) // no request's own: others wait for it too
+	var in *instance
+	var want Wanted
+	err := panics.Call(func() (err error) {
+		in, want, err = p.launch(context.Background(), now) // no request's own: others wait for it too
+		return err
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer close(try.done)
@@ -336,7 +342,7 @@ func (p *program) start(try *attempt, now bool) {
 	if !now {
 		a.figures.Note(want.Site, func(f *figures.Figures) { f.Wakes++ })
 	}
-	go p.watch(in)
+	panics.Go(func() { p.watch(in) })
 	p.fit(time.Now(), 0)
 }
 

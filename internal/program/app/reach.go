@@ -101,6 +101,7 @@ func (p *program) serveConn(c net.Conn, in *instance, h http.Handler) {
 	}
 	stop := make(chan struct{})
 	defer close(stop)
+	// uncaught: waits
 	go func() {
 		select {
 		case <-in.ended:

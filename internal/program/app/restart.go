@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/figures"
 )
 
@@ -76,7 +77,7 @@ func (a *Apps) Restart(ctx context.Context, deployment id.Deployment) error {
 	}
 	p.mu.Unlock()
 	for _, x := range append(more, in) {
-		go p.watch(x) // counts it out in any case
+		panics.Go(func() { p.watch(x) }) // counts it out in any case
 		if err != nil || slept {
 			x.running.Stop(0)
 		}

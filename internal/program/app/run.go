@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/figures"
 	"slipway/internal/program/placement"
 )
@@ -26,15 +26,19 @@ func (a *Apps) Run(ctx context.Context) error {
 	defer tick.Stop()
 	flushed := make(chan struct{})
 	flush, stopFlush := context.WithCancel(context.Background())
-	go func() { defer close(flushed); a.logs.Run(flush) }()
+	go func() { defer close(flushed); panics.Loop(flush, a.logs.Run) }()
 	tasks := make(chan struct{})
+	// uncaught: each of its turns catches
 	go func() { defer close(tasks); a.runTasks(ctx) }()
 	sampled := make(chan struct{})
-	go func() { defer close(sampled); figures.NewSampler(a.figures, counted{a}, a.c.Usage, a.c.Log).Run(ctx) }()
+	go func() {
+		defer close(sampled)
+		panics.Loop(ctx, figures.NewSampler(a.figures, counted{a}, a.c.Usage, a.c.Log).Run)
+	}()
 	storage := make(chan struct{})
-	go func() { defer close(storage); a.countStorage(ctx) }()
-	go a.keepUp(ctx)
-	go a.keepHandingOver(ctx)
+	go func() { defer close(storage); panics.Loop(ctx, a.countStorage) }()
+	panics.Go(func() { a.keepUp(ctx) })
+	panics.Go(func() { panics.Loop(ctx, a.keepHandingOver) })
 	for changed, moved := true, false; ; {
 		select {
 		case <-ctx.Done():
@@ -54,12 +58,12 @@ func (a *Apps) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if moved {
-			err := a.leave(ctx)
+			err := panics.Call(func() error { return a.leave(ctx) })
 			if moved = err != nil; moved && ctx.Err() == nil {
 				a.c.Log.WarnContext(ctx, "sites of this node not compared, will be retried", "err", err)
 			}
 		}
-		err := a.compare(ctx, changed)
+		err := panics.Call(func() error { return a.compare(ctx, changed) })
 		changed = err != nil
 		if err != nil && ctx.Err() == nil {
 			a.c.Log.WarnContext(ctx, "programs not reconciled, will be retried", "err", err)
@@ -235,7 +239,7 @@ func (a *Apps) keepUp(ctx context.Context) {
 	}
 	// share: total 4 starts; owner 2; edge the others start later, those that hang hold a place for 5 s
 	slots := fair.New(fair.Config{Places: 4, Owner: 2})
-	var work sync.WaitGroup
+	var work panics.Background
 	defer work.Wait()
 	for _, r := range list {
 		want, err := a.c.Launch.Wanted(ctx, r.deployment)
@@ -279,7 +283,7 @@ func (a *Apps) close() {
 	a.programs = map[id.Deployment]*program{}
 	a.mu.Unlock()
 	close(a.down)
-	var wg sync.WaitGroup
+	var wg panics.Background
 	for _, p := range all {
 		wg.Go(func() {
 			p.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 )
 
 // settleTime limits how long changed settings are read.
@@ -33,7 +34,8 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 		defer cancel()
-		want, err := a.c.Launch.Wanted(ctx, p.deployment)
+		var want Wanted
+		err := panics.Call(func() (err error) { want, err = a.c.Launch.Wanted(ctx, p.deployment); return err })
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.settling = false

@@ -104,6 +104,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 	}
 	stored := a.storage.Begin(want.Site)
 	gone := make(chan struct{})
+	// uncaught: waits
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
 	in := &instance{
 		id: want.Spec.ID, running: running, site: want.Site, begun: time.Now(), used: time.Now(),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/node"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 )
 
@@ -113,7 +114,7 @@ func (a *Apps) askStates() map[string]stated {
 	}
 	all := map[string]stated{}
 	var mu sync.Mutex
-	var work sync.WaitGroup
+	var work panics.Background
 	for _, n := range nodes {
 		if n.ID == a.node || n.State == node.Down || n.Address == "" {
 			continue

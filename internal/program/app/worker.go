@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/task"
 )
 
@@ -82,11 +83,11 @@ func (a *Apps) keepWorkers(ctx context.Context) error {
 		life, stop := context.WithCancel(context.WithoutCancel(ctx))
 		w := &workerRun{task: wanted[key], stop: stop, done: make(chan struct{}), state: Starting}
 		a.workers.running[key] = w
-		go func() {
+		panics.Go(func() {
 			defer close(w.done)
 			defer stop()
 			a.runWorker(life, w)
-		}()
+		})
 	}
 	return nil
 }
@@ -173,18 +174,20 @@ func (a *Apps) runTasks(ctx context.Context) {
 	defer tick.Stop()
 	var kept, declaredAt time.Time
 	for changed := true; ; {
-		err := error(nil)
-		if now := time.Now(); changed || now.Sub(declaredAt) > askEvery {
-			declaredAt = now
-			err = a.declare(ctx)
-		}
-		if err == nil && a.c.Engine != nil {
-			err = a.schedule(ctx)
-		}
-		if now := time.Now(); err == nil && (changed || a.workersMoving() || now.Sub(kept) > renewEvery) {
-			kept = now
-			err = a.keepWorkers(ctx)
-		}
+		err := panics.Call(func() (err error) {
+			if now := time.Now(); changed || now.Sub(declaredAt) > askEvery {
+				declaredAt = now
+				err = a.declare(ctx)
+			}
+			if err == nil && a.c.Engine != nil {
+				err = a.schedule(ctx)
+			}
+			if now := time.Now(); err == nil && (changed || a.workersMoving() || now.Sub(kept) > renewEvery) {
+				kept = now
+				err = a.keepWorkers(ctx)
+			}
+			return err
+		})
 		if changed = err != nil; err != nil && ctx.Err() == nil {
 			a.c.Log.WarnContext(ctx, "background processes not reconciled, will be retried", "err", err)
 		}

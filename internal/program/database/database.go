@@ -35,6 +35,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/seal"
 	"slipway/internal/program/placement"
@@ -223,8 +224,8 @@ func (d *Databases) Run(ctx context.Context) error {
 		}
 	}
 	var work sync.WaitGroup
-	work.Go(func() { d.clean(ctx) })
-	work.Go(func() { d.leaveShared(ctx) })
+	work.Go(func() { panics.Loop(ctx, d.clean) })
+	work.Go(func() { panics.Loop(ctx, d.leaveShared) })
 	d.runServers(ctx)
 	work.Wait()
 	d.closeWays("")

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"slipway/internal/platform/panics"
 )
 
 // ParseServer reads the address of an operator's server:
@@ -75,7 +77,7 @@ func parseTLS(u *url.URL) (*tls.Config, error) {
 // runOutside connects to the operator's server and sees whether it answers.
 func (s *server) runOutside(ctx context.Context) {
 	var watch sync.WaitGroup
-	watch.Go(func() { s.d.watch(ctx, s) })
+	watch.Go(func() { panics.Loop(ctx, func(ctx context.Context) { s.d.watch(ctx, s) }) })
 	defer watch.Wait()
 	up := false
 	for ctx.Err() == nil {

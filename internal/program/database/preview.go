@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 )
@@ -191,7 +192,7 @@ func (d *Databases) copy(ctx context.Context, c Copy) error {
 	r, w := io.Pipe()
 	dumped := make(chan error, 1)
 	go func() {
-		err := d.Dump(ctx, c.From, w)
+		err := panics.Call(func() error { return d.Dump(ctx, c.From, w) })
 		w.CloseWithError(err)
 		dumped <- err
 	}()

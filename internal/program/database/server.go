@@ -19,6 +19,7 @@ import (
 
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -356,6 +357,7 @@ func (s *server) live(ctx context.Context, started func()) error {
 	var out tail
 	linked, gone := make(chan *sandbox.Link, 1), make(chan struct{})
 	var end error
+	// uncaught: runs the database server
 	go func() {
 		defer close(gone)
 		res, err := s.d.c.Runner.Run(life, sandbox.Command{
@@ -396,7 +398,7 @@ func (s *server) live(ctx context.Context, started func()) error {
 	started()
 	watching, unwatch := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { s.d.watch(watching, s) })
+	watch.Go(func() { panics.Loop(watching, func(ctx context.Context) { s.d.watch(ctx, s) }) })
 	defer func() { unwatch(); watch.Wait() }()
 	tell(s.idle) // who asked for it may have gone meanwhile
 	var look <-chan time.Time

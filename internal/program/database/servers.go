@@ -19,6 +19,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 )
 
@@ -31,7 +32,7 @@ type servers struct {
 	mu      sync.Mutex         // guards what follows
 	list    map[string]*server // share: total the owners with databases here; owner one; edge none: an entry is some 1 KiB
 	life    context.Context    // of Run; nil before and after it
-	running sync.WaitGroup
+	running panics.Background
 }
 
 // openServers finds out which servers there are.
@@ -203,9 +204,9 @@ func (d *Databases) wake(s *server) {
 	life := d.servers.life
 	d.servers.running.Go(func() {
 		if s.outside != nil {
-			s.runOutside(life)
+			panics.Loop(life, s.runOutside)
 		} else {
-			s.run(life)
+			panics.Loop(life, s.run)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 )
 
@@ -130,7 +131,7 @@ func (d *Databases) move(ctx context.Context, from, to *server, x Database) erro
 	r, w := io.Pipe()
 	dumped := make(chan error, 1)
 	go func() {
-		err := d.dump(ctx, from, x, w)
+		err := panics.Call(func() error { return d.dump(ctx, from, x, w) })
 		w.CloseWithError(err)
 		dumped <- err
 	}()

@@ -11,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -57,7 +58,7 @@ func (d *Databases) watch(ctx context.Context, s *server) {
 	rebuilding.Go(func() {
 		for schema := range rebuild {
 			if a := s.current(); a != nil && ctx.Err() == nil {
-				if err := a.shrink(ctx, schema); err != nil && ctx.Err() == nil {
+				if err := panics.Call(func() error { return a.shrink(ctx, schema) }); err != nil && ctx.Err() == nil {
 					d.c.Log.WarnContext(ctx, "database not shrunk", "schema", schema, "err", err)
 				}
 			}

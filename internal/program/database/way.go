@@ -15,6 +15,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/tenant/account"
 )
@@ -33,7 +34,7 @@ type way struct {
 	dir      string
 	waiting  atomic.Int64
 	end      context.CancelFunc
-	conns    sync.WaitGroup
+	conns    panics.Background
 
 	mu sync.Mutex // guards open
 	// share: total 20 connections a client, each at both ends; owner the clients that run; edge the connection waits, see places
@@ -66,6 +67,7 @@ func (d *Databases) Socket(ctx context.Context, of Client) (path string, done fu
 		return filepath.Join(w.dir, "mysqld.sock"), hold(), nil
 	} else if w != nil { // the site is another owner's now
 		delete(d.ways, key)
+		// uncaught: closes
 		go w.close()
 	}
 	dir := filepath.Join(d.sockets(), filepath.Base(string(of.Site))+"."+filepath.Base(of.Preview))
@@ -257,6 +259,7 @@ func (w *way) carry(ctx context.Context, d *Databases, c net.Conn) {
 		w.mu.Unlock()
 	}()
 	done := make(chan struct{})
+	// uncaught: copies bytes
 	go func() {
 		defer close(done)
 		_, _ = io.Copy(up, c)

@@ -77,6 +77,7 @@ func Do(ctx context.Context, c net.Conn, q Request) (*http.Response, error) {
 		return nil, x.why(ctx, fmt.Errorf("send request: %w", err))
 	}
 	x.sent = make(chan struct{})
+	// uncaught: copies bytes
 	go func() {
 		defer close(x.sent)
 		x.sendBody(q.Body)

@@ -7,12 +7,12 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 )
 
 // maxConns is how many connections a program has at once.
@@ -20,7 +20,7 @@ const maxConns = 128
 
 // Serve leads a client's program, which connects to l, to the server until ctx ends.
 func (r *Redis) Serve(ctx context.Context, of Client, l net.Listener) {
-	var conns sync.WaitGroup
+	var conns panics.Background
 	defer conns.Wait()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -103,6 +103,7 @@ func carry(ctx context.Context, program, server net.Conn) {
 	stop := context.AfterFunc(ctx, end)
 	defer stop()
 	done := make(chan struct{})
+	// uncaught: copies bytes
 	go func() {
 		defer close(done)
 		_, _ = io.Copy(server, program)

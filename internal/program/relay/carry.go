@@ -24,6 +24,7 @@ func Splice(from, program net.Conn) {
 	}
 	done := make(chan struct{})
 	var work sync.WaitGroup
+	// uncaught: copies bytes
 	work.Go(func() {
 		_, err := io.Copy(program, from)
 		half, ok := program.(interface{ CloseWrite() error })

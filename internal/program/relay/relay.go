@@ -29,6 +29,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/runtime"
 )
 
@@ -325,11 +326,11 @@ func (s *Server) Serve() error {
 			s.remove(c)
 			continue
 		}
-		go func() {
+		panics.Go(func() {
 			defer s.remove(c)
 			defer known()
 			s.serve(life, c, known)
-		}()
+		})
 	}
 }
 

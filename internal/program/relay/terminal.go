@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
 )
@@ -116,11 +117,13 @@ func (d *Dialer) Shell(ctx context.Context, address string, s Shell, t *runtime.
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	var mu sync.Mutex
+	// uncaught: copies bytes, or passes sizes on
 	go func() { // whoever made Input ends it with the program
 		if _, err := io.Copy(frames{&mu, c, frameTyped}, t.Input); err == nil {
 			_ = frames{&mu, c, frameHangUp}.send(nil)
 		}
 	}()
+	// uncaught: copies bytes, or passes sizes on
 	go func() {
 		for {
 			select {
@@ -177,7 +180,7 @@ func (s *Server) shell(ctx context.Context, x Shell, c net.Conn) {
 	in, typed := io.Pipe()
 	defer in.Close()
 	sizes := make(chan runtime.Size)
-	go func() {
+	panics.Go(func() {
 		defer cancel() // nobody is there any more
 		defer typed.Close()
 		for room := make([]byte, maxFrame); ; {
@@ -202,8 +205,9 @@ func (s *Server) shell(ctx context.Context, x Shell, c net.Conn) {
 				}
 			}
 		}
-	}()
+	})
 	var mu sync.Mutex
+	// uncaught: copies bytes, or passes sizes on
 	go func() {
 		tick := time.NewTicker(aliveEvery)
 		defer tick.Stop()

@@ -64,6 +64,7 @@ func (p *Processes) note(x *process, site id.Site) {
 	}
 	if wait := p.held[site]; wait != nil {
 		resume := x.link.Pause()
+		// uncaught: waits
 		go func() { <-wait; resume() }()
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/egress"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/php"
 	"slipway/internal/program/volume"
@@ -237,7 +238,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		close(x.linked)
 	}
 	failed := make(chan error, 1)
-	go func() {
+	panics.Go(func() {
 		defer close(x.gone)
 		defer func() {
 			others := unshare()
@@ -258,7 +259,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		if err != nil {
 			failed <- err
 		}
-	}()
+	})
 	select {
 	case <-x.linked:
 		x.socket.started()
@@ -341,6 +342,7 @@ func (p *Processes) network(dir string, s Spec, say *lines) (sandbox.Network, fu
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
+	// uncaught: accepts; servers catch the panics of their handlers
 	go func() {
 		defer close(served)
 		p.c.Egress.Proxy(egress.ProxyConfig{
@@ -412,6 +414,7 @@ func forward(cmd *sandbox.Command, dir, socket string, port int, serve func(cont
 	cmd.Forwards[port] = socket
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan struct{})
+	// uncaught: accepts; servers catch the panics of their handlers
 	go func() {
 		defer close(served)
 		serve(ctx, l)

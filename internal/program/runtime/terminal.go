@@ -98,11 +98,13 @@ func (x *tty) started() {
 	}
 	_ = x.inside.Close()
 	x.begun = true
+	// uncaught: copies bytes
 	go func() {
 		defer close(x.read)
 		defer x.hangUp()
 		_, _ = io.Copy(x.user.Output, struct{ io.Reader }{x.ours}) // until the program's end, or ours
 	}()
+	// uncaught: copies bytes
 	go func() {
 		_, _ = io.Copy(struct{ io.Writer }{x.ours}, x.user.Input)
 		x.hangUp()
@@ -110,6 +112,7 @@ func (x *tty) started() {
 	if x.user.Sizes == nil {
 		return
 	}
+	// uncaught: copies bytes
 	go func() {
 		for {
 			select {

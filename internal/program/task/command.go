@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 )
 
@@ -38,7 +39,8 @@ func WhileAllowed(
 	if refused() { // while it waited in the queue
 		return ctx, func() {}
 	}
-	go func() {
+	panics.Go(func() {
+		defer cancel(nil) // also after a panic: what is not watched ends
 		for tick := time.NewTicker(holdEvery); ; {
 			select {
 			case <-tick.C:
@@ -49,7 +51,7 @@ func WhileAllowed(
 				return
 			}
 		}
-	}()
+	})
 	return ctx, func() { cancel(nil) }
 }
 

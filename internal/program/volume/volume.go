@@ -124,6 +124,7 @@ func (v *Volume) look() string {
 // Within looks once, and returns what is wrong with the directory, or that it doesn't answer in time; empty: nothing.
 func (v *Volume) Within(ctx context.Context, most time.Duration) string {
 	looked := make(chan string, 1)
+	// uncaught: reads a mark
 	go func() { looked <- v.look() }()
 	ctx, done := context.WithTimeout(ctx, most)
 	defer done()
@@ -160,6 +161,7 @@ func (v *Volume) Run(ctx context.Context) error {
 	defer tick.Stop()
 	looked := make(chan string, 1)
 	for {
+		// uncaught: reads a mark
 		go func() { looked <- v.look() }()
 		late := time.NewTimer(v.c.Patience)
 		var why string

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 )
 
 // How long a check may ask the world, and how long it waits for the registry before it
@@ -149,8 +150,9 @@ func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) 
 	}
 	registry, zone := make(chan reply, 1), make(chan reply, 1)
 	go func() {
-		taken, err := d.rdap.taken(ctx, name)
-		registry <- reply{taken, err}
+		var r reply
+		r.err = panics.Call(func() (err error) { r.taken, err = d.rdap.taken(ctx, name); return err })
+		registry <- r
 	}()
 	if d.c.Registry == "rdap" {
 		r := <-registry // ends with ctx
@@ -163,8 +165,9 @@ func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) 
 		}
 		asked = true
 		go func() {
-			taken, err := delegated(ctx, d.c.Resolver, name)
-			zone <- reply{taken, err}
+			var r reply
+			r.err = panics.Call(func() (err error) { r.taken, err = delegated(ctx, d.c.Resolver, name); return err })
+			zone <- r
 		}()
 	}
 	hedge := time.NewTimer(d.hedge)

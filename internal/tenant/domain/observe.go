@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"slipway/internal/platform/egress"
+	"slipway/internal/platform/panics"
 
 	"github.com/miekg/dns"
 )
@@ -73,7 +73,7 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 	base := strings.TrimPrefix(name, "*.")
 	servers := d.nameServers(ctx, base)
 	var s observed
-	var wg sync.WaitGroup
+	var wg panics.Group
 	wg.Go(func() {
 		if s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)); s.tokenErr == nil && !slices.Contains(s.tokens, token) {
 			s.strayAt = d.stray(ctx, servers, name, token)

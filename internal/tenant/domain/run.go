@@ -9,6 +9,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 func (d *Domains) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { d.tidying(ctx) })
+	wg.Go(func() { panics.Loop(ctx, d.tidying) })
 
 	wake, stop := d.c.DB.Listen(topic)
 	defer stop()

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/panics"
 )
 
 // Fetch is the job that fetches what the waiting events are about.
@@ -98,7 +99,7 @@ func (s *Stripe) fetchSome(ctx context.Context, list []waiting) error {
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			err := s.follow(ctx, sc, e.object)
+			err := panics.Call(func() error { return s.follow(ctx, sc, e.object) })
 			var a *api.Error
 			if errors.As(err, &a) && a.HTTPStatusCode == http.StatusNotFound || errors.Is(err, errOff) {
 				err = nil // it is not of this account, or the account was disconnected

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/panics"
 )
 
 // Run sends until ctx ends, then lets requests in flight end for Drain and gives the rest
@@ -35,7 +36,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	defer senders.end()
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { w.maintain(ctx) })
+	all.Go(func() { panics.Loop(ctx, w.maintain) })
 	stopDrain := context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(w.c.Drain):
@@ -64,7 +65,12 @@ func (w *Webhooks) Run(ctx context.Context) error {
 			free = 0
 		}
 		if len(done) > 0 || again && free > 0 {
-			flights, soon, err := w.turn(context.WithoutCancel(ctx), done, free)
+			var flights []flight
+			var soon db.Time
+			err := panics.Call(func() (err error) {
+				flights, soon, err = w.turn(context.WithoutCancel(ctx), done, free)
+				return err
+			})
 			if err != nil {
 				// Outcomes are kept and tried again; the leases run on meanwhile.
 				w.c.Log.ErrorContext(ctx, "webhook schedule not written", "err", err)
@@ -78,6 +84,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 				w.metrics.saved(done)
 				done = done[:0]
 				if len(flights) > 0 {
+					// uncaught: launch catches
 					all.Go(func() { senders.launch(work, flights) })
 				}
 				w.metrics.inFlight.Set(float64(inFlight))

@@ -8,6 +8,7 @@ import (
 
 	"slipway/internal/platform/chunk"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/webhook/delivery"
 )
 
@@ -38,7 +39,7 @@ func (s *senders) end() {
 
 // launch reads what is to be sent, outside the dispatcher's transaction, and hands it to senders.
 func (s *senders) launch(ctx context.Context, list []flight) {
-	if err := readEvents(ctx, s.w.c.DB, list); err != nil {
+	if err := panics.Call(func() error { return readEvents(ctx, s.w.c.DB, list) }); err != nil {
 		if ctx.Err() == nil {
 			s.w.c.Log.ErrorContext(ctx, "webhook events not read", "err", err)
 		}
@@ -54,6 +55,7 @@ func (s *senders) launch(ctx context.Context, list []flight) {
 		select {
 		case s.jobs <- f:
 		default:
+			// uncaught: send catches
 			s.all.Go(func() { s.work(ctx, f) })
 		}
 	}
@@ -92,8 +94,16 @@ func (s *senders) done(o outcome) {
 	s.results <- o
 }
 
-// send makes one request. It never returns an error: what went wrong is the outcome.
-func (w *Webhooks) send(ctx context.Context, f flight) outcome {
+// send makes one request. It never returns an error: what went wrong is the outcome, and a panic is a failed attempt.
+func (w *Webhooks) send(ctx context.Context, f flight) (o outcome) {
+	begun := db.Now()
+	if err := panics.Call(func() error { o = w.request(ctx, f); return nil }); err != nil {
+		return outcome{f, delivery.Result{Started: begun, Err: delivery.ReasonInternal}}
+	}
+	return o
+}
+
+func (w *Webhooks) request(ctx context.Context, f flight) outcome {
 	keys, err := w.keys(f)
 	if err != nil {
 		w.c.Log.ErrorContext(ctx, "webhook secret not decrypted", "webhook", f.hook, "err", err)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // Bounds of comparisons of files.
@@ -89,7 +90,7 @@ func Files(ctx context.Context, from, to Tree) (*FileDiff, error) {
 // ofBoth gets something of two trees at once.
 func ofBoth[T any](from, to Tree, get func(Tree) (T, error)) (a, b T, err error) {
 	var errA, errB error
-	var both sync.WaitGroup
+	var both panics.Group
 	both.Go(func() { a, errA = get(from) })
 	both.Go(func() { b, errB = get(to) })
 	both.Wait()

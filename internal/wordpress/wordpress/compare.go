@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/difference"
@@ -96,7 +96,7 @@ func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to
 	if c.Since, err = w.sameSince(ctx, from, to); err != nil {
 		return c, err
 	}
-	var all sync.WaitGroup
+	var all panics.Group
 	for _, s := range []*Side{&c.From, &c.To} {
 		all.Go(func() {
 			_, x, err := w.ofOwner(ctx, owner, s.Site.ID)

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/placement"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -27,9 +28,9 @@ const (
 // Run runs the events of every live WordPress when they are due, until ctx ends. A sleeping
 // one is woken for that.
 func (w *WordPress) Run(ctx context.Context) error {
-	var running sync.WaitGroup
+	var running panics.Background
 	defer running.Wait()
-	running.Go(func() { w.followPurges(ctx) })
+	running.Go(func() { panics.Loop(ctx, w.followPurges) })
 	running.Go(func() { eachTick(ctx, w.updates) })
 	eachTick(ctx, func(ctx context.Context) { w.events(ctx, &running) })
 	return nil
@@ -43,7 +44,7 @@ func eachTick(ctx context.Context, do func(ctx context.Context)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			do(ctx)
+			_ = panics.Call(func() error { do(ctx); return nil })
 		}
 	}
 }
@@ -104,7 +105,7 @@ func (w *WordPress) scheduled(ctx context.Context, id site.ID, text string) {
 
 // events begins what is due, as far as there are places: of each owner the site that waits the
 // longest.
-func (w *WordPress) events(ctx context.Context, running *sync.WaitGroup) {
+func (w *WordPress) events(ctx context.Context, running *panics.Background) {
 	type due struct {
 		site  site.ID
 		owner account.OwnerID

@@ -214,6 +214,7 @@ func shim(in, status *os.File) (int, error) {
 		_ = listener.Close() // who connects once the command has ended is to hear it
 	}
 	if s.Link != 0 {
+		// uncaught: a sandbox's own process
 		go network.Serve(os.NewFile(uintptr(s.Link), "link"), func(sig syscall.Signal) { _ = cmd.Process.Signal(sig) })
 	}
 	_ = cmd.Wait()

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // carriedConns is how many connections are carried at once; more wait to be accepted.
@@ -30,12 +32,14 @@ func Offer(proxy string, sockets []int, ports []uint16) error {
 			if err != nil {
 				return fmt.Errorf("offer the resolver: %w", err)
 			}
+			// uncaught: a sandbox's own process
 			go n.serve(c)
 		} else {
 			l, err := net.FileListener(f)
 			if err != nil {
 				return fmt.Errorf("offer port %d: %w", ports[i-1], err)
 			}
+			// uncaught: a sandbox's own process
 			go n.accept(l, ports[i-1])
 		}
 		_ = f.Close() // the copies that net made are closed at exec
@@ -58,10 +62,10 @@ func (n *names) accept(l net.Listener, port uint16) {
 			time.Sleep(10 * time.Millisecond) // out of descriptors: the command's own doing
 			continue
 		}
-		go func() {
+		panics.Go(func() {
 			defer func() { <-slots }()
 			n.carry(c.(*net.TCPConn), port)
-		}()
+		})
 	}
 }
 
@@ -85,6 +89,7 @@ func (n *names) carry(c *net.TCPConn, port uint16) {
 	}
 	defer u.Close()
 	up := make(chan struct{})
+	// uncaught: copies bytes
 	go func() {
 		defer close(up)
 		_, _ = io.Copy(u, c)

@@ -29,6 +29,7 @@ type entry struct {
 var networks = sync.OnceValue(func() *enterer {
 	e := &enterer{work: make(chan *entry)}
 	ready := make(chan error)
+	// uncaught: without this thread no network is entered
 	go e.run(ready)
 	e.err = <-ready
 	return e
@@ -64,6 +65,7 @@ func (e *enterer) run(ready chan error) {
 		err := unix.Setns(home, unix.CLONE_NEWNET)
 		close(w.done)
 		if err != nil {
+			// uncaught: without this thread no network is entered
 			go e.run(nil)
 			return // locked: the thread ends
 		}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 // Forward offers ports of the loopback and carries what connects to them to the sockets, from
@@ -17,6 +19,7 @@ func Forward(ports map[int]string) error {
 		if err != nil {
 			return fmt.Errorf("offer port %d: %w", port, err)
 		}
+		// uncaught: a sandbox's own process
 		go forwardTo(l, socket, nil)
 	}
 	return nil
@@ -38,10 +41,10 @@ func forwardTo(l net.Listener, socket string, p *pace) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go func() {
+		panics.Go(func() {
 			defer func() { <-slots }()
 			carryTo(c.(*net.TCPConn), socket)
-		}()
+		})
 	}
 }
 
@@ -52,6 +55,7 @@ func carryTo(c *net.TCPConn, socket string) {
 		return
 	}
 	defer up.Close()
+	// uncaught: copies bytes
 	go func() {
 		_, _ = io.Copy(up, c)
 		_ = up.CloseWrite()

@@ -163,6 +163,7 @@ func (l *Link) receive(h *Handover) (err error) {
 		}
 		r.sockets = append(r.sockets, c)
 		names.pace = pace
+		// uncaught: reads packets; each is answered by one that catches
 		go names.serve(c)
 		for _, port := range h.Ports {
 			f := next()
@@ -172,6 +173,7 @@ func (l *Link) receive(h *Handover) (err error) {
 				return fmt.Errorf("take port %d: %w", port, err)
 			}
 			r.sockets = append(r.sockets, s)
+			// uncaught: accepts; each connection is carried by one that catches
 			go names.accept(s, port)
 		}
 	}
@@ -183,6 +185,7 @@ func (l *Link) receive(h *Handover) (err error) {
 			return fmt.Errorf("take port %d: %w", port, err)
 		}
 		r.sockets = append(r.sockets, s)
+		// uncaught: accepts; each connection is carried by one that catches
 		go forwardTo(s, h.Forwards[port], pace)
 	}
 	l.mu.Lock()

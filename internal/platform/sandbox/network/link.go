@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/panics"
 )
 
 // Link reaches into a running sandbox from the host: it connects to ports that the
@@ -83,12 +85,16 @@ func NewLink(h *Handover) (*Link, *os.File, error) {
 	}
 	l := &Link{conn: c.(*net.UnixConn), waiting: map[uint32]chan dialed{}, over: make(chan struct{})}
 	if h == nil {
-		go l.read()
+		go func() {
+			if err := panics.Call(func() error { l.read(); return nil }); err != nil {
+				l.End(err)
+			}
+		}()
 		return l, inside, nil
 	}
 	l.ready = make(chan struct{})
 	go func() {
-		if err := l.take(h); err != nil {
+		if err := panics.Call(func() error { return l.take(h) }); err != nil {
 			l.End(err)
 		}
 	}()

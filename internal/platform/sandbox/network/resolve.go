@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"slipway/internal/platform/panics"
 )
 
 // Bounds of one command's resolver. Names that exist keep their addresses as long as the
@@ -185,12 +187,12 @@ func (n *names) serve(c net.PacketConn) {
 		default:
 			continue
 		}
-		go func() {
+		panics.Go(func() {
 			defer func() { <-slots }()
 			if answer := n.answer(buf[:size]); answer != nil {
 				_, _ = c.WriteTo(answer, from)
 			}
-		}()
+		})
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	ReasonConnection  = "connection_error"
 	ReasonRedirect    = "redirect_not_followed"
 	ReasonUnreadable  = "secret_unreadable"
+	ReasonInternal    = "internal_error"
 )
 
 // Reasons lists the words of Attempt.Error with what a receiver's developer can do.
@@ -48,6 +49,7 @@ var Reasons = map[string]string{
 	ReasonConnection:  "The endpoint's answer is not valid HTTP, or its headers are over 64 KiB",
 	ReasonRedirect:    "The endpoint redirects, and redirects are not followed: change the webhook's URL",
 	ReasonUnreadable:  "The webhook's secret can't be read: rotate it",
+	ReasonInternal:    "Slipway could not make the request: the operator finds why in the server's log",
 }
 
 // reason returns the word for an error of an exchange.

@@ -15,6 +15,7 @@ import (
 
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/web/ratelimit"
@@ -77,10 +78,12 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 		case v == nil:
 		case v == http.ErrAbortHandler || w.status != 0:
 			if v != http.ErrAbortHandler {
+				_ = panics.Caught(v)
 				a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
 			}
 			panic(http.ErrAbortHandler) // the connection ends: half an answer must not look whole
 		default:
+			_ = panics.Caught(v)
 			a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
 			writeProblem(w, problem{
 				status:    http.StatusInternalServerError,

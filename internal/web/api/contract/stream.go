@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/web/requestinfo"
 )
@@ -123,7 +124,7 @@ func (a *API) follow(
 ) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go a.Watch(ctx, cancel, c)
+	panics.Go(func() { a.Watch(ctx, cancel, c) })
 	conn := http.NewResponseController(w)
 	send := func(format string, args ...any) bool {
 		if ctx.Err() != nil {
@@ -181,6 +182,7 @@ func (a *API) follow(
 // Watch ends a stream when the key that opened it was revoked or has expired, or its user
 // was suspended. A database that does not answer ends nothing.
 func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Caller) {
+	defer cancel() // also after a panic: what is not watched ends
 	tick := time.NewTicker(checkTime)
 	defer tick.Stop()
 	for {
@@ -189,7 +191,6 @@ func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Ca
 			return
 		case <-tick.C:
 			if fault.As(a.Holds(ctx, c)) != nil {
-				cancel()
 				return
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"slipway/internal/build/framework"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/app"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
@@ -206,14 +207,14 @@ func (t *terminal) serve(ctx context.Context, x app.Execution, done func()) {
 	sizes := make(chan runtime.Size, 1)
 	x.Terminal.Input, x.Terminal.Sizes = in, sizes
 	t.active.Store(begun.UnixNano())
-	var receiving sync.WaitGroup
+	var receiving panics.Background
 	receiving.Go(func() {
+		defer typed.Close()
+		defer t.end(errLeft) // before the program hears of it: this is why it ends
 		t.receive(typed, sizes)
-		t.end(errLeft) // before the program hears of it: this is why it ends
-		typed.Close()
 	})
-	go t.a.Watch(t.ctx, func() { t.end(errKey) }, t.c)
-	go t.keep()
+	panics.Go(func() { t.a.Watch(t.ctx, func() { t.end(errKey) }, t.c) })
+	panics.Go(t.keep)
 	exit, err := t.a.Apps.Execute(t.ctx, x)
 	if err == nil && t.ctx.Err() != nil {
 		err = context.Cause(t.ctx)

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -331,7 +332,7 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 		req, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		defer cancel()
-		go a.Watch(ctx, cancel, c)
+		panics.Go(func() { a.Watch(ctx, cancel, c) })
 		format, write, mediaType := "tar.zst", archive.WriteTar, "application/zstd"
 		if in.Format == "zip" {
 			format, write, mediaType = "zip", archive.WriteZip, "application/zip"

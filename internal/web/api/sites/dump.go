@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/web/api/contract"
@@ -79,7 +80,7 @@ func (a *API) dump(ctx context.Context, r contract.Route, in *contract.ByID[data
 			a.Fail(w, req, err)
 			return
 		}
-		go a.Watch(ctx, cancel, c)
+		panics.Go(func() { a.Watch(ctx, cancel, c) })
 		out.to = contract.Patiently(ctx, w)
 		err = a.Databases.Dump(ctx, x.ID, out)
 		switch {

@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/web/api/contract"
@@ -126,7 +127,7 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 		req, w := humago.Unwrap(h)
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
-		go a.Watch(ctx, cancel, c)
+		panics.Go(func() { a.Watch(ctx, cancel, c) })
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		w.Header().Set("Content-Disposition", `attachment; filename="audit-`+c.Slug+`.ndjson"`)
 		w.WriteHeader(http.StatusOK)

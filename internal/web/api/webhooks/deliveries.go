@@ -31,7 +31,7 @@ type attemptBody struct {
 	StartedAt  string  `json:"startedAt" format:"date-time"`
 	DurationMS int     `json:"durationMs"`
 	StatusCode *int    `json:"statusCode" doc:"Null if there was no response."`
-	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable"`
+	Error      *string `json:"error" enum:"blocked_address,timeout,dns_error,connect_error,certificate_unknown_authority,certificate_wrong_name,certificate_expired,no_tls,tls_error,closed_early,connection_error,redirect_not_followed,secret_unreadable,internal_error"`
 	Reason     *string `json:"reason" doc:"The error and how to fix it."`
 	Request    string  `json:"request" doc:"Request line and headers, including signatures."`
 	Response   *string `json:"response" doc:"Status line and headers of the response, at most 4 KiB."`

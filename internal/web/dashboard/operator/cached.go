@@ -2,9 +2,10 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
+
+	"slipway/internal/platform/panics"
 )
 
 const (
@@ -31,6 +32,7 @@ func (k *cached[T]) get(ctx context.Context) (found T, at time.Time, err error) 
 	k.mu.Lock()
 	if k.under == nil && time.Since(k.at) > k.good {
 		k.under = make(chan struct{})
+		// uncaught: find catches
 		go k.find(context.WithoutCancel(ctx), k.under)
 	}
 	under, waits := k.under, k.at.IsZero()
@@ -58,7 +60,8 @@ func (k *cached[T]) last() (found T, at time.Time, err error) {
 func (k *cached[T]) find(ctx context.Context, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
-	found, err := k.safely(ctx)
+	var found T
+	err := panics.Call(func() (err error) { found, err = k.load(ctx); return err })
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err = err; err == nil {
@@ -66,14 +69,4 @@ func (k *cached[T]) find(ctx context.Context, done chan struct{}) {
 	}
 	k.under = nil
 	close(done)
-}
-
-// safely makes an error of a panic: nobody else is there to catch it.
-func (k *cached[T]) safely(ctx context.Context) (found T, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
-		}
-	}()
-	return k.load(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/web/requestinfo"
 )
 
@@ -102,7 +103,7 @@ func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events
 	w.WriteHeader(http.StatusOK)
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
-	go d.Watch(ctx, cancel, q, d.Ready)
+	panics.Go(func() { d.Watch(ctx, cancel, q, d.Ready) })
 	e := &Events{ctx, w, http.NewResponseController(w)}
 	if e.write("retry: 2000\n\n") != nil {
 		return
@@ -142,7 +143,7 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 		}
 	})
 	defer settle()
-	go d.Watch(ctx, cancel, q, nil) // while the service drains, what is under way may end
+	panics.Go(func() { d.Watch(ctx, cancel, q, nil) }) // while the service drains, what is under way may end
 	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
 		d.Log.DebugContext(ctx, "download ended early", "request", q.ID, "err", err)
 		panic(http.ErrAbortHandler)
@@ -153,6 +154,7 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 
 // Watch ends what was begun in a session that was ended, or when ready is false.
 func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request, ready *atomic.Bool) {
+	defer cancel() // also after a panic: what is not watched ends
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	token := d.ReadCookie(q.Request, SessionCookie)

@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/web/requestinfo"
 )
@@ -73,6 +74,7 @@ func (d *Shell) handle(rt Route) http.Handler {
 		begun := time.Now()
 		defer func() {
 			if v := recover(); v != nil && v != http.ErrAbortHandler {
+				_ = panics.Caught(v)
 				d.Log.ErrorContext(r.Context(), "handler panicked", "request", q.ID, "panic", v, "stack", string(debug.Stack()))
 				d.finish(w, q, rt, Answer{}, errors.New("panic"))
 			} else if v != nil {

@@ -150,6 +150,7 @@ func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sizes := make(chan runtime.Size)
+	// uncaught: passes sizes on
 	go func() {
 		for {
 			select {

@@ -16,6 +16,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
@@ -166,7 +167,7 @@ type terminal struct {
 	active  atomic.Int64 // when something was typed or shown, in nanoseconds
 	end     context.CancelCauseFunc
 
-	receiving sync.WaitGroup
+	receiving panics.Background
 }
 
 var (
@@ -219,17 +220,17 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 		return CloseRefused, "Internal error (request " + t.q.ID + ")"
 	}
 	t.audited = true
-	go t.d.Watch(ctx, func() { t.end(errTerminalEnded) }, t.q, t.d.Ready)
+	panics.Go(func() { t.d.Watch(ctx, func() { t.end(errTerminalEnded) }, t.q, t.d.Ready) })
 	in, typed := io.Pipe()
 	defer in.Close()
 	sizes := make(chan [2]int, 1)
 	t.active.Store(time.Now().UnixNano())
 	t.receiving.Go(func() {
+		defer typed.Close()
+		defer t.end(errTerminalLeft) // before the program hears of it: this is why it ends
 		t.receive(context.WithoutCancel(ctx), typed, sizes)
-		t.end(errTerminalLeft) // before the program hears of it: this is why it ends
-		typed.Close()
 	})
-	go t.keep(ctx)
+	panics.Go(func() { t.keep(ctx) })
 	how, err := t.d.Programs.Terminal(ctx, s, Terminal{
 		Input:   in,
 		Output:  t,

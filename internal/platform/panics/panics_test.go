@@ -1,0 +1,77 @@
+package panics
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func broken() { panic("broken input") }
+
+// A panic becomes an error with its stack, and is counted and reported once, however many look at it on its way.
+func TestCall(t *testing.T) { // no t.Parallel: the count is of the process
+	var reported []error
+	Report(func(err error) { reported = append(reported, err) })
+	defer report.Store(nil)
+	before := Count()
+	err := Call(func() error {
+		var g Group
+		g.Go(broken)
+		g.Go(func() {})
+		g.Wait()
+		t.Error("Wait returned although a part panicked")
+		return nil
+	})
+	if !errors.Is(err, ErrPanic) || !strings.Contains(err.Error(), "broken input") || !strings.Contains(err.Error(), "panics.broken") {
+		t.Errorf("got %v", err)
+	}
+	if len(reported) != 1 || Count()-before != 1 {
+		t.Errorf("%d reported, %d counted, want 1", len(reported), Count()-before)
+	}
+	other := errors.New("other")
+	if err := Safe(func() error { return other })(); err != other {
+		t.Errorf("an error that is no panic: %v", err)
+	}
+}
+
+// What runs in the background ends alone, with its deferred calls.
+func TestBackground(t *testing.T) {
+	var b Background
+	var ended atomic.Int64
+	for range 3 {
+		b.Go(func() { defer ended.Add(1); broken() })
+	}
+	b.Wait()
+	done := make(chan struct{})
+	Go(func() { defer close(done); broken() })
+	<-done
+	if ended.Load() != 3 {
+		t.Errorf("%d ended", ended.Load())
+	}
+}
+
+// A loop runs again after a panic, not at once, and not after it has returned or ctx has ended.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, runs := time.Now(), 0
+		Loop(t.Context(), func(context.Context) {
+			if runs++; runs < 3 {
+				broken()
+			}
+		})
+		if runs != 3 || time.Since(begun) != 3*time.Second {
+			t.Errorf("%d runs in %s", runs, time.Since(begun))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		runs = 0
+		err := Again(ctx, func(context.Context) error { runs++; broken(); return nil })
+		if !errors.Is(err, ErrPanic) || runs < 10 || runs > 20 {
+			t.Errorf("%d runs in 10 minutes, %v", runs, err)
+		}
+	})
+}
