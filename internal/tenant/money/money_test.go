@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -89,6 +90,23 @@ func TestTiersAgainstBig(t *testing.T) {
 		}
 		if sum != max(0, q-rate.Included) {
 			t.Fatalf("%d of %d in parts %+v of %+v", sum, q, parts, rate)
+		}
+		// Where a quantity is divided changes nothing of how much of it lies in each tier.
+		first := r.Int64N(q + 1)
+		one, err := rate.Price(0, first)
+		two, err2 := rate.Price(first, q-first)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		in := make([]int64, len(rate.Tiers))
+		for _, p := range slices.Concat(one, two) {
+			in[p.Tier] += p.Quantity
+		}
+		for _, p := range parts {
+			in[p.Tier] -= p.Quantity
+		}
+		if slices.ContainsFunc(in, func(n int64) bool { return n != 0 }) {
+			t.Fatalf("%d and %d are %+v and %+v, together %+v of %+v", first, q-first, one, two, parts, rate)
 		}
 	}
 	if _, err := (Rate{Tiers: []Tier{{Amount: math.MaxInt64, Per: 1}}}).Price(0, 2); !errors.Is(err, ErrRange) {
