@@ -466,13 +466,13 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 			DB: h.DB, Billing: h.Billing, Sites: h.Sites, Backups: h.Backups, Hooks: h.Webhooks, Mail: h.Accounts, Log: s.Log,
 		}))
 	}
-	h.SSO = sso.New(sso.Config{
-		DB: h.DB, Accounts: h.Accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.Teams,
-		Records: h.Domains, Log: s.Log,
-	})
 	h.OAuth = oauth.New(oauth.Config{
 		DB: h.DB, Accounts: h.Accounts, Limits: h.Limits, Seal: h.seal, Issuer: s.BaseURL, Out: out.Client(5 * time.Second), Log: s.Log,
 		Hooks: h.Webhooks, Registration: s.OAuthRegistration,
+	})
+	h.SSO = sso.New(sso.Config{
+		DB: h.DB, Accounts: h.Accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.Teams,
+		Records: h.Domains, Grants: h.OAuth, Log: s.Log,
 	})
 	h.OAuth.Connect(oauth.Removers{Webhooks: h.Webhooks, DeployHooks: h.Sites, Channels: h.Notify, Polling: h.Git})
 	h.Teams.Connect(

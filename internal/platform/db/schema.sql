@@ -1,4 +1,4 @@
--- version 290
+-- version 291
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -46,7 +46,7 @@ CREATE TABLE api_keys (
   created_at BIGINT NOT NULL,
   used_at    BIGINT NOT NULL,
   used_addr  TEXT NOT NULL
-, owner_id TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT 'user');
+, owner_id TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT 'user', provider_id TEXT NOT NULL DEFAULT '');
 CREATE TABLE webhooks (
   id            TEXT PRIMARY KEY,
   owner_id      TEXT NOT NULL,
@@ -1016,7 +1016,7 @@ CREATE TABLE oauth_grants (
   created_at BIGINT NOT NULL,
   used_at    BIGINT NOT NULL,
   used_addr  TEXT NOT NULL
-, audience TEXT NOT NULL DEFAULT '');
+, audience TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '');
 CREATE INDEX oauth_grants_owner ON oauth_grants (owner_id, created_at);
 CREATE INDEX oauth_grants_user ON oauth_grants (user_id, app_id);
 CREATE INDEX oauth_grants_app ON oauth_grants (app_id);
@@ -1047,7 +1047,7 @@ CREATE TABLE oauth_codes (
   expires_at       BIGINT NOT NULL,
   used_at          BIGINT NOT NULL,   -- 0: it wasn't
   grant_id         TEXT NOT NULL      -- that it began; empty: none yet
-, audience TEXT NOT NULL DEFAULT '');
+, audience TEXT NOT NULL DEFAULT '', provider_id TEXT NOT NULL DEFAULT '');
 CREATE INDEX oauth_codes_expiry ON oauth_codes (expires_at);
 CREATE TABLE oauth_devices (
   hash             TEXT PRIMARY KEY,      -- SHA-256 of the device code, hex
@@ -1065,7 +1065,7 @@ CREATE TABLE oauth_devices (
   granted          TEXT NOT NULL,         -- scopes that the person allowed
   sites            TEXT NOT NULL,
   grant_expires_at BIGINT NOT NULL
-);
+, provider_id TEXT NOT NULL DEFAULT '');
 CREATE INDEX oauth_devices_expiry ON oauth_devices (expires_at);
 CREATE INDEX audit_grant ON audit (grant_id) WHERE grant_id <> '';
 CREATE TABLE sso_providers (
@@ -1260,8 +1260,6 @@ CREATE TABLE schema_readers (
 );
 CREATE VIEW linked_users AS SELECT user_id FROM sso_identities;
 CREATE VIEW team_identities AS SELECT owner_id, user_id, used_at FROM sso_identities WHERE owner_id <> '';
-CREATE VIEW provided_users AS
-  SELECT i.user_id FROM sso_identities i JOIN sso_providers p ON p.owner_id = i.owner_id AND p.issuer = i.issuer;
 CREATE TABLE billing_settings (
   seller_id  TEXT PRIMARY KEY,  -- '' is the installation
   settings   TEXT NOT NULL,
@@ -1734,6 +1732,15 @@ CREATE TABLE usage_parts (
   PRIMARY KEY (owner_id, meter, hour)
 );
 CREATE INDEX usage_parts_hour ON usage_parts (hour);
+CREATE VIEW sign_in_providers AS SELECT id, owner_id FROM sso_providers;
+CREATE VIEW team_links AS
+  SELECT p.id AS provider_id, i.owner_id, i.user_id
+  FROM sso_identities i JOIN sso_providers p ON p.owner_id = i.owner_id AND p.issuer = i.issuer
+  WHERE i.owner_id <> '';
+CREATE VIEW two_factor_teams AS SELECT owner_id FROM teams WHERE require_2fa AND deleted_at = 0;
+CREATE VIEW provided_users AS
+  SELECT i.user_id FROM sso_identities i JOIN sso_providers p ON p.owner_id = i.owner_id AND p.issuer = i.issuer
+  WHERE i.owner_id = '';
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

@@ -25,6 +25,9 @@ func (a *Accounts) AuditTx(ctx context.Context, tx *db.Tx, by audit.Actor, d aud
 // mayGoOn is nil while the actor may go on: in a team, while they belong to it with the role that they came with.
 func mayGoOn(ctx context.Context, r db.Reader, by audit.Actor) error {
 	if by.Rights == "" && !by.Service {
+		if err := opens(ctx, r, by); err != nil {
+			return err
+		}
 		return stands(ctx, r, by.User, fault.Unauthorized)
 	}
 	return holds(ctx, r, by)

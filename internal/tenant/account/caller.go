@@ -32,6 +32,7 @@ type Caller struct {
 	SiteRoles map[id.Site]Role // roles on single sites of the team
 	Service   bool             // a service key: it acts for the team, not with the role of who made it
 	granted   Scopes           // of the credential, before the role narrowed them: read where Team is set
+	Through   string           // the team's sign-in provider of the session that this is, or that made the key or grant; empty: none
 	session   SessionID        // empty: a key or an app
 	snapshot  string           // of the membership: a change made with an older one is refused
 }
@@ -45,7 +46,7 @@ func (u User) Caller() Caller {
 func (c Caller) Actor(addr netip.Addr) audit.Actor {
 	return audit.Actor{
 		User: c.User, Owner: c.Owner, Key: c.Key, Grant: c.Grant, App: c.App, Session: c.session, Via: c.Via, Addr: addr,
-		Rights: c.snapshot, Service: c.Service,
+		Rights: c.snapshot, Service: c.Service, Through: c.Through,
 	}
 }
 

@@ -89,8 +89,9 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	if err := by.requireNoWider(n); err != nil {
 		return Key{}, "", err
 	}
-	kind := "user"
+	kind, through := "user", by.Through
 	if n.Service {
+		through = "" // it is the team's, whoever made it
 		if kind = "service"; by.Team == "" || !by.Role.AtLeast(RoleAdmin) {
 			return Key{}, "", &fault.Error{
 				Kind: fault.Forbidden, Message: "Only admins of a team can create service keys",
@@ -112,11 +113,12 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	}
 	secret := newSecret()
 	k, err := scanKey(tx.QueryRow(ctx, `
-		INSERT INTO api_keys (id, owner_id, user_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr, kind)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', $12)
+		INSERT INTO api_keys (id, owner_id, user_id, hash, hint, name, scopes, sites, nets, expires_at, created_at, used_at, used_addr, kind,
+		  provider_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '', $12, $13)
 		RETURNING `+keyColumns,
 		db.NewID("key"), by.Owner, by.User, digest(secret), secret[:hintLen], n.Name, n.Scopes.String(),
-		id.Join(n.Sites), strings.Join(nets, " "), n.Expires, db.Now(), kind))
+		id.Join(n.Sites), strings.Join(nets, " "), n.Expires, db.Now(), kind, through))
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create key: %w", err)
 	}
@@ -276,7 +278,7 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	var personal bool
 	err := a.db.QueryRow(ctx, `
 		SELECT k.id, k.name, k.hint, k.scopes, k.sites, k.nets, k.expires_at, k.owner_id, u.id, u.email, u.admin, u.suspended_at, u.suspended_why,
-			k.kind = 'service', k.owner_id = u.owner_id
+			k.kind = 'service', k.owner_id = u.owner_id, k.provider_id
 		FROM api_keys k JOIN users u ON u.id = k.user_id
 		WHERE k.hash = $1`, digest(secret)).Scan(
 		&c.Key,
@@ -294,6 +296,7 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 		&why,
 		&c.Service,
 		&personal,
+		&c.Through,
 	)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Expires != 0 && c.Expires <= db.Now() {
 		return Caller{}, errKey
@@ -373,7 +376,7 @@ func holds(ctx context.Context, r db.Reader, by audit.Actor) error {
 	}
 	m, err := MembershipOf(ctx, r, by.User, by.Owner)
 	if err == nil {
-		_, err = m.admitted(ctx, r, by.Owner, by.Session)
+		_, err = m.admitted(ctx, r, by)
 	}
 	if err == nil && m.snapshot != by.Rights && by.Rights != "" {
 		err = &fault.Error{
@@ -410,8 +413,8 @@ func owned(ctx context.Context, r db.Reader, owner OwnerID) error {
 	return nil
 }
 
-// EndMemberTx ends what a user who is no member any more came in with: their keys for that owner. Service keys stay, and
-// are another member's from then on. It returns the names of those.
+// EndMemberTx ends what a user who is no member any more came in with: their keys for that owner, and their sessions that
+// began with a provider of that owner's. Service keys stay, and are another member's from then on. It returns the names of those.
 func (a *Accounts) EndMemberTx(ctx context.Context, tx *db.Tx, owner OwnerID, user, heir UserID) (services []string, err error) {
 	rows, err := tx.Query(ctx, `UPDATE api_keys SET user_id = $3 WHERE owner_id = $1 AND user_id = $2 AND kind = 'service' RETURNING name`,
 		owner, user, heir)
@@ -421,6 +424,10 @@ func (a *Accounts) EndMemberTx(ctx context.Context, tx *db.Tx, owner OwnerID, us
 	}
 	if _, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE owner_id = $1 AND user_id = $2`, owner, user); err != nil {
 		return nil, fmt.Errorf("end keys of member: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `
+		DELETE FROM sessions WHERE user_id = $2 AND provider_id IN (SELECT id FROM team_providers WHERE owner_id = $1)`, owner, user); err != nil {
+		return nil, fmt.Errorf("end sessions of member: %w", err)
 	}
 	return services, nil
 }

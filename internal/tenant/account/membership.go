@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -164,10 +165,14 @@ func (a *Accounts) CallerFor(ctx context.Context, r db.Reader, u User, owner Own
 // CallerIn is CallerFor for a session of the user.
 func (a *Accounts) CallerIn(ctx context.Context, u User, s Session, owner OwnerID) (Caller, error) {
 	c := u.Caller()
-	if owner == u.Owner {
-		return c, nil
+	c.session = s.ID
+	if s.Only != "" {
+		c.Through = s.Provider
 	}
-	c.Owner, c.session = owner, s.ID
+	if owner == u.Owner {
+		return c, s.opens(owner)
+	}
+	c.Owner = owner
 	glass, err := c.cap(ctx, a.db)
 	if err == nil && glass {
 		err = a.noteBreakGlass(ctx, u, owner, s)
@@ -175,11 +180,22 @@ func (a *Accounts) CallerIn(ctx context.Context, u User, s Session, owner OwnerI
 	return c, err
 }
 
+// Beside returns a caller's user acting for another owner by the same session, key or app.
+func (a *Accounts) Beside(ctx context.Context, r db.Reader, by Caller, u User, owner OwnerID) (Caller, error) {
+	c := u.Caller()
+	if owner == u.Owner {
+		return c, nil
+	}
+	c.Owner, c.session, c.Through = owner, by.session, by.Through
+	_, err := c.cap(ctx, r)
+	return c, err
+}
+
 // cap narrows a caller to what their membership allows, where the owner is not their personal account.
 func (c *Caller) cap(ctx context.Context, r db.Reader) (glass bool, err error) {
 	m, err := MembershipOf(ctx, r, c.User, c.Owner)
 	if err == nil {
-		glass, err = m.admitted(ctx, r, c.Owner, c.session)
+		glass, err = m.admitted(ctx, r, c.Actor(netip.Addr{}))
 	}
 	if err != nil {
 		return false, err
@@ -300,11 +316,11 @@ func (c Caller) MayMakeKeys() bool {
 }
 
 // Unrestricted reports whether the caller's credential is as much as its user's session: it has all scopes, and is not
-// restricted to sites. Such a caller may act for all that the user may.
+// restricted to sites or to the team whose provider it came through. Such a caller may act for all that the user may.
 func (c Caller) Unrestricted() bool {
 	granted := c.Scopes
 	if c.Team != "" {
 		granted = c.granted
 	}
-	return !c.Service && granted.Include(All) && len(c.Sites) == 0
+	return !c.Service && c.Through == "" && granted.Include(All) && len(c.Sites) == 0
 }

@@ -254,7 +254,7 @@ func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID,
 	if !in {
 		return &fault.Error{
 			Kind: fault.Conflict, Message: "This is your only way to sign in",
-			Details: "set a password or link an account first", Code: "last_way_in",
+			Details: "set a password or link an account of a provider of this installation first", Code: "last_way_in",
 		}
 	}
 	return nil

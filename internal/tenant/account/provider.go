@@ -27,11 +27,15 @@ func (a *Accounts) EnrollTx(ctx context.Context, tx *db.Tx, email string) (User,
 	return insertUser(ctx, tx, email, "", false)
 }
 
-// EndProviderTx signs out everybody who signed in with a provider, or one of them, and returns how many sessions ended.
+// EndProviderTx signs out everybody who signed in with a provider, or one of them, ends the keys that such sessions made for
+// its team, and returns how many sessions ended.
 func (a *Accounts) EndProviderTx(ctx context.Context, tx *db.Tx, provider string, user UserID) (int64, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE provider_id = $1 AND ($2 = '' OR user_id = $2)`, provider, user)
 	if err != nil {
 		return 0, fmt.Errorf("end sessions of provider: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE provider_id = $1 AND ($2 = '' OR user_id = $2)`, provider, user); err != nil {
+		return 0, fmt.Errorf("end keys of provider: %w", err)
 	}
 	_, err = tx.Exec(ctx, `
 		DELETE FROM session_providers WHERE provider_id = $1 AND ($2 = '' OR session_id IN (SELECT id FROM sessions

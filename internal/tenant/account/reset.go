@@ -49,14 +49,32 @@ func (a *Accounts) AskReset(ctx context.Context, email string, d Device) error {
 	})
 }
 
+// resets reports whether a user can have a link for a password mailed: they have one, or come in by providers of teams alone,
+// which open those teams and nothing else.
+func (a *Accounts) resets(ctx context.Context, u User) (yes bool, err error) {
+	if u.Password {
+		return true, nil
+	}
+	err = a.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM linked_users WHERE user_id = $1) AND NOT EXISTS (SELECT 1 FROM provided_users WHERE user_id = $1)
+			AND NOT EXISTS (SELECT 1 FROM passkeys WHERE user_id = $1)`, u.ID).Scan(&yes)
+	if err != nil {
+		return false, fmt.Errorf("find ways to sign in: %w", err)
+	}
+	return yes, nil
+}
+
 // reset makes the link and queues the mail with it, both or neither. Users who are
 // suspended, or were invited and never came in, get none: the operator decides on those.
 func (a *Accounts) reset(ctx context.Context, asked ResetAsked, _ int64) error {
 	u, err := a.UserByEmail(ctx, asked.Email)
-	if fault.Is(err, fault.NotFound) || err == nil && (!u.Password || u.Suspended != 0 || !a.Mails()) {
+	if fault.Is(err, fault.NotFound) || err == nil && (u.Suspended != 0 || !a.Mails()) {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if may, err := a.resets(ctx, u); err != nil || !may {
 		return err
 	}
 	return a.db.Write(ctx, func(tx *db.Tx) error {

@@ -22,10 +22,11 @@ type Session struct {
 	ID        SessionID
 	User      UserID
 	Method    Method
-	Provider  string // that it was begun with (package sso); empty: none
-	Pending   bool   // the second factor is still owed: it opens nothing but the page that asks for it
-	Agent     string // the browser's User-Agent, as it was sent
-	Addr      string // of the last use
+	Provider  string  // that it was begun with (package sso); empty: none
+	Only      OwnerID // the team whose provider that is: the session opens nothing else; empty: all that is the user's
+	Pending   bool    // the second factor is still owed: it opens nothing but the page that asks for it
+	Agent     string  // the browser's User-Agent, as it was sent
+	Addr      string  // of the last use
 	CreatedAt db.Time
 	ProvenAt  db.Time // when its holder last proved who they are
 	SeenAt    db.Time // to the minute
@@ -70,10 +71,16 @@ type Device struct {
 var errSession = &fault.Error{Kind: fault.Unauthorized, Message: "You are signed out", Details: "sign in again", Code: "signed_out"}
 
 const sessionColumns = `s.id, s.user_id, s.method, s.provider_id, s.pending, s.agent, s.addr, s.created_at, s.proven_at,
-	s.seen_at, s.expires_at`
+	s.seen_at, s.expires_at, COALESCE((SELECT p.owner_id FROM sign_in_providers p WHERE p.id = s.provider_id), '')`
+
+// provided is the condition of sessions whose provider, where they began with one, is still there.
+const provided = `(s.provider_id = '' OR EXISTS (SELECT 1 FROM sign_in_providers p WHERE p.id = s.provider_id))`
 
 func sessionFields(s *Session) []any {
-	return []any{&s.ID, &s.User, &s.Method, &s.Provider, &s.Pending, &s.Agent, &s.Addr, &s.CreatedAt, &s.ProvenAt, &s.SeenAt, &s.ExpiresAt}
+	return []any{
+		&s.ID, &s.User, &s.Method, &s.Provider, &s.Pending, &s.Agent, &s.Addr, &s.CreatedAt, &s.ProvenAt, &s.SeenAt, &s.ExpiresAt,
+		&s.Only,
+	}
 }
 
 // SignIn checks a password and begins a session. Where the user has a second factor the
@@ -227,7 +234,8 @@ func (s Session) how() string {
 }
 
 // Session returns who holds this token, or one Unauthorized fault: it is unknown, was
-// ended, is too old, was not used for Idle, or its user is suspended. The use is noted, to the minute.
+// ended, is too old, was not used for Idle, its provider is gone, or its user is suspended. Of a session that opens a team
+// alone, the user is no operator. The use is noted, to the minute.
 func (a *Accounts) Session(ctx context.Context, token string, d Device) (Session, User, error) {
 	if len(token) != base64.RawURLEncoding.EncodedLen(32) {
 		return Session{}, User{}, errSession
@@ -238,7 +246,7 @@ func (a *Accounts) Session(ctx context.Context, token string, d Device) (Session
 	err := a.db.QueryRow(ctx, `
 		SELECT `+sessionColumns+`, `+userColumns+`
 		FROM sessions s JOIN users ON users.id = s.user_id
-		WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND users.suspended_at = 0`, digest(token), now, now.Add(-Idle)).
+		WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND users.suspended_at = 0 AND `+provided, digest(token), now, now.Add(-Idle)).
 		Scan(append(sessionFields(&s), userFields(&u)...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Session{}, User{}, errSession
@@ -246,6 +254,7 @@ func (a *Accounts) Session(ctx context.Context, token string, d Device) (Session
 	if err != nil {
 		return Session{}, User{}, fmt.Errorf("find session: %w", err)
 	}
+	u.Admin = u.Admin && s.Only == ""
 	addr := d.Addr.String()
 	if now.Sub(s.SeenAt) < time.Minute && s.Addr == addr {
 		return s, u, nil
@@ -282,7 +291,7 @@ func (a *Accounts) Sessions(ctx context.Context, owner UserID) ([]Session, error
 	now := db.Now()
 	rows, err := a.db.Query(ctx, `
 		SELECT `+sessionColumns+` FROM sessions s
-		WHERE s.user_id = $1 AND NOT s.pending AND s.expires_at > $2 AND s.seen_at > $3
+		WHERE s.user_id = $1 AND NOT s.pending AND s.expires_at > $2 AND s.seen_at > $3 AND `+provided+`
 		ORDER BY s.seen_at DESC, s.id DESC`, owner, now, now.Add(-Idle))
 	list, err := db.Collect(rows, err, func(row db.Scanner) (s Session, err error) { return s, row.Scan(sessionFields(&s)...) })
 	if err != nil {

@@ -2,6 +2,8 @@ package account
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"slipway/internal/platform/db"
@@ -15,36 +17,102 @@ var errSSO = &fault.Error{
 		"Account > Sign-in and security. API keys and apps work while your account is linked", Code: "sso_required",
 }
 
-// admitted is nil for a membership that lets its user act: by a session, or with session empty by a key or an app. In a
-// team that requires single sign-on the session must have come from the team's provider, and a key or app works while its
-// user has an account there. Emergency owners may come another way: glass reports that they did.
-func (m Membership) admitted(ctx context.Context, r db.Reader, owner OwnerID, session SessionID) (glass bool, err error) {
-	if err := m.admits(); err != nil || !m.requireSSO {
+// ErrTeamSession is for sessions that began with a team's sign-in provider, outside of that team. The team's owners run the
+// provider, so it can't vouch for anything that isn't the team's.
+var ErrTeamSession = &fault.Error{
+	Kind: fault.Forbidden, Message: "You signed in with a team's single sign-on, which opens that team only",
+	Details: "sign out, then sign in with your password, a passkey or a provider of this installation", Code: "team_session",
+}
+
+// errLinkEnded is for keys and grants whose user is no longer linked to the team's provider that they came through.
+var errLinkEnded = &fault.Error{
+	Kind: fault.Unauthorized, Message: "The linked account that this credential was made with is gone",
+	Details: "sign in to the team again and create a new one", Code: "link_ended",
+}
+
+// opens is nil for an owner that the session may open.
+func (s Session) opens(owner OwnerID) error {
+	if s.Only == "" || s.Only == owner {
+		return nil
+	}
+	return ErrTeamSession
+}
+
+// opens is nil unless the actor's session opens a team alone and the action is another owner's.
+func opens(ctx context.Context, r db.Reader, by audit.Actor) error {
+	if by.Session == "" || by.Owner == "" {
+		return nil
+	}
+	var foreign bool
+	err := r.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM sessions s JOIN sign_in_providers p ON p.id = s.provider_id
+		WHERE s.id = $1 AND p.owner_id NOT IN ('', $2))`, by.Session, by.Owner).Scan(&foreign)
+	if err != nil {
+		return fmt.Errorf("find provider of session: %w", err)
+	}
+	if foreign {
+		return ErrTeamSession
+	}
+	return nil
+}
+
+// admitted is nil for a membership that lets its user act: by a session, or without one by a key or an app. A session that
+// began with a team's provider opens that team alone, and what it made works while its user is linked there. In a team that
+// requires single sign-on the session must have come from the team's provider, and a key or app works while its user has an
+// account there. Emergency owners may come another way: glass reports that they did.
+func (m Membership) admitted(ctx context.Context, r db.Reader, by audit.Actor) (glass bool, err error) {
+	if err := m.admits(); err != nil {
 		return false, err
 	}
-	if m.Linked && session == "" {
-		return false, nil
+	if by.Session == "" {
+		return false, m.admitsCredential(ctx, r, by)
 	}
-	if session == "" {
-		return false, errSSO
+	var through OwnerID // the team whose provider the session began with; empty: none
+	var linked, came bool
+	err = r.QueryRow(ctx, `
+		SELECT COALESCE(p.owner_id, ''),
+			EXISTS (SELECT 1 FROM team_links l WHERE l.provider_id = s.provider_id AND l.user_id = s.user_id),
+			EXISTS (SELECT 1 FROM team_providers t WHERE t.owner_id = $2 AND (t.id = s.provider_id
+				OR t.id IN (SELECT provider_id FROM session_providers WHERE session_id = s.id)))
+		FROM sessions s LEFT JOIN sign_in_providers p ON p.id = s.provider_id
+		WHERE s.id = $1 AND `+provided, by.Session, by.Owner).Scan(&through, &linked, &came)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, errSession
 	}
-	came := false
-	if m.Linked {
-		err := r.QueryRow(ctx, `
-			SELECT EXISTS (SELECT 1 FROM team_providers p WHERE p.owner_id = $2 AND (
-				p.id = (SELECT provider_id FROM sessions WHERE id = $1)
-				OR p.id IN (SELECT provider_id FROM session_providers WHERE session_id = $1)))`, session, owner).Scan(&came)
-		if err != nil {
-			return false, fmt.Errorf("find provider of session: %w", err)
-		}
+	if err != nil {
+		return false, fmt.Errorf("find provider of session: %w", err)
 	}
 	switch {
-	case came:
+	case through != "" && through != by.Owner:
+		return false, ErrTeamSession
+	case through != "" && !linked:
+		return false, errSession
+	case !m.requireSSO || m.Linked && came:
 		return false, nil
 	case m.BreakGlass:
 		return true, nil
 	}
 	return false, errSSO
+}
+
+// admitsCredential is admitted for a key or an app.
+func (m Membership) admitsCredential(ctx context.Context, r db.Reader, by audit.Actor) error {
+	if m.requireSSO && !m.Linked {
+		return errSSO
+	}
+	if by.Through == "" {
+		return nil
+	}
+	var linked bool
+	err := r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM team_links WHERE provider_id = $1 AND owner_id = $2 AND user_id = $3)`,
+		by.Through, by.Owner, by.User).Scan(&linked)
+	if err != nil {
+		return fmt.Errorf("find linked account: %w", err)
+	}
+	if !linked {
+		return errLinkEnded
+	}
+	return nil
 }
 
 // noteBreakGlass writes into the team's log, and mails its owners, that an emergency owner came in without the team's
@@ -80,9 +148,19 @@ func (a *Accounts) noteBreakGlass(ctx context.Context, u User, owner OwnerID, s 
 	})
 }
 
-// SignedInWithTx notes that the holder of a session has signed in with a provider.
+// SignedInWithTx notes that the holder of a session has signed in with a provider, to link an account there. A session that
+// opens a team alone links nothing.
 func (a *Accounts) SignedInWithTx(ctx context.Context, tx *db.Tx, session SessionID, provider string) error {
-	_, err := tx.Exec(ctx, `
+	var only bool
+	err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM sessions s JOIN team_providers p ON p.id = s.provider_id WHERE s.id = $1)`, session).Scan(&only)
+	if err != nil {
+		return fmt.Errorf("find provider of session: %w", err)
+	}
+	if only {
+		return ErrTeamSession
+	}
+	_, err = tx.Exec(ctx, `
 		INSERT INTO session_providers (session_id, provider_id) SELECT id, $2 FROM sessions WHERE id = $1
 		ON CONFLICT DO NOTHING`, session, provider)
 	if err != nil {

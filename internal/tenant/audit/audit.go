@@ -26,6 +26,7 @@ type Actor struct {
 	Addr    netip.Addr
 	Rights  string // the membership that it is done with. Optional: not in a team.
 	Service bool   // by a service key
+	Through string // the team's sign-in provider that the key or grant ends with. Optional.
 }
 
 // Entry is one line of the audit log.

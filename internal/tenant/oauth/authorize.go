@@ -242,6 +242,8 @@ type Consent struct {
 	Scopes  account.Scopes // some of those that were asked for
 	Sites   []id.Site      // empty: all of the owner's, also later ones
 	Expires db.Time        // at most a year from now
+
+	through string // the team's sign-in provider of the person's session; empty: none
 }
 
 // check refuses a consent that is wider than what was asked for.
@@ -290,10 +292,10 @@ func (s *Server) ApproveTx(ctx context.Context, tx *db.Tx, by account.Caller, r 
 	code := account.NewSecret(codePrefix)
 	_, err = tx.Exec(ctx, `
 		INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at,
-		expires_at, used_at, grant_id, audience)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '', $11)`,
+		expires_at, used_at, grant_id, audience, provider_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, '', $11, $12)`,
 		digest(code), r.App.ID, by.User, by.Owner, c.Scopes.String(), id.Join(c.Sites), r.Redirect, r.challenge, c.Expires,
-		db.Now().Add(codeLife), r.audience)
+		db.Now().Add(codeLife), r.audience, by.Through)
 	if err != nil {
 		return "", err
 	}

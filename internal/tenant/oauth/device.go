@@ -125,8 +125,8 @@ func (s *Server) DecideDeviceTx(ctx context.Context, tx *db.Tx, by account.Calle
 		status, granted, sites, expires = "approved", c.Scopes.String(), id.Join(c.Sites), c.Expires
 	}
 	n, err := tx.Exec(ctx, `
-		UPDATE oauth_devices SET status = $2, user_id = $3, owner_id = $4, granted = $5, sites = $6, grant_expires_at = $7
-		WHERE user_code = $1 AND status = 'pending' AND expires_at > $8`, d.Code, status, by.User, by.Owner, granted, sites, expires, db.Now())
+		UPDATE oauth_devices SET status = $2, user_id = $3, owner_id = $4, granted = $5, sites = $6, grant_expires_at = $7, provider_id = $9
+		WHERE user_code = $1 AND status = 'pending' AND expires_at > $8`, d.Code, status, by.User, by.Owner, granted, sites, expires, db.Now(), by.Through)
 	if err != nil {
 		return fmt.Errorf("decide device: %w", err)
 	}
@@ -155,8 +155,9 @@ func (s *Server) PollDevice(ctx context.Context, a App, secret string, resources
 		now := db.Now()
 		err := tx.QueryRow(ctx, `
 			UPDATE oauth_devices SET hash = hash WHERE hash = $1 AND app_id = $2
-			RETURNING app_id, status, user_id, owner_id, granted, sites, grant_expires_at, expires_at, polled_at, wait`, digest(secret), a.ID).
-			Scan(&app, &status, &user, &owner, &granted, &sites, &c.Expires, &expires, &polled, &wait)
+			RETURNING app_id, status, user_id, owner_id, granted, sites, grant_expires_at, expires_at, polled_at, wait, provider_id`,
+			digest(secret), a.ID).
+			Scan(&app, &status, &user, &owner, &granted, &sites, &c.Expires, &expires, &polled, &wait, &c.through)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}

@@ -116,6 +116,20 @@ func (s *Server) EndMemberTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	return nil
 }
 
+// EndProviderTx ends what people granted in sessions of a team's sign-in provider; user empty: what anybody did.
+func (s *Server) EndProviderTx(ctx context.Context, tx *db.Tx, provider string, user account.UserID) error {
+	through := `provider_id = $1 AND ($2 = '' OR user_id = $2)`
+	if err := s.endGrantsTx(ctx, tx, through, provider, user); err != nil {
+		return err
+	}
+	for _, table := range []string{"oauth_codes", "oauth_devices"} {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+through, provider, user); err != nil {
+			return fmt.Errorf("end grants of a provider: %w", err)
+		}
+	}
+	return nil
+}
+
 // CloseOwnerTx ends everything that a team which goes has of apps: what they may do, and those that it registered.
 func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	if err := s.EndMemberTx(ctx, tx, owner, ""); err != nil {

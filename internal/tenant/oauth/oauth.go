@@ -132,7 +132,9 @@ func (s *Server) expire(ctx context.Context) error {
 			}
 		}
 		err := s.endGrantsTx(ctx, tx, `expires_at < $1 OR `+excluded+` OR NOT EXISTS (
-			SELECT 1 FROM oauth_tokens t WHERE t.grant_id = oauth_grants.id AND t.expires_at >= $1)`, now)
+			SELECT 1 FROM oauth_tokens t WHERE t.grant_id = oauth_grants.id AND t.expires_at >= $1)
+			OR provider_id <> '' AND NOT EXISTS (
+			SELECT 1 FROM team_links l WHERE l.provider_id = oauth_grants.provider_id AND l.user_id = oauth_grants.user_id)`, now)
 		if err != nil {
 			return err
 		}

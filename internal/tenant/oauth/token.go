@@ -50,9 +50,10 @@ func (s *Server) beginTx(
 	grant := db.ID[GrantID]("grt")
 	now := db.Now()
 	_, err := tx.Exec(ctx, `
-		INSERT INTO oauth_grants (id, app_id, user_id, owner_id, scopes, sites, expires_at, created_at, used_at, used_addr, audience)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, '', $9)`,
-		grant, app, user, owner, c.Scopes.String(), id.Join(c.Sites), c.Expires, now, audience)
+		INSERT INTO oauth_grants (id, app_id, user_id, owner_id, scopes, sites, expires_at, created_at, used_at, used_addr, audience,
+		  provider_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, '', $9, $10)`,
+		grant, app, user, owner, c.Scopes.String(), id.Join(c.Sites), c.Expires, now, audience, c.through)
 	if err != nil {
 		return "", Tokens{}, fmt.Errorf("begin grant: %w", err)
 	}
@@ -112,8 +113,9 @@ func (s *Server) Redeem(ctx context.Context, a App, code, redirect, verifier str
 		var audience Audience
 		err := tx.QueryRow(ctx, `
 			UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
-			RETURNING app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, audience`,
-			digest(code), db.Now()).Scan(&app, &user, &owner, &scopes, &sites, &uri, &challenge, &c.Expires, &expires, &audience)
+			RETURNING app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at, expires_at, audience, provider_id`,
+			digest(code), db.Now()).
+			Scan(&app, &user, &owner, &scopes, &sites, &uri, &challenge, &c.Expires, &expires, &audience, &c.through)
 		if errors.Is(err, sql.ErrNoRows) {
 			return s.endReusedTx(ctx, tx, `id = (SELECT grant_id FROM oauth_codes WHERE hash = $1 AND grant_id <> '')`, digest(code),
 				"authorization code")
@@ -318,12 +320,13 @@ func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string,
 		SELECT g.id, g.app_id, a.name, t.scopes, g.sites, g.owner_id, t.expires_at, a.disabled_at, u.id, u.email, u.suspended_at,
 		  g.owner_id = u.owner_id, COALESCE(p.apps, ''),
 		  COALESCE(p.apps, '') = 'approved' AND EXISTS (
-		    SELECT 1 FROM oauth_approvals y WHERE y.owner_id = g.owner_id AND y.app_id = g.app_id AND y.approved_by <> ''), g.audience
+		    SELECT 1 FROM oauth_approvals y WHERE y.owner_id = g.owner_id AND y.app_id = g.app_id AND y.approved_by <> ''), g.audience,
+		  g.provider_id
 		FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id JOIN oauth_apps a ON a.id = g.app_id JOIN people u ON u.id = g.user_id
 		  LEFT JOIN app_policies p ON p.owner_id = g.owner_id
 		WHERE t.hash = $1 AND t.kind = 'access'`, digest(token)).
 		Scan(&grant, &app, &name, &scopes, &sites, &c.Owner, &c.Expires, &disabled, &c.User, &c.Email, &suspended, &personal, &policy, &approved,
-			&audience)
+			&audience, &c.Through)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (c.Expires <= db.Now() || disabled != 0 || suspended != 0) {
 		return account.Caller{}, errToken
 	}

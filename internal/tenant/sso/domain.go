@@ -229,11 +229,12 @@ func (s *SSO) OfUser(ctx context.Context, u account.User) ([]Provider, error) {
 		OR id IN (SELECT provider_id FROM sso_domains WHERE name = $2 AND verified_at > 0))`, u.ID, domainOf(u.Email))
 }
 
-// Linkable returns the providers that a user may link accounts of: the operator's, then those of OfUser.
+// Linkable returns the providers that a user may link accounts of: the operator's, then those of OfUser unless the user is an
+// operator.
 func (s *SSO) Linkable(ctx context.Context, u account.User) ([]Provider, error) {
 	list, err := s.List(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || u.Admin {
+		return list, err
 	}
 	own, err := s.OfUser(ctx, u)
 	return append(list, own...), err

@@ -165,6 +165,11 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil {
 			return err
 		}
+		if u, err := s.c.Accounts.UserTx(ctx, tx, by.User); err != nil {
+			return err
+		} else if u.Admin && p.Provider.Owner != "" {
+			return errOperator
+		}
 		if err := s.c.Accounts.SignedInWithTx(ctx, tx, by.Session, string(p.Provider.ID)); err != nil {
 			return err
 		}
@@ -184,6 +189,12 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 		}
 		return s.joinLinked(ctx, tx, p, by)
 	})
+}
+
+// errOperator is for operators who would link an account at a team's provider.
+var errOperator = &fault.Error{
+	Kind: fault.Forbidden, Message: "Operators can't link a team's sign-in provider",
+	Details: "the team's owners run it; use another user, who isn't an operator, in that team", Code: "operator_link",
 }
 
 // joinLinked makes whoever linked an account at a team's provider a member, where their address is one that it vouches for.
@@ -265,10 +276,10 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	if has, err := s.c.Accounts.HasPasskeyTx(ctx, tx, user); err != nil || has {
 		return err
 	}
-	var others bool
+	var others bool // a team's provider opens the team alone, so it is no way in beside one of the operator's
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer AND p.owner_id = i.owner_id
-		WHERE i.user_id = $1 AND i.id <> $2)`, user, gone.ID).Scan(&others)
+		WHERE i.user_id = $1 AND i.id <> $2 AND (i.owner_id = '' OR $3 <> ''))`, user, gone.ID, gone.Owner).Scan(&others)
 	if err != nil {
 		return fmt.Errorf("find other ways in: %w", err)
 	}
@@ -288,7 +299,7 @@ func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID,
 		return err
 	}
 	for _, p := range list {
-		if _, err := s.c.Accounts.EndProviderTx(ctx, tx, string(p.ID), user); err != nil {
+		if _, err := s.endTx(ctx, tx, p.ID, user); err != nil {
 			return err
 		}
 	}

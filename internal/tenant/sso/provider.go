@@ -158,7 +158,7 @@ func (s *SSO) insert(ctx context.Context, tx *db.Tx, p *Provider, secret Secret)
 	return added, nil
 }
 
-// DeleteTx removes a provider and signs out whoever signed in with it. Identities stay: they are the issuer's, and work
+// DeleteTx removes a provider, signs out whoever signed in with it, and ends what they made in those sessions. Identities stay: they are the issuer's, and work
 // again when a provider with that issuer is added.
 func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provider, ended int64, err error) {
 	if p, err = s.Get(ctx, tx, id); err != nil {
@@ -172,8 +172,18 @@ func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provide
 			return p, 0, fmt.Errorf("remove sign-in provider: %w", err)
 		}
 	}
-	ended, err = s.c.Accounts.EndProviderTx(ctx, tx, string(id), "")
+	ended, err = s.endTx(ctx, tx, id, "")
 	return p, ended, err
+}
+
+// endTx ends the sessions that began with a provider, and the keys and grants that they made for its team; user empty:
+// everybody's. It returns how many sessions ended.
+func (s *SSO) endTx(ctx context.Context, tx *db.Tx, id ProviderID, user account.UserID) (ended int64, err error) {
+	ended, err = s.c.Accounts.EndProviderTx(ctx, tx, string(id), user)
+	if err == nil && s.c.Grants != nil {
+		err = s.c.Grants.EndProviderTx(ctx, tx, string(id), user)
+	}
+	return ended, err
 }
 
 var (

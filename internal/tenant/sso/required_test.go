@@ -101,19 +101,19 @@ func TestRequired(t *testing.T) {
 	must(t, err)
 	must(t, g.db.Admin(t.Context(), `DELETE FROM sso_identities WHERE id = '`+string(list[0].ID)+`'`))
 	wantCode(t, g.passes(key), "sso_required")
-	wantCode(t, g.within(ada, came), "sso_required")
-	wantCode(t, g.accounts.Holds(t.Context(), before), "sso_required")
+	wantCode(t, g.within(ada, came), "signed_out")
+	wantCode(t, g.accounts.Holds(t.Context(), before), "signed_out")
 	err = g.db.Write(t.Context(), func(tx *db.Tx) error {
 		return g.accounts.AuditTx(t.Context(), tx, before.Actor(device.Addr), audit.Event{Action: "site.updated"})
 	})
-	wantCode(t, err, "sso_required")
+	wantCode(t, err, "signed_out")
 
 	// Another team's provider and the operator's are not the team's.
 	other := g.newTeam(g.user("eve@evil.test", password), "Evil")
 	eve := g.offer(other, account.RoleDeveloper)
 	s, err := g.elsewhere(eve, g.owner)
 	must(t, err)
-	wantCode(t, g.within(g.owner, s), "sso_required")
+	wantCode(t, g.within(g.owner, s), "team_session")
 
 	err = g.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, _, err := g.DeleteForTx(t.Context(), tx, g.team.Owner, p.ID)
@@ -253,4 +253,86 @@ func TestEmergencyOwners(t *testing.T) {
 		t.Errorf("after a demotion %+v, %v", m, err)
 	}
 	must(t, set(owners[2]))
+}
+
+// A team's provider signs in to its team alone: not to the personal account, not to other teams, never as an operator. Its
+// sessions link nothing, and operators can't link it.
+func TestTeamProviderVouchesForItsTeamAlone(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	p := g.offer(g.team, account.RoleDeveloper)
+	other := g.newTeam(g.owner, "Other")
+	g.says(map[string]any{"sub": "owner", "email": "owner@acme.test"})
+	must(t, g.link(g.owner))
+	must(t, g.db.Admin(t.Context(), `UPDATE users SET admin = TRUE WHERE id = '`+string(g.owner.ID)+`'`))
+
+	s, token, err := g.enter()
+	must(t, err)
+	s, u, err := g.accounts.Session(t.Context(), token, device)
+	if err != nil || s.Only != g.team.Owner || u.Admin {
+		t.Fatalf("the session is %+v of %+v, %v", s, u, err)
+	}
+	must(t, g.within(u, s))
+	for what, owner := range map[string]account.OwnerID{"personal account": u.Owner, "other team": other.Owner} {
+		_, err := g.accounts.CallerIn(t.Context(), u, s, owner)
+		if wantCode(t, err, "team_session"); t.Failed() {
+			t.Fatal(what)
+		}
+		err = g.db.Write(t.Context(), func(tx *db.Tx) error {
+			by := audit.Actor{User: u.ID, Owner: owner, Session: s.ID}
+			return g.accounts.AuditTx(t.Context(), tx, by, audit.Event{Action: "key.created"})
+		})
+		wantCode(t, err, "team_session")
+	}
+	back, err := g.prove(sso.Start{Session: s.ID})
+	must(t, err)
+	wantCode(t, g.Link(t.Context(), back, audit.Actor{User: u.ID, Session: s.ID}), "operator_link")
+	must(t, g.db.Admin(t.Context(), `UPDATE users SET admin = FALSE WHERE id = '`+string(u.ID)+`'`))
+	back, err = g.prove(sso.Start{Session: s.ID})
+	must(t, err)
+	wantCode(t, g.Link(t.Context(), back, audit.Actor{User: u.ID, Session: s.ID}), "team_session")
+
+	root, err := g.accounts.CreateUser(t.Context(), "root@acme.test", password, true)
+	must(t, err)
+	g.says(map[string]any{"sub": "root", "email": "root@acme.test"})
+	wantCode(t, g.link(root), "operator_link")
+	if list, err := g.Linkable(t.Context(), root); err != nil || len(list) != 1 || list[0].Owner != "" {
+		t.Errorf("an operator may link %+v, %v", list, err)
+	}
+
+	// The session ends with the provider, also where a sign-in slips in beside its removal.
+	must(t, g.db.Admin(t.Context(), `DELETE FROM sso_providers WHERE id = '`+string(p.ID)+`'`))
+	if _, _, err := g.accounts.Session(t.Context(), token, device); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("the session outlives its provider: %v", err)
+	}
+	if list, err := g.accounts.Sessions(t.Context(), u.ID); err != nil || len(list) != 0 {
+		t.Errorf("the sessions are %+v, %v", list, err)
+	}
+}
+
+// enter signs in with the provider, and returns the token too.
+func (g *guild) enter() (account.Session, string, error) {
+	g.t.Helper()
+	p, err := g.prove(sso.Start{})
+	must(g.t, err)
+	return g.SSO.SignIn(g.t.Context(), p, device)
+}
+
+// A member who is removed is signed out where the team's provider signed them in.
+func TestRemovedMembersTeamSessionsEnd(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	p := g.offer(g.team, account.RoleDeveloper)
+	g.own(g.team, p, "acme.test")
+	g.says(map[string]any{"sub": "ada", "email": "ada@acme.test"})
+	_, token, err := g.enter()
+	must(t, err)
+	_, ada, err := g.accounts.Session(t.Context(), token, device)
+	must(t, err)
+	c, err := g.accounts.CallerFor(t.Context(), g.db, g.owner, g.team.Owner)
+	must(t, err)
+	must(t, g.db.Write(t.Context(), func(tx *db.Tx) error { _, _, err := g.teams.RemoveTx(t.Context(), tx, c, ada.ID); return err }))
+	if _, _, err := g.accounts.Session(t.Context(), token, device); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("the session goes on: %v", err)
+	}
 }

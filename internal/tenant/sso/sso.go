@@ -31,7 +31,14 @@ type Config struct {
 	Base     string       // the dashboard's address, to which providers send people back
 	Members  Members      // Optional: without it nobody joins a team by signing in.
 	Records  Records      // Optional: without it no domain is verified.
+	Grants   Grants       // Optional: without it there are no apps.
 	Log      *slog.Logger // Optional.
+}
+
+// Grants ends what apps may do. *oauth.Server is one.
+type Grants interface {
+	// EndProviderTx ends what people granted in sessions of a team's provider; user empty: what anybody did.
+	EndProviderTx(ctx context.Context, tx *db.Tx, provider string, user account.UserID) error
 }
 
 // Records looks up TXT records. *domain.Domains is one.

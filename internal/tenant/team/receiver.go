@@ -46,7 +46,7 @@ func (s *Teams) Receiver(ctx context.Context, c account.Caller, to string) (Rece
 	}
 	out := Receiver{Owner: t.Owner}
 	if person {
-		as, err := s.c.Accounts.CallerFor(ctx, s.c.DB, u, t.Owner)
+		as, err := s.c.Accounts.Beside(ctx, s.c.DB, c, u, t.Owner)
 		if err == nil && as.Role.AtLeast(account.RoleAdmin) {
 			out.Caller = &as
 		} else if err != nil && fault.As(err) == nil {

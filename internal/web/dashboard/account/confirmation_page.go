@@ -10,7 +10,11 @@ import (
 )
 
 func (d *Pages) confirmation(ctx context.Context, q *shell.Request) (confirmation.Confirmation, error) {
-	return d.Confirmations.Find(ctx, q.User.ID, shell.PathID[confirmation.ID](q, "confirmation"))
+	c, err := d.Confirmations.Find(ctx, q.User.ID, shell.PathID[confirmation.ID](q, "confirmation"))
+	if err == nil { // the session must open the account that the call is about
+		_, err = d.Accounts.CallerIn(ctx, q.User, q.Session, c.Owner)
+	}
+	return c, err
 }
 
 // confirmationPage shows a call of an agent to the person who confirms it, or what they decided.
@@ -33,17 +37,17 @@ func (d *Pages) confirmCall(ctx context.Context, q *shell.Request) (shell.Answer
 			return shell.Answer{}, err
 		}
 	}
+	by, err := d.Accounts.CallerIn(ctx, q.User, q.Session, c.Owner)
+	if err != nil {
+		return shell.Answer{}, err
+	}
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
-		// Somebody who has left the team decides about nothing of it.
-		by, err := d.Accounts.CallerFor(ctx, tx, q.User, c.Owner)
-		if err != nil {
-			return err
-		}
 		if err := d.Confirmations.DecideTx(ctx, tx, q.User.ID, c.ID, decision); err != nil {
 			return err
 		}
 		actor := by.Actor(q.Addr)
 		actor.Session = q.Session.ID
+		// Somebody who has left the team decides about nothing of it.
 		return d.Accounts.AuditTx(ctx, tx, actor, audit.Event{
 			Action: "agent_call." + string(decision), Subject: string(c.ID), Detail: c.Title + ", " + c.Via,
 		})

@@ -91,6 +91,9 @@ type accountChoice struct {
 
 // accounts lists the person's own account and their teams, each with the page for it. People without a team get none.
 func (d *Pages) accounts(ctx context.Context, q *shell.Request) ([]accountChoice, error) {
+	if q.Session.Only != "" { // there is nothing to choose
+		return nil, nil
+	}
 	teams, err := d.Teams.Refs(ctx, q.User.ID)
 	if err != nil || len(teams) == 0 {
 		return nil, err

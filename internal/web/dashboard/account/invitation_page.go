@@ -41,6 +41,9 @@ func (d *Pages) invitationPage(ctx context.Context, q *shell.Request) (shell.Ans
 
 func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitation, invitationData, error) {
 	i, err := d.Teams.Invitation(ctx, q.PathValue("token"))
+	if err == nil && q.Session.Only != "" { // it vouches for another team's member, not for who joins this one
+		err = account.ErrTeamSession
+	}
 	if err != nil {
 		return i, invitationData{}, err
 	}

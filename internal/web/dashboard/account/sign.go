@@ -33,7 +33,7 @@ func (d *Pages) signRoutes() []shell.Route {
 		shell.Get("/notifications/stop/{token}", shell.Open, d.stopPage),
 		shell.Post("/notifications/stop/{token}", shell.Open, d.stop, d.stopPage),
 
-		shell.Get("/access", shell.User, d.answerAccess),
+		shell.Get("/access", shell.User, d.answerAccess).AnyTeam(),
 	}
 }
 

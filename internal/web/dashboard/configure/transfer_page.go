@@ -94,11 +94,11 @@ func (d *Pages) transferData(ctx context.Context, q *shell.Request) (data transf
 		return data, err
 	}
 	data.Sub = "Transfer site"
-	if data.Teams, err = d.Teams.Refs(ctx, q.User.ID); err != nil {
+	if data.Teams, err = d.otherTeams(ctx, q); err != nil {
 		return data, err
 	}
 	data.Teams = slices.DeleteFunc(data.Teams, func(t team.Ref) bool { return t.Slug == q.Caller.Slug })
-	if q.Caller.Team != "" {
+	if q.Caller.Team != "" && q.Session.Only == "" {
 		data.Own = q.User.Email
 	}
 	data.Mails = d.Accounts.Mails()
@@ -192,7 +192,7 @@ type acceptData struct {
 
 // acceptPage takes the code of a transfer, for the account that the page is about.
 func (d *Pages) acceptPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
-	list, err := d.Teams.Refs(ctx, q.User.ID)
+	list, err := d.otherTeams(ctx, q)
 	data := acceptData{Name: "your personal account", Slug: q.Caller.Slug}
 	for _, t := range list {
 		if t.Slug == q.Caller.Slug {
@@ -222,4 +222,12 @@ func (d *Pages) acceptTransfer(ctx context.Context, q *shell.Request) (shell.Ans
 		return audit.Event{Action: "site.received", Subject: string(id), Detail: p.Site.Name}, err
 	})
 	return shell.GoTo("/sites/"+string(id), "The site is yours now"), err
+}
+
+// otherTeams returns the user's teams; none in a session that opens one alone.
+func (d *Pages) otherTeams(ctx context.Context, q *shell.Request) ([]team.Ref, error) {
+	if q.Session.Only != "" {
+		return nil, nil
+	}
+	return d.Teams.Refs(ctx, q.User.ID)
 }

@@ -24,6 +24,9 @@ func (v *view) Rail() []NavGroup {
 	if v.q.member.Team != "" {
 		return v.teamRail()
 	}
+	if v.q.Session.Only != "" {
+		return nil
+	}
 	groups := []NavGroup{
 		{"", []NavLink{
 			{"sites", "Sites", "/", "s", v.Path == "/" || v.In("/sites") || v.In("/new") || v.In("/deleted")},
@@ -109,8 +112,11 @@ type Switch struct {
 	Teams []team.Ref
 }
 
-// Switcher returns the choice of the account, or nil for people without a team.
+// Switcher returns the choice of the account, or nil for people without a team and in sessions that open one alone.
 func (v *view) Switcher() (*Switch, error) {
+	if v.q.Session.Only != "" {
+		return nil, nil
+	}
 	list, err := v.teams.Refs(v.q.Context(), v.User.ID)
 	if err != nil || len(list) == 0 {
 		return nil, err

@@ -38,6 +38,8 @@ type Route struct {
 	least account.Role
 	wide  bool // concerns all sites of the team
 
+	anyTeam bool // checks itself what a session that opens one team alone may do
+
 	main string // the page to be on at the installation's own host, where alone the route works; empty: it works at sellers' hosts too
 }
 
@@ -64,6 +66,12 @@ func (rt Route) Least(r account.Role) Route {
 // Wide returns the route for members with a role on all sites of the team.
 func (rt Route) Wide() Route {
 	rt.wide = true
+	return rt
+}
+
+// AnyTeam returns the route as one that sessions that open one team alone may use. It must check the owner itself.
+func (rt Route) AnyTeam() Route {
+	rt.anyTeam = true
 	return rt
 }
 

@@ -164,7 +164,13 @@ func (d *Shell) identify(ctx context.Context, q *Request, rt Route) (err error) 
 	if err != nil {
 		return err
 	}
-	q.Caller = q.User.Caller()
+	q.Caller, err = d.Accounts.CallerIn(ctx, q.User, q.Session, q.User.Owner)
+	if q.Session.Only != "" { // what isn't the team's is refused by admit, and acts for nobody
+		q.Caller, err = account.Caller{User: q.User.ID, Owner: q.Session.Only, Email: q.User.Email}, nil
+	}
+	if err != nil {
+		return err
+	}
 	return d.actForTeam(ctx, q, rt)
 }
 
@@ -179,6 +185,8 @@ func (d *Shell) admit(ctx context.Context, rt Route, q *Request) (to string, err
 		return "", nil
 	case rt.Access == SignedOut:
 		return Local(q.Query("next")), nil
+	case rt.Access != Halfway && q.signedIn() && q.Session.Only != "" && q.member.Owner != q.Session.Only && !rt.anyTeam:
+		return "", account.ErrTeamSession
 	case rt.Access == Halfway && pending, rt.Access == User && q.signedIn(), rt.Access == Operator && q.signedIn() && q.User.Admin:
 		return "", nil
 	case rt.Access == Operator && q.signedIn():

@@ -14,7 +14,8 @@ import (
 )
 
 // actForTeam makes the caller of a page the team's that it is about: the one that the path names, or the one that the site
-// in the path belongs to, else the one that ?team= names. No cookie remembers it, so two tabs can show two teams. The
+// in the path belongs to, else the one that ?team= names, else the only one that the session opens. No cookie remembers it, so
+// two tabs can show two teams. The
 // caller is narrowed to what the route takes, as in the API.
 func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 	if !q.signedIn() || rt.scope == "" {
@@ -29,6 +30,8 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 		where, name = `owner_id = (SELECT owner_id FROM open_sites WHERE id = $2)`, site
 	case q.Query("team") != "":
 		where, name = `slug = $2`, q.Query("team")
+	case q.Session.Only != "":
+		where, name = `owner_id = $2`, string(q.Session.Only)
 	default:
 		return nil
 	}
