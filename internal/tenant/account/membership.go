@@ -138,6 +138,15 @@ var errTwoFactor = &fault.Error{
 	Details: "add an authenticator app or a passkey under Account > Sign-in and security, then try again", Code: "two_factor_required",
 }
 
+// errStepUp is for sessions that haven't passed the second factor that their user has.
+var errStepUp = &fault.Error{
+	Kind: fault.Forbidden, Message: "This team requires two-factor authentication",
+	Details: "this session began without it: confirm it with your passkey or authenticator app", Code: StepUpCode,
+}
+
+// StepUpCode is the code of the fault that StepUp helps with.
+const StepUpCode = "step_up_required"
+
 // admits is nil for a membership that lets its user act.
 func (m Membership) admits() error {
 	if !m.Member() {

@@ -204,6 +204,10 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 		return err
 	}
 	return a.db.Write(ctx, func(tx *db.Tx) error {
+		first, err := a.factors(ctx, tx, by)
+		if err != nil {
+			return err
+		}
 		var n int // counted again: any number may have been offered at once
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM passkeys WHERE user_id = $1`, by.User).Scan(&n); err != nil {
 			return fmt.Errorf("count passkeys: %w", err)
@@ -212,7 +216,7 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 			return errManyPasskeys
 		}
 		id := db.ID[PasskeyID]("psk")
-		_, err := tx.Exec(
+		_, err = tx.Exec(
 			ctx,
 			`INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
 			id,
@@ -227,6 +231,11 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 		}
 		if err != nil {
 			return fmt.Errorf("add passkey: %w", err)
+		}
+		if first {
+			if err := a.raiseTx(ctx, tx, by, ByPasskey); err != nil {
+				return err
+			}
 		}
 		return a.AuditTx(ctx, tx, by, audit.Event{Action: "passkey.added", Subject: string(id), Detail: name})
 	})
@@ -276,19 +285,28 @@ func (a *Accounts) AskPasskey(ctx context.Context) (Ceremony, error) {
 
 // SignInPasskey begins a session for the holder of a passkey. It owes no second factor.
 func (a *Accounts) SignInPasskey(ctx context.Context, token string, response []byte, d Device) (s Session, secret string, err error) {
+	err = a.answerPasskey(ctx, token, response, func(tx *db.Tx, owner UserID) (err error) {
+		s, secret, err = a.beginTx(ctx, tx, owner, begun{method: ByPasskey}, d)
+		return err
+	})
+	return s, secret, err
+}
+
+// answerPasskey checks a passkey's answer to AskPasskey, once, and calls then with the user whose passkey it is.
+func (a *Accounts) answerPasskey(ctx context.Context, token string, response []byte, then func(tx *db.Tx, owner UserID) error) error {
 	rp, err := a.relyingParty()
 	if err != nil {
-		return s, "", err
+		return err
 	}
 	asked, err := a.end(ctx, "", token)
 	if err != nil {
-		return s, "", err
+		return err
 	}
 	parsed, err := protocol.ParseCredentialRequestResponseBytes(response)
 	if err != nil {
-		return s, "", errAnswer
+		return errAnswer
 	}
-	err = a.db.Write(ctx, func(tx *db.Tx) error {
+	return a.db.Write(ctx, func(tx *db.Tx) error {
 		var owner UserID
 		var stored error // the database's, which the library would hide
 		used, err := rp.ValidateDiscoverableLogin(func(_, handle []byte) (webauthn.User, error) {
@@ -317,10 +335,8 @@ func (a *Accounts) SignInPasskey(ctx context.Context, token string, response []b
 		if n == 0 {
 			return errPasskey
 		}
-		s, secret, err = a.beginTx(ctx, tx, owner, begun{method: ByPasskey}, d)
-		return err
+		return then(tx, owner)
 	})
-	return s, secret, err
 }
 
 func credentialText(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }

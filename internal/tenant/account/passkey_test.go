@@ -201,3 +201,54 @@ func TestPasskeysNeedAName(t *testing.T) {
 		}
 	}
 }
+
+// A session that began with a password is raised by the user's own passkey, and by nobody else's.
+func TestStepUpWithAPasskey(t *testing.T) {
+	t.Parallel()
+	a, _ := guarded(t)
+	ctx := t.Context()
+	ada, eve := enrol(t, a, "ada@example.test"), enrol(t, a, "eve@example.test")
+	add := func(u account.User, s account.Session) *device {
+		dev := newDevice(t, "https://slipway.test")
+		c, err := a.OfferPasskey(ctx, u.ID)
+		if err == nil {
+			err = a.AddPasskey(ctx, audit.Actor{User: u.ID, Session: s.ID}, "Key", c.Token, dev.create(c))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dev
+	}
+	method := func(u account.User, id account.SessionID) account.Method {
+		list, err := a.Sessions(ctx, u.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			if s.ID == id {
+				return s.Method
+			}
+		}
+		return ""
+	}
+	first, _ := signIn(t, a, "ada@example.test")
+	evil, _ := signIn(t, a, "eve@example.test")
+	hers, his := add(ada, first), add(eve, evil)
+	if m := method(ada, first.ID); m != account.ByPasskey {
+		t.Errorf("the session that added the first passkey is by %s", m)
+	}
+	s, _ := signIn(t, a, "ada@example.test")
+	raise := func(dev *device) error {
+		c, err := a.AskPasskey(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.StepUpPasskey(ctx, audit.Actor{User: ada.ID, Session: s.ID}, c.Token, dev.sign(c))
+	}
+	if err := raise(his); !fault.Is(err, fault.Unauthorized) || method(ada, s.ID) != account.ByPassword {
+		t.Errorf("another user's passkey: %v, by %s", err, method(ada, s.ID))
+	}
+	if err := raise(hers); err != nil || method(ada, s.ID) != account.ByPasskey {
+		t.Errorf("her passkey: %v, by %s", err, method(ada, s.ID))
+	}
+}

@@ -52,7 +52,8 @@ func TestRightsAreFoundByIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range steps {
-			if strings.HasPrefix(s, "SCAN ") && !strings.HasPrefix(s, "SCAN memberships") || strings.Contains(s, "AUTOMATIC") {
+			// r is the member's own roles on sites, which an index found in their order.
+			if strings.HasPrefix(s, "SCAN ") && s != "SCAN r" && !strings.HasPrefix(s, "SCAN memberships") || strings.Contains(s, "AUTOMATIC") {
 				t.Errorf("%s\n  %s", q, strings.Join(steps, "\n  "))
 			}
 		}

@@ -46,6 +46,9 @@ const (
 	BySSO      Method = "sso" // an account at a provider, which Session.Provider names
 )
 
+// Strong reports whether it took more than a password, a link or a provider's word: a second factor, or a passkey.
+func (m Method) Strong() bool { return m == ByTOTP || m == ByRecovery || m == ByPasskey }
+
 // How long sessions last: unused, whatever happens, and while the second factor is owed.
 const (
 	Idle        = 14 * 24 * time.Hour

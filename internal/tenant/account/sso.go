@@ -59,7 +59,8 @@ func opens(ctx context.Context, r db.Reader, by audit.Actor) error {
 // admitted is nil for a membership that lets its user act: by a session, or without one by a key or an app. A session that
 // began with a team's provider opens that team alone, and what it made works while its user is linked there. In a team that
 // requires single sign-on the session must have come from the team's provider, and a key or app works while its user has an
-// account there. Emergency owners may come another way: glass reports that they did.
+// account there. Where two-factor authentication is required the session must have passed it: owning a passkey isn't using
+// it. The same goes for emergency owners, who may come without the provider: glass reports that they did.
 func (m Membership) admitted(ctx context.Context, r db.Reader, by audit.Actor) (glass bool, err error) {
 	if err := m.admits(); err != nil {
 		return false, err
@@ -68,14 +69,15 @@ func (m Membership) admitted(ctx context.Context, r db.Reader, by audit.Actor) (
 		return false, m.admitsCredential(ctx, r, by)
 	}
 	var through OwnerID // the team whose provider the session began with; empty: none
-	var linked, came bool
+	var method Method
+	var linked, came, strict bool
 	err = r.QueryRow(ctx, `
-		SELECT COALESCE(p.owner_id, ''),
+		SELECT s.method, COALESCE(p.owner_id, ''), EXISTS (SELECT 1 FROM two_factor_teams f WHERE f.owner_id = $2),
 			EXISTS (SELECT 1 FROM team_links l WHERE l.provider_id = s.provider_id AND l.user_id = s.user_id),
 			EXISTS (SELECT 1 FROM team_providers t WHERE t.owner_id = $2 AND (t.id = s.provider_id
 				OR t.id IN (SELECT provider_id FROM session_providers WHERE session_id = s.id)))
 		FROM sessions s LEFT JOIN sign_in_providers p ON p.id = s.provider_id
-		WHERE s.id = $1 AND `+provided, by.Session, by.Owner).Scan(&through, &linked, &came)
+		WHERE s.id = $1 AND `+provided, by.Session, by.Owner).Scan(&method, &through, &strict, &linked, &came)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, errSession
 	}
@@ -87,8 +89,12 @@ func (m Membership) admitted(ctx context.Context, r db.Reader, by audit.Actor) (
 		return false, ErrTeamSession
 	case through != "" && !linked:
 		return false, errSession
+	case strict && !method.Strong():
+		return false, errStepUp
 	case !m.requireSSO || m.Linked && came:
 		return false, nil
+	case m.BreakGlass && !method.Strong():
+		return false, errStepUp
 	case m.BreakGlass:
 		return true, nil
 	}

@@ -78,6 +78,9 @@ func (a *Accounts) RenewCodes(ctx context.Context, by audit.Actor) (codes []stri
 		if !on {
 			return errNoFactor
 		}
+		if err := a.MayChangeFactors(ctx, tx, by); err != nil {
+			return err
+		}
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
 		}

@@ -152,6 +152,10 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by audit.Actor, token, code 
 		if on {
 			return errFactorOn
 		}
+		first, err := a.factors(ctx, tx, by)
+		if err != nil {
+			return err
+		}
 		secret, err := a.offered(ctx, tx, by.User, by.Session, token)
 		if err != nil {
 			return err
@@ -174,6 +178,11 @@ func (a *Accounts) ConfirmTOTP(ctx context.Context, by audit.Actor, token, code 
 		}
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
 			return err
+		}
+		if first {
+			if err := a.raiseTx(ctx, tx, by, ByTOTP); err != nil {
+				return err
+			}
 		}
 		return a.AuditTx(ctx, tx, by, audit.Event{Action: "second_factor.enabled", Subject: string(by.User)})
 	})

@@ -1,12 +1,15 @@
 package sso_test
 
 import (
+	"encoding/base32"
 	"net/netip"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/account/totp"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/sso"
 	"slipway/internal/tenant/team"
@@ -215,7 +218,7 @@ func (g *guild) factor(u account.User) {
 func (g *guild) bare(u account.User) account.Session {
 	g.t.Helper()
 	s := g.withPassword(u)
-	must(g.t, g.db.Admin(g.t.Context(), `UPDATE sessions SET pending = FALSE WHERE id = '`+string(s.ID)+`'`))
+	must(g.t, g.db.Admin(g.t.Context(), `UPDATE sessions SET pending = FALSE, method = 'totp' WHERE id = '`+string(s.ID)+`'`))
 	return s
 }
 
@@ -335,4 +338,85 @@ func TestRemovedMembersTeamSessionsEnd(t *testing.T) {
 	if _, _, err := g.accounts.Session(t.Context(), token, device); !fault.Is(err, fault.Unauthorized) {
 		t.Errorf("the session goes on: %v", err)
 	}
+}
+
+// Where two-factor authentication is required, the session must have passed it: owning a passkey isn't using it. A session
+// that hasn't doesn't make or remove the factor that it is asked for.
+func TestTwoFactorIsOfTheSession(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	ctx := t.Context()
+	by := func(s account.Session) audit.Actor {
+		return audit.Actor{User: g.owner.ID, Owner: g.owner.Owner, Session: s.ID, Addr: device.Addr}
+	}
+	demand := func(s account.Session, on bool) error {
+		c, err := g.accounts.CallerIn(ctx, g.owner, s, g.team.Owner)
+		must(t, err)
+		return g.db.Write(ctx, func(tx *db.Tx) error {
+			_, err := g.teams.UpdateTx(ctx, tx, c, team.Patch{RequireTwoFactor: &on})
+			return err
+		})
+	}
+	s := g.withPassword(g.owner)
+	wantCode(t, demand(s, true), "two_factor_missing")
+	must(t, g.db.Admin(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
+		VALUES ('psk_1', '`+string(g.owner.ID)+`', 'c', '{}', 'Key', 1, 0)`))
+	wantCode(t, demand(s, true), account.StepUpCode) // who enforces must comply first
+	must(t, g.db.Admin(ctx, `UPDATE teams SET require_2fa = TRUE`))
+	wantCode(t, g.within(g.owner, s), account.StepUpCode)
+	before := audit.Actor{User: g.owner.ID, Owner: g.team.Owner, Session: s.ID, Rights: "owner "}
+	wantCode(t, g.db.Write(ctx, func(tx *db.Tx) error {
+		return g.accounts.AuditTx(ctx, tx, before, audit.Event{Action: "site.updated"})
+	}), account.StepUpCode)
+
+	// With the password alone, a thief makes no factor of their own.
+	wantCode(t, g.accounts.MayChangeFactors(ctx, g.db, by(s)), account.StepUpCode)
+	offer, err := g.accounts.OfferTOTP(ctx, s)
+	must(t, err)
+	_, err = g.accounts.ConfirmTOTP(ctx, by(s), offer.Token, codeOf(t, offer.Secret))
+	wantCode(t, err, account.StepUpCode)
+	wantCode(t, g.accounts.StepUp(ctx, by(s), "aaaa-bbbb-cccc-dddd"), "wrong_code")
+
+	// The first factor proves itself, and raises the session that adds it.
+	must(t, g.db.Admin(ctx, `DELETE FROM passkeys`))
+	wantCode(t, g.within(g.owner, s), "two_factor_required")
+	offer, err = g.accounts.OfferTOTP(ctx, s)
+	must(t, err)
+	codes, err := g.accounts.ConfirmTOTP(ctx, by(s), offer.Token, codeOf(t, offer.Secret))
+	must(t, err)
+	must(t, g.within(g.owner, s))
+
+	// Another session, from before the factor, is raised by a recovery code, which works once.
+	must(t, g.db.Admin(ctx, `UPDATE sessions SET method = 'password' WHERE id = '`+string(s.ID)+`'`))
+	wantCode(t, g.within(g.owner, s), account.StepUpCode)
+	must(t, g.accounts.StepUp(ctx, by(s), codes[0]))
+	must(t, g.within(g.owner, s))
+	must(t, g.accounts.MayChangeFactors(ctx, g.db, by(s)))
+	wantCode(t, g.accounts.StepUp(ctx, by(s), codes[0]), "wrong_code")
+	must(t, demand(s, false))
+	must(t, demand(s, true))
+}
+
+// An emergency owner who owns a passkey doesn't come in by the password alone.
+func TestEmergencyOwnersUseTheirSecondFactor(t *testing.T) {
+	t.Parallel()
+	g := newGuild(t)
+	g.offer(g.team, "")
+	g.proven()
+	must(t, g.require(true))
+	must(t, g.db.Admin(t.Context(), `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
+		VALUES ('psk_1', '`+string(g.owner.ID)+`', 'c', '{}', 'Key', 1, 0)`))
+	must(t, g.db.Admin(t.Context(), `UPDATE team_members SET break_glass = TRUE`))
+	s := g.withPassword(g.owner)
+	wantCode(t, g.within(g.owner, s), account.StepUpCode)
+	must(t, g.db.Admin(t.Context(), `UPDATE sessions SET method = 'passkey' WHERE id = '`+string(s.ID)+`'`))
+	must(t, g.within(g.owner, s))
+}
+
+// codeOf is the code that an authenticator app shows for a secret now.
+func codeOf(t *testing.T, secret string) string {
+	t.Helper()
+	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
+	must(t, err)
+	return totp.HOTP(key, uint64(time.Now().Unix()/30))
 }

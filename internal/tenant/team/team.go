@@ -235,6 +235,11 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 				Details: "add an authenticator app or a passkey first, or you would be blocked too", Code: "two_factor_missing",
 			}
 		}
+		if *p.RequireTwoFactor {
+			if err := s.c.Accounts.MustBeStrong(ctx, tx, by); err != nil {
+				return t, err
+			}
+		}
 		t.RequireTwoFactor = *p.RequireTwoFactor
 	}
 	if p.RequireSSO != nil && *p.RequireSSO != t.RequireSSO {

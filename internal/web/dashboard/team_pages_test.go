@@ -178,6 +178,8 @@ func TestTeamSettings(t *testing.T) {
 	if p := grace.post("/teams/works/two-factor", "to", "on"); p.status != 403 {
 		t.Errorf("required by an admin: %s", p)
 	}
+	in.post("/teams/works/two-factor", "to", "on").to(t, "/step-up") // she signed in without it
+	must(t, w.db.Admin(t.Context(), `UPDATE sessions SET method = 'passkey' WHERE user_id = '`+string(ada.ID)+`'`))
 	in.post("/teams/works/two-factor", "to", "on").to(t, "/teams/works/settings")
 	if p := grace.get("/?team=works"); p.status != 403 || !strings.Contains(p.body, "two-factor") {
 		t.Errorf("a member without it: %s", p)

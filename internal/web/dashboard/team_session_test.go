@@ -61,7 +61,7 @@ func TestTeamSessionOpensTheTeamAlone(t *testing.T) {
 	}
 	theirs := regexp.MustCompile(`Ada's|[cC]rew|` + th["{id}"] + `|` + th["{key}"] + `|` + th["{client}"])
 	for _, rt := range w.dash.routes {
-		if rt.Access == shell.Open || strings.HasPrefix(rt.Path, "/live/") || strings.HasSuffix(rt.Path, "/follow") {
+		if rt.Access == shell.Open || strings.HasPrefix(rt.Path, "/step-up") || strings.HasPrefix(rt.Path, "/live/") || strings.HasSuffix(rt.Path, "/follow") {
 			continue
 		}
 		path := th.fill(rt.Path)

@@ -147,6 +147,9 @@ func (d *Pages) turnFactorOff(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	err := d.Act(ctx, q, "second_factor.disabled", func(tx *db.Tx) (string, error) {
+		if err := d.Accounts.MayChangeFactors(ctx, tx, q.Actor()); err != nil {
+			return "", err
+		}
 		return string(q.User.ID), d.Accounts.DropTOTPTx(ctx, tx, q.User.ID)
 	})
 	return shell.GoTo("/account/security", "Two-factor authentication disabled"), err

@@ -6,6 +6,7 @@ import "strings"
 var auditLabels = map[string]string{
 	"session.started":             "Signed in",
 	"session.refused":             "Sign-in refused",
+	"session.raised":              "Session confirmed with two-factor authentication",
 	"session.ended":               "Session ended",
 	"sessions.ended":              "Other sessions ended",
 	"password.set":                "Password set",

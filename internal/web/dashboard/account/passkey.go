@@ -47,7 +47,45 @@ func (d *Pages) removePasskey(ctx context.Context, q *shell.Request) (shell.Answ
 	}
 	id := shell.PathID[account.PasskeyID](q, "passkey")
 	err := d.Act(ctx, q, "passkey.removed", func(tx *db.Tx) (string, error) {
+		if err := d.Accounts.MayChangeFactors(ctx, tx, q.Actor()); err != nil {
+			return "", err
+		}
 		return string(id), d.Accounts.RemovePasskeyTx(ctx, tx, q.User.ID, id)
 	})
 	return shell.GoTo("/account/security", "Passkey removed"), err
+}
+
+// A session that began without the second factor can pass it later, where a team requires it.
+
+type stepUpData struct {
+	Next     string
+	Code     bool   // the user has an authenticator app
+	Passkeys bool   // the user has a passkey, which can be used here
+	Main     string // the host where it can, where it is another one; empty: this one
+}
+
+func (d *Pages) stepUpPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	factor, err := d.Accounts.SecondFactor(ctx, q.User.ID)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	list, err := d.Accounts.ListPasskeys(ctx, q.User.ID)
+	return shell.Page("step_up", "Two-factor authentication", stepUpData{
+		Next: shell.Local(q.Query("next")), Code: factor.On, Passkeys: len(list) > 0 && d.Accounts.Passkeys(), Main: d.Elsewhere(q),
+	}), err
+}
+
+func (d *Pages) stepUp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Throttle(ctx, shell.Guesses{Key: "login-code:" + string(q.User.ID), Limit: shell.PerFactor}); err != nil {
+		return shell.Answer{}, err
+	}
+	if err := d.Accounts.StepUp(ctx, q.Actor(), q.Value("code")); err != nil {
+		return shell.Answer{}, shell.At("code", err)
+	}
+	return shell.GoTo(shell.Local(q.Query("next")), ""), nil
+}
+
+func (d *Pages) stepUpPasskey(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	err := d.Accounts.StepUpPasskey(ctx, q.Actor(), q.Value("token"), []byte(q.Value("response")))
+	return shell.GoTo(shell.Local(q.Query("next")), ""), err
 }

@@ -82,6 +82,9 @@ func (d *Shell) handle(rt Route) http.Handler {
 			}
 		}()
 		a, err := d.run(w, rt, q)
+		if f := fault.As(err); f != nil && f.Code == account.StepUpCode && !wantsEvents(r) && !wantsJSON(r) {
+			a, err = Answer{To: "/step-up" + NextOf(q)}, nil
+		}
 		d.finish(w, q, rt, a, err)
 		d.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request", q.ID), slog.String("method", r.Method),
 			slog.String("route", r.Pattern), slog.Duration("took", time.Since(begun)), slog.String("user", string(q.User.ID)))
