@@ -1,4 +1,4 @@
--- version 291
+-- version 292
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1065,7 +1065,7 @@ CREATE TABLE oauth_devices (
   granted          TEXT NOT NULL,         -- scopes that the person allowed
   sites            TEXT NOT NULL,
   grant_expires_at BIGINT NOT NULL
-, provider_id TEXT NOT NULL DEFAULT '');
+, provider_id TEXT NOT NULL DEFAULT '', network TEXT NOT NULL DEFAULT '');
 CREATE INDEX oauth_devices_expiry ON oauth_devices (expires_at);
 CREATE INDEX audit_grant ON audit (grant_id) WHERE grant_id <> '';
 CREATE TABLE sso_providers (

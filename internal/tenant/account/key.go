@@ -426,7 +426,8 @@ func (a *Accounts) EndMemberTx(ctx context.Context, tx *db.Tx, owner OwnerID, us
 		return nil, fmt.Errorf("end keys of member: %w", err)
 	}
 	if _, err := tx.Exec(ctx, `
-		DELETE FROM sessions WHERE user_id = $2 AND provider_id IN (SELECT id FROM team_providers WHERE owner_id = $1)`, owner, user); err != nil {
+		DELETE FROM sessions WHERE user_id = $2 AND provider_id IN (SELECT id FROM team_providers WHERE owner_id = $1)`,
+		owner, user); err != nil {
 		return nil, fmt.Errorf("end sessions of member: %w", err)
 	}
 	return services, nil

@@ -29,12 +29,15 @@ type Device struct {
 	Interval time.Duration // between two polls, for the program
 }
 
-// maxDevices is the most requests of devices that wait at once, in the installation.
-const maxDevices = 10_000
+// The most requests of devices that wait at once.
+const (
+	maxDevices        = 10_000 // in the installation
+	maxDevicesNetwork = 100    // of one network
+)
 
-// BeginDevice starts a device's request and returns the secret with which it polls. Callers bound how
-// often a network may ask. The error is an *Error, or the database's.
-func (s *Server) BeginDevice(ctx context.Context, a App, scope, addr string) (d Device, secret string, err error) {
+// BeginDevice starts a device's request and returns the secret with which it polls. network is the widest one that a
+// customer of a provider has around the address. The error is an *Error, or the database's.
+func (s *Server) BeginDevice(ctx context.Context, a App, scope, addr, network string) (d Device, secret string, err error) {
 	if a.Document() {
 		return Device{}, "", bad("unauthorized_client", "apps described by a metadata document use the authorization code grant")
 	}
@@ -46,19 +49,28 @@ func (s *Server) BeginDevice(ctx context.Context, a App, scope, addr string) (d 
 	d = Device{App: a, Scopes: scopes, Addr: addr, Since: now, Until: now.Add(deviceLife), Interval: deviceWait}
 	secret = account.NewSecret(devicePrefix)
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		var waiting int
-		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM oauth_devices WHERE expires_at > $1`, now).Scan(&waiting); err != nil {
+		var waiting, its int
+		err := tx.QueryRow(ctx, `
+			SELECT count(*), COALESCE(SUM(CASE WHEN network = $2 THEN 1 ELSE 0 END), 0) FROM oauth_devices WHERE expires_at > $1`,
+			now, network).Scan(&waiting, &its)
+		if err != nil {
 			return err
+		}
+		if its >= maxDevicesNetwork {
+			return &Error{
+				"temporarily_unavailable", "Too many devices of your network wait for approval; try again in a minute",
+				http.StatusTooManyRequests,
+			}
 		}
 		if waiting >= maxDevices {
 			return &Error{"temporarily_unavailable", "Too many devices wait for approval; try again in a minute", http.StatusServiceUnavailable}
 		}
 		d.Code = newUserCode() // 20^8 of them: two alike among those that wait are an error of the unique index, once in a million years
-		_, err := tx.Exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			INSERT INTO oauth_devices (hash, user_code, app_id, scopes, addr, created_at, expires_at, wait, polled_at, status, user_id,
-			owner_id, granted, sites, grant_expires_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 'pending', '', '', '', '', 0)`,
-			digest(secret), d.Code, a.ID, scopes.String(), addr, now, d.Until, deviceWait.Milliseconds())
+			owner_id, granted, sites, grant_expires_at, network)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 'pending', '', '', '', '', 0, $9)`,
+			digest(secret), d.Code, a.ID, scopes.String(), addr, now, d.Until, deviceWait.Milliseconds(), network)
 		return err
 	})
 	var refused *Error
@@ -126,7 +138,8 @@ func (s *Server) DecideDeviceTx(ctx context.Context, tx *db.Tx, by account.Calle
 	}
 	n, err := tx.Exec(ctx, `
 		UPDATE oauth_devices SET status = $2, user_id = $3, owner_id = $4, granted = $5, sites = $6, grant_expires_at = $7, provider_id = $9
-		WHERE user_code = $1 AND status = 'pending' AND expires_at > $8`, d.Code, status, by.User, by.Owner, granted, sites, expires, db.Now(), by.Through)
+		WHERE user_code = $1 AND status = 'pending' AND expires_at > $8`, d.Code, status, by.User, by.Owner, granted, sites, expires,
+		db.Now(), by.Through)
 	if err != nil {
 		return fmt.Errorf("decide device: %w", err)
 	}

@@ -19,7 +19,7 @@ func TestDeviceGrant(t *testing.T) {
 		return w.db.Write(t.Context(), func(tx *db.Tx) error { return w.DecideDeviceTx(t.Context(), tx, w.ada.Caller(), d, c) })
 	}
 	begin := func() (oauth.Device, string) {
-		d, secret, err := w.BeginDevice(t.Context(), w.app, "sites:read deployments:write", "203.0.113.9")
+		d, secret, err := w.BeginDevice(t.Context(), w.app, "sites:read deployments:write", "203.0.113.9", "203.0.113.9")
 		must(t, err)
 		return d, secret
 	}
@@ -72,11 +72,28 @@ func TestDeviceGrant(t *testing.T) {
 			t.Errorf("%.10q: %v", typed, err)
 		}
 	}
-	_, _, err = w.BeginDevice(t.Context(), w.app, "*", "")
+	_, _, err = w.BeginDevice(t.Context(), w.app, "*", "", "")
 	wantCode(t, "all rights", err, "invalid_scope")
 	cli, err := w.Client(t.Context(), oauth.CLI, "")
 	must(t, err)
-	if _, _, err := w.BeginDevice(t.Context(), cli, "*", ""); err != nil {
+	if _, _, err := w.BeginDevice(t.Context(), cli, "*", "", ""); err != nil {
 		t.Errorf("the command line may not ask for all: %v", err)
 	}
+}
+
+// The devices of one network don't take the places of others, and have places again when theirs expire.
+func TestDevicesOfOneNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	begin := func(network string) error {
+		_, _, err := w.BeginDevice(t.Context(), w.app, "sites:read", "2001:db8::1", network)
+		return err
+	}
+	for range 100 {
+		must(t, begin("2001:db8::/48"))
+	}
+	wantCode(t, "one more of the network", begin("2001:db8::/48"), "temporarily_unavailable")
+	must(t, begin("2001:db8:1::/48"))
+	w.later(11 * time.Minute)
+	must(t, begin("2001:db8::/48"))
 }

@@ -158,8 +158,8 @@ func (s *SSO) insert(ctx context.Context, tx *db.Tx, p *Provider, secret Secret)
 	return added, nil
 }
 
-// DeleteTx removes a provider, signs out whoever signed in with it, and ends what they made in those sessions. Identities stay: they are the issuer's, and work
-// again when a provider with that issuer is added.
+// DeleteTx removes a provider, signs out whoever signed in with it, and ends what they made in those sessions. Identities
+// stay: they are the issuer's, and work again when a provider with that issuer is added.
 func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provider, ended int64, err error) {
 	if p, err = s.Get(ctx, tx, id); err != nil {
 		return p, 0, err

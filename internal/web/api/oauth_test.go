@@ -33,7 +33,7 @@ func (w *world) grantAs(by account.Caller, scopes ...account.Scope) (id, token s
 		a, _, err = w.c.OAuth.CreateAppTx(ctx, tx, by.Owner, oauth.NewApp{Name: "Acme Deploys"})
 		return err
 	}))
-	d, secret, err := w.c.OAuth.BeginDevice(ctx, a, account.Scopes(scopes).String(), "203.0.113.9")
+	d, secret, err := w.c.OAuth.BeginDevice(ctx, a, account.Scopes(scopes).String(), "203.0.113.9", "203.0.113.9")
 	fail(err)
 	fail(w.db.Write(ctx, func(tx *db.Tx) error {
 		return w.c.OAuth.DecideDeviceTx(ctx, tx, by, d, &oauth.Consent{Scopes: scopes, Expires: db.Now().Add(time.Hour)})
@@ -182,7 +182,7 @@ func TestTokensOfOtherResources(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	d, device, err := w.c.OAuth.BeginDevice(t.Context(), app, "sites:read", "203.0.113.9")
+	d, device, err := w.c.OAuth.BeginDevice(t.Context(), app, "sites:read", "203.0.113.9", "203.0.113.9")
 	if err == nil {
 		err = w.db.Write(t.Context(), func(tx *db.Tx) error {
 			return w.c.OAuth.DecideDeviceTx(t.Context(), tx, w.caller(u), d, &oauth.Consent{Scopes: d.Scopes, Expires: db.Now().Add(time.Hour)})

@@ -88,7 +88,7 @@ func TestDevice(t *testing.T) {
 	ctx := t.Context()
 	cli, err := w.dash.OAuth.Client(ctx, oauth.CLI, "")
 	must(t, err)
-	d, secret, err := w.dash.OAuth.BeginDevice(ctx, cli, "sites:read deployments:read", "203.0.113.9")
+	d, secret, err := w.dash.OAuth.BeginDevice(ctx, cli, "sites:read deployments:read", "203.0.113.9", "203.0.113.9")
 	must(t, err)
 	b.get("/device").want(t, 200, "Connect a device")
 	b.post("/device", "code", "XXXX-XXXX").want(t, 404, "Unknown or expired code")

@@ -18,7 +18,7 @@ func TestStepUp(t *testing.T) {
 	must(t, w.db.Admin(t.Context(), `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
 		VALUES ('psk_1', '`+string(u.ID)+`', 'c', '{}', 'Key', 1, 0)`))
 	must(t, w.db.Admin(t.Context(), `UPDATE teams SET require_2fa = TRUE`))
-	to := b.get("/sites/" + string(w.shop.ID)).to(t, "/step-up?next=")
+	to := b.get("/sites/"+string(w.shop.ID)).to(t, "/step-up?next=")
 	if p := b.get(to); p.status != 200 || !p.has("passkey") && !strings.Contains(p.body, "Your passkey works at") {
 		t.Errorf("the page to confirm: %s", p)
 	}

@@ -186,7 +186,7 @@ func (w *agency) grantThrough(b *browser) string {
 	ctx := w.t.Context()
 	cli, err := w.dash.OAuth.Client(ctx, oauth.CLI, "")
 	must(w.t, err)
-	d, secret, err := w.dash.OAuth.BeginDevice(ctx, cli, "sites:read", "203.0.113.9")
+	d, secret, err := w.dash.OAuth.BeginDevice(ctx, cli, "sites:read", "203.0.113.9", "203.0.113.9")
 	must(w.t, err)
 	if p := b.post("/device", "code", d.Code); strings.Contains(p.body, "personal account") {
 		w.t.Errorf("the page offers the personal account: %s", p)

@@ -281,7 +281,9 @@ func (e *Endpoints) device(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	d, secret, err := e.c.Server.BeginDevice(r.Context(), a, q.Get("scope"), e.addr(r).Unmap().WithZone("").String())
+	addr := e.addr(r).Unmap().WithZone("")
+	networks := requestinfo.Networks(addr)
+	d, secret, err := e.c.Server.BeginDevice(r.Context(), a, q.Get("scope"), addr.String(), networks[len(networks)-1])
 	if err != nil {
 		e.refuse(w, r, err)
 		return

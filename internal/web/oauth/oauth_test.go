@@ -2,6 +2,7 @@ package oauth_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -261,5 +262,32 @@ func TestMetadata(t *testing.T) {
 		if r := read(path); r["resource"] != w.srv.URL+"/api/v1" || r["authorization_servers"].([]any)[0] != w.srv.URL {
 			t.Errorf("the resource is %v", r)
 		}
+	}
+}
+
+// The devices of an IPv6 /48 share their places, whichever of its 65,536 networks they ask from: it can't fill the places
+// of everybody.
+func TestDevicesOfOneCustomer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	ask := func(addr string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/oauth/device",
+			strings.NewReader(url.Values{"client_id": {string(w.app.ID)}, "scope": {"sites:read"}}.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.RemoteAddr = addr
+		answer := httptest.NewRecorder()
+		w.srv.Config.Handler.ServeHTTP(answer, r)
+		return answer.Code
+	}
+	for i := range 100 {
+		if got := ask(fmt.Sprintf("[2001:db8:0:%x::1]:4000", i)); got != http.StatusOK {
+			t.Fatalf("device %d: %d", i, got)
+		}
+	}
+	if got := ask("[2001:db8:0:ffff::1]:4000"); got != http.StatusTooManyRequests {
+		t.Errorf("one more device of the same /48: %d", got)
+	}
+	if got := ask("[2001:db8:1::1]:4000"); got != http.StatusOK {
+		t.Errorf("a device of another /48: %d", got)
 	}
 }
