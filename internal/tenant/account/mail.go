@@ -84,40 +84,44 @@ func (a *Accounts) writeAs(
 // How many mails go to addresses that need not be a user's in 24 hours: nobody can fill a stranger's mailbox through this
 // installation.
 const (
-	maxMailsByOwner   = 200
-	maxMailsToAddress = 10 // by all owners
+	maxMailsByOwner   = 200 // and by one user, for all the teams that they made
+	maxMailsToAddress = 10  // by all owners
 )
 
-// MailAddressTx queues a mail of an owner to an address that need not be a user's, until it is of no use any more. path is
-// the page of the dashboard that it leads to. Where there is no mail it does nothing; a Limited fault says that there were
-// too many.
-func (a *Accounts) MailAddressTx(ctx context.Context, tx *db.Tx, owner OwnerID, email, subject, text, path string, until db.Time) error {
+// MailAddressTx queues a mail that a caller sends for their owner to an address that need not be a user's, until it is of no
+// use any more. path is the page of the dashboard that it leads to. Where there is no mail it does nothing; a Limited fault
+// says that there were too many.
+func (a *Accounts) MailAddressTx(ctx context.Context, tx *db.Tx, by Caller, email, subject, text, path string, until db.Time) error {
 	if !a.Mails() {
 		return nil
 	}
 	sum, now := digest(email), db.Now()
 	if _, err := tx.Exec(ctx, `
-		DELETE FROM address_mails WHERE at < $1 AND (owner_id = $2 OR digest = $3)`, now.Add(-24*time.Hour), owner, sum); err != nil {
+		DELETE FROM address_mails WHERE at < $1 AND (owner_id IN ($2, $4) OR digest = $3)`,
+		now.Add(-24*time.Hour), by.Owner, sum, by.User); err != nil {
 		return fmt.Errorf("forget mails: %w", err)
 	}
-	var byOwner, toAddress int
+	var byOwner, byUser, toAddress int
 	err := tx.QueryRow(ctx, `SELECT
-		(SELECT count(*) FROM address_mails WHERE owner_id = $1), (SELECT count(*) FROM address_mails WHERE digest = $2)`, owner,
-		sum).Scan(&byOwner, &toAddress)
+		(SELECT count(*) FROM address_mails WHERE owner_id = $1), (SELECT count(*) FROM address_mails WHERE owner_id = $3),
+		(SELECT count(*) FROM address_mails WHERE digest = $2)`, by.Owner, sum, by.User).Scan(&byOwner, &byUser, &toAddress)
 	if err != nil {
 		return fmt.Errorf("count mails: %w", err)
 	}
-	if byOwner >= maxMailsByOwner || toAddress >= maxMailsToAddress {
+	if max(byOwner, byUser) >= maxMailsByOwner || toAddress >= maxMailsToAddress {
 		return &fault.Error{
 			Kind: fault.Limited, Message: "Too many emails", RetryAfter: time.Hour, Code: "too_many_emails",
-			Details: fmt.Sprintf("an account can send %d invitations and transfers in 24 hours, %d of them to one address",
+			Details: fmt.Sprintf("an account or user can send %d invitations and transfers in 24 hours, %d of them to one address",
 				maxMailsByOwner, maxMailsToAddress),
 		}
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO address_mails (owner_id, digest, at) VALUES ($1, $2, $3)`, owner, sum, now); err != nil {
-		return fmt.Errorf("count mail: %w", err)
+	// The second row counts for the user, who may act for many teams.
+	for _, row := range [][2]string{{string(by.Owner), sum}, {string(by.User), ""}} {
+		if _, err := tx.Exec(ctx, `INSERT INTO address_mails (owner_id, digest, at) VALUES ($1, $2, $3)`, row[0], row[1], now); err != nil {
+			return fmt.Errorf("count mail: %w", err)
+		}
 	}
-	return a.writeTo(ctx, tx, User{Email: email}, owner, subject, strings.ReplaceAll(text, "{page}", a.site+path), until)
+	return a.writeTo(ctx, tx, User{Email: email}, by.Owner, subject, strings.ReplaceAll(text, "{page}", a.site+path), until)
 }
 
 // deliver hands a mail to the mail server. One that is too late, or whose user is gone,

@@ -491,10 +491,14 @@ func TestTellOperators(t *testing.T) {
 func TestMailsToStrangersAreBounded(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
-	send := func(owner account.OwnerID, address string) error {
+	as := func(user account.UserID, owner account.OwnerID, address string) error {
+		by := account.Caller{User: user, Owner: owner}
 		return o.db.Write(t.Context(), func(tx *db.Tx) error {
-			return o.MailAddressTx(t.Context(), tx, owner, address, "Invitation", "{page}", "/x", 0)
+			return o.MailAddressTx(t.Context(), tx, by, address, "Invitation", "{page}", "/x", 0)
 		})
+	}
+	send := func(owner account.OwnerID, address string) error {
+		return as(account.UserID("usr_"+owner), owner, address)
 	}
 	for n := range 10 {
 		if err := send(account.OwnerID(fmt.Sprint("own_", n)), "victim@example.test"); err != nil {
@@ -514,6 +518,14 @@ func TestMailsToStrangersAreBounded(t *testing.T) {
 	}
 	if err := send("own_ada", "more@example.test"); err != nil {
 		t.Errorf("another owner's: %v", err)
+	}
+	for n := range 200 { // ten for each of twenty teams
+		if err := as("usr_mallory", account.OwnerID(fmt.Sprint("own_team_", n/10)), fmt.Sprintf("b%d@example.test", n)); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := as("usr_mallory", "own_team_new", "c@example.test"); !fault.Is(err, fault.Limited) {
+		t.Errorf("one more mail of a user by one more team: %v", err)
 	}
 	if err := o.db.Admin(t.Context(), `UPDATE address_mails SET at = at - 24 * 60 * 60 * 1000 - 1`); err != nil {
 		t.Fatal(err)

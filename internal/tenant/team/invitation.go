@@ -149,12 +149,12 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 	if err != nil {
 		return i, "", err
 	}
-	return i, token, s.mailTx(ctx, tx, by.Email, i, token)
+	return i, token, s.mailTx(ctx, tx, by, i, token)
 }
 
 // mailTx sends an invitation to the address it is for. The mail is the same whether somebody has that address.
-func (s *Teams) mailTx(ctx context.Context, tx *db.Tx, by string, i Invitation, token string) error {
-	return s.c.Accounts.MailAddressTx(ctx, tx, i.Owner, i.Email, "Invitation to the team "+i.Team, fmt.Sprintf(`%s invited you to the team %s.
+func (s *Teams) mailTx(ctx context.Context, tx *db.Tx, by account.Caller, i Invitation, token string) error {
+	return s.c.Accounts.MailAddressTx(ctx, tx, by, i.Email, "Invitation to the team "+i.Team, fmt.Sprintf(`%s invited you to the team %s.
 
 Open this page to see the invitation and accept it:
 
@@ -162,7 +162,7 @@ Open this page to see the invitation and accept it:
 
 It works once, for 7 days, and only for %s.
 If you didn't expect this invitation, ignore this email.
-`, by, i.Team, i.Email), "/invitations/"+token, i.ExpiresAt)
+`, by.Email, i.Team, i.Email), "/invitations/"+token, i.ExpiresAt)
 }
 
 // ResendTx mails an invitation again, with a new token and a new 7 days. The one before stops working.
@@ -177,7 +177,7 @@ func (s *Teams) ResendTx(ctx context.Context, tx *db.Tx, by account.Caller, id s
 		id, digest(token), i.ExpiresAt, by.User); err != nil {
 		return i, "", fmt.Errorf("resend invitation: %w", err)
 	}
-	return i, token, s.mailTx(ctx, tx, by.Email, i, token)
+	return i, token, s.mailTx(ctx, tx, by, i, token)
 }
 
 // RevokeInvitationTx takes an invitation back.

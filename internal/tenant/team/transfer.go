@@ -308,7 +308,7 @@ func (s *Teams) OfferTx(
 	if email == "" {
 		return t, code, nil
 	}
-	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, by.Owner, email, "Transfer of the site "+p.Site.Name,
+	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, by, email, "Transfer of the site "+p.Site.Name,
 		fmt.Sprintf(`%s wants to transfer the site %s to you.
 
 Open {page} within 24 hours, choose the account that receives the site, and enter this code:
