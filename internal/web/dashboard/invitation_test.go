@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/mail/mailtest"
 	"slipway/internal/tenant/team"
 )
 
@@ -108,5 +109,42 @@ func TestInvitationPage(t *testing.T) {
 	}
 	if u, err := w.dash.Accounts.UserByEmail(ctx, "none@example.test"); err != nil || u.Password {
 		t.Errorf("they have a password: %v, %v", u, err)
+	}
+}
+
+// An invitation sets no password for a user who signs in another way: it would be a link for a new password that works for
+// a week. A user without any way to sign in gets one.
+func TestInvitationIsNoPasswordReset(t *testing.T) {
+	t.Parallel()
+	w, _ := mailWorld(t, mailtest.Config{})
+	ctx := t.Context()
+	ada := w.user("ada@example.test", false)
+	for email, passkey := range map[string]bool{"ben@example.test": true, "new@example.test": false} {
+		u, err := w.dash.Accounts.CreateUser(ctx, email, "", false)
+		must(t, err)
+		if passkey {
+			must(t, w.db.Admin(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
+				VALUES ('psk_1', '`+string(u.ID)+`', 'c', '{}', 'Key', 1, 0)`))
+		}
+		var token string
+		must(t, w.db.Write(ctx, func(tx *db.Tx) error {
+			acme, err := w.dash.Teams.CreateTx(ctx, tx, ada, team.NewTeam{Name: "Acme " + email})
+			if err != nil {
+				return err
+			}
+			c, err := w.dash.Accounts.CallerFor(ctx, tx, ada, acme.Owner)
+			if err == nil {
+				_, token, err = w.dash.Teams.InviteTx(ctx, tx, c, team.NewInvitation{Email: email, Role: account.RoleDeveloper})
+			}
+			return err
+		}))
+		p := w.browser().post("/invitations/"+token, "password", "a password of a stranger")
+		if in := strings.HasPrefix(p.header.Get("Location"), "/sign-in?next="); in != passkey {
+			t.Errorf("%s: %s", email, p)
+		}
+		after, err := w.dash.Accounts.User(ctx, u.ID)
+		if err != nil || after.Password == passkey {
+			t.Errorf("%s is %+v, %v", email, after, err)
+		}
 	}
 }

@@ -59,7 +59,8 @@ func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitati
 	switch {
 	case err != nil && !fault.Is(err, fault.NotFound):
 		return i, data, err
-	case err == nil && (u.Password || !d.Accounts.Mails()): // a link that was passed on by hand sets up nobody who is there already
+	// It sets no password beside another way to sign in, and none for a user who is there where a link is passed on by hand.
+	case err == nil && (!u.Invited || !d.Accounts.Mails()):
 		data.SignIn = "/sign-in?next=" + url.QueryEscape("/invitations/"+q.PathValue("token"))
 	}
 	return i, data, nil
@@ -89,7 +90,7 @@ func (d *Pages) acceptInvitation(ctx context.Context, q *shell.Request) (shell.A
 }
 
 // setUpInvited makes the invited user, who chooses a password, and signs them in. It works while sign-up is closed. Where
-// the user is there without a password, the link that was mailed to them sets it.
+// the user is there without any way to sign in, the link that was mailed to them sets a password.
 func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invitation) (shell.Answer, error) {
 	u, err := d.Accounts.UserByEmail(ctx, i.Email)
 	there := err == nil
