@@ -3,15 +3,17 @@ package pushes
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
 
-// maxAppSites is how many sites one event of a GitHub App acts on.
+// maxAppSites is how many sites one event of a GitHub App acts on, each account's in turn.
 const maxAppSites = 100
 
 // AppOutcome says what came of a GitHub App's event for one site.
@@ -45,7 +47,7 @@ func (g *Pushes) HandleAppTx(
 		return nil, err
 	}
 	var out []AppOutcome
-	for _, s := range sites {
+	for _, s := range inTurns(sites) {
 		if len(out) == maxAppSites {
 			break
 		}
@@ -65,6 +67,17 @@ func (g *Pushes) HandleAppTx(
 		out = append(out, AppOutcome{s, one})
 	}
 	return out, nil
+}
+
+// inTurns orders sites so that each owner's first one comes before anybody's second: many sites of one account leave room for others'.
+func inTurns(sites []site.Site) []site.Site {
+	turn, of := make(map[site.ID]int, len(sites)), map[account.OwnerID]int{}
+	for _, s := range sites {
+		turn[s.ID] = of[s.Owner]
+		of[s.Owner]++
+	}
+	slices.SortStableFunc(sites, func(a, b site.Site) int { return turn[a.ID] - turn[b.ID] })
+	return sites
 }
 
 func (g *Pushes) handleAppTx(ctx context.Context, tx *db.Tx, s site.Site, e incoming, h http.Header, body []byte) (Outcome, error) {
