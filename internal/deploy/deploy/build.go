@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"slipway/internal/deploy/project"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/panics"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/usage"
@@ -153,12 +155,31 @@ func (d *Deployments) noteBuild(ctx context.Context, b *buildTime) {
 }
 
 // Variables returns the site's variables for the build or the program of a deployment. A
-// fork's sees none: whoever opens a pull request would read them.
+// fork's sees none: whoever opens a pull request would read them. What LimitTx has limited
+// sees those that are for previews alone.
 func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, when string) ([]site.Var, error) {
 	if x.Fork {
 		return nil, nil
 	}
-	return d.c.Sites.Variables(ctx, x.Site, when, string(x.Target), x.Branch)
+	vars, err := d.c.Sites.Variables(ctx, x.Site, when, string(x.Target), x.Branch)
+	if x.LimitedEnv {
+		vars = slices.DeleteFunc(vars, func(v site.Var) bool { return v.Scope() != string(deployment.Preview) })
+	}
+	return vars, err
+}
+
+// LimitTx keeps variables that are for production too from a preview that has just been asked for, where the caller's role
+// doesn't include reading them: they choose what it builds and runs.
+func (d *Deployments) LimitTx(ctx context.Context, tx *db.Tx, by account.Caller, x deployment.Deployment) error {
+	if x.Target != deployment.Preview || by.RoleAllows(account.EnvRead, x.Site) {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE deployments SET limited_env = TRUE WHERE id = $1 AND status = 'pending' AND started_at = 0`, x.ID)
+	if err != nil {
+		return fmt.Errorf("limit variables of deployment: %w", err)
+	}
+	return nil
 }
 
 // environment returns what the commands of a build see beside what every build sees, and

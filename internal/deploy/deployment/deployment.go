@@ -80,6 +80,7 @@ type Deployment struct {
 	Branch        string // empty until the repository's default is known
 	Pull          int    // the pull request that it is for; 0: none
 	Fork          bool   // the commit is from a fork: its build sees no variables, no credential and no cache
+	LimitedEnv    bool   // whoever asked for it may not read variables: it sees those for previews alone
 	Repository    string // that the commit was fetched from; empty where that was not noted
 	Forge         forge.Provider
 	Title         string

@@ -33,7 +33,7 @@ const columns = Own + `, COALESCE(f.provider, ''), s.subdomain, s.live_deploymen
 const Own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork,
 	d.repository, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
-	d.hops, d.hook_body, d.source, d.upload_id`
+	d.hops, d.hook_body, d.source, d.upload_id, d.limited_env`
 
 const from = ` FROM deployments d JOIN open_sites s ON s.id = d.site_id LEFT JOIN site_forges f ON f.site_id = d.site_id `
 
@@ -94,6 +94,7 @@ func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 		&x.HookBody,
 		&source,
 		&x.Upload,
+		&x.LimitedEnv,
 		&x.Forge,
 	}, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -1,4 +1,4 @@
--- version 292
+-- version 293
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -172,7 +172,7 @@ CREATE TABLE deployments (
   created_at     BIGINT NOT NULL,
   started_at     BIGINT NOT NULL,
   completed_at   BIGINT NOT NULL
-, target TEXT NOT NULL DEFAULT 'production', pinned BOOLEAN NOT NULL DEFAULT FALSE, preview_label TEXT NOT NULL DEFAULT '', crashes BIGINT NOT NULL DEFAULT 0, hops BIGINT NOT NULL DEFAULT 0, hook_body TEXT NOT NULL DEFAULT '', place BIGINT NOT NULL DEFAULT 0, bundle TEXT NOT NULL DEFAULT '', stored_bytes BIGINT NOT NULL DEFAULT 0, added_bytes BIGINT NOT NULL DEFAULT 0, released_at BIGINT NOT NULL DEFAULT 0, pull_request BIGINT NOT NULL DEFAULT 0, fork BOOLEAN NOT NULL DEFAULT FALSE, repository TEXT NOT NULL DEFAULT '', source TEXT NOT NULL DEFAULT '', upload_id TEXT NOT NULL DEFAULT '');
+, target TEXT NOT NULL DEFAULT 'production', pinned BOOLEAN NOT NULL DEFAULT FALSE, preview_label TEXT NOT NULL DEFAULT '', crashes BIGINT NOT NULL DEFAULT 0, hops BIGINT NOT NULL DEFAULT 0, hook_body TEXT NOT NULL DEFAULT '', place BIGINT NOT NULL DEFAULT 0, bundle TEXT NOT NULL DEFAULT '', stored_bytes BIGINT NOT NULL DEFAULT 0, added_bytes BIGINT NOT NULL DEFAULT 0, released_at BIGINT NOT NULL DEFAULT 0, pull_request BIGINT NOT NULL DEFAULT 0, fork BOOLEAN NOT NULL DEFAULT FALSE, repository TEXT NOT NULL DEFAULT '', source TEXT NOT NULL DEFAULT '', upload_id TEXT NOT NULL DEFAULT '', limited_env BOOLEAN NOT NULL DEFAULT FALSE);
 CREATE INDEX deployments_of_site ON deployments (site_id, id DESC);
 CREATE INDEX deployments_open ON deployments (site_id, status) WHERE status IN ('pending', 'building', 'deploying');
 CREATE INDEX deployments_label ON deployments (label);

@@ -270,6 +270,11 @@ func (c Caller) RequireOn(s Scope, site id.Site) error {
 	return c.RequireSite(site)
 }
 
+// RoleAllows reports whether the caller's role includes a scope on a site, whatever their key or app was given of it.
+func (c Caller) RoleAllows(s Scope, site id.Site) bool {
+	return c.Team == "" || scopesInTeam[c.Role].Include(s) || scopesOnSite[c.SiteRoles[site]].Include(s)
+}
+
 // ActingMembershipOf is MembershipOf for what a user has begun and others finish, such as an invitation: nothing while the
 // user is suspended, or blocked by the team.
 func ActingMembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) (Membership, error) {

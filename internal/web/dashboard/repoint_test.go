@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/deploy/deployment"
 	"slipway/internal/tenant/site"
 )
 
@@ -36,5 +37,20 @@ func TestGuestsBringTheirCredential(t *testing.T) {
 	w.in["developer"].post(page, "part", "source", "repository", "git.test/acme/site", "branch", "main").to(t, page)
 	if s := now(); s.Repository != "git.test/acme/site" {
 		t.Errorf("a developer of the whole team: %s", s.Repository)
+	}
+}
+
+// A contributor's preview sees variables that are for previews alone; a developer's sees all.
+func TestContributorsDeployWithoutVariables(t *testing.T) {
+	t.Parallel()
+	w := newAgency(t)
+	w.in["ada"].post("/sites/"+string(w.shop.ID)+"/settings", "part", "source", "repository", w.shop.Repository, "branch", "main")
+	for name, limited := range map[string]bool{"contributor": true, "developer": false} {
+		p := w.in[name].post("/sites/"+string(w.shop.ID)+"/deploy", "branch", "feature-"+name)
+		id := p.header.Get("Location")
+		x, err := w.dash.Deployments.ByID(t.Context(), w.dash.DB, deployment.ID(id[strings.LastIndexByte(id, '/')+1:]))
+		if err != nil || x.Target != deployment.Preview || x.LimitedEnv != limited {
+			t.Errorf("%s: limited: %t, %v", name, x.LimitedEnv, err)
+		}
 	}
 }

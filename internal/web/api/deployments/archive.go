@@ -127,6 +127,9 @@ func (a *API) deployArchive(ctx context.Context, r contract.Route, in *archiveIn
 	print = sha256.Sum256(append(print[:], u.Manifest...))
 	kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
 		d, err := a.Deployments.DeployUploadTx(ctx, tx, c.Owner, whole, deployment.ByAPI)
+		if err == nil {
+			err = a.Deployments.LimitTx(ctx, tx, c, d)
+		}
 		if err != nil {
 			return nil, err
 		}

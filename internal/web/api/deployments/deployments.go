@@ -240,6 +240,9 @@ func (a *API) retryDeployment(
 		return contract.Triggered{}, did, err
 	}
 	d, err := a.Deployments.RetryTx(ctx, tx, c.Owner, deployment.ParseID(in.ID), deployment.ByAPI)
+	if err == nil {
+		err = a.Deployments.LimitTx(ctx, tx, c, d)
+	}
 	did = audit.Event{Action: "deployment.retried", Subject: string(d.ID)}
 	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }

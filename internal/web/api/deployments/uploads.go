@@ -168,6 +168,9 @@ func (a *API) deployUpload(
 	if err == nil {
 		err = contract.MayDeploy(c, d)
 	}
+	if err == nil {
+		err = a.Deployments.LimitTx(ctx, tx, c, d)
+	}
 	did = audit.Event{Action: "deployment.triggered", Subject: string(d.ID)}
 	return contract.Triggered{Message: "Deployment triggered", DeploymentID: d.ID, Status: string(d.Status)}, did, err
 }

@@ -424,6 +424,9 @@ func (d *Pages) retryDeployment(ctx context.Context, q *shell.Request) (shell.An
 	var again deployment.Deployment
 	err = d.Act(ctx, q, "deployment.retried", func(tx *db.Tx) (_ string, err error) {
 		again, err = d.Deployments.RetryTx(ctx, tx, q.Caller.Owner, x.ID, deployment.ByDashboard)
+		if err == nil {
+			err = d.Deployments.LimitTx(ctx, tx, q.Caller, again)
+		}
 		return string(again.ID), err
 	})
 	return shell.GoTo(DeploymentPath(x.Site, again.ID), ""), err

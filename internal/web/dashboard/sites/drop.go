@@ -77,6 +77,9 @@ func (d *Pages) deployDropped(ctx context.Context, q *shell.Request) (shell.Answ
 	var x deployment.Deployment
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		x, err = d.Deployments.DeployUploadTx(ctx, tx, q.Caller.Owner, whole, deployment.ByDashboard)
+		if err == nil {
+			err = d.Deployments.LimitTx(ctx, tx, q.Caller, x)
+		}
 		return audit.Event{Action: "deployment.triggered", Subject: string(x.ID)}, err
 	})
 	return shell.GoTo(DeploymentPath(site.ID(q.PathValue("id")), x.ID), leftOut(got.left)), err

@@ -185,6 +185,9 @@ func (d *Pages) DeploySite(ctx context.Context, q *shell.Request) (shell.Answer,
 		if err == nil {
 			err = mayDeploy(q.Caller, x)
 		}
+		if err == nil {
+			err = d.Deployments.LimitTx(ctx, tx, q.Caller, x)
+		}
 		return string(x.ID), err
 	})
 	return shell.GoTo(DeploymentPath(id, x.ID), ""), err
