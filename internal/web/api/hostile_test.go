@@ -112,6 +112,9 @@ func TestHostilePaths(t *testing.T) {
 				p := placeholder.ReplaceAllLiteralString(path, url.PathEscape(id))
 				a := w.send(r.Method, p, key, bodyFor(r.Method, r.ID))
 				common(t, p, a)
+				if r.Operator && a.status == 403 {
+					continue
+				}
 				if a.status != 404 && !(r.Method == "POST" && a.status == 400) && !(a.status == 400 && (r.Method == "PATCH" || r.Method == "PUT" || r.ID == "deleteTeam")) {
 					t.Errorf("%s %.80s: %s", r.Method, p, a)
 				}

@@ -543,7 +543,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 	t.Parallel()
 	var reads []api.Route
 	for _, r := range api.New(newWorld(t).c).Routes() {
-		if r.Open || r.Hook {
+		if r.Open || r.Hook || r.Operator { // those of operators each have a test of their own
 			continue
 		}
 		row, ok := matrix[r.ID]

@@ -26,6 +26,7 @@ type API struct {
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.accountRoutes()
+	a.usersRoutes()
 	a.oauthRoutes()
 	a.identityRoutes()
 }

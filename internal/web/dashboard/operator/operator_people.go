@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
+	"slipway/internal/tenant/team"
 	"slipway/internal/web/dashboard/shell"
 )
 
@@ -59,7 +59,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 	}
 	var sites []site.ID
 	if q.Checked("stop") {
-		if sites, err = d.sitesOf(ctx, u.Owner); err != nil {
+		if sites, err = d.Teams.SitesOf(ctx, u.Owner); err != nil {
 			return shell.Answer{}, err
 		}
 	}
@@ -130,60 +130,18 @@ func (d *Pages) deleteUser(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	sites, err := d.sitesOf(ctx, u.Owner)
+	sites, err := d.Teams.SitesOf(ctx, u.Owner)
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	detail := u.Email
-	if n := len(sites); n > 0 {
-		if q.Value("sites") != strconv.Itoa(n) {
-			return shell.Answer{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: fmt.Sprintf("%s now has %s", u.Email, text.Count(n, "site")),
-				Details: "nothing was deleted: review the user's sites and try again",
-			}
+	told := team.UserDeletion{Confirm: q.Value("confirm")}
+	if n := q.Value("sites"); n != "" {
+		if told.Sites, err = strconv.Atoi(n); err != nil {
+			return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid number of sites", Code: "invalid_sites"}
 		}
-		if strings.TrimSpace(q.Value("confirm")) != u.Email {
-			return shell.Answer{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "The email doesn't match",
-				Details: "nothing was deleted: type " + u.Email + " to confirm",
-			}
-		}
-		detail += ", with " + text.Count(n, "site")
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
-		for _, id := range sites {
-			if err := d.Sites.DeleteTx(ctx, tx, u.Owner, id); err != nil && !fault.Is(err, fault.NotFound) {
-				return audit.Event{}, err
-			}
-		}
-		if err := d.Webhooks.DeleteAllTx(ctx, tx, u.Owner); err != nil {
-			return audit.Event{}, err
-		}
-		if d.OAuth != nil {
-			if err := d.OAuth.ForgetUserTx(ctx, tx, u.ID, u.Owner); err != nil {
-				return audit.Event{}, err
-			}
-		}
-		_, err := d.Accounts.DeleteUserTx(ctx, tx, q.Actor(), u.ID)
-		return audit.Event{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: detail}, err
+		return d.Teams.DeleteUserTx(ctx, tx, q.Actor(), u, sites, told)
 	})
 	return shell.GoTo("/operator/users", "Deleted "+u.Email), err
-}
-
-// sitesOf returns every site of an owner.
-func (d *Pages) sitesOf(ctx context.Context, owner account.OwnerID) (ids []site.ID, err error) {
-	for page := 1; ; page++ {
-		list, total, err := d.Sites.List(ctx, owner, site.Filter{Page: page, Limit: shell.MaxChoices})
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range list {
-			ids = append(ids, s.ID)
-		}
-		if len(list) == 0 || len(ids) >= total {
-			return ids, nil
-		}
-	}
 }
