@@ -156,12 +156,11 @@ func (c cache) keep(key string) error {
 
 // distrust forgets, once after each boot, what kept modules were made from: a power cut may have emptied some of their files.
 func (b *Builds) distrust() error {
-	caches := filepath.Join(b.c.Dir, "caches")
-	if _, err := os.Stat(caches); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(b.c.Dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return disk.AfterBoot(filepath.Join(b.c.Dir, "caches.boot"), "", func() error {
-		keys, err := filepath.Glob(filepath.Join(caches, "*", "*", "key"))
+		keys, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*", "key"))
 		for _, key := range keys {
 			err = errors.Join(err, os.Remove(key))
 		}
