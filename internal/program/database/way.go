@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -70,16 +71,17 @@ func (d *Databases) Socket(ctx context.Context, of Client) (path string, done fu
 		// uncaught: closes
 		go w.close()
 	}
-	dir := filepath.Join(d.sockets(), filepath.Base(string(of.Site))+"."+filepath.Base(of.Preview))
-	if err := os.RemoveAll(dir); err != nil {
+	// Each socket has a directory of its own: the one before is removed when its last connection has ended, which may be later.
+	dir, err := os.MkdirTemp(d.sockets(), filepath.Base(string(of.Site))+"."+filepath.Base(of.Preview)+".")
+	if err != nil {
 		return "", nil, fmt.Errorf("open socket of databases: %w", err)
 	}
-	if err := os.Mkdir(dir, 0o711); err != nil {
-		return "", nil, fmt.Errorf("open socket of databases: %w", err)
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("open socket of databases: %w", err), os.Remove(dir))
 	}
 	l, path, err := sandbox.Listen(dir, "mysqld.sock")
 	if err != nil {
-		return "", nil, err
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	ctx, end := context.WithCancel(context.Background())
 	w := &way{of: of, listener: l, dir: dir, end: end, open: map[net.Conn]bool{}}
