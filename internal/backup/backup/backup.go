@@ -104,6 +104,7 @@ type Backup struct {
 
 	manifest, base string
 	thenDelete     operation.ID
+	moved          bool // it was another owner's, with a transferred site
 }
 
 // Config holds what Backups needs. Repository may be nil: then Why says in words why there
@@ -170,7 +171,7 @@ func New(c Config) *Backups {
 	}
 }
 
-const columns = `id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, answer, error, created_at, completed_at, expires_at`
+const columns = `id, owner_id, site_id, site_name, type, status, includes, note, size_bytes, stored_bytes, progress, manifest, checksum, base, then_delete, verified_at, answer, error, created_at, completed_at, expires_at, moved`
 
 func scan(row db.Scanner) (b Backup, err error) {
 	var includes string
@@ -197,6 +198,7 @@ func scan(row db.Scanner) (b Backup, err error) {
 		&b.CreatedAt,
 		&b.CompletedAt,
 		&b.ExpiresAt,
+		&b.moved,
 	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Backup{}, fault.Missing("backup")

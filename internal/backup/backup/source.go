@@ -23,7 +23,7 @@ func (s *Backups) scratchBundles(store *blob.Store) (b *bundle.Bundles, done fun
 	return b, func() { os.RemoveAll(dir) }, nil
 }
 
-// reader opens a completed backup.
+// reader opens a completed backup. One that was transferred has no Git credential: it was the sender's.
 func (s *Backups) reader(ctx context.Context, b Backup) (*snapshot.Reader, error) {
 	if b.Status != Completed {
 		return nil, notCompleted(b)
@@ -34,6 +34,9 @@ func (s *Backups) reader(ctx context.Context, b Backup) (*snapshot.Reader, error
 	m, err := snapshot.Load(ctx, s.c.Repository, b.manifest)
 	if err != nil {
 		return nil, fmt.Errorf("open backup %s: %w", b.ID, err)
+	}
+	if b.moved && m.Config != nil { // a transfer leaves the sender's credential behind
+		m.Config.Credential = nil
 	}
 	return snapshot.NewReader(s.c.Repository, b.Owner, m), nil
 }

@@ -10,7 +10,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// MoveSiteTx gives a site's backups and their schedule to another owner.
+// MoveSiteTx gives a site's backups and their schedule to another owner. From then on these backups don't give out the Git
+// credential that they hold, which was the sender's.
 func (s *Backups) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
 	var running int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM backups WHERE site_id = $1 AND status IN ('pending', 'running')`, id).
@@ -25,7 +26,7 @@ func (s *Backups) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 	if _, err := tx.Exec(ctx, `UPDATE backup_schedules SET owner_id = $2 WHERE site_id = $1`, id, to); err != nil {
 		return 0, fmt.Errorf("move backups of site: %w", err)
 	}
-	n, err := tx.Exec(ctx, `UPDATE backups SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, id, to)
+	n, err := tx.Exec(ctx, `UPDATE backups SET owner_id = $2, moved = TRUE WHERE site_id = $1 AND owner_id <> $2`, id, to)
 	if err != nil {
 		return 0, fmt.Errorf("move backups of site: %w", err)
 	}

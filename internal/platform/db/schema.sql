@@ -703,7 +703,7 @@ CREATE TABLE backups (
   created_at   BIGINT NOT NULL,
   completed_at BIGINT NOT NULL,
   expires_at   BIGINT NOT NULL    -- 0: never
-, answer TEXT NOT NULL DEFAULT '');
+, answer TEXT NOT NULL DEFAULT '', moved BOOLEAN NOT NULL DEFAULT FALSE);
 CREATE INDEX backups_by_site ON backups (site_id, id);
 CREATE INDEX backups_by_owner ON backups (owner_id, id);
 CREATE INDEX backups_by_expiry ON backups (expires_at) WHERE expires_at > 0;

@@ -9,7 +9,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// MoveSiteTx gives the site to another owner, with its address and deploy hooks. The caller has locked it.
+// MoveSiteTx gives the site to another owner, with its address and deploy hooks. Its Git credential, which is the owner's before and
+// may open other repositories of theirs, is deleted. The caller has locked the site.
 func (s *Sites) MoveSiteTx(ctx context.Context, tx *db.Tx, id ID, from, to account.OwnerID) (int64, error) {
 	site, err := s.GetTx(ctx, tx, from, id)
 	if err != nil {
@@ -26,7 +27,8 @@ func (s *Sites) MoveSiteTx(ctx context.Context, tx *db.Tx, id ID, from, to accou
 		return 0, err
 	}
 	tx.Notify(to.Topic())
-	if _, err := tx.Exec(ctx, `UPDATE sites SET owner_id = $2, live_version = $3 WHERE id = $1`, id, to, version); err != nil {
+	if _, err := tx.Exec(ctx, `
+		UPDATE sites SET owner_id = $2, live_version = $3, credential = '' WHERE id = $1`, id, to, version); err != nil {
 		return 0, fmt.Errorf("move site: %w", err)
 	}
 	for _, q := range []string{
