@@ -171,10 +171,12 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 	return x, nil
 }
 
-// trialOf returns how long an owner may try a plan for nothing: once, whichever plan it was.
+// trialOf returns how long an owner may try a plan for nothing: once for each person with the teams that they made, whichever plan
+// it was.
 func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v plan.Version) (time.Duration, error) {
 	var had int
-	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_profiles WHERE owner_id = $1 AND trial_at > 0`, owner).Scan(&had); err != nil {
+	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_profiles WHERE owner_id IN (`+party.SameMaker+`) AND trial_at > 0`, owner).
+		Scan(&had); err != nil {
 		return 0, fmt.Errorf("look for trials: %w", err)
 	}
 	if had > 0 {
@@ -265,6 +267,11 @@ func (b *Billing) dueTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action, digest string) (Subscription, Quote, error) {
 	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, Quote{}, err
+	}
+	if a.Kind == Subscribe { // a person's accounts share one trial, and one use of each coupon
+		if err := party.LockMakerTx(ctx, tx, owner); err != nil {
+			return Subscription{}, Quote{}, err
+		}
 	}
 	p, err := b.decide(ctx, tx, owner, a)
 	if err != nil {

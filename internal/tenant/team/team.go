@@ -175,8 +175,9 @@ func (s *Teams) CreateTx(ctx context.Context, tx *db.Tx, by account.User, n NewT
 	}
 	now := db.Now()
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO teams (id, owner_id, name, slug, require_2fa, require_sso, apps, created_at, suspended_at, deleting_at, deleted_at)
-		VALUES ($1, $2, $3, $4, FALSE, FALSE, 'all', $5, 0, 0, 0)`, db.NewID("team"), owner, name, slug, now); err != nil {
+		INSERT INTO teams (id, owner_id, name, slug, require_2fa, require_sso, apps, created_at, created_by, suspended_at, deleting_at,
+		deleted_at)
+		VALUES ($1, $2, $3, $4, FALSE, FALSE, 'all', $5, $6, 0, 0, 0)`, db.NewID("team"), owner, name, slug, now, by.ID); err != nil {
 		if db.Duplicate(err) {
 			return Team{}, errSlugTaken(slug)
 		}

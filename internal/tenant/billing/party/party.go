@@ -6,6 +6,8 @@ package party
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"slipway/internal/platform/db"
@@ -27,4 +29,22 @@ func LockTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 		return fmt.Errorf("lock owner: %w", err)
 	}
 	return nil
+}
+
+// SameMaker is the query of the owner $1 and of all others that the same person made: their personal account and teams.
+const SameMaker = `SELECT $1 UNION ALL
+	SELECT o.owner_id FROM owner_makers o JOIN owner_makers m ON m.user_id = o.user_id WHERE m.owner_id = $1`
+
+// LockMakerTx is LockTx for the personal account of who made the owner.
+func LockMakerTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
+	var maker id.Owner
+	err := tx.QueryRow(ctx, `
+		SELECT u.owner_id FROM owner_makers m JOIN people u ON u.id = m.user_id WHERE m.owner_id = $1`, owner).Scan(&maker)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && maker == owner { // the maker is gone, or the owner
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find maker of owner: %w", err)
+	}
+	return LockTx(ctx, tx, maker)
 }

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/tenant/billing/party"
 	"slipway/internal/tenant/money"
 )
 
@@ -66,12 +67,13 @@ func (p *Plans) CouponTx(ctx context.Context, tx *db.Tx, c Coupon) error {
 var errCoupon = fault.InvalidField("coupon",
 	"the coupon doesn't exist, has expired, is used up, was redeemed before, or is for another currency", nil)
 
-// Redeemable returns a coupon that an owner may redeem for a version.
+// Redeemable returns a coupon that an owner may redeem for a version: once for each person with the teams that they made.
 func (p *Plans) Redeemable(ctx context.Context, r db.Reader, owner id.Owner, code string, v Version) (c Coupon, err error) {
 	var redeemed int64
 	err = r.QueryRow(ctx, `
 		SELECT code, points, amount, currency, periods, most, until_at, redeemed FROM billing_coupons c
-		WHERE code = $1 AND NOT EXISTS (SELECT 1 FROM billing_redemptions x WHERE x.code = c.code AND x.owner_id = $2)`, code, owner).
+		WHERE code = $2 AND NOT EXISTS (SELECT 1 FROM billing_redemptions x WHERE x.code = c.code AND x.owner_id IN (`+party.SameMaker+`))`,
+		owner, code).
 		Scan(&c.Code, &c.Points, &c.Amount, &c.Currency, &c.Periods, &c.Most, &c.Until, &redeemed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, errCoupon
