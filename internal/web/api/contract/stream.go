@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -180,8 +181,8 @@ func (a *API) follow(
 }
 
 // Watch ends a stream when the key that opened it was revoked or has expired, or its user
-// was suspended. A database that does not answer ends nothing.
-func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Caller) {
+// was suspended, and when what it is about is no longer theirs, as still says. A database that does not answer ends nothing.
+func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Caller, still ...func(context.Context) error) {
 	defer cancel() // also after a panic: what is not watched ends
 	tick := time.NewTicker(checkTime)
 	defer tick.Stop()
@@ -190,7 +191,11 @@ func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Ca
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if fault.As(a.Holds(ctx, c)) != nil {
+			err := a.Holds(ctx, c)
+			for _, theirs := range still {
+				err = cmp.Or(err, theirs(ctx))
+			}
+			if fault.As(err) != nil {
 				return
 			}
 		}

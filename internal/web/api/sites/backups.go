@@ -332,7 +332,12 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 		req, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		defer cancel()
-		panics.Go(func() { a.Watch(ctx, cancel, c) })
+		panics.Go(func() {
+			a.Watch(ctx, cancel, c, func(ctx context.Context) error {
+				_, err := a.Backups.Get(ctx, c.Owner, b.ID)
+				return err
+			})
+		})
 		format, write, mediaType := "tar.zst", archive.WriteTar, "application/zstd"
 		if in.Format == "zip" {
 			format, write, mediaType = "zip", archive.WriteZip, "application/zip"

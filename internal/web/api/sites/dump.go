@@ -80,7 +80,12 @@ func (a *API) dump(ctx context.Context, r contract.Route, in *contract.ByID[data
 			a.Fail(w, req, err)
 			return
 		}
-		panics.Go(func() { a.Watch(ctx, cancel, c) })
+		panics.Go(func() {
+			a.Watch(ctx, cancel, c, func(ctx context.Context) error {
+				_, err := a.Site(ctx, c, x.Site)
+				return err
+			})
+		})
 		out.to = contract.Patiently(ctx, w)
 		err = a.Databases.Dump(ctx, x.ID, out)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/panics"
+	"slipway/internal/tenant/account"
 	"slipway/internal/web/requestinfo"
 )
 
@@ -43,9 +45,22 @@ func (d *Shell) Follow(q *Request) (wake <-chan struct{}, stop func()) {
 
 // Events sends server-sent events (WHATWG HTML §9.2) to one browser.
 type Events struct {
-	Ctx  context.Context
-	w    http.ResponseWriter
-	conn *http.ResponseController
+	Ctx   context.Context
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	shell *Shell
+	q     *Request
+}
+
+// errMoved ends the stream of a site that is another owner's now.
+var errMoved = errors.New("the site belongs to another account")
+
+// stays returns errMoved once the site of the page is another owner's. Each round asks before it reads what to send.
+func (e *Events) stays() error {
+	if e.shell.moved(e.Ctx, e.q) {
+		return errMoved
+	}
+	return nil
 }
 
 // Send sends one event. An empty name is "message"; an empty id is none. An error means
@@ -104,7 +119,7 @@ func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
 	panics.Go(func() { d.Watch(ctx, cancel, q, d.Ready) })
-	e := &Events{ctx, w, http.NewResponseController(w)}
+	e := &Events{ctx, w, http.NewResponseController(w), d, q}
 	if e.write("retry: 2000\n\n") != nil {
 		return
 	}
@@ -152,7 +167,7 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 	_ = conn.SetWriteDeadline(time.Time{}) // the connection may be used again
 }
 
-// Watch ends what was begun in a session that was ended, or when ready is false.
+// Watch ends what was begun in a session that was ended, on the page of a site that is another owner's since, or when ready is false.
 func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request, ready *atomic.Bool) {
 	defer cancel() // also after a panic: what is not watched ends
 	tick := time.NewTicker(time.Second)
@@ -173,12 +188,26 @@ func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request
 				cancel()
 				return
 			}
+			if d.moved(ctx, q) {
+				return
+			}
 			if _, _, err := d.Accounts.Session(ctx, token, q.Device()); fault.Is(err, fault.Unauthorized) {
 				cancel()
 				return
 			}
 		}
 	}
+}
+
+// moved reports whether the site that a page is about no longer belongs to the owner for whom the page was opened. A database that does
+// not answer moves nothing.
+func (d *Shell) moved(ctx context.Context, q *Request) bool {
+	if !strings.HasPrefix(q.URL.Path, "/sites/") || q.PathValue("id") == "" {
+		return false
+	}
+	var owner account.OwnerID
+	err := d.DB.QueryRow(ctx, `SELECT owner_id FROM open_sites WHERE id = $1`, q.PathValue("id")).Scan(&owner)
+	return errors.Is(err, sql.ErrNoRows) || err == nil && owner != q.Caller.Owner
 }
 
 func (d *Shell) serveLive(w http.ResponseWriter, q *Request, l live) {
@@ -190,6 +219,9 @@ func (d *Shell) serveLive(w http.ResponseWriter, q *Request, l live) {
 		poll := time.NewTicker(l.poll)
 		defer poll.Stop()
 		for {
+			if err := e.stays(); err != nil {
+				return err
+			}
 			html, done, err := l.render(e.Ctx)
 			if err != nil {
 				return err

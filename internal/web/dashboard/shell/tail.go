@@ -22,6 +22,9 @@ func Tail(e *Events, wake <-chan struct{}, look func() (Progress, error)) error 
 	defer poll.Stop()
 	said := time.Now()
 	for {
+		if err := e.stays(); err != nil {
+			return err
+		}
 		got, err := look()
 		if err != nil || got == Ended {
 			return err
