@@ -41,3 +41,13 @@ func (g *Pushes) RotateHookTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	_, _, err = g.NewHookTx(ctx, tx, owner, id)
 	return true, workflows, err
 }
+
+// StopPollingTx ends the polling of a site's repository, and reports whether it was polled.
+func (g *Pushes) StopPollingTx(ctx context.Context, tx *db.Tx, id site.ID) (polled bool, err error) {
+	n, err := tx.Exec(ctx, `
+		UPDATE git_settings SET poll_minutes = 0, poll_refs = '', poll_error = '' WHERE site_id = $1 AND poll_minutes > 0`, id)
+	if err != nil {
+		return false, fmt.Errorf("stop polling: %w", err)
+	}
+	return n > 0, nil
+}

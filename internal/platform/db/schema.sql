@@ -1,4 +1,4 @@
--- version 293
+-- version 294
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -934,7 +934,7 @@ CREATE TABLE teams (
   suspended_at BIGINT NOT NULL,             -- 0: not
   deleting_at BIGINT NOT NULL,              -- since when its sites are being deleted with it; 0: not
   deleted_at  BIGINT NOT NULL               -- 0: exists
-);
+, created_by TEXT NOT NULL DEFAULT '');
 CREATE TABLE team_members (
   owner_id    TEXT NOT NULL REFERENCES teams (owner_id),
   user_id     TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
@@ -1741,6 +1741,13 @@ CREATE VIEW two_factor_teams AS SELECT owner_id FROM teams WHERE require_2fa AND
 CREATE VIEW provided_users AS
   SELECT i.user_id FROM sso_identities i JOIN sso_providers p ON p.owner_id = i.owner_id AND p.issuer = i.issuer
   WHERE i.owner_id = '';
+CREATE INDEX teams_created_by ON teams (created_by);
+CREATE VIEW owner_makers AS
+  SELECT owner_id, id AS user_id FROM users
+  UNION ALL
+  SELECT owner_id, created_by FROM teams WHERE created_by <> '';
+CREATE VIEW open_invoices AS
+  SELECT owner_id, due_at FROM billing_invoices WHERE status = 'open' AND NOT EXISTS (SELECT 1 FROM billing_off);
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

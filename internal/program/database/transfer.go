@@ -17,3 +17,13 @@ func (d *Databases) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from,
 	}
 	return n, nil
 }
+
+// NamesTx lists a site's databases, those of its previews left out.
+func (d *Databases) NamesTx(ctx context.Context, tx *db.Tx, id site.ID) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT name FROM databases WHERE site_id = $1 AND preview = '' AND status <> 'deleting' ORDER BY name`, id)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })
+	if err != nil {
+		return nil, fmt.Errorf("list databases to move: %w", err)
+	}
+	return list, nil
+}

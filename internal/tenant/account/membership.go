@@ -329,12 +329,12 @@ func (c Caller) MayMakeKeys() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.SiteRoles)), func(r Role) bool { return r.AtLeast(RoleDeveloper) })
 }
 
-// Unrestricted reports whether the caller's credential is as much as its user's session: it has all scopes, and is not
+// Unrestricted reports whether the caller's credential is as much as its user's session: it is no app's, has all scopes, and is not
 // restricted to sites or to the team whose provider it came through. Such a caller may act for all that the user may.
 func (c Caller) Unrestricted() bool {
 	granted := c.Scopes
 	if c.Team != "" {
 		granted = c.granted
 	}
-	return !c.Service && c.Through == "" && granted.Include(All) && len(c.Sites) == 0
+	return !c.Service && c.Grant == "" && c.Through == "" && granted.Include(All) && len(c.Sites) == 0
 }

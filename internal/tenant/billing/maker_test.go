@@ -39,7 +39,9 @@ func TestOneTrialForEachPerson(t *testing.T) {
 	w := newWorld(t)
 	w.plan("tried", 1000, func(x *plan.Terms) { x.TrialDays = 14 })
 	w.plan("plain", 1000)
-	w.write(func(tx *db.Tx) error { return w.CouponTx(t.Context(), tx, plan.Coupon{Code: "HALF", Points: 5000, Periods: 1}) })
+	w.write(func(tx *db.Tx) error {
+		return w.CouponTx(t.Context(), tx, plan.Coupon{Code: "HALF", Points: 5000, Periods: 1})
+	})
 	grace, hedy := w.maker("grace", 6), w.maker("hedy", 1)
 	ok(t, w.db.Admin(t.Context(), `UPDATE teams SET deleted_at = 1 WHERE slug = 'grace0'`))
 	if s := w.subscribe(grace[1], "tried"); s.Status != Trialing {

@@ -53,3 +53,13 @@ func (d *Domains) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 	}
 	return int64(len(list)), nil
 }
+
+// NamesTx lists a site's domains.
+func (d *Domains) NamesTx(ctx context.Context, tx *db.Tx, id site.ID) ([]string, error) {
+	rows, err := tx.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 ORDER BY name", id)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })
+	if err != nil {
+		return nil, fmt.Errorf("list domains to move: %w", err)
+	}
+	return list, nil
+}

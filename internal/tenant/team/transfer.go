@@ -28,6 +28,12 @@ type Part interface {
 	MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error)
 }
 
+// Listed is a part whose things an offer names one by one: others can't take their place before it is accepted.
+type Listed interface {
+	// NamesTx lists what MoveSiteTx would move, in a fixed order.
+	NamesTx(ctx context.Context, tx *db.Tx, id site.ID) ([]string, error)
+}
+
 // NamedPart is a part with what it moves, for people.
 type NamedPart struct {
 	Name string // a plural noun
@@ -38,6 +44,8 @@ type NamedPart struct {
 type Hooks interface {
 	// RotateHookTx gives the site's Git hook a new address and secret, and ends what workflows may deploy, where it has such.
 	RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook, workflows bool, err error)
+	// StopPollingTx ends the polling of the site's repository, and reports whether it was polled.
+	StopPollingTx(ctx context.Context, tx *db.Tx, id site.ID) (polled bool, err error)
 }
 
 // Connect says what a transfer moves and cuts. It is called while the program is put together, and panics where a service is missing:
@@ -53,6 +61,19 @@ func (s *Teams) Connect(git Hooks, ties Ties, parts ...NamedPart) {
 type Moved struct {
 	What  string
 	Count int64
+	Names []string // nil: the part isn't Listed
+}
+
+// maxNamed caps how many names List has.
+const maxNamed = 20
+
+// List returns the names in words; empty: none are known.
+func (m Moved) List() string {
+	list := strings.Join(m.Names[:min(len(m.Names), maxNamed)], ", ")
+	if more := len(m.Names) - maxNamed; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
 }
 
 // Plan says what a transfer does.
@@ -62,6 +83,20 @@ type Plan struct {
 	Stays  []string
 	Breaks []string
 	digest string
+}
+
+// named lists for the receiver which domains and databases move, a line each; empty: none do.
+func (p Plan) named() string {
+	var b strings.Builder
+	for _, m := range p.Moves {
+		if len(m.Names) > 0 {
+			fmt.Fprintf(&b, "\nIts %s: %s", m.What, m.List())
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // stays names the things that no transfer moves.
@@ -156,26 +191,32 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 			Kind: fault.Conflict, Message: "An operation of this site is running", Details: "try again once it has ended", Code: "site_busy",
 		}
 	}
+	if err := requireServedTx(ctx, tx, id, from); err != nil {
+		return p, err
+	}
 	before, err := s.c.Limits.Use(ctx, tx, to)
 	if err != nil {
 		return p, err
 	}
 	shown := sha256.New()
 	for _, part := range s.parts {
-		n, err := part.Part.MoveSiteTx(ctx, tx, id, from, to)
-		if err != nil {
+		moved := Moved{What: part.Name}
+		if listed, ok := part.Part.(Listed); ok {
+			if moved.Names, err = listed.NamesTx(ctx, tx, id); err != nil {
+				return p, err
+			}
+			fmt.Fprintf(shown, "%s %q\n", part.Name, moved.Names)
+		}
+		if moved.Count, err = part.Part.MoveSiteTx(ctx, tx, id, from, to); err != nil {
 			return p, err
 		}
-		if n > 0 {
-			p.Moves = append(p.Moves, Moved{part.Name, n})
-		}
-		if part.Name == "domains" || part.Name == "databases" {
-			fmt.Fprintf(shown, "%s %d\n", part.Name, n)
+		if moved.Count > 0 {
+			p.Moves = append(p.Moves, moved)
 		}
 	}
-	fmt.Fprintf(shown, "%s %s\n", got.Name, got.Slug)
+	fmt.Fprintf(shown, "%q %q\n", got.Name, got.Slug)
 	p.digest = hex.EncodeToString(shown.Sum(nil))
-	if err := s.breakTx(ctx, tx, &p, id, from, to, keepHooks); err != nil {
+	if err := s.breakTx(ctx, tx, &p, from, to, keepHooks); err != nil {
 		return p, err
 	}
 	if err := s.requireTx(ctx, tx, to, before); err != nil {
@@ -184,8 +225,43 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 	return p, s.announceTx(ctx, tx, got, from, to)
 }
 
-// breakTx ends what ties the site to its owner before.
-func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, id site.ID, from, to account.OwnerID, keepHooks bool) error {
+// requireServedTx refuses the transfer of a site whose owner owes an overdue invoice, and of one that is paused: it would be served
+// again for an account that owes nothing.
+func requireServedTx(ctx context.Context, tx *db.Tx, id site.ID, owner account.OwnerID) error {
+	now := db.Now()
+	var owes, paused bool
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM open_invoices WHERE owner_id = $1 AND due_at <= $2),
+		EXISTS (SELECT 1 FROM paused_sites WHERE site_id = $3 AND (month = 0 OR begins <= $2 AND ends > $2 OR ends = 0 AND month = $4))`,
+		owner, now, id, limits.Month(now)).Scan(&owes, &paused)
+	switch {
+	case err != nil:
+		return fmt.Errorf("find overdue invoices: %w", err)
+	case owes:
+		return &fault.Error{
+			Kind: fault.Payment, Message: "The site's account has an overdue invoice", Details: "pay it first, then transfer the site",
+			Code: "unpaid_invoices",
+		}
+	case paused:
+		return &fault.Error{
+			Kind: fault.Payment, Message: "The site is paused", Details: "it can be transferred once it is served again", Code: "site_paused",
+		}
+	}
+	return nil
+}
+
+// breakTx ends what ties the plan's site to its owner before.
+func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, from, to account.OwnerID, keepHooks bool) error {
+	id := p.Site.ID
+	if p.Site.Credential { // package site has deleted it
+		p.Breaks = append(p.Breaks, "the Git credential is deleted, from the site's backups too: add one to deploy from a private repository")
+	}
+	polled, err := s.git.StopPollingTx(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if polled {
+		p.Breaks = append(p.Breaks, "the repository is no longer polled for new commits: turn polling on again in the Git settings")
+	}
 	if !keepHooks {
 		n, err := s.c.Sites.RotateHooksTx(ctx, tx, to, id)
 		if err != nil {
@@ -246,7 +322,7 @@ func (s *Teams) requireTx(ctx context.Context, tx *db.Tx, to account.OwnerID, be
 	return limits.Reached(first.Name, first.Limit, first.Used, "with this site the receiver would exceed "+strings.Join(over, "; "))
 }
 
-// announceTx tells both owners.
+// announceTx tells both owners, and mails the sender.
 func (s *Teams) announceTx(ctx context.Context, tx *db.Tx, moved site.Site, from, to account.OwnerID) error {
 	var ids [2]string
 	for i, owner := range []account.OwnerID{from, to} {
@@ -261,7 +337,8 @@ func (s *Teams) announceTx(ctx context.Context, tx *db.Tx, moved site.Site, from
 			return err
 		}
 	}
-	return nil
+	return s.c.Accounts.TellOwnerTx(ctx, tx, from, "The site "+moved.Name+" was transferred",
+		"The site "+moved.Name+" was transferred to another account. The audit log says who did it.", "/")
 }
 
 // Preview says what a transfer would do: it does all of it, and takes it back. Where the receiver isn't known yet, their
@@ -284,13 +361,20 @@ func (s *Teams) Preview(ctx context.Context, id site.ID, from, to account.OwnerI
 	return p, err
 }
 
-// OfferTx makes a transfer that waits for the receiver, and returns the code that accepts it, which is not stored. One that
-// waited before is replaced.
+// OfferTx makes a transfer that waits for the receiver, mails the site's owner, and returns the code that accepts it, which is not
+// stored. One that waited before is replaced. An app, a service key or a restricted key would give away more than it may use: it is
+// refused.
 func (s *Teams) OfferTx(
 	ctx context.Context, tx *db.Tx, by account.Caller, p Plan, to account.OwnerID, email string,
 ) (Transfer, string, error) {
 	t := Transfer{
 		ID: db.NewID("trf"), Site: p.Site.ID, From: by.Owner, To: to, Email: email, By: by.User, ExpiresAt: db.Now().Add(transferLife),
+	}
+	if !by.Unrestricted() {
+		return t, "", &fault.Error{
+			Kind: fault.Forbidden, Message: "Apps and restricted API keys can't transfer a site", Code: "wider_key",
+			Details: "transfer it in the dashboard, or use an API key of a person that has all scopes and is not restricted to sites",
+		}
 	}
 	code := db.Random(32)
 	if _, err := s.c.Sites.GetTx(ctx, tx, by.Owner, p.Site.ID); err != nil {
@@ -305,18 +389,25 @@ func (s *Teams) OfferTx(
 		t.ID, t.Site, t.From, t.To, t.Email, digest(code), p.digest, by.User, db.Now(), t.ExpiresAt); err != nil {
 		return t, "", fmt.Errorf("offer transfer: %w", err)
 	}
-	if email == "" {
-		return t, code, nil
+	name, err := s.receiverTx(ctx, tx, t)
+	if err != nil {
+		return t, "", err
+	}
+	err = s.c.Accounts.TellOwnerTx(ctx, tx, t.From, "Transfer of the site "+p.Site.Name, fmt.Sprintf(
+		"%s offered the site %s to %s. The site moves when the offer is accepted within 24 hours. Cancel the offer if it is not yours to give.",
+		cmp.Or(by.Email, "A user"), p.Site.Name, name), "/sites/"+string(t.Site)+"/transfer")
+	if err != nil || email == "" {
+		return t, code, err
 	}
 	return t, code, s.c.Accounts.MailAddressTx(ctx, tx, by, email, "Transfer of the site "+p.Site.Name,
 		fmt.Sprintf(`%s wants to transfer the site %s to you.
-
+%s
 Open {page} within 24 hours, choose the account that receives the site, and enter this code:
 
 %s
 
 If you didn't expect this, ignore this email.
-`, cmp.Or(by.Email, "A user"), p.Site.Name, code), "/transfers", t.ExpiresAt)
+`, cmp.Or(by.Email, "A user"), p.Site.Name, p.named(), code), "/transfers", t.ExpiresAt)
 }
 
 var errTransfer = &fault.Error{
@@ -335,6 +426,15 @@ func (s *Teams) transfer(ctx context.Context, r db.Reader, where string, args ..
 		return t, fmt.Errorf("read transfer: %w", err)
 	}
 	return t, nil
+}
+
+// receiverTx returns whom a transfer is for, in words.
+func (s *Teams) receiverTx(ctx context.Context, tx *db.Tx, t Transfer) (string, error) {
+	if t.Email != "" {
+		return t.Email, nil
+	}
+	to, err := s.Get(ctx, tx, t.To)
+	return "the team " + to.Slug, err
 }
 
 // CancelTransferTx takes an offered transfer back.

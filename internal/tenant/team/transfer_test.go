@@ -22,6 +22,10 @@ func (nothing) RotateHookTx(context.Context, *db.Tx, account.OwnerID, site.ID) (
 	return false, false, nil
 }
 
+func (nothing) StopPollingTx(context.Context, *db.Tx, site.ID) (polled bool, err error) {
+	return false, nil
+}
+
 // An admin who takes a site of the team along while an owner removes them: where the removal was first, the site stays, though the
 // request was allowed when it came in.
 func TestNoTransferAfterTheRemoval(t *testing.T) {

@@ -1,13 +1,16 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/site"
 )
 
 // offer offers a site and returns the code.
@@ -137,9 +140,9 @@ func TestTransferAtOnce(t *testing.T) {
 	if a := w.api("POST", "/sites/"+s+"/transfer", eve, m{"to": "acme"}); a.status != 404 {
 		t.Errorf("a stranger: %s", a)
 	}
-	// A key with fewer scopes than its user only offers.
+	// A key with fewer scopes than its user only plans.
 	narrow := w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}})
-	if got := w.must(201, "POST", "/sites/"+s+"/transfer", narrow, m{"to": "acme"}); got["completed"] != false || got["code"] == nil {
+	if got := w.must(201, "POST", "/sites/"+s+"/transfer", narrow, m{"to": "acme", "dryRun": true}); got["completed"] != false || got["code"] != nil {
 		t.Errorf("a narrow key: %v", got)
 	}
 	move := func() answer {
@@ -246,4 +249,165 @@ func TestTransferByCode(t *testing.T) {
 	accept(team, code, 409, "site_busy")
 	w.settle()
 	accept(team, code, 200, s)
+}
+
+// What can use a site can't give it away: apps, service keys and restricted keys plan transfers, and neither offer nor make them, also
+// not to an account of the same person. A key with all that its user may offers; the site's people get an email.
+func TestWhoTransfers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	_, eve := w.user("eve@example.test")
+	id, team := w.teamOf(ada, "Acme")
+	s, ofTeam := w.site(ada, "Shop"), w.site(team, "Team shop")
+	_, app := w.grant(u, account.SitesWrite)
+	for name, x := range map[string]struct{ key, site string }{
+		"an app":                    {app, s},
+		"a key of one scope":        {w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}}), s},
+		"a key of one site":         {w.key(u, account.NewKey{Scopes: account.Scopes{account.All}, Sites: []site.ID{site.ID(s)}}), s},
+		"a team's key of one scope": {w.teamKey(ada, id, "sites:write"), ofTeam},
+		"a service key": {
+			w.must(201, "POST", "/keys", ada, m{"name": "ci", "scopes": []string{"sites:write"}, "teamId": id, "service": true})["key"].(string), ofTeam,
+		},
+	} {
+		for _, to := range []string{"eve@example.test", "ada@example.test", "acme"} {
+			if x.site == ofTeam && to == "acme" || x.site == s && to == "ada@example.test" {
+				continue // where it is
+			}
+			if a := w.api("POST", "/sites/"+x.site+"/transfer", x.key, m{"to": to}); a.status != 403 || !strings.Contains(a.body, "wider_key") {
+				t.Errorf("%s, to %s: %s", name, to, a)
+			}
+		}
+	}
+	if n := w.count("SELECT count(*) FROM site_transfers"); n != 0 {
+		t.Errorf("%d transfers were offered", n)
+	}
+	w.must(200, "POST", "/transfers/accept", eve, m{"code": w.offer(team, ofTeam, "eve@example.test")})
+}
+
+// An offer names what moves: a domain that takes another's place before it is accepted isn't what the receiver agreed to.
+func TestTransferNamesDomains(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	_, ben := w.user("ben@example.test")
+	s := w.site(ada, "Shop")
+	first := w.must(201, "POST", "/sites/"+s+"/domains", ada, m{"name": "good.example-4711.com"})["id"].(string)
+	offered := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "ben@example.test"})
+	if !strings.Contains(fmt.Sprint(offered["moves"]), "good.example-4711.com") {
+		t.Errorf("the plan doesn't name the domain: %v", offered["moves"])
+	}
+	w.must(200, "DELETE", "/domains/"+first, ada, nil)
+	w.must(201, "POST", "/sites/"+s+"/domains", ada, m{"name": "evil.example-4711.com"})
+	if a := w.api("POST", "/transfers/accept", ben, m{"code": offered["code"]}); a.status != 409 || !strings.Contains(a.body, "transfer_changed") {
+		t.Errorf("with another domain: %s", a)
+	}
+	w.must(200, "POST", "/transfers/accept", ben, m{"code": w.offer(ada, s, "ben@example.test")})
+}
+
+// A site isn't served again by giving it away: not while its account owes an overdue invoice or the site is paused, by offer, by
+// acceptance or at once.
+func TestUnpaidSitesStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, ada := w.user("ada@example.test")
+	_, ben := w.user("ben@example.test")
+	w.teamOf(ada, "Acme")
+	s, owner := w.site(ada, "Shop"), w.owner(u)
+	set := func(query string, args ...any) {
+		t.Helper()
+		w.write(func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), query, args...); return err })
+	}
+	refused := func(code, says string) {
+		t.Helper()
+		for _, a := range []answer{
+			w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "ben@example.test"}),
+			w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"}),
+			w.api("POST", "/transfers/accept", ben, m{"code": code}),
+		} {
+			if a.status != 402 || !strings.Contains(a.body, says) {
+				t.Errorf("%s, want 402 %s", a, says)
+			}
+		}
+	}
+	code := w.offer(ada, s, "ben@example.test")
+	set(`INSERT INTO billing_invoices (id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited,
+		basis, document, digest, held, step, next_at, created_at, finalized_at, due_at)
+		VALUES ('inv_1', '', $1, 'sub_1', 'period:1', '', 'open', 'A-1', 'EUR', 1000, 0, 1000, 0, 0, '{}', '', '', FALSE, 0, 0, 1, 1, $2)`, owner, db.Now()-1)
+	refused(code, "unpaid_invoices")
+	set(`UPDATE billing_invoices SET due_at = $1`, db.Now().Add(time.Hour))
+	set(`INSERT INTO billing_subscriptions (id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end, cancels, reason,
+		unpaid_since, changes, next_at, created_at, ended_at) VALUES ('sub_1', $1, 'plv_1', '', 'paused', 1, 0, 1, 2, 0, 0, '', 1, 0, 0, 1, 0)`, owner)
+	refused(code, "site_paused")
+	set(`UPDATE billing_subscriptions SET status = 'active'`)
+	w.must(200, "POST", "/transfers/accept", ben, m{"code": code})
+}
+
+// With a site, what deploys it for the sender ends: polling is off, the Git credential is gone, and the plan says so before.
+func TestTransferEndsDeploying(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	_, ben := w.user("ben@example.test")
+	s := w.must(201, "POST", "/sites", ada, m{
+		"name": "Shop", "type": "static", "repository": "github.com/acme/site", "credential": m{"token": "adas-token"},
+	})["data"].(m)["id"].(string)
+	w.settle()
+	w.must(200, "PATCH", "/sites/"+s+"/git", ada, m{"pollMinutes": 5})
+	offered := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "ben@example.test"})
+	for _, want := range []string{"Git credential is deleted", "no longer polled"} {
+		if !strings.Contains(fmt.Sprint(offered["breaks"]), want) {
+			t.Errorf("the plan doesn't say %q: %v", want, offered["breaks"])
+		}
+	}
+	if got := w.must(200, "GET", "/sites/"+s+"/git", ada, nil); got["pollMinutes"] != 5.0 {
+		t.Errorf("the plan changed something: %v", got)
+	}
+	w.must(200, "POST", "/transfers/accept", ben, m{"code": offered["code"], "keepHooks": true})
+	if got := w.must(200, "GET", "/sites/"+s+"/git", ben, nil); got["pollMinutes"] != 0.0 {
+		t.Errorf("the sender's commits are still deployed: %v", got)
+	}
+	if n := w.count("SELECT count(*) FROM sites WHERE credential <> ''"); n != 0 {
+		t.Error("the receiver deploys with the sender's credential")
+	}
+}
+
+// The sender's open streams end with the transfer, within 5 seconds, and what is written afterwards isn't in them.
+func TestTransferEndsStreams(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	w.user("ben@example.test")
+	s := w.site(ada, "Shop")
+	dep := w.must(200, "POST", "/sites/"+s+"/deploy", ada, nil)["deploymentId"].(string)
+	w.say(dep, 1, "first")
+	w.print(s, 1, "first")
+	var ends []func()
+	for _, path := range []string{"/sites/" + s + "/logs", "/deployments/" + dep + "/logs"} {
+		_, lines := w.openPath(path, ada)
+		nextEvent(t, lines)
+		ends = append(ends, func() {
+			began := time.Now()
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), "secret") {
+					t.Errorf("%s: the sender reads %q", path, lines.Text())
+				}
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s: the stream ended after %s", path, took)
+			}
+		})
+	}
+	// No deployment runs while a site is transferred; one that runs keeps this stream open.
+	if err := w.db.Admin(t.Context(), `UPDATE deployments SET owner_id = (SELECT owner_id FROM users WHERE email = 'ben@example.test')`); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.db.Admin(t.Context(), `UPDATE sites SET owner_id = (SELECT owner_id FROM users WHERE email = 'ben@example.test')`); err != nil {
+		t.Fatal(err)
+	}
+	w.say(dep, 2, "secret")
+	w.print(s, 2, "secret")
+	for _, end := range ends {
+		end()
+	}
 }

@@ -326,7 +326,7 @@ func (a *API) updateGit(
 
 // allowWorkflows lets workflows get keys that act for the caller: as lasting and wide as the caller's own.
 func (a *API) allowWorkflows(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, w pushes.Workflows) error {
-	if !c.Unrestricted() || c.Expires != 0 || len(c.Nets) > 0 || c.Grant != "" {
+	if !c.Unrestricted() || c.Expires != 0 || len(c.Nets) > 0 {
 		return &fault.Error{
 			Kind: fault.Forbidden, Message: "This API key can't allow workflows", Code: "wider_key",
 			Details: "workflows go on getting keys: use a key with all scopes that doesn't expire and isn't restricted to sites or IP addresses",

@@ -25,8 +25,9 @@ type transferBody struct {
 }
 
 type movedBody struct {
-	What  string `json:"what"`
-	Count int64  `json:"count"`
+	What  string   `json:"what"`
+	Count int64    `json:"count"`
+	Names []string `json:"names" doc:"The names of the domains and databases. Empty for everything else."`
 }
 
 func (a *API) transferRoutes() {
@@ -34,8 +35,10 @@ func (a *API) transferRoutes() {
 		Path: "/sites/{id}/transfer", ID: "transferSite", Tag: "Teams", Scope: account.SitesWrite, Role: account.RoleAdmin, Noun: "transfer",
 		Private: true, Limited: true, Summary: "Transfer a site", Status: 201,
 		Doc: "To a team (id or slug) or to a user (email address). With `dryRun` nothing changes, and the response describes the effects. " +
-			"If the key has all scopes and its user is the receiver, or an owner or admin of the receiving team, the site moves immediately. " +
-			"Otherwise the receiver accepts with the code within 24 hours.",
+			"Apps, service keys, and keys that don't have all scopes or are restricted to sites get 403 `wider_key`, except for a dry run. " +
+			"If the key's user is the receiver, or an owner or admin of the receiving team, the site moves immediately. " +
+			"Otherwise the receiver accepts with the code within 24 hours. The people of the site's account get an email. " +
+			"402 `unpaid_invoices` if the account has an overdue invoice, `site_paused` while the site is paused.",
 	}
 	contract.PostPrepared(a.API, offer, a.planTransfer, a.transferSite)
 	accept := contract.Route{
@@ -45,7 +48,7 @@ func (a *API) transferRoutes() {
 		Doc: "The site moves to the account that the key acts for. Domains stay active. Deploy hooks and the Git hook get new " +
 			"URLs, unless `keepHooks` is true. " +
 			"402 names the limits that the receiver would exceed; 409 `site_busy` while the site is being deployed, `transfer_changed` " +
-			"if domains, databases or the name have changed since the offer.",
+			"if domains, databases, the name or the subdomain have changed since the offer.",
 	}
 	contract.Post(a.API, accept, a.acceptTransfer)
 	contract.Change(a.API, http.MethodDelete, contract.Route{
@@ -148,6 +151,6 @@ func (a *API) cancelTransfer(
 func showPlan(p team.Plan) transferBody {
 	return transferBody{
 		SiteID: p.Site.ID, Stays: append([]string{}, p.Stays...), Breaks: append([]string{}, p.Breaks...),
-		Moves: contract.Each(p.Moves, func(m team.Moved) movedBody { return movedBody{m.What, m.Count} }),
+		Moves: contract.Each(p.Moves, func(m team.Moved) movedBody { return movedBody{m.What, m.Count, append([]string{}, m.Names...)} }),
 	}
 }
