@@ -20,12 +20,14 @@ const renewTime = 5 * time.Minute
 func (a *Apps) settle(p *program, known map[id.Site]row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if k := known[p.want.Site]; k.deployment == p.deployment && p.now != nil && k.revision != p.want.Revision &&
-		time.Since(p.renewed) > revisionEvery {
+	k := known[p.want.Site]
+	revised := k.deployment == p.deployment && k.revision != p.want.Revision
+	moved := k.owner != "" && p.want.Owner != "" && k.owner != p.want.Owner
+	if p.now != nil && (revised || moved) && time.Since(p.renewed) > revisionEvery {
 		p.renewed = time.Now()
 		a.work.Go(func() { a.renewRevision(p) })
 	}
-	now := known[p.want.Site].settings
+	now := k.settings
 	if p.now == nil || p.settling || now == "" || now == p.want.Settings {
 		return
 	}
@@ -59,7 +61,8 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 // revisionEvery is how long one that could not be started anew goes on as it is.
 const revisionEvery = 10 * time.Second
 
-// renewRevision has a program that began with another revision replaced by one with today's: no request is dropped.
+// renewRevision has a program that began with another revision, or for another owner, replaced by one with today's: no request is
+// dropped.
 func (a *Apps) renewRevision(p *program) {
 	ctx, cancel := a.untilDown()
 	defer cancel()

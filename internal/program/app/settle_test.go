@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
 )
 
@@ -13,7 +14,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		look := func() { w.look(); synctest.Wait(); w.look() }
-		w.known["site"] = row{"site", "one", "live", "first", 0}
+		w.known["site"] = row{"site", "one", "live", "first", 0, ""}
 		w.want.Settings = "first"
 		w.want.Sleep = time.Hour
 		w.acquire("one").Release()
@@ -24,7 +25,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 
 		w.want.Sleep, w.want.MaxBody, w.want.FirstByte, w.want.Drain = 3*time.Second, 7, 8*time.Second, 9*time.Second
 		w.want.Settings = "second"
-		w.known["site"] = row{"site", "one", "live", "second", 0}
+		w.known["site"] = row{"site", "one", "live", "second", 0, ""}
 		look()
 		e := w.acquire("one")
 		if e.MaxBody != 7 || e.FirstByte != 8*time.Second {
@@ -41,7 +42,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 		w.acquire("one").Release()
 		w.want.Spec.Limits = runtime.Limits{Memory: 64 << 20}
 		w.want.Settings = "third"
-		w.known["site"] = row{"site", "one", "live", "third", 0}
+		w.known["site"] = row{"site", "one", "live", "third", 0, ""}
 		look()
 		if !w.apps.Status("one").NeedsRestart {
 			t.Error("other limits need no restart")
@@ -59,7 +60,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		w := newWorld(t)
 		look := func() { w.look(); synctest.Wait(); w.look() }
 		w.want.Revision = 1
-		w.known["site"] = row{"site", "one", "live", "", 1}
+		w.known["site"] = row{"site", "one", "live", "", 1, ""}
 		held := w.acquire("one")
 		look()
 		if n := w.engine.starts(); n != 1 {
@@ -68,7 +69,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		old := w.engine.last()
 
 		w.want.Revision = 2
-		w.known["site"] = row{"site", "one", "live", "", 2}
+		w.known["site"] = row{"site", "one", "live", "", 2, ""}
 		look()
 		if n := w.engine.starts(); n != 2 || !old.running() {
 			t.Errorf("%d starts; the request under way goes on: %v", n, old.running())
@@ -84,10 +85,38 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		}
 
 		// Another deployment of the site is left alone: what is live is another.
-		w.known["site"] = row{"site", "two", "live", "", 3}
+		w.known["site"] = row{"site", "two", "live", "", 3, ""}
 		look()
 		if n := w.engine.starts(); n != 2 {
 			t.Errorf("%d starts of one that is not live", n)
+		}
+	})
+}
+
+// A program that was started for another owner gives way to one of the site's owner, seconds after a transfer: of the live deployment
+// and of others, such as a preview.
+func TestMovesWithItsSite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, live := range []id.Deployment{"one", "another"} {
+			w := newWorld(t)
+			look := func() { w.look(); synctest.Wait(); w.look() }
+			w.want.Owner = "ann"
+			w.known["site"] = row{"site", live, "live", "", 0, "ann"}
+			held := w.acquire("one")
+			look()
+			old := w.engine.last()
+			w.want.Owner = "ben"
+			w.known["site"] = row{"site", live, "live", "", 0, "ben"}
+			look()
+			held.Release()
+			w.pass(time.Second)
+			if n := w.engine.starts(); n != 2 || old.running() {
+				t.Errorf("live %s: %d starts, the sender's program runs: %v", live, n, old.running())
+			}
+			look()
+			if n := w.engine.starts(); n != 2 {
+				t.Errorf("live %s: %d starts although nothing has changed", live, n)
+			}
 		}
 	})
 }
