@@ -186,6 +186,7 @@ func (d *Databases) create(ctx context.Context, id ID) error {
 	if err := admin.make(ctx, x.Schema, password); err != nil {
 		return err
 	}
+	admin.kick(ctx, x.Schema) // who came with the password before
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE databases SET status = 'active', reason = '' WHERE id = $1 AND status <> 'deleting'`, id)
 		return err
@@ -372,21 +373,25 @@ func (d *Databases) ForgetSite(ctx context.Context, id site.ID) error {
 }
 
 // RotateTx gives the owner's database another password; the program has it after its next
-// start. The server takes it with the commit.
+// start. The server takes it once the transaction is committed, and then ends the connections of the password before.
 func (d *Databases) RotateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Database, error) {
 	x, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
 		return x, err
 	}
-	x.sealed = d.c.Seal.Seal([]byte(newPassword()), purpose(id))
-	if _, err := tx.Exec(ctx, `UPDATE databases SET password = $2, status = 'creating' WHERE id = $1`, id, x.sealed); err != nil {
+	return d.rotateTx(ctx, tx, x)
+}
+
+func (d *Databases) rotateTx(ctx context.Context, tx *db.Tx, x Database) (Database, error) {
+	x.sealed = d.c.Seal.Seal([]byte(newPassword()), purpose(x.ID))
+	if _, err := tx.Exec(ctx, `UPDATE databases SET password = $2, status = 'creating' WHERE id = $1`, x.ID, x.sealed); err != nil {
 		return x, fmt.Errorf("rotate password: %w", err)
 	}
 	x.Status = Creating
-	_, err = job.Enqueue(ctx, tx, Create{id}, job.Options{
-		Unique: "database/" + string(id),
-		Group:  "database/" + string(id),
-		Share:  string(owner),
+	_, err := job.Enqueue(ctx, tx, Create{x.ID}, job.Options{
+		Unique: "database/" + string(x.ID),
+		Group:  "database/" + string(x.ID),
+		Share:  string(x.Owner),
 	})
 	return x, err
 }

@@ -7,6 +7,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
+
+	"slipway/internal/platform/db"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 )
@@ -48,4 +51,47 @@ func TestSocketAfterTransfer(t *testing.T) {
 	w.until("the socket is closed", func() bool { return open(anna) != third })
 	<-closed
 	check(open(anna), third)
+}
+
+// What the owner before knows of a transferred site's databases ends: the passwords, of previews too, and the connections that were
+// made with them. The site reaches its data with the new ones, on the same server.
+func TestTransferRotatesPasswords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id, other := w.site(anna, "one"), w.site(anna, "other")
+	x := w.database(anna, id)
+	w.database(anna, other)
+	before := w.connect(id)
+	w.exec(before, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (7)")
+	env, _, err := w.Env(t.Context(), id)
+	ok(t, err)
+	old := func(c *mysql.Config) {
+		c.User, c.Passwd, c.DBName = env["DB_USERNAME"], env["DB_PASSWORD"], env["DB_DATABASE"]
+	}
+	spy := w.connect(other, old) // the sender's other site, with what the sender read
+	held, err := spy.Conn(t.Context())
+	ok(t, err)
+	var n int
+	ok(t, held.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&n))
+	w.write(func(tx *db.Tx) error {
+		if _, err := w.sites.MoveSiteTx(t.Context(), tx, id, anna, ben); err != nil {
+			return err
+		}
+		_, err := w.MoveSiteTx(t.Context(), tx, id, anna, ben)
+		return err
+	})
+	w.until("the password is changed", func() bool {
+		got, err := w.Get(t.Context(), w.db, ben, x.ID)
+		ok(t, err)
+		return got.Status == database.Active
+	})
+	if err := held.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&n); err == nil {
+		t.Error("a connection of the sender's goes on")
+	}
+	if err := w.connect(other, old).PingContext(t.Context()); code(err) != 1045 {
+		t.Errorf("the sender's password: %v", err)
+	}
+	if err := w.connect(id).QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&n); err != nil || n != 7 {
+		t.Errorf("the receiver's data: %d, %v", n, err)
+	}
 }
