@@ -411,3 +411,37 @@ func TestTransferEndsStreams(t *testing.T) {
 		end()
 	}
 }
+
+// With a WordPress, the sender's sessions, login links and application passwords end: it gets a new key and starts anew with the moment
+// of the transfer. The plan names the administrators, whose passwords still work.
+func TestTransferOfWordPress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	_, ben := w.user("ben@example.test")
+	s := w.must(201, "POST", "/sites", ada, m{"name": "Blog", "type": "wordpress"})["data"].(m)["id"].(string)
+	w.settle()
+	w.write(func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `UPDATE wordpress_sites SET facts = '{"Admins": ["ada", "grace"]}', facts_at = $1`, db.Now())
+		return err
+	})
+	read := func() (secret string, revision, moved int64) {
+		err := w.db.QueryRow(t.Context(), `SELECT secret, revision, moved_at FROM wordpress_sites`).Scan(&secret, &revision, &moved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret, revision, moved
+	}
+	secret, revision, _ := read()
+	offered := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "ben@example.test"})
+	for _, want := range []string{"application passwords end", "ada, grace"} {
+		if !strings.Contains(fmt.Sprint(offered["breaks"]), want) {
+			t.Errorf("the plan doesn't say %q: %v", want, offered["breaks"])
+		}
+	}
+	began := db.Now()
+	w.must(200, "POST", "/transfers/accept", ben, m{"code": offered["code"]})
+	if now, n, moved := read(); now == secret || n != revision+1 || moved < int64(began) {
+		t.Errorf("the key is the same: %t, revision %d after %d, transferred at %d", now == secret, n, revision, moved)
+	}
+}

@@ -166,6 +166,9 @@ func (x row) environment(key string, a database.Access, address string) map[stri
 		"SLIPWAY_WP_PREFIX":            x.Prefix,
 		"SLIPWAY_WP_SECONDS":           strconv.FormatInt(x.Execution, 10),
 	}
+	if x.MovedAt > 0 {
+		env["SLIPWAY_WP_MOVED"] = strconv.FormatInt(x.MovedAt.Time().Unix(), 10)
+	}
 	for name, on := range map[string]bool{
 		"SLIPWAY_WP_XMLRPC":      x.XMLRPC,
 		"SLIPWAY_WP_DEBUG":       x.Debug,

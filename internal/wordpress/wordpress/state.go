@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/core"
@@ -34,6 +35,7 @@ type facts struct {
 	ObjectCache                                  *told
 	Content                                      difference.Content
 	Managed                                      bool
+	Admins                                       []string
 	DiskBytes                                    int64 // ours: of wp-content
 }
 
@@ -46,6 +48,9 @@ func (f facts) automatic() (n int) {
 	}
 	return n
 }
+
+// maxAdmins caps how many administrators are stored of a site.
+const maxAdmins = 20
 
 // maxFacts bounds what is stored of a site, in bytes. A WordPress with more to say is asked each time.
 const maxFacts = 256 << 10
@@ -107,19 +112,23 @@ func (w *WordPress) learnSince(ctx context.Context, s site.Site, since db.Time, 
 		return f, err
 	}
 	f.Content.Bound()
+	f.Admins = f.Admins[:min(len(f.Admins), maxAdmins)]
+	for i, name := range f.Admins {
+		f.Admins[i] = text.Line(name, 60)
+	}
 	f.Content.Files, _ = w.tree(s).Count(ctx)
 	if f.DiskBytes = w.disk(ctx, s.ID); f.DiskBytes == 0 && f.Content.Files != nil {
 		f.DiskBytes = f.Content.Files.Bytes
 	}
 	stored := f
 	stored.Content = f.Content.WithoutComparison()
-	text, err := json.Marshal(stored)
-	if err != nil || len(text) > maxFacts {
+	encoded, err := json.Marshal(stored)
+	if err != nil || len(encoded) > maxFacts {
 		return f, err
 	}
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET facts = $2, facts_at = $3, auto_extensions = $4 WHERE site_id = $1 AND facts_at < $3`,
-			s.ID, string(text), at, f.automatic())
+			s.ID, string(encoded), at, f.automatic())
 		return err
 	})
 	if err != nil {

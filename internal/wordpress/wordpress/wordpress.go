@@ -147,18 +147,19 @@ type row struct {
 	XMLRPC      bool
 	Debug       bool
 	Maintenance bool
-	Revision    int64  // rises with each change that the program has to know
-	Memory      int64  // MiB of one request
-	Upload      int64  // MiB
-	Execution   int64  // seconds
-	Prefix      string // of its tables
-	Auto        string // what is updated without being asked for
-	ObjectCache bool   // whether a Redis runs beside its PHP
+	Revision    int64   // rises with each change that the program has to know
+	Memory      int64   // MiB of one request
+	Upload      int64   // MiB
+	Execution   int64   // seconds
+	Prefix      string  // of its tables
+	Auto        string  // what is updated without being asked for
+	ObjectCache bool    // whether a Redis runs beside its PHP
+	MovedAt     db.Time // when it was last transferred to another owner; 0: never
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, moved_at`
 
 func scan(s db.Scanner) (x row, err error) {
 	return x, s.Scan(
@@ -181,6 +182,7 @@ func scan(s db.Scanner) (x row, err error) {
 		&x.Auto,
 		&x.ObjectCache,
 		&x.Revision,
+		&x.MovedAt,
 	)
 }
 
@@ -252,14 +254,16 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug,
 		maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11)`,
-		s.ID, s.Owner, w.c.Seal.Seal(
-			[]byte(db.Random(40)),
-			purpose(s.ID),
-		), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
+		s.ID, s.Owner, w.newSecret(s.ID), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
 	if err != nil {
 		return fmt.Errorf("note WordPress settings: %w", err)
 	}
 	return nil
+}
+
+// newSecret returns a new key of a site's WordPress, sealed: its salts are made of it.
+func (w *WordPress) newSecret(id site.ID) string {
+	return w.c.Seal.Seal([]byte(db.Random(40)), purpose(id))
 }
 
 func purpose(id site.ID) string { return "site/" + string(id) + "/wordpress" }

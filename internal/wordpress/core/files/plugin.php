@@ -29,18 +29,32 @@ add_action('init', function () {
 
 const LOGIN = 'slipway_login_';
 
+// The option that a link is stored as. Without the key of its time, which a transfer changes, no link is found.
+function login_option(string $digest): string {
+	return LOGIN . hash_hmac('sha256', $digest, (string) getenv('SLIPWAY_WP_KEY'));
+}
+
 function take_login(string $token): int {
 	global $wpdb;
 	if (!preg_match('/^[A-Za-z0-9]{20,80}$/', $token)) {
 		return 0;
 	}
-	$name = LOGIN . hash('sha256', $token);
+	$name = login_option(hash('sha256', $token));
 	$value = $wpdb->get_var($wpdb->prepare("SELECT option_value FROM {$wpdb->options} WHERE option_name = %s", $name));
 	if ($value === null || $wpdb->query($wpdb->prepare("DELETE FROM {$wpdb->options} WHERE option_name = %s", $name)) !== 1) {
 		return 0; // unknown, or somebody else was first
 	}
 	[$user, $until] = array_map('intval', explode(' ', $value . ' 0'));
 	return $until >= time() && get_userdata($user) ? $user : 0;
+}
+
+// Application passwords from before a transfer are those of the sender's people, also once a backup of that time is restored.
+if ($moved = (int) getenv('SLIPWAY_WP_MOVED')) {
+	add_action('wp_authenticate_application_password_errors', function ($error, $user, $item) use ($moved) {
+		if ((int) ($item['created'] ?? 0) <= $moved) {
+			$error->add('slipway_transferred', 'This application password is from before the site was transferred. Create a new one.');
+		}
+	}, 10, 3);
 }
 
 // Nothing names users to strangers.

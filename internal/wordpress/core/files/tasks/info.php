@@ -27,5 +27,6 @@ if (getenv('SLIPWAY_REDIS')) {
 	$cache = ['shared' => getenv('SLIPWAY_REDIS_PREFIX') !== false, 'own' => file_exists(WP_CONTENT_DIR . '/object-cache.php'), 'paused' => class_exists('Slipway\Redis') && \Slipway\Redis::paused(), 'figures' => isset($GLOBALS['slipway_redis']) ? ($GLOBALS['wp_object_cache']->figures() ?: null) : null];
 }
 answer(['objectCache' => $cache, 'version' => $GLOBALS['wp_version'], 'phpVersion' => PHP_VERSION, 'managed' => defined('DISALLOW_FILE_MODS') && DISALLOW_FILE_MODS, 'title' => get_bloginfo('name'), 'locale' => get_locale(), 'adminUrl' => admin_url(), 'public' => (int) get_option('blog_public'),
+	'admins' => array_map(fn($u) => $u->user_login, get_users(['role' => 'administrator', 'orderby' => 'ID', 'number' => 20, 'fields' => ['ID', 'user_login']])),
 	'content' => empty($in['content']) ? null : content((int) ($in['since'] ?? 0), !empty($in['compare'])),
 	'plugins' => array_slice($plugins, 0, 500), 'themes' => array_slice($themes, 0, 200)]);

@@ -17,5 +17,5 @@ foreach ($wpdb->get_results("SELECT option_name, option_value FROM {$wpdb->optio
 		$wpdb->delete($wpdb->options, ['option_name' => $row->option_name]);
 	}
 }
-$wpdb->insert($wpdb->options, ['option_name' => 'slipway_login_' . $in['digest'], 'option_value' => $user->ID . ' ' . (time() + $in['seconds']), 'autoload' => 'no']);
+$wpdb->insert($wpdb->options, ['option_name' => Slipway\login_option($in['digest']), 'option_value' => $user->ID . ' ' . (time() + $in['seconds']), 'autoload' => 'no']);
 answer(['user' => $user->user_login]);
