@@ -338,3 +338,15 @@ func (c Caller) Unrestricted() bool {
 	}
 	return !c.Service && c.Grant == "" && c.Through == "" && granted.Include(All) && len(c.Sites) == 0
 }
+
+// Whole reports whether the caller's credential has all that its user may do in the account that it acts for: it is no app's and no
+// service key, and neither its scopes nor its sites are restricted.
+func (c Caller) Whole() bool {
+	if c.Service || c.Grant != "" || len(c.Sites) > 0 {
+		return false
+	}
+	if c.Team == "" {
+		return c.Scopes.Include(All)
+	}
+	return c.Role != "" && !slices.ContainsFunc(scopesInTeam[c.Role], func(s Scope) bool { return !c.granted.Include(s) })
+}

@@ -34,6 +34,12 @@ type Listed interface {
 	NamesTx(ctx context.Context, tx *db.Tx, id site.ID) ([]string, error)
 }
 
+// Breaking is a part that ends something with the move, or leaves something to the receiver.
+type Breaking interface {
+	// BreaksTx says for the plan what that is and what to do about it, before MoveSiteTx. Nil: nothing.
+	BreaksTx(ctx context.Context, tx *db.Tx, id site.ID) ([]string, error)
+}
+
 // NamedPart is a part with what it moves, for people.
 type NamedPart struct {
 	Name string // a plural noun
@@ -207,6 +213,13 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 			}
 			fmt.Fprintf(shown, "%s %q\n", part.Name, moved.Names)
 		}
+		if b, ok := part.Part.(Breaking); ok {
+			more, err := b.BreaksTx(ctx, tx, id)
+			if err != nil {
+				return p, err
+			}
+			p.Breaks = append(p.Breaks, more...)
+		}
 		if moved.Count, err = part.Part.MoveSiteTx(ctx, tx, id, from, to); err != nil {
 			return p, err
 		}
@@ -370,10 +383,10 @@ func (s *Teams) OfferTx(
 	t := Transfer{
 		ID: db.NewID("trf"), Site: p.Site.ID, From: by.Owner, To: to, Email: email, By: by.User, ExpiresAt: db.Now().Add(transferLife),
 	}
-	if !by.Unrestricted() {
+	if !by.Whole() {
 		return t, "", &fault.Error{
 			Kind: fault.Forbidden, Message: "Apps and restricted API keys can't transfer a site", Code: "wider_key",
-			Details: "transfer it in the dashboard, or use an API key of a person that has all scopes and is not restricted to sites",
+			Details: "transfer it in the dashboard, or use an API key that has all scopes of its user and is not restricted to sites",
 		}
 	}
 	code := db.Random(32)

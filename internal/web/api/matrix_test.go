@@ -27,6 +27,7 @@ type row struct {
 	did    string // what stands in the audit log afterwards; every change has one
 	prep   func(w *world, key string, x things)
 	team   bool // asked with keys of a team, on its things
+	whole  bool // takes a key with all scopes and for all sites
 	header string
 }
 
@@ -273,7 +274,8 @@ var matrix = map[string]row{
 	},
 	"removeSiteMember": {path: "/sites/{site}/members/{member}", status: 200, team: true, did: "member.site_role", prep: sitedMember},
 	"transferSite": {
-		path: "/sites/{site}/transfer", body: m{"to": "somebody@example.test"}, status: 201, team: true, did: "site.transfer_offered",
+		path: "/sites/{site}/transfer", body: m{"to": "somebody@example.test"}, status: 201, team: true, whole: true,
+		did: "site.transfer_offered",
 	},
 	"acceptTransfer":    {path: "/transfers/accept", body: m{"code": "none"}, status: 404, own: true},
 	"cancelTransfer":    {path: "/transfers/{transfer}", status: 200, team: true, did: "site.transfer_canceled"},
@@ -697,6 +699,9 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	who := "the owner, with just the scope and for just the site"
 	if strings.Contains(row.path, "{") && !sited {
 		who, n.Sites = "the owner, with just the scope", nil
+	}
+	if row.whole {
+		who, n = "the owner, with all scopes", account.NewKey{Scopes: account.Scopes{account.All}}
 	}
 	before := w.log()
 	if r.ID == "listGrants" {
