@@ -742,7 +742,11 @@ func TestArchive(t *testing.T) {
 	w.folder(s.ID, map[string]string{"cat.jpg": "meow"})
 	b := w.backUp(s.ID, NewBackup{})
 	read := func(secrets, zipped bool) map[string]string {
-		a, err := w.Open(t.Context(), anna, b.ID, secrets)
+		values := OpenValues
+		if secrets {
+			values = AllValues
+		}
+		a, err := w.Open(t.Context(), anna, b.ID, values)
 		ok(t, err)
 		var out bytes.Buffer
 		got := map[string]string{}

@@ -28,7 +28,7 @@ func TestTransferLeavesCredential(t *testing.T) {
 		}))
 	}
 	gives := func(owner account.OwnerID, id ID) (config, made string) {
-		a, err := w.Open(ctx, owner, id, true)
+		a, err := w.Open(ctx, owner, id, AllValues)
 		ok(t, err)
 		var out bytes.Buffer
 		ok(t, a.WriteTar(ctx, &out))
