@@ -1,4 +1,4 @@
--- version 295
+-- version 296
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
