@@ -35,7 +35,8 @@ func (a *API) transferRoutes() {
 		Path: "/sites/{id}/transfer", ID: "transferSite", Tag: "Teams", Scope: account.SitesWrite, Role: account.RoleAdmin, Noun: "transfer",
 		Private: true, Limited: true, Summary: "Transfer a site", Status: 201,
 		Doc: "To a team (id or slug) or to a user (email address). With `dryRun` nothing changes, and the response describes the effects. " +
-			"Apps, service keys, and keys that don't have all scopes of their user or are restricted to sites get 403 `wider_key`, except for a dry run. " +
+			"Apps, service keys, and keys that don't have all scopes of their user or are restricted to sites " +
+			"get 403 `wider_key`, except for a dry run. " +
 			"If the key has the scope `*` and its user is the receiver, or an owner or admin of the receiving team, the site moves immediately. " +
 			"Otherwise the receiver accepts with the code within 24 hours. The people of the site's account get an email. " +
 			"402 `unpaid_invoices` if the account has an overdue invoice, `site_paused` while the site is paused.",
