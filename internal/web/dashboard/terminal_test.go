@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -345,6 +346,9 @@ func TestTerminal(t *testing.T) {
 		all = append(all, x)
 	}
 	b.connect(t, at, nil).closes(sites.CloseRefused, "At most 3 terminals")
+	if _, ok := w.dash.shell.Streams.Terminals.Begin(ada.ID, netip.Addr{}); ok { // where the API counts its own
+		t.Error("the API opens a fourth terminal")
+	}
 	all[0].conn.Close() // gone without a word
 	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-1 })
 	all[1].send(0x80|opClose, "\x03\xe8")

@@ -18,10 +18,27 @@ const (
 // Streams bounds the answers that are held open: in all, of one user, and of one network, so
 // that neither a user nor one client with many users takes all places. It is safe for
 // concurrent use.
-type Streams struct{ users, networks *fair.Pool }
+type Streams struct {
+	users, networks *fair.Pool
+
+	Terminals *Streams // open ones, which are fewer and counted apart, of pages and of the API together; nil in itself
+}
+
+// How many terminals are open: of one user, of one network, and in all.
+const (
+	UserTerminals    = 3
+	NetworkTerminals = 10
+	AllTerminals     = 50
+)
 
 // NewStreams returns places for so many streams: in all, of one user, and of one network.
 func NewStreams(all, user, network int) *Streams {
+	s := newStreams(all, user, network)
+	s.Terminals = newStreams(AllTerminals, UserTerminals, NetworkTerminals)
+	return s
+}
+
+func newStreams(all, user, network int) *Streams {
 	return &Streams{
 		// share: total AllStreams; owner UserStreams; edge 429 with Retry-After
 		users: fair.New(fair.Config{Places: all, Owner: user}),

@@ -22,7 +22,7 @@ type deleteUserIn struct {
 // usersRoutes lists what operators do with users.
 func (a *API) usersRoutes() {
 	contract.ChangePrepared(a.API, "DELETE", contract.Route{
-		Path: "/admin/users/{id}", ID: "deleteUser", Tag: "Users", Summary: "Delete a user", Noun: "user", Operator: true, Person: true,
+		Path: "/admin/users/{id}", ID: "deleteUser", Tag: "Account", Summary: "Delete a user", Noun: "user", Operator: true, Person: true,
 		Doc: "For operators of the installation. Deletes the user with everything of their personal account: sites, keys, sessions, " +
 			"apps and webhooks. The last owner of a team, the last operator and the operator who asks can't be deleted. The audit log is kept.",
 	}, a.findUser, a.deleteUser)

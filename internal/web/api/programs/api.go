@@ -5,7 +5,6 @@ package programs
 import (
 	"slipway/internal/program/app"
 	"slipway/internal/web/api/contract"
-	"slipway/internal/web/requestinfo"
 )
 
 // Config names the services that these operations call.
@@ -17,12 +16,11 @@ type Config struct {
 type API struct {
 	*contract.API
 	Config
-	terminals *requestinfo.Streams // that are open
 }
 
 // Register lists the operations of programs.
 func Register(core *contract.API, c Config) {
-	a := &API{core, c, newTerminals()}
+	a := &API{core, c}
 	a.programRoutes()
 	a.terminalRoute()
 }

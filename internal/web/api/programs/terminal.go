@@ -31,16 +31,13 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// The most terminals of one user, of one client's network, and of all; how long one may be open, with and without anything happening
-// in it; and how many bytes it may show. They are those of the dashboard's terminals, which are counted apart.
+// How long a terminal may be open, with and without anything happening in it, and how many bytes it may show: as in the
+// dashboard.
 const (
-	maxUserTerminals    = 3
-	maxNetworkTerminals = 10
-	maxTerminals        = 50
-	terminalTime        = time.Hour
-	terminalIdle        = 15 * time.Minute
-	terminalOutput      = 64 << 20
-	maxTyped            = 64 << 10 // bytes of a message
+	terminalTime   = time.Hour
+	terminalIdle   = 15 * time.Minute
+	terminalOutput = 64 << 20
+	maxTyped       = 64 << 10 // bytes of a message
 )
 
 // How often it is looked whether a terminal may stay open, and every how many looks its connection is tried.
@@ -144,11 +141,12 @@ func (a *API) openTerminal(ctx context.Context, r contract.Route, in *terminalIn
 			Kind: fault.Invalid, Message: "A terminal takes a WebSocket", Details: "send the headers of RFC 6455", Code: "websocket_required",
 		}
 	}
-	done, ok := a.terminals.Begin(c.User, contract.From(ctx).Addr)
+	done, ok := a.Streams.Terminals.Begin(c.User, contract.From(ctx).Addr)
 	if !ok {
 		return nil, &fault.Error{
 			Kind: fault.Limited, Message: "Too many open terminals",
-			Details: fmt.Sprintf("a user has up to %d open at a time", maxUserTerminals), Code: "too_many_streams", RetryAfter: 5 * time.Second,
+			Details: fmt.Sprintf("a user has up to %d open at a time", requestinfo.UserTerminals), Code: "too_many_streams",
+			RetryAfter: 5 * time.Second,
 		}
 	}
 	return func(hctx huma.Context) {
@@ -331,8 +329,4 @@ func (t *terminal) audit(action, detail string) error {
 		did := audit.Event{Action: action, Subject: string(t.site), Detail: detail}
 		return t.a.Accounts.AuditTx(ctx, tx, t.c.Actor(contract.From(t.ctx).Addr), did)
 	})
-}
-
-func newTerminals() *requestinfo.Streams {
-	return requestinfo.NewStreams(maxTerminals, maxUserTerminals, maxNetworkTerminals)
 }

@@ -15,7 +15,6 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 	"slipway/internal/web/dashboard/shell"
-	"slipway/internal/web/requestinfo"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -40,10 +39,9 @@ type Config struct {
 type Pages struct {
 	*shell.Shell
 	Config
-	terminals *requestinfo.Streams
 }
 
 // New returns the pages of sites.
 func New(s *shell.Shell, c Config) *Pages {
-	return &Pages{s, c, requestinfo.NewStreams(maxTerminals, MaxUserTerminals, maxNetworkTerminals)}
+	return &Pages{s, c}
 }

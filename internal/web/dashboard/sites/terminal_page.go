@@ -22,6 +22,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/socket"
+	"slipway/internal/web/requestinfo"
 )
 
 // CloseRefused closes a WebSocket for a reason of ours, which the page shows.
@@ -38,15 +39,13 @@ type Terminal struct {
 	Sizes         <-chan [2]int // columns and rows, when they change
 }
 
-// The most terminals of one user, of one client's network, and of all; how long one may be open, with and without
-// anything happening in it; and how much it may show.
+// The most terminals of one user; how long one may be open, with and without anything happening in it; and how much it may
+// show.
 const (
-	MaxUserTerminals    = 3
-	maxNetworkTerminals = 10
-	maxTerminals        = 50
-	terminalTime        = time.Hour
-	terminalIdle        = 15 * time.Minute
-	terminalOutput      = 64 << 20 // bytes
+	MaxUserTerminals = requestinfo.UserTerminals
+	terminalTime     = time.Hour
+	terminalIdle     = 15 * time.Minute
+	terminalOutput   = 64 << 20 // bytes
 )
 
 // How often a terminal's connection is tried, and how often it is checked that the site still
@@ -126,7 +125,7 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 		d.Log.DebugContext(q.Context(), "terminal not opened", "request", q.ID, "err", err)
 		return
 	}
-	done, ok := d.terminals.Begin(q.User.ID, q.Addr)
+	done, ok := d.Streams.Terminals.Begin(q.User.ID, q.Addr)
 	if !ok {
 		socket.Close(
 			c,
@@ -134,8 +133,8 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 			fmt.Sprintf(
 				"At most %d terminals of a user, %d of a network, and %d in all, are open at a time",
 				MaxUserTerminals,
-				maxNetworkTerminals,
-				maxTerminals,
+				requestinfo.NetworkTerminals,
+				requestinfo.AllTerminals,
 			),
 		)
 		return
