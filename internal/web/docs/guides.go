@@ -46,7 +46,7 @@ var chapterNames = []struct {
 		"cli-webhooks",
 	}},
 	{"Coming from", []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
-	{"Operate", []string{"runbook", "operating", "kubernetes", "stability", "shares", "benchmarks", "backup-format"}},
+	{"Operate", []string{"runbook", "operating", "kubernetes", "stability", "shares", "rights", "benchmarks", "backup-format"}},
 	{"About", []string{"glossary", "where"}},
 }
 

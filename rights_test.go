@@ -1,0 +1,144 @@
+package slipway
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"slipway/e2e/rights"
+)
+
+// secretColumn matches the names that columns of secrets, and of what secrets are found by, have in this schema.
+var secretColumn = regexp.MustCompile(`(^|_)(hash|digest|token|sealed|secrets?|credential|password|key|verifier|binding)$`)
+
+// columns lists the text columns of the schema's tables as table.column.
+func columns(schema string) (list []string) {
+	schema = regexp.MustCompile(`--.*`).ReplaceAllString(schema, "")
+	column := regexp.MustCompile(`^"?(\w+)"?\s+TEXT\b`)
+	for _, found := range regexp.MustCompile(`CREATE TABLE "?(\w+)"? \(`).FindAllStringSubmatchIndex(schema, -1) {
+		table, depth, begin := schema[found[2]:found[3]], 1, found[1]
+		for i := begin; depth > 0; i++ {
+			switch c := schema[i]; {
+			case c == '(':
+				depth++
+			case c == ')':
+				depth--
+			}
+			if depth == 0 || depth == 1 && schema[i] == ',' {
+				if m := column.FindStringSubmatch(strings.TrimSpace(schema[begin:i])); m != nil {
+					list = append(list, table+"."+m[1])
+				}
+				begin = i + 1
+			}
+		}
+	}
+	return list
+}
+
+// TestRights fails where a column that looks like a secret is in no row of the table of rights, and where a stream that goes on
+// doesn't say in a comment which right keeps it open. It also keeps docs/rights.md.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	schema, err := os.ReadFile("internal/platform/db/schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, names := maps.Clone(rights.Others), map[string]bool{}
+	for _, r := range rights.Table {
+		names[r.Name] = true
+		for _, c := range r.Stored {
+			if named[c] != "" {
+				t.Errorf("%s is named twice", c)
+			}
+			named[c] = r.Name
+		}
+		stays := slices.Contains(slices.Collect(maps.Values(r.After)), rights.Stays)
+		if stays != (r.Why != "") {
+			t.Errorf("%s: a right that stays after an event, and no other, says why", r.Name)
+		}
+	}
+	all := columns(string(schema))
+	if len(all) < 300 {
+		t.Fatalf("only %d columns were found in the schema", len(all))
+	}
+	for _, c := range all {
+		if _, column, _ := strings.Cut(c, "."); secretColumn.MatchString(column) && named[c] == "" {
+			t.Errorf("%s looks like a secret: add it to a row of e2e/rights/table.go, with what ends it, or to Others with a reason", c)
+		}
+	}
+	for c := range named {
+		if !slices.Contains(all, c) {
+			t.Errorf("%s is named in e2e/rights/table.go, but not a column", c)
+		}
+	}
+
+	watched := regexp.MustCompile(`^[^/]*\b(a|d)\.Watch\(`)
+	right := regexp.MustCompile(`^\s*//right: (.+)$`)
+	streams := 0
+	sources(t, func(p string, text []byte) {
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			if !watched.MatchString(line) {
+				continue
+			}
+			streams++
+			m := right.FindStringSubmatch(lines[i-1])
+			if m == nil {
+				m = right.FindStringSubmatch(lines[i-2]) // above the line that begins the goroutine
+			}
+			if m == nil || !names[m[1]] {
+				t.Errorf("%s:%d: write `//right: NAME` above, with the row of e2e/rights/table.go that this stream is", p, i+1)
+			}
+		}
+	})
+	if streams < 5 {
+		t.Errorf("only %d streams were found: the test looks for the wrong call", streams)
+	}
+
+	page := rightsPage()
+	const file = "docs/rights.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if is, err := os.ReadFile(file); err != nil || string(is) != page {
+		t.Errorf("%s isn't the table of e2e/rights/table.go: go test . -run TestRights -update (%v)", file, err)
+	}
+}
+
+// rightsPage is docs/rights.md.
+func rightsPage() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# What ends a right
+
+Every credential, link, hook and open stream that Slipway gives out, and what each event does to it. **Ends** means that requests are
+refused with the event itself, and that streams are closed and settings applied within %d seconds. “–” means that the event doesn't concern the right.
+
+Unless the row says otherwise, the right belongs to a member of a team with the role admin and concerns the team's site. *Role lowered* is a change to
+viewer; *revoked* is the deletion of the right itself, or of the grant that an app made it with. `+"`TestRights` in `e2e/rights`"+` tells each cell to the real program.
+
+| right |`, rights.Seconds)
+	for _, e := range rights.Events {
+		fmt.Fprintf(&b, " %s |", e)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(rights.Events)) + "\n")
+	for _, r := range rights.Table {
+		fmt.Fprintf(&b, "| %s |", r.Name)
+		for _, e := range rights.Events {
+			fmt.Fprintf(&b, " %s |", r.Outcome(e))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n## Why some stay\n\n")
+	for _, r := range rights.Table {
+		if r.Why != "" {
+			fmt.Fprintf(&b, "- **%s**: %s\n", strings.ToUpper(r.Name[:1])+r.Name[1:], r.Why)
+		}
+	}
+	return b.String()
+}
