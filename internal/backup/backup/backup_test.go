@@ -741,11 +741,7 @@ func TestArchive(t *testing.T) {
 	w.env(s.ID, site.NewVar{Key: "TOKEN", Value: "s3cr3t-value", Secret: true}, site.NewVar{Key: "COLOR", Value: "red"})
 	w.folder(s.ID, map[string]string{"cat.jpg": "meow"})
 	b := w.backUp(s.ID, NewBackup{})
-	read := func(secrets, zipped bool) map[string]string {
-		values := OpenValues
-		if secrets {
-			values = AllValues
-		}
+	read := func(values Values, zipped bool) map[string]string {
 		a, err := w.Open(t.Context(), anna, b.ID, values)
 		ok(t, err)
 		var out bytes.Buffer
@@ -779,7 +775,7 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	for _, zipped := range []bool{false, true} {
-		got := read(false, zipped)
+		got := read(OpenValues, zipped)
 		names := slices.Sorted(maps.Keys(got))
 		if want := []string{
 			"env.json", "files/css/a.css", "files/index.html", "manifest.json", "site.json", "storage/uploads/cat.jpg",
@@ -803,8 +799,11 @@ func TestArchive(t *testing.T) {
 			t.Errorf("zip %t: env.json is %s", zipped, got["env.json"])
 		}
 	}
-	if got := read(true, false); !strings.Contains(got["env.json"], "s3cr3t-value") {
+	if got := read(AllValues, false); !strings.Contains(got["env.json"], "s3cr3t-value") {
 		t.Errorf("with secrets, env.json is %s", got["env.json"])
+	}
+	if got := read(NoValues, false); strings.Contains(got["env.json"], "red") || !strings.Contains(got["env.json"], "COLOR") {
+		t.Errorf("without values, env.json is %s", got["env.json"])
 	}
 }
 
