@@ -121,7 +121,7 @@ func requireSSO(s *stage) {
 	issuer := newIssuer(s)
 	var provider struct{ ID string }
 	s.call(s.ownerTeamKey, "POST", "/teams/"+s.team+"/sso", map[string]string{
-		"kind": "oidc", "name": "Acme ID", "issuer": issuer.URL, "clientId": "client", "clientSecret": "a secret",
+		"kind": "oidc", "name": "Acme ID", "issuer": issuer.URL, "clientId": "client", "clientSecret": "a-secret",
 	}, &provider)
 	base := "http://" + s.Listen
 	owner := must(s, s.Person)(s.owner)

@@ -114,8 +114,8 @@ var Table = []Right{
 		After: ofTheSite(),
 	},
 	{
-		Name: "deploy hook that an app made", Why: "A new password doesn't end what the user allowed apps.",
-		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays}),
+		Name: "deploy hook that an app made", Why: "A new password doesn't end what the user allowed apps. A member who is blocked until they sign in as required keeps it, too.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays}),
 	},
 	{
 		Name: "Git hook", Stored: []string{"git_settings.hook_digest", "git_settings.hook_sealed", "git_settings.secret"},
@@ -128,8 +128,8 @@ var Table = []Right{
 		After: ofTheSite(),
 	},
 	{
-		Name: "webhook that an app made", Why: "A new password doesn't end what the user allowed apps.",
-		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays}),
+		Name: "webhook that an app made", Why: "A new password doesn't end what the user allowed apps. A member who is blocked until they sign in as required keeps it, too.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays}),
 	},
 	{
 		Name: "listener of slipway webhooks listen", Why: "As the key with which it is followed; it concerns all sites of the team.",

@@ -121,6 +121,11 @@ type made struct {
 	owner account.OwnerID
 }
 
+// RemoveMadeByTx deletes what apps created for an owner with one user's grants, which stay.
+func (s *Server) RemoveMadeByTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	return s.removeMadeTx(ctx, tx, `owner_id = $1 AND user_id = $2`, owner, user)
+}
+
 // removeMadeTx deletes what the grants of a condition have created.
 func (s *Server) removeMadeTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
 	of := ` FROM oauth_made WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`

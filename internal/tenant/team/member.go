@@ -146,7 +146,19 @@ func (s *Teams) ChangeTx(ctx context.Context, tx *db.Tx, by account.Caller, user
 	if had == role {
 		return m, nil
 	}
+	if err := s.lowerTx(ctx, tx, by.Owner, m, had, role); err != nil {
+		return m, err
+	}
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
+}
+
+// lowerTx deletes the webhooks, deploy hooks and the like that apps made with a member's grants, where the member's role no longer
+// includes making them. The grants stay: they are narrowed by the role at each request.
+func (s *Teams) lowerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, m Member, from, to account.Role) error {
+	if s.ties.OAuth == nil || !from.AtLeast(account.RoleDeveloper) || to.AtLeast(account.RoleDeveloper) {
+		return nil
+	}
+	return s.ties.OAuth.RemoveMadeByTx(ctx, tx, owner, m.User)
 }
 
 // RemoveTx removes a member with their site roles, and ends their keys for the team: whatever they came in with is refused
@@ -226,6 +238,11 @@ func (s *Teams) SetSiteTx(
 	if err != nil {
 		return m, fmt.Errorf("set site role: %w", err)
 	}
+	if !m.Role.AtLeast(account.RoleDeveloper) {
+		if err := s.lowerTx(ctx, tx, by.Owner, m, m.Sites[site], role); err != nil {
+			return m, err
+		}
+	}
 	if m.Sites == nil {
 		m.Sites = map[id.Site]account.Role{}
 	}
@@ -252,6 +269,11 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 	if _, err := tx.Exec(ctx, `
 		DELETE FROM site_members WHERE site_id = $1 AND user_id = $2 AND owner_id = $3`, site, user, by.Owner); err != nil {
 		return m, fmt.Errorf("remove site role: %w", err)
+	}
+	if !m.Role.AtLeast(account.RoleDeveloper) {
+		if err := s.lowerTx(ctx, tx, by.Owner, m, m.Sites[site], account.RoleGuest); err != nil {
+			return m, err
+		}
 	}
 	delete(m.Sites, site)
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
