@@ -58,7 +58,7 @@ var causes = map[Event]func(s *stage){
 	SiteMoved: func(s *stage) {
 		s.settled(s.ownerTeamKey)
 		var made struct{ Code string }
-		s.call(s.ownerKey, "POST", "/sites/"+s.site+"/transfer?teamId="+s.team, map[string]any{"to": s.receiverEmail}, &made)
+		s.call(s.ownerTeamKey, "POST", "/sites/"+s.site+"/transfer", map[string]any{"to": s.receiverEmail}, &made)
 		s.call(s.receiver, "POST", "/transfers/accept", map[string]any{"code": made.Code}, nil)
 	},
 	SiteDeleted: func(s *stage) {
@@ -68,7 +68,7 @@ var causes = map[Event]func(s *stage){
 		s.check(second(s.CLI("", "user", "suspend", "--email", s.member)))
 	},
 	UserDeleted: func(s *stage) {
-		s.check(second(s.CLI("", "user", "delete", "--email", s.member, "--yes")))
+		s.call(s.admin, "DELETE", "/admin/users/"+s.memberID+"?sites=0&confirm="+url.QueryEscape(s.member), nil, nil)
 	},
 	TeamDeleted: func(s *stage) {
 		s.settled(s.ownerTeamKey)

@@ -42,6 +42,10 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	admin, err := w.Key("operator@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, r := range Table {
 		if kinds[r.Name] == nil {
 			t.Errorf("no test tells of the right %q", r.Name)
@@ -58,7 +62,7 @@ func TestRights(t *testing.T) {
 			if causes[event] == nil {
 				t.Fatalf("no test makes the event %q", event)
 			}
-			s := newStage(t, ctx, w, operator, string(event))
+			s := newStage(t, ctx, w, operator, admin, string(event))
 			holders := map[string]*holder{}
 			for _, r := range Table {
 				if after := r.Outcome(event); after != Apart {
@@ -90,6 +94,7 @@ type stage struct {
 	team, site    string
 	person        *world.Person // the member at the dashboard
 	operator      *world.Person
+	admin         string // the operator\'s key
 	receiver      string // key of another account, to which sites can be transferred
 	receiverEmail string
 	private       string // the repository's token
@@ -131,11 +136,11 @@ func (s *stage) allowed(r world.Request) (bool, string) {
 	return status >= 200 && status < 300, said
 }
 
-func newStage(t *testing.T, ctx context.Context, w *world.World, operator *world.Person, event string) *stage {
+func newStage(t *testing.T, ctx context.Context, w *world.World, operator *world.Person, admin, event string) *stage {
 	t.Helper()
 	name := strings.ReplaceAll(strings.ToLower(event), " ", "-")
 	s := &stage{
-		World: w, t: t, ctx: ctx, operator: operator, name: name, owner: name + "-owner@example.test", member: name + "-member@example.test",
+		World: w, t: t, ctx: ctx, operator: operator, admin: admin, name: name, owner: name + "-owner@example.test", member: name + "-member@example.test",
 		receiverEmail: name + "-receiver@example.test", private: "token-of-" + name, repository: "acme/" + name,
 	}
 	var err error
@@ -203,8 +208,9 @@ func (s *stage) settled(key string) {
 // key makes a key for the team.
 func (s *stage) key(of string, more map[string]any) string {
 	s.t.Helper()
-	body := map[string]any{"name": "a key", "teamId": s.team, "scopes": []string{
-		"sites:write", "deployments:write", "env:write", "backups:write", "account:read", "webhooks:write", "team:write", "keys:write", "apps:write",
+	body := map[string]any{"name": "a key", "teamId": s.team, "scopes": []string{ // all that an admin may
+		"sites:write", "deployments:write", "domains:write", "env:write", "webhooks:write", "backups:write", "previews:write", "keys:write",
+		"apps:write", "team:write", "audit:read", "account:read",
 	}}
 	for k, v := range more {
 		body[k] = v
