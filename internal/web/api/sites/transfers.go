@@ -39,7 +39,7 @@ func (a *API) transferRoutes() {
 			"get 403 `wider_key`, except for a dry run. " +
 			"If the key has the scope `*` and its user is the receiver, or an owner or admin of the receiving team, the site moves immediately. " +
 			"Otherwise the receiver accepts with the code within 24 hours. The people of the site's account get an email. " +
-			"402 `unpaid_invoices` if the account has an overdue invoice, `site_paused` while the site is paused.",
+			"402 `site_paused` while the site is paused.",
 	}
 	contract.PostPrepared(a.API, offer, a.planTransfer, a.transferSite)
 	accept := contract.Route{
