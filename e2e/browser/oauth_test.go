@@ -248,7 +248,7 @@ func TestBrowserOAuth(t *testing.T) {
 	}
 }
 
-// A team's pages are accessible, and somebody who is invited to it makes an account and is a member.
+// A team's pages are accessible. Without mail, an operator creates the account of an invited person, who then signs in and is a member.
 func TestBrowserTeam(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "team")
@@ -272,8 +272,16 @@ func TestBrowserTeam(t *testing.T) {
 	ben := h.window()
 	ben.Go(link)
 	ben.Sees("@team", "Acme")
+	ben.Sees("@needs-account", "an operator must create your account first")
 	ben.Look("invitation")
+	if _, err := h.User("ben@example.test"); err != nil {
+		t.Fatal(err)
+	}
+	ben.Go(link)
+	ben.Press("@sign-in")
+	ben.Type("#f-email", "ben@example.test")
 	ben.Type("#f-password", password)
+	ben.Press("@submit")
 	ben.Press("@submit")
 	ben.Sees("@flash")
 	ben.Go("/teams/acme/members")

@@ -12,11 +12,13 @@ import (
 )
 
 // The page of an invitation: opening it spends nothing, another account is told to sign out, the invited user accepts with
-// a click, and one who has no account yet chooses a password, although sign-up is closed.
+// a click, and one who has no account yet chooses a password, although sign-up is closed. Without mail the inviter has the
+// link, so it makes an account only while an operator made the invitation.
 func TestInvitationPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.user("ada@example.test", false)
+	w.user("root@example.test", true)
 	w.user("ben@example.test", false)
 	w.user("eve@example.test", false)
 	ctx := t.Context()
@@ -81,6 +83,40 @@ func TestInvitationPage(t *testing.T) {
 		t.Errorf("a spent one: %s", p)
 	}
 
+	noUser := func(email string) {
+		t.Helper()
+		if _, err := w.dash.Accounts.UserByEmail(ctx, email); !fault.Is(err, fault.NotFound) {
+			t.Errorf("the user %s is there: %v", email, err)
+		}
+	}
+	path = invite("boss@example.test")
+	if p := w.browser().get(path); p.status != 200 || !p.has("needs-account") || p.has("submit") || p.has("sign-in") {
+		t.Errorf("without an account, invited by a user: %s", p)
+	}
+	p := w.browser().post(path, "password", "a password of the inviter")
+	if p.status != 403 || !strings.Contains(p.body, "This server sends no email, so an operator must create your account first") {
+		t.Errorf("without an account, invited by a user, posted: %s", p)
+	}
+	noUser("boss@example.test")
+
+	operator := func(is bool) {
+		t.Helper()
+		must(t, w.db.Write(ctx, func(tx *db.Tx) error {
+			_, err := w.dash.Accounts.SetRoleTx(ctx, tx, ada.ID, is)
+			return err
+		}))
+	}
+	path = invite("boss@example.test")
+	operator(true)
+	if p := w.browser().get(path); !p.has("submit") || p.has("needs-account") {
+		t.Errorf("without an account, invited by an operator: %s", p)
+	}
+	operator(false)
+	if p := w.browser().post(path, "password", "a password of the inviter"); p.status != 403 {
+		t.Errorf("without an account, invited by an operator of the past: %s", p)
+	}
+	noUser("boss@example.test")
+	operator(true)
 	path = invite("new@example.test")
 	b := w.browser()
 	if p := b.get(path); p.status != 200 || !p.has("submit") || p.has("sign-in") {
@@ -89,9 +125,7 @@ func TestInvitationPage(t *testing.T) {
 	if p := b.post(path, "password", "short"); p.status != 422 {
 		t.Errorf("a weak password: %s", p)
 	}
-	if _, err := w.dash.Accounts.UserByEmail(ctx, "new@example.test"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a weak password makes a user: %v", err)
-	}
+	noUser("new@example.test")
 	if p := b.post(path, "password", "correct horse battery 9"); p.header.Get("Location") != "/?team=acme" || !member("new@example.test") {
 		t.Errorf("a new user: %s", p)
 	}
@@ -113,16 +147,22 @@ func TestInvitationPage(t *testing.T) {
 }
 
 // An invitation sets no password for a user who signs in another way: it would be a link for a new password that works for
-// a week. A user without any way to sign in gets one.
+// a week. A user without any way to sign in gets one, and so does a new user, whoever invites them: the link was mailed.
 func TestInvitationIsNoPasswordReset(t *testing.T) {
 	t.Parallel()
 	w, _ := mailWorld(t, mailtest.Config{})
 	ctx := t.Context()
 	ada := w.user("ada@example.test", false)
-	for email, passkey := range map[string]bool{"ben@example.test": true, "new@example.test": false} {
-		u, err := w.dash.Accounts.CreateUser(ctx, email, "", false)
-		must(t, err)
-		if passkey {
+	for email, is := range map[string]struct{ there, passkey bool }{
+		"ben@example.test": {true, true}, "new@example.test": {true, false}, "max@example.test": {false, false},
+	} {
+		if is.there {
+			_, err := w.dash.Accounts.CreateUser(ctx, email, "", false)
+			must(t, err)
+		}
+		if is.passkey {
+			u, err := w.dash.Accounts.UserByEmail(ctx, email)
+			must(t, err)
 			must(t, w.db.Admin(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
 				VALUES ('psk_1', '`+string(u.ID)+`', 'c', '{}', 'Key', 1, 0)`))
 		}
@@ -139,11 +179,11 @@ func TestInvitationIsNoPasswordReset(t *testing.T) {
 			return err
 		}))
 		p := w.browser().post("/invitations/"+token, "password", "a password of a stranger")
-		if in := strings.HasPrefix(p.header.Get("Location"), "/sign-in?next="); in != passkey {
+		if in := strings.HasPrefix(p.header.Get("Location"), "/sign-in?next="); in != is.passkey {
 			t.Errorf("%s: %s", email, p)
 		}
-		after, err := w.dash.Accounts.User(ctx, u.ID)
-		if err != nil || after.Password == passkey {
+		after, err := w.dash.Accounts.UserByEmail(ctx, email)
+		if err != nil || after.Password == is.passkey {
 			t.Errorf("%s is %+v, %v", email, after, err)
 		}
 	}

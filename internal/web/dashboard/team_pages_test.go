@@ -82,6 +82,9 @@ func TestTeamMembers(t *testing.T) {
 		t.Error("the form doesn't say which roles are the owners'")
 	}
 
+	// Who is invited needs an account, which the inviter is told.
+	ada.post("/teams/acme/invite", "email", "y@example.test", "role", "viewer").want(t, 200, "ask an operator to create it")
+
 	// Sent again, the first link ends; revoked, the second does.
 	first := invitationLink.FindString(ada.post("/teams/acme/invite", "email", "x@example.test", "role", "viewer").body)
 	list := ada.get("/teams/acme/members").want(t, 200, "x@example.test").body

@@ -57,7 +57,7 @@ type invitationBody struct {
 
 type newInvitationBody struct {
 	invitationBody
-	URL *string `json:"url" doc:"URL to accept the invitation, for you to pass on. Null if the installation sends emails."`
+	URL *string `json:"url" doc:"URL to accept the invitation, for you to pass on. Null if the installation sends emails. A person without an account needs one from an operator first, unless an operator sends the invitation."`
 }
 
 func (a *API) teamRoutes() {

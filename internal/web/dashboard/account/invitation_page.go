@@ -29,6 +29,7 @@ type invitationData struct {
 	SignedInAs        string // another address than the invited one
 	Accept            bool   // signed in with the invited one
 	SignIn            string // where somebody with a password signs in first
+	NeedsAccount      bool   // no user has the address, and only an operator may create one
 }
 
 func (d *Pages) invitationPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -62,6 +63,13 @@ func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitati
 	// It sets no password beside another way to sign in, and none for a user who is there where a link is passed on by hand.
 	case err == nil && (!u.Invited || !d.Accounts.Mails()):
 		data.SignIn = "/sign-in?next=" + url.QueryEscape("/invitations/"+q.PathValue("token"))
+	case err != nil && !d.Accounts.Mails():
+		// Without mail the inviter has the link, too. Only operators create accounts for other people's addresses.
+		by, err := d.Accounts.User(ctx, i.By)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return i, data, err
+		}
+		data.NeedsAccount = !by.Admin || by.Suspended != 0
 	}
 	return i, data, nil
 }
@@ -85,12 +93,17 @@ func (d *Pages) acceptInvitation(ctx context.Context, q *shell.Request) (shell.A
 		}
 	case data.SignIn != "":
 		return shell.GoTo(data.SignIn, ""), nil
+	case data.NeedsAccount:
+		return shell.Answer{}, &fault.Error{
+			Kind: fault.Forbidden, Message: "This server sends no email, so an operator must create your account first",
+			Details: "ask them, then open this link again", Code: "needs_account",
+		}
 	}
 	return d.setUpInvited(ctx, q, i)
 }
 
-// setUpInvited makes the invited user, who chooses a password, and signs them in. It works while sign-up is closed. Where
-// the user is there without any way to sign in, the link that was mailed to them sets a password.
+// setUpInvited makes the invited user, who chooses a password, and signs them in. It works while sign-up is closed; the caller
+// has checked NeedsAccount. Where the user is there without any way to sign in, the link that was mailed to them sets a password.
 func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invitation) (shell.Answer, error) {
 	u, err := d.Accounts.UserByEmail(ctx, i.Email)
 	there := err == nil
