@@ -22,6 +22,7 @@ type userCommand struct {
 	List    userList    `cmd:"" help:"List users with email address, role and status."`
 	Suspend userSuspend `cmd:"" help:"Suspend a user: sessions end and API keys are rejected. Their sites stay online."`
 	Resume  userResume  `cmd:"" help:"Reactivate a suspended user."`
+	Delete  userDelete  `cmd:"" help:"Delete a user with everything of their personal account: sites, keys, sessions, apps and webhooks."`
 }
 
 type userList struct{ flags.Data }
@@ -48,6 +49,18 @@ type userResume struct {
 // Run lets the user in again, also while the server runs.
 func (u userResume) Run(ctx context.Context) error {
 	return admin.ResumeUser(ctx, u.Store(), u.Email, stdout)
+}
+
+type userDelete struct {
+	flags.Data
+	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+	Sites int    `env:"-" help:"Number of sites that the user has." placeholder:"N"`
+	Yes   bool   `env:"-" help:"Delete the user. Without it, the command only says what it would delete."`
+}
+
+// Run deletes the user, also while the server runs.
+func (u userDelete) Run(ctx context.Context) error {
+	return admin.DeleteUser(ctx, u.Store(), admin.Deletion{Email: u.Email, Sites: u.Sites, Yes: u.Yes}, stdout)
 }
 
 type userCreate struct {
