@@ -77,7 +77,7 @@ func TestRights(t *testing.T) {
 	}
 
 	watched := regexp.MustCompile(`^[^/]*\b(a|d)\.Watch\(`)
-	right := regexp.MustCompile(`^\s*//right: (.+)$`)
+	right := regexp.MustCompile(`^\s*// right: (.+)$`)
 	streams := 0
 	sources(t, func(p string, text []byte) {
 		lines := strings.Split(string(text), "\n")
@@ -91,7 +91,7 @@ func TestRights(t *testing.T) {
 				m = right.FindStringSubmatch(lines[i-2]) // above the line that begins the goroutine
 			}
 			if m == nil || !names[m[1]] {
-				t.Errorf("%s:%d: write `//right: NAME` above, with the row of e2e/rights/table.go that this stream is", p, i+1)
+				t.Errorf("%s:%d: write `// right: NAME` above, with the row of e2e/rights/table.go that this stream is", p, i+1)
 			}
 		}
 	})

@@ -517,11 +517,18 @@ func offer(s *stage) *holder {
 	var made struct{ ID, Code string }
 	s.call(s.teamKey, "POST", "/sites/"+s.site+"/transfer", map[string]any{"to": s.receiverEmail}, &made)
 	s.deletes("/transfers/" + made.ID)
-	return once(func() (bool, string) {
-		s.settled(s.ownerTeamKey)
-		return s.allowed(world.Request{
-			Method: "POST", Path: "/transfers/accept", Key: s.receiver, Body: map[string]string{"code": made.Code},
+	return once(func() (ok bool, said string) {
+		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(30*time.Second))
+		defer cancel()
+		_ = world.Until(ctx, 100*time.Millisecond, func() (bool, error) { // while a hook's deployment is under way, it is 409
+			var status int
+			status, said = s.status(world.Request{
+				Method: "POST", Path: "/transfers/accept", Key: s.receiver, Body: map[string]string{"code": made.Code},
+			})
+			ok = status == http.StatusOK
+			return status != http.StatusConflict, nil
 		})
+		return ok, said
 	})
 }
 

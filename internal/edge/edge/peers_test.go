@@ -157,7 +157,7 @@ func TestPeersRequestsOfPrograms(t *testing.T) {
 		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			said := fmt.Sprint(r.RequestURI, " of ", r.Host, " ", r.Header, r.Trailer)
-			cgi := http.Header{}
+			cgi := map[string][]string{}
 			for name, values := range r.Header {
 				cgi[strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(name))] = values
 			}

@@ -257,7 +257,7 @@ func (a *API) complete(r Route, op *huma.Operation) {
 	switch {
 	case open:
 		op.Security = []map[string][]string{}
-	case a.OAuth != nil && !slices.Contains(oauth.NotGrantable, r.Scope):
+	case a.OAuth != nil && !r.Person && !slices.Contains(oauth.NotGrantable, r.Scope):
 		op.Security = []map[string][]string{{"key": {}}, {"oauth2": {string(r.Scope)}}}
 	}
 	if r.Role != "" {

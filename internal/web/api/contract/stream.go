@@ -125,7 +125,7 @@ func (a *API) follow(
 ) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	//right: application log that is followed
+	// right: application log that is followed
 	panics.Go(func() { a.Watch(ctx, cancel, c) })
 	conn := http.NewResponseController(w)
 	send := func(format string, args ...any) bool {

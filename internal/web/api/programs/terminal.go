@@ -211,7 +211,7 @@ func (t *terminal) serve(ctx context.Context, x app.Execution, done func()) {
 		defer t.end(errLeft) // before the program hears of it: this is why it ends
 		t.receive(typed, sizes)
 	})
-	//right: terminal of a key
+	// right: terminal of a key
 	panics.Go(func() { t.a.Watch(t.ctx, func() { t.end(errKey) }, t.c) })
 	panics.Go(t.keep)
 	exit, err := t.a.Apps.Execute(t.ctx, x)

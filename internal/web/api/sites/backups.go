@@ -332,7 +332,7 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 		req, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		defer cancel()
-		//right: download under way
+		// right: download under way
 		panics.Go(func() {
 			a.Watch(ctx, cancel, c, func(ctx context.Context) error {
 				_, err := a.Backups.Get(ctx, c.Owner, b.ID)

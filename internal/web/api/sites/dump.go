@@ -80,7 +80,7 @@ func (a *API) dump(ctx context.Context, r contract.Route, in *contract.ByID[data
 			a.Fail(w, req, err)
 			return
 		}
-		//right: download under way
+		// right: download under way
 		panics.Go(func() {
 			a.Watch(ctx, cancel, c, func(ctx context.Context) error {
 				_, err := a.Site(ctx, c, x.Site)

@@ -127,7 +127,7 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 		req, w := humago.Unwrap(h)
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
-		//right: download under way
+		// right: download under way
 		panics.Go(func() { a.Watch(ctx, cancel, c) })
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		w.Header().Set("Content-Disposition", `attachment; filename="audit-`+c.Slug+`.ndjson"`)

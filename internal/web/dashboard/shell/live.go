@@ -118,7 +118,7 @@ func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events
 	w.WriteHeader(http.StatusOK)
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
-	//right: application log on a page
+	// right: application log on a page
 	panics.Go(func() { d.Watch(ctx, cancel, q, d.Ready) })
 	e := &Events{ctx, w, http.NewResponseController(w), d, q}
 	if e.write("retry: 2000\n\n") != nil {
@@ -159,7 +159,7 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 		}
 	})
 	defer settle()
-	//right: download under way
+	// right: download under way
 	panics.Go(func() { d.Watch(ctx, cancel, q, nil) }) // while the service drains, what is under way may end
 	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
 		d.Log.DebugContext(ctx, "download ended early", "request", q.ID, "err", err)

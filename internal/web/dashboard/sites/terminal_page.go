@@ -219,7 +219,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 		return CloseRefused, "Internal error (request " + t.q.ID + ")"
 	}
 	t.audited = true
-	//right: terminal of the dashboard
+	// right: terminal of the dashboard
 	panics.Go(func() { t.d.Watch(ctx, func() { t.end(errTerminalEnded) }, t.q, t.d.Ready) })
 	in, typed := io.Pipe()
 	defer in.Close()
