@@ -136,7 +136,7 @@ func requireSSO(s *stage) {
 		s.t.Fatalf("requiring single sign-on: %s", said)
 	}
 	var team struct{ RequireSSO bool }
-	s.call(s.ownerKey, "GET", "/teams/"+s.team, nil, &team)
+	s.call(s.ownerTeamKey, "GET", "/teams/"+s.team, nil, &team)
 	if !team.RequireSSO {
 		s.t.Fatal("the team doesn't require single sign-on")
 	}

@@ -102,11 +102,11 @@ var Table = []Right{
 	},
 	{
 		Name: "authorization code of an app", Stored: []string{"oauth_codes.hash"}, Why: "As the access token.",
-		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays}),
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, Revoked: Apart}),
 	},
 	{
 		Name: "device code that was approved", Stored: []string{"oauth_devices.hash"}, Why: "As the access token.",
-		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays}),
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, Revoked: Apart}),
 	},
 	{
 		Name: "deploy hook", Stored: []string{"deploy_hooks.digest", "deploy_hooks.sealed"},
@@ -114,8 +114,8 @@ var Table = []Right{
 		After: ofTheSite(),
 	},
 	{
-		Name: "deploy hook that an app made", Why: "A new password doesn't end what the user allowed apps. A member who is blocked until they sign in as required keeps it, too.",
-		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays}),
+		Name: "deploy hook that an app made", Why: "A new password doesn't end what the user allowed apps. While the member is blocked or suspended, it goes on, too: they come back.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays, UserSuspended: Stays}),
 	},
 	{
 		Name: "Git hook", Stored: []string{"git_settings.hook_digest", "git_settings.hook_sealed", "git_settings.secret"},
@@ -128,8 +128,8 @@ var Table = []Right{
 		After: ofTheSite(),
 	},
 	{
-		Name: "webhook that an app made", Why: "A new password doesn't end what the user allowed apps. A member who is blocked until they sign in as required keeps it, too.",
-		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays}),
+		Name: "webhook that an app made", Why: "A new password doesn't end what the user allowed apps. While the member is blocked or suspended, it goes on, too: they come back.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays, UserSuspended: Stays}),
 	},
 	{
 		Name: "listener of slipway webhooks listen", Why: "As the key with which it is followed; it concerns all sites of the team.",
@@ -160,16 +160,11 @@ var Table = []Right{
 		}),
 	},
 	{
-		Name: "offer of a transfer", Stored: []string{"site_transfers.hash"},
-		Why:   "A new password of its sender says nothing about the role.",
-		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays, SiteMoved: Apart}),
-	},
-	{
 		Name: "password link", Stored: []string{"setup_links.hash"},
-		Why: "It is the user's, and opens no team by itself.",
+		Why: "It is the user's, and opens no team by itself; who is suspended can't sign in with the new password.",
 		After: map[Event]Outcome{
-			RoleLowered: Stays, MemberRemoved: Stays, FactorRequired: Stays, SSORequired: Stays, PasswordChanged: Ends, Revoked: Ends,
-			UserDeleted: Ends, UserSuspended: Ends, TeamDeleted: Stays,
+			RoleLowered: Stays, MemberRemoved: Stays, FactorRequired: Stays, SSORequired: Stays, PasswordChanged: Ends,
+			UserDeleted: Ends, UserSuspended: Stays, TeamDeleted: Stays,
 		},
 	},
 	{
@@ -178,6 +173,12 @@ var Table = []Right{
 		After: ofTheSite(),
 	},
 	{Name: "polling of a repository", Why: "It belongs to the site.", After: ofTheSite()},
+	// Last, since it moves the site where it stays.
+	{
+		Name: "offer of a transfer", Stored: []string{"site_transfers.hash"},
+		Why:   "A new password of its sender says nothing about the role.",
+		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays, SiteMoved: Apart}),
+	},
 }
 
 // Others are the columns that look like secrets and give no right to anybody outside, each with what it is.

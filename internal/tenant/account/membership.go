@@ -276,7 +276,7 @@ func (c Caller) RoleAllows(s Scope, site id.Site) bool {
 }
 
 // ActingMembershipOf is MembershipOf for what a user has begun and others finish, such as an invitation: nothing while the
-// user is suspended, or blocked by the team.
+// user is suspended, blocked by the team, or without an account at the provider that the team requires.
 func ActingMembershipOf(ctx context.Context, r db.Reader, user UserID, owner OwnerID) (Membership, error) {
 	if err := stands(ctx, r, user, fault.Forbidden); fault.As(err) != nil {
 		return Membership{}, nil
@@ -284,7 +284,7 @@ func ActingMembershipOf(ctx context.Context, r db.Reader, user UserID, owner Own
 		return Membership{}, err
 	}
 	m, err := MembershipOf(ctx, r, user, owner)
-	if m.Blocked {
+	if m.Blocked || m.requireSSO && !m.Linked && !m.BreakGlass {
 		m = Membership{}
 	}
 	return m, err
