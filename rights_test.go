@@ -116,7 +116,8 @@ func rightsPage() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What ends a right
 
-Every credential, link, hook and open stream that Slipway gives out, and what each event does to it. **Ends** means that requests are
+What each event does to the credentials, links, hooks and open streams that Slipway gives out. Not in the table yet: login links of WordPress, cookies of
+protected previews, and keys of GitHub Actions runs. **Ends** means that requests are
 refused with the event itself, and that streams are closed and settings applied within %d seconds. “–” means that the event doesn't concern the right.
 
 Unless the row says otherwise, the right belongs to a member of a team with the role admin and concerns the team's site. *Role lowered* is a change to

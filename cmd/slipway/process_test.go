@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SLIPWAY_TEST_IS_PROGRAM") != "" {
 		os.Exit(run(os.Args[1:]))
 	}
-	// Settings of somebody's own server, such as SLIPWAY_LISTEN, are not those that the tests read.
+	// The developer may have exported settings such as SLIPWAY_LISTEN: the tests must not read them.
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "SLIPWAY_") && !strings.HasPrefix(name, "SLIPWAY_TEST_") {
 			os.Unsetenv(name)

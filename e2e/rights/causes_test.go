@@ -198,7 +198,7 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// approve sends a form of the dashboard that leads to the issuer, and comes back as somebody who approved there.
+// approve sends a form of the dashboard that leads to the issuer, and follows the way back with an approved code.
 func (i *issuer) approve(p *world.Person, at string, form url.Values) {
 	i.s.t.Helper()
 	page, err := p.Open(at, form)

@@ -317,7 +317,7 @@ func gitHook(s *stage) *holder {
 	})
 }
 
-// delivered changes the site, and waits until a webhook's path hears of it.
+// delivered changes the site, and reports whether the webhook at a path receives the event.
 func (s *stage) delivered(path string) (bool, string) {
 	before := 0
 	mine := func(d world.Delivery) bool { return d.Path == path }
@@ -335,7 +335,7 @@ func (s *stage) delivered(path string) (bool, string) {
 	return err == nil, fmt.Sprintf("%d deliveries, %d before", len(got), before)
 }
 
-// touched lets whoever has the site change it.
+// touched changes the site with a key of the account that owns it now.
 func (s *stage) touched() (bool, string) {
 	var last string
 	for _, key := range []string{s.ownerTeamKey, s.receiver} {
@@ -467,13 +467,11 @@ func (s *stage) shell(at string, o *websocket.DialOptions) *holder {
 		s.t.Fatalf("the terminal at %s: %d %v", at, status, err)
 	}
 	s.t.Cleanup(func() { _ = conn.CloseNow() })
-	over := make(chan error, 1)
 	var ended atomic.Pointer[error]
 	go func() {
 		for {
 			if _, _, err := conn.Read(s.ctx); err != nil {
 				ended.Store(&err)
-				over <- err
 				return
 			}
 		}

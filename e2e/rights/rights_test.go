@@ -102,7 +102,7 @@ type stage struct {
 	revoke        []func() // ends each right by itself
 }
 
-// holder is somebody with one right.
+// holder uses one right.
 type holder struct {
 	works func() (bool, string) // uses the right; says what came of it
 	once  bool                  // it can be used once: it is not tried before the event
