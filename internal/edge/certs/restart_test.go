@@ -3,6 +3,7 @@ package certs
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -27,18 +28,6 @@ func (w *world) run() (stop func()) {
 	}
 }
 
-// asks counts the requests for orders. f sees the path of every request, and returns true for those that it has answered.
-func (w *world) asks(f func(path string) bool) *atomic.Int64 {
-	n := new(atomic.Int64)
-	w.pebble.Between(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/order-plz" {
-			n.Add(1)
-		}
-		return f(r.URL.Path)
-	})
-	return n
-}
-
 // onSQLite keeps the test from PostgreSQL, where the installation's first process answers what the authority asks of the others, so that
 // their orders don't fail.
 func onSQLite(t *testing.T) { t.Setenv("SLIPWAY_TEST_DSN", "") }
@@ -53,13 +42,12 @@ func TestRestartOrdersNothingAgain(t *testing.T) {
 	for _, name := range names {
 		w.add(name, "blog")
 	}
-	asked := w.asks(func(string) bool { return false })
 	stop := w.run()
 	w.until("each has had its attempt", func() bool {
 		return w.row(names[0]).state == Failed && w.row(names[1]).state == Failed // no edge answers for these processes
 	})
 	stop()
-	before, failed := asked.Load(), w.row(names[0])
+	before, failed := w.pebble.Orders.Load(), w.row(names[0])
 	if before < int64(len(names)) {
 		t.Fatalf("%d orders", before)
 	}
@@ -69,7 +57,7 @@ func TestRestartOrdersNothingAgain(t *testing.T) {
 		w.until("a new name has had its attempt", func() bool { return w.row(later.Name).state == Failed })
 		stop()
 		before++
-		if n := asked.Load(); n != before {
+		if n := w.pebble.Orders.Load(); n != before {
 			t.Errorf("%d orders after a restart, want %d", n, before)
 		}
 	}
@@ -93,8 +81,8 @@ func TestRestartRepeatsInterruptedOrdersOnce(t *testing.T) {
 	hung := make(chan struct{}, 100)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	asked := w.asks(func(path string) bool {
-		if hangs.Load() && len(path) > 7 && path[:7] == "/chalZ/" {
+	w.pebble.Between(func(_ http.ResponseWriter, r *http.Request) bool {
+		if hangs.Load() && strings.HasPrefix(r.URL.Path, "/chalZ/") {
 			hung <- struct{}{}
 			<-over
 			return true
@@ -105,7 +93,7 @@ func TestRestartRepeatsInterruptedOrdersOnce(t *testing.T) {
 	<-hung
 	<-hung
 	stop()
-	before := asked.Load()
+	before := w.pebble.Orders.Load()
 	for _, name := range names {
 		if r := w.row(name); r.state != Pending {
 			t.Errorf("%s: %+v", name, r)
@@ -115,7 +103,7 @@ func TestRestartRepeatsInterruptedOrdersOnce(t *testing.T) {
 	stop = w.run()
 	w.until("both have had an attempt to its end", func() bool { return w.row(names[0]).state == Failed && w.row(names[1]).state == Failed })
 	stop()
-	if n := asked.Load(); n != before+2 {
+	if n := w.pebble.Orders.Load(); n != before+2 {
 		t.Errorf("%d orders after %d", n, before)
 	}
 }
