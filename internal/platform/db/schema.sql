@@ -1,4 +1,4 @@
--- version 296
+-- version 297
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,

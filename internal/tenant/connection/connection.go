@@ -280,6 +280,15 @@ func (s *Connections) DeleteTx(ctx context.Context, tx *db.Tx, owner account.Own
 	return nil
 }
 
+// CloseOwnerTx forgets all connections of an owner who goes, as DeleteTx does.
+func (s *Connections) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	list, err := s.List(ctx, tx, owner)
+	for _, c := range list {
+		err = errors.Join(err, s.DeleteTx(ctx, tx, owner, c.ID))
+	}
+	return err
+}
+
 // Use says which of the owner's connections a site uses. The caller has checked that the
 // site is the owner's.
 type Use struct {

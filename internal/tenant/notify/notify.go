@@ -416,6 +416,17 @@ func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.O
 	return err
 }
 
+// CloseOwnerTx removes the channels of an owner who goes. How many recipients they asked is still counted for a day, since
+// recipients are not asked more often because an owner went.
+func (n *Notifications) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	for _, q := range []string{`DELETE FROM notify_channels WHERE owner_id = $1`, `DELETE FROM notify_refused WHERE owner_id = $1`} {
+		if _, err := tx.Exec(ctx, q, owner); err != nil {
+			return fmt.Errorf("remove notification channels: %w", err)
+		}
+	}
+	return nil
+}
+
 // ForgetSiteTx removes what is stored of a site. A channel that told of nothing else ends with it:
 // without sites it would tell of all.
 func (n *Notifications) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {

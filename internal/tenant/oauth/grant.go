@@ -130,7 +130,7 @@ func (s *Server) EndProviderTx(ctx context.Context, tx *db.Tx, provider string, 
 	return nil
 }
 
-// CloseOwnerTx ends everything that a team which goes has of apps: what they may do, and those that it registered.
+// CloseOwnerTx ends everything that an owner who goes has of apps: what they may do, and those that the owner registered.
 func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	if err := s.EndMemberTx(ctx, tx, owner, ""); err != nil {
 		return err
@@ -146,24 +146,20 @@ func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.Owne
 		`DELETE FROM oauth_apps WHERE owner_id = $1`,
 	} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
-			return fmt.Errorf("close apps of a team: %w", err)
+			return fmt.Errorf("close apps of an owner: %w", err)
 		}
 	}
 	return nil
 }
 
-// ForgetUserTx ends what a user who is deleted granted, and their owner's apps.
-func (s *Server) ForgetUserTx(ctx context.Context, tx *db.Tx, user account.UserID, owner account.OwnerID) error {
-	if err := s.endGrantsTx(ctx, tx, `user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`, user, owner); err != nil {
+// ForgetUserTx ends what a user who is deleted granted, for any owner.
+func (s *Server) ForgetUserTx(ctx context.Context, tx *db.Tx, user account.UserID) error {
+	if err := s.endGrantsTx(ctx, tx, `user_id = $1`, user); err != nil {
 		return err
 	}
-	for _, q := range []string{
-		`DELETE FROM oauth_codes WHERE user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`,
-		`DELETE FROM oauth_devices WHERE user_id = $1 OR app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $2)`,
-		`DELETE FROM oauth_apps WHERE owner_id = $2 AND $1 <> ''`,
-	} {
-		if _, err := tx.Exec(ctx, q, user, owner); err != nil {
-			return fmt.Errorf("forget a user's apps: %w", err)
+	for _, table := range []string{"oauth_codes", "oauth_devices"} {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, user); err != nil {
+			return fmt.Errorf("forget what a user granted: %w", err)
 		}
 	}
 	return nil

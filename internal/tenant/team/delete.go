@@ -144,7 +144,6 @@ func (s *Teams) closeTx(ctx context.Context, tx *db.Tx, t Team) error {
 		`DELETE FROM site_members WHERE owner_id = $1`,
 		`DELETE FROM team_members WHERE owner_id = $1`,
 		`DELETE FROM team_invitations WHERE owner_id = $1`,
-		`DELETE FROM site_transfers WHERE from_owner = $1 OR to_owner = $1`,
 	} {
 		if _, err := tx.Exec(ctx, q, t.Owner); err != nil {
 			return fmt.Errorf("delete team: %w", err)
@@ -153,11 +152,19 @@ func (s *Teams) closeTx(ctx context.Context, tx *db.Tx, t Team) error {
 	if _, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE owner_id = $1`, t.Owner, db.Now()); err != nil {
 		return fmt.Errorf("delete team: %w", err)
 	}
-	if err := s.endGrantsTx(ctx, tx, t.Owner, ""); err != nil {
-		return err
-	}
-	if err := s.c.Hooks.DeleteAllTx(ctx, tx, t.Owner); err != nil {
+	if err := s.closeOwnerTx(ctx, tx, t.Owner); err != nil {
 		return err
 	}
 	return s.c.Accounts.CloseOwnerTx(ctx, tx, t.Owner)
+}
+
+// closeOwnerTx deletes the secrets and rights of an owner who goes, for teams and for personal accounts.
+func (s *Teams) closeOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM site_transfers WHERE from_owner = $1 OR to_owner = $1`, owner); err != nil {
+		return fmt.Errorf("delete transfers: %w", err)
+	}
+	if s.ties.OAuth == nil {
+		return s.c.Hooks.DeleteAllTx(ctx, tx, owner)
+	}
+	return s.ties.closeTx(ctx, tx, owner)
 }

@@ -212,8 +212,10 @@ func (s *Teams) removeTx(
 	if services, err = s.c.Accounts.EndMemberTx(ctx, tx, owner, m.User, heir); err != nil {
 		return nil, err
 	}
-	if err := s.endGrantsTx(ctx, tx, owner, m.User); err != nil {
-		return nil, err
+	if s.ties.OAuth != nil {
+		if err := s.ties.OAuth.EndMemberTx(ctx, tx, owner, m.User); err != nil {
+			return nil, err
+		}
 	}
 	return services, s.c.Hooks.EmitTx(ctx, tx, owner, event.MemberRemoved(s.told(m, id)))
 }
@@ -380,12 +382,4 @@ func (s *Teams) AppointTx(ctx context.Context, tx *db.Tx, name string, user acco
 	}
 	return t, s.c.Accounts.TellOwnerTx(ctx, tx, t.Owner, "New owner of the team "+t.Name,
 		"The operator of this installation made another user an owner of the team "+t.Name+".", "/")
-}
-
-// endGrantsTx ends what apps may do for the team: of one member, or of all.
-func (s *Teams) endGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
-	if s.ties.OAuth == nil {
-		return nil
-	}
-	return s.ties.endGrantsTx(ctx, tx, owner, user)
 }

@@ -53,15 +53,19 @@ func (t Ties) cutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 	return append(cut, "webhooks and notifications of the sender no longer cover this site"), nil
 }
 
-// endGrantsTx ends what apps may do for a team: of one member, or with user empty of all, when the team goes.
-func (t Ties) endGrantsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
-	if user != "" {
-		return t.OAuth.EndMemberTx(ctx, tx, owner, user)
+// closeTx deletes what an owner who goes has with these services: connected Git accounts, notification channels, webhooks,
+// sign-in providers, and what apps may do.
+func (t Ties) closeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
+	closers := []func(context.Context, *db.Tx, account.OwnerID) error{
+		t.OAuth.CloseOwnerTx, t.Connections.CloseOwnerTx, t.Notify.CloseOwnerTx, t.Webhooks.DeleteAllTx,
 	}
 	if t.SSO != nil {
-		if err := t.SSO.ForgetTeamTx(ctx, tx, owner); err != nil {
+		closers = append(closers, t.SSO.ForgetTeamTx)
+	}
+	for _, closeTx := range closers {
+		if err := closeTx(ctx, tx, owner); err != nil {
 			return err
 		}
 	}
-	return t.OAuth.CloseOwnerTx(ctx, tx, owner)
+	return nil
 }

@@ -61,11 +61,11 @@ func (s *Teams) DeleteUserTx(
 			return did, err
 		}
 	}
-	if err := s.c.Hooks.DeleteAllTx(ctx, tx, u.Owner); err != nil {
+	if err := s.closeOwnerTx(ctx, tx, u.Owner); err != nil {
 		return did, err
 	}
 	if s.ties.OAuth != nil {
-		if err := s.ties.OAuth.ForgetUserTx(ctx, tx, u.ID, u.Owner); err != nil {
+		if err := s.ties.OAuth.ForgetUserTx(ctx, tx, u.ID); err != nil {
 			return did, err
 		}
 	}
