@@ -317,6 +317,31 @@ func TestRunsEnd(t *testing.T) {
 	w.refused(w.token(nil), "invalid_target") // its keys are known already
 }
 
+// The keys of runs end when the site allows other workflows, or none, and stay when the same are saved again.
+func TestKeysOfRunsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	same := pushes.Workflows{Repository: "acme/site", Branch: "main", By: w.ada.ID}
+	for name, tt := range map[string]struct {
+		next  pushes.Workflows
+		stays bool
+	}{
+		"the same":            {same, true},
+		"another branch":      {pushes.Workflows{Repository: "acme/site", Branch: "live", By: w.ada.ID}, false},
+		"another environment": {pushes.Workflows{Repository: "acme/site", Branch: "main", Environment: "live", By: w.ada.ID}, false},
+		"another repository":  {pushes.Workflows{Repository: "acme/other", Branch: "main", By: w.ada.ID}, false},
+		"none":                {pushes.Workflows{}, false},
+	} {
+		w.allow(same)
+		k, err := w.exchange(w.token(nil))
+		w.must(err)
+		w.allow(tt.next)
+		if _, err := w.accounts.Authenticate(t.Context(), k.Secret, netip.MustParseAddr("192.0.2.7")); (err == nil) != tt.stays {
+			t.Errorf("%s: the key is answered with %v", name, err)
+		}
+	}
+}
+
 // An issuer that fails is asked once, however many tokens come.
 func TestIssuerIsDown(t *testing.T) {
 	t.Parallel()

@@ -16,17 +16,24 @@ import (
 // maxWorkflowName is the most bytes of a repository's, branch's or environment's name: GitHub's are shorter.
 const maxWorkflowName = 255
 
-// AllowTx says which workflows may deploy the owner's site. One without a repository allows none.
+// AllowTx says which workflows may deploy the owner's site. One without a repository allows none. The keys of runs that were allowed
+// something else end.
 func (g *Pushes) AllowTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, w Workflows) error {
 	if w.Repository == "" {
 		w = Workflows{}
 	} else if err := w.check(); err != nil {
 		return err
 	}
-	if _, err := g.lockTx(ctx, tx, owner, id); err != nil {
+	before, err := g.lockTx(ctx, tx, owner, id)
+	if err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `
+	if had := before.Workflows; had.Repository != w.Repository || had.Branch != w.Branch || had.Environment != w.Environment {
+		if err := account.EndRunKeysTx(ctx, tx, id); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `
 		UPDATE git_settings SET actions_repository = $2, actions_branch = $3, actions_environment = $4, actions_by = $5,
 			actions_repository_id = CASE WHEN actions_repository = $2 THEN actions_repository_id ELSE '' END
 		WHERE site_id = $1`, id, w.Repository, w.Branch, w.Environment, w.By)

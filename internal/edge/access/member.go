@@ -23,9 +23,9 @@ type Members interface {
 	Ask(q visit.Question) string
 	// Granted returns what a grant answers; false for what is none any more.
 	Granted(grant string) (q visit.Question, until time.Time, ok bool)
-	// Pass returns the value of a cookie of a user that is good for a site's host until then, and
-	// Passes reports whether a value is one now, of a user who is a member now.
-	Pass(user string, site id.Site, host string, until time.Time) string
+	// Pass returns the value of a cookie that is good for who was granted a question, at a site's host until then, and Passes
+	// reports whether a value is one now, of a user who is signed in and a member now.
+	Pass(q visit.Question, host string, until time.Time) string
 	Passes(ctx context.Context, value string, site id.Site, host string) bool
 }
 
@@ -66,7 +66,7 @@ func (g *Guard) askMember(w http.ResponseWriter, r *http.Request, a Address) boo
 			response.Page(w, r, response.PageNoGrant)
 			return true
 		}
-		setCookie(w, memberCookie, g.Members.Pass(q.User, a.Site, a.Host, until), until)
+		setCookie(w, memberCookie, g.Members.Pass(q, a.Host, until), until)
 		setCookie(w, nonceCookie, "", time.Unix(1, 0))
 		h.Set("Cache-Control", "no-store")
 		h.Set("Referrer-Policy", "no-referrer")

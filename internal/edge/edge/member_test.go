@@ -37,8 +37,8 @@ func (standInMembers) Granted(grant string) (q visit.Question, until time.Time, 
 	return q, time.Now().Add(time.Hour), ok
 }
 
-func (standInMembers) Pass(_ string, site id.Site, host string, _ time.Time) string {
-	text, _ := json.Marshal(sealedCookie{site, host})
+func (standInMembers) Pass(q visit.Question, host string, _ time.Time) string {
+	text, _ := json.Marshal(sealedCookie{q.Site, host})
 	return url.QueryEscape(string(text))
 }
 

@@ -1,4 +1,4 @@
--- version 297
+-- version 298
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1748,6 +1748,7 @@ CREATE VIEW owner_makers AS
   SELECT owner_id, created_by FROM teams WHERE created_by <> '';
 CREATE VIEW open_invoices AS
   SELECT owner_id, due_at FROM billing_invoices WHERE status = 'open' AND NOT EXISTS (SELECT 1 FROM billing_off);
+CREATE VIEW run_keys AS SELECT site_id, key_id FROM action_runs WHERE key_id <> '';
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

@@ -69,4 +69,6 @@ type Question struct {
 	Path  string // and query
 	Nonce string // of the browser that asks: a grant is of use to it alone
 	User  string // who was granted it; empty in what is asked
+
+	Session string // of the user at the control plane; empty likewise
 }

@@ -259,6 +259,14 @@ func (a *Accounts) RevokeKeyTx(ctx context.Context, tx *db.Tx, by Caller, id Key
 	return nil
 }
 
+// EndRunKeysTx deletes the keys that runs of workflows got for a site.
+func EndRunKeysTx(ctx context.Context, tx *db.Tx, site id.Site) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id IN (SELECT key_id FROM run_keys WHERE site_id = $1)`, site); err != nil {
+		return fmt.Errorf("end keys of workflows: %w", err)
+	}
+	return nil
+}
+
 // errKey is the one error for every invalid credential, so that nobody learns why.
 var errKey = &fault.Error{
 	Kind: fault.Unauthorized, Message: "Invalid API key",

@@ -289,6 +289,22 @@ func (a *Accounts) Prove(ctx context.Context, s Session, password string) error 
 	})
 }
 
+// OpenSession returns a user's session by its id, or an Unauthorized fault once it has ended. The use is not noted.
+func (a *Accounts) OpenSession(ctx context.Context, user UserID, id SessionID) (s Session, err error) {
+	now := db.Now()
+	err = a.db.QueryRow(ctx, `
+		SELECT `+sessionColumns+` FROM sessions s
+		WHERE s.id = $1 AND s.user_id = $2 AND NOT s.pending AND s.expires_at > $3 AND s.seen_at > $4 AND `+provided,
+		id, user, now, now.Add(-Idle)).Scan(sessionFields(&s)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, errSession
+	}
+	if err != nil {
+		return s, fmt.Errorf("find session: %w", err)
+	}
+	return s, nil
+}
+
 // Sessions returns where the owner is signed in, the last used first.
 func (a *Accounts) Sessions(ctx context.Context, owner UserID) ([]Session, error) {
 	now := db.Now()

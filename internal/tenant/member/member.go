@@ -1,8 +1,8 @@
 // Package member owns the proof that a visitor of a protected address is a member of the
 // site: the edge's request, the control plane's grant, and the cookie.
 //
-// It stores nothing: all three are encrypted, and each is valid for one purpose, site and host. The cookie names the member,
-// and whether they still are one is asked again every few seconds.
+// It stores nothing: all three are encrypted, and each is valid for one purpose, site and host. The cookie names the member
+// and their session. Whether both still stand is asked again every few seconds.
 package member
 
 import (
@@ -58,8 +58,9 @@ type Members struct {
 
 // visitor is the holder of a cookie, at a site.
 type visitor struct {
-	user account.UserID
-	site site.ID
+	user    account.UserID
+	session account.SessionID
+	site    site.ID
 }
 
 // found is what was found about a visitor, and when.
@@ -80,6 +81,7 @@ type sealedAnswer struct {
 	Until int64   `json:"u"` // Unix time
 	Team  bool    `json:"t,omitempty"`
 	User  string  `json:"w,omitempty"` // who has the grant or the cookie; empty: made by a version before this field
+	From  string  `json:"f,omitempty"` // the session at the control plane; empty likewise
 }
 
 func (m *Members) seal(purpose string, a sealedAnswer, life time.Duration) string {
@@ -119,12 +121,12 @@ func (m *Members) Granted(grant string) (q visit.Question, until time.Time, ok b
 	if a.Team {
 		life = teamTime
 	}
-	return visit.Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce, User: a.User}, time.Now().Add(life), ok
+	return visit.Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce, User: a.User, Session: a.From}, time.Now().Add(life), ok
 }
 
-// Pass returns the value of a cookie of a user that is good for a site's host until then.
-func (m *Members) Pass(user string, site site.ID, host string, until time.Time) string {
-	return m.seal(cookiePurpose, sealedAnswer{User: user, Site: site, Host: host}, time.Until(until))
+// Pass returns the value of a cookie that is good for who was granted a question, at a site's host until then.
+func (m *Members) Pass(q visit.Question, host string, until time.Time) string {
+	return m.seal(cookiePurpose, sealedAnswer{User: q.User, From: q.Session, Site: q.Site, Host: host}, time.Until(until))
 }
 
 // Passes reports whether a value is one that is good now, and its holder still a member of the site.
@@ -133,7 +135,7 @@ func (m *Members) Passes(ctx context.Context, value string, at site.ID, host str
 	if !ok || a.Site != at || a.Host != host {
 		return false
 	}
-	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), at})
+	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), account.SessionID(a.From), at})
 }
 
 // still reports whether a visitor is a member now or was a moment ago. Sites are served without the database, so while it
@@ -164,7 +166,7 @@ func (m *Members) still(ctx context.Context, v visitor) bool {
 	return member
 }
 
-// admitUser is admit for the holder of a cookie.
+// admitUser is admit for the holder of a cookie, whose session still has to be open.
 func (m *Members) admitUser(ctx context.Context, v visitor) error {
 	who, err := m.c.Accounts.User(ctx, v.user)
 	if err != nil {
@@ -173,18 +175,17 @@ func (m *Members) admitUser(ctx context.Context, v visitor) error {
 	if who.Suspended != 0 {
 		return &fault.Error{Kind: fault.Forbidden, Message: "This account is suspended", Code: "account_suspended"}
 	}
+	var in account.Session
+	if v.session != "" {
+		if in, err = m.c.Accounts.OpenSession(ctx, v.user, v.session); err != nil {
+			return err
+		}
+	}
 	s, err := m.c.Sites.ByID(ctx, m.c.DB, v.site)
 	if err != nil {
 		return err
 	}
-	err = m.admit(ctx, who, account.Session{}, s)
-	if f := fault.As(err); f != nil && f.Code == "sso_required" {
-		// The session that asked was an emergency owner's: they need no account at the team's provider.
-		if as, err := account.MembershipOf(ctx, m.c.DB, v.user, s.Owner); err != nil || as.BreakGlass {
-			return err
-		}
-	}
-	return err
+	return m.admit(ctx, who, in, s)
 }
 
 // Answer returns where a member goes with the grant that answers a question of the
@@ -216,7 +217,7 @@ func (m *Members) Answer(ctx context.Context, who account.User, in account.Sessi
 	}
 	grant := m.seal(grantPurpose, sealedAnswer{
 		Site: s.ID, Host: q.Host, Path: q.Path, Nonce: q.Nonce, Team: s.Owner != who.Owner,
-		User: string(who.ID),
+		User: string(who.ID), From: string(in.ID),
 	}, grantTime)
 	return "https://" + q.Host + m.c.GrantPath + "?grant=" + url.QueryEscape(grant), nil
 }

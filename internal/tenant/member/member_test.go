@@ -68,7 +68,7 @@ func TestMembersOfASite(t *testing.T) {
 	if _, err := m.Answer(t.Context(), eve, account.Session{}, ask); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("somebody else: %v", err)
 	}
-	pass := m.Pass(q.User, q.Site, "pr-1--shop.sites.test", until)
+	pass := m.Pass(q, "pr-1--shop.sites.test", until)
 	if !m.Passes(t.Context(), pass, q.Site, "pr-1--shop.sites.test") {
 		t.Error("the cookie lets nobody in")
 	}
@@ -179,7 +179,10 @@ func TestMembersOfATeam(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	pass := m.Pass(string(viewer.ID), s.ID, "shop.sites.test", time.Now().Add(time.Minute))
+	exec(`INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at)
+		VALUES ('h', 'ses_1', $1, 'password', FALSE, '', '', 1, 1, 9000000000000, 9000000000000)`, viewer.ID)
+	pass := m.Pass(visit.Question{Site: s.ID, User: string(viewer.ID)}, "shop.sites.test", time.Now().Add(time.Minute))
+	signedIn := m.Pass(visit.Question{Site: s.ID, User: string(viewer.ID), Session: "ses_1"}, "shop.sites.test", time.Now().Add(time.Minute))
 	passes := func() bool { return m.Passes(t.Context(), pass, s.ID, "shop.sites.test") }
 	later := func() { // what was found is too old
 		m.mu.Lock()
@@ -191,19 +194,26 @@ func TestMembersOfATeam(t *testing.T) {
 	if !passes() {
 		t.Error("a member's cookie lets nobody in")
 	}
+	if !m.Passes(t.Context(), signedIn, s.ID, "shop.sites.test") {
+		t.Error("the cookie of a session lets nobody in")
+	}
+	exec(`DELETE FROM sessions WHERE user_id = $1`, viewer.ID)
+	if later(); m.Passes(t.Context(), signedIn, s.ID, "shop.sites.test") {
+		t.Error("the cookie of a session that has ended lets its user in")
+	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if later(); !m.Passes(gone, pass, s.ID, "shop.sites.test") {
 		t.Error("while the database can't be asked, a member's cookie lets nobody in")
 	}
-	if earlier := m.Pass("", s.ID, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, s.ID, "shop.sites.test") {
+	if earlier := m.Pass(visit.Question{Site: s.ID}, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, s.ID, "shop.sites.test") {
 		t.Error("the cookie of an earlier version lets nobody in")
 	}
 	exec(`DELETE FROM team_members WHERE user_id = $1`, viewer.ID)
 	if later(); passes() {
 		t.Error("the cookie of who was removed lets them in")
 	}
-	if len(m.standing) != 1 {
+	if len(m.standing) != 2 {
 		t.Errorf("%d visitors are remembered", len(m.standing))
 	}
 	if err := ask(viewer, s.ID); !fault.Is(err, fault.Forbidden) {
