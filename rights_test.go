@@ -47,6 +47,10 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wordpress, err := os.ReadFile("e2e/wordpress/wordpress_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	named, names := maps.Clone(rights.Others), map[string]bool{}
 	for _, r := range rights.Table {
 		names[r.Name] = true
@@ -55,6 +59,9 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s is named twice", c)
 			}
 			named[c] = r.Name
+		}
+		if r.Told != "" && !strings.Contains(string(wordpress), "func "+r.Told+"(") {
+			t.Errorf("%s: no test of e2e/wordpress is called %s", r.Name, r.Told)
 		}
 		stays := slices.Contains(slices.Collect(maps.Values(r.After)), rights.Stays)
 		if stays != (r.Why != "") {
@@ -116,12 +123,15 @@ func rightsPage() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What ends a right
 
-What each event does to the credentials, links, hooks and open streams that Slipway gives out. Not in the table yet: login links of WordPress, cookies of
-protected previews, and keys of GitHub Actions runs. **Ends** means that requests are
+What each event does to the credentials, links, hooks and open streams that Slipway gives out. **Ends** means that requests are
 refused with the event itself, and that streams are closed and settings applied within %d seconds. “–” means that the event doesn't concern the right.
 
+*Account unpaid* is an invoice that stays overdue until the account's sites are paused. The account itself stays open, so that people can sign in and pay.
+**Pauses** means that the right is refused from then on, and works again within %[1]d seconds of the payment.
+
 Unless the row says otherwise, the right belongs to a member of a team with the role admin and concerns the team's site. *Role lowered* is a change to
-viewer; *revoked* is the deletion of the right itself, or of the grant that an app made it with. `+"`TestRights` in `e2e/rights`"+` tells each cell to the real program.
+viewer; *revoked* is the deletion of the right itself, or of the grant that an app made it with. `+"`TestRights` in `e2e/rights`"+` tells each cell to the real program. A story of
+`+"`e2e/wordpress`"+` tells the single use of login links instead.
 
 | right |`, rights.Seconds)
 	for _, e := range rights.Events {

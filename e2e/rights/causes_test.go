@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"math/big"
@@ -19,11 +20,13 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
 	"slipway/e2e/world"
+	"slipway/internal/platform/db"
 )
 
 // causes makes each event happen.
@@ -69,6 +72,34 @@ var causes = map[Event]func(s *stage){
 	},
 	UserDeleted: func(s *stage) {
 		s.call(s.admin, "DELETE", "/admin/users/"+s.memberID+"?sites=0&confirm="+url.QueryEscape(s.member), nil, nil)
+	},
+	Unpaid: func(s *stage) {
+		s.call(s.ownerTeamKey, "POST", "/subscription", map[string]string{"plan": "pro"}, nil)
+		d, err := db.Open(s.ctx, db.Config{URL: "sqlite:" + filepath.Join(s.Data, "slipway.db")})
+		s.check(err)
+		defer d.Close()
+		s.check(world.Until(s.ctx, 200*time.Millisecond, func() (bool, error) {
+			// What is due is due now: the job that looks for it doesn't wait for its time.
+			if err := d.Admin(s.ctx, `UPDATE jobs SET run_at = 0 WHERE kind = 'billing.run' AND state = 'ready'`); err != nil {
+				return false, err
+			}
+			var got struct{ Status string }
+			err := s.Call(s.ctx, s.ownerTeamKey, "GET", "/subscription", nil, &got)
+			return got.Status == "paused", errors.Join(err, fmt.Errorf("%+v", got))
+		}))
+		s.paid = func() {
+			var list struct {
+				Data []struct {
+					ID, Status string
+					Remaining  struct{ Amount int64 }
+				}
+			}
+			s.call(s.ownerTeamKey, "GET", "/invoices", nil, &list)
+			if len(list.Data) != 1 || list.Data[0].Status != "open" {
+				s.t.Fatalf("the invoices are %+v", list)
+			}
+			s.call(s.admin, "POST", "/admin/invoices/"+list.Data[0].ID+"/payments", map[string]any{"amount": list.Data[0].Remaining.Amount, "reference": "a transfer"}, nil)
+		}
 	},
 	TeamDeleted: func(s *stage) {
 		s.settled(s.ownerTeamKey)
@@ -142,19 +173,47 @@ func requireSSO(s *stage) {
 	}
 }
 
+// signer signs ID tokens.
+type signer struct{ key *rsa.PrivateKey }
+
+func newSigner() (signer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	return signer{key}, err
+}
+
+var b64 = base64.RawURLEncoding.EncodeToString
+
+// keys is the document of the signer's public keys.
+func (k signer) keys() map[string]any {
+	return map[string]any{"keys": []any{map[string]string{
+		"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(k.key.N.Bytes()), "e": b64(big.NewInt(int64(k.key.E)).Bytes()),
+	}}}
+}
+
+// sign returns a token with these claims.
+func (k signer) sign(claims map[string]any) string {
+	header, _ := json.Marshal(map[string]string{"alg": "RS256", "kid": "1"})
+	body, _ := json.Marshal(claims)
+	text := b64(header) + "." + b64(body)
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, k.key, crypto.SHA256, sum[:])
+	if err != nil {
+		panic(err) // the key is ours
+	}
+	return text + "." + b64(signature)
+}
+
 // issuer is a provider of OpenID Connect at which the owner has an account.
 type issuer struct {
 	*httptest.Server
+	signer
 	s     *stage
-	key   *rsa.PrivateKey
 	nonce string // of the sign-in that was approved last
 }
 
 func newIssuer(s *stage) *issuer {
 	s.t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	s.check(err)
-	i := &issuer{s: s, key: key}
+	i := &issuer{s: s, signer: must(s, func(*stage) (signer, error) { return newSigner() })(s)}
 	i.Server = httptest.NewUnstartedServer(http.HandlerFunc(i.serve))
 	i.TLS = &tls.Config{Certificates: []tls.Certificate{s.Hooks.Certificate()}}
 	i.StartTLS()
@@ -163,7 +222,6 @@ func newIssuer(s *stage) *issuer {
 }
 
 func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
-	b64 := base64.RawURLEncoding.EncodeToString
 	w.Header().Set("Content-Type", "application/json")
 	var answer any
 	switch r.URL.Path {
@@ -173,22 +231,12 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 			"id_token_signing_alg_values_supported": []string{"RS256"},
 		}
 	case "/keys":
-		answer = map[string]any{"keys": []any{map[string]string{
-			"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(i.key.N.Bytes()), "e": b64(big.NewInt(int64(i.key.E)).Bytes()),
-		}}}
+		answer = i.keys()
 	case "/token":
-		header, _ := json.Marshal(map[string]string{"alg": "RS256", "kid": "1"})
-		claims, _ := json.Marshal(map[string]any{
+		answer = map[string]string{"access_token": "a token", "token_type": "Bearer", "id_token": i.sign(map[string]any{
 			"iss": i.URL, "sub": i.s.owner, "aud": "client", "nonce": i.nonce, "iat": time.Now().Unix(),
 			"exp": time.Now().Add(time.Hour).Unix(), "email": i.s.owner, "email_verified": true,
-		})
-		text := b64(header) + "." + b64(claims)
-		sum := sha256.Sum256([]byte(text))
-		signature, err := rsa.SignPKCS1v15(rand.Reader, i.key, crypto.SHA256, sum[:])
-		if err != nil {
-			i.s.t.Error(err)
-		}
-		answer = map[string]string{"access_token": "a token", "token_type": "Bearer", "id_token": text + "." + b64(signature)}
+		})}
 	default:
 		http.NotFound(w, r)
 		return

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"os/exec"
 	"regexp"
@@ -49,6 +50,9 @@ var kinds = map[string]func(s *stage) *holder{
 	"password link":                       passwordLink,
 	"credential of a repository":          credential,
 	"polling of a repository":             polling,
+	"key of a workflow's run":             runKey,
+	"sign-in at a protected address":      memberVisit,
+	"visitors' password of a site":        passwordVisit,
 }
 
 func works(f func() (bool, string)) *holder { return &holder{works: f} }
@@ -584,5 +588,103 @@ func polling(s *stage) *holder {
 			errs = errors.Join(errs, err)
 		}
 		return false, errs.Error()
+	})
+}
+
+// runKey lets the workflows of a repository deploy the site, and exchanges the identity of a run for a key.
+func runKey(s *stage) *holder {
+	repository := "acme/" + s.name
+	ok, said := s.open(s.person, "/sites/"+s.site+"/git/workflows", url.Values{"workflows": {repository}, "workflows_branch": {"main"}})
+	if !ok {
+		s.t.Fatalf("allowing workflows: %s", said)
+	}
+	s.ends(func() {
+		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site+"/git", map[string]any{"workflows": map[string]string{"repository": ""}}, nil)
+	})
+	now := time.Now()
+	answer, err := world.Read(http.PostForm("http://"+s.Listen+"/oauth/token", url.Values{
+		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {s.site},
+		"subject_token_type": {"urn:ietf:params:oauth:token-type:id_token"}, "subject_token": {s.forge.sign(map[string]any{
+			"iss": s.Hooks.URL, "aud": "http://" + s.Listen, "jti": s.name, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(),
+			"repository": repository, "repository_id": "74", "ref": "refs/heads/main", "event_name": "push", "run_id": "1",
+		})},
+	}))
+	s.check(err)
+	var got struct {
+		Key string `json:"access_token"`
+	}
+	s.check(answer.JSON(&got))
+	if got.Key == "" {
+		s.t.Fatalf("the exchange is answered with %d %s", answer.Status, answer.Body)
+	}
+	return works(func() (bool, string) {
+		return s.allowed(world.Request{Method: "POST", Path: "/sites/" + s.site + "/deploy", Key: got.Key})
+	})
+}
+
+const visitorsPassword = "open sesame, please"
+
+// protect has every address of the site ask for the visitors' password or a member's sign-in.
+func (s *stage) protect() {
+	s.t.Helper()
+	if !s.protected {
+		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site+"/serving", map[string]any{
+			"protection": "all", "signIn": "all", "password": visitorsPassword,
+		}, nil)
+		s.protected = true
+	}
+}
+
+// visitor returns what uses a cookie of the site, in a jar.
+func (s *stage) visitor(jar http.CookieJar) *holder {
+	client := must(s, func(*stage) (*http.Client, error) { return s.Browser() })(s)
+	client.Jar, client.Timeout = jar, time.Minute
+	return works(func() (bool, string) {
+		answer, err := s.Site(s.ctx, client, world.Request{Method: "GET", URL: s.url + "/"})
+		if err != nil {
+			return false, err.Error()
+		}
+		return answer.Status == http.StatusOK && string(answer.Body) == "hello", fmt.Sprintf("%d %.200s", answer.Status, answer.Body)
+	})
+}
+
+// reach repeats what opens a protected address, which the edge hears of a moment after the settings.
+func (s *stage) reach(h *holder, open func() error) *holder {
+	s.t.Helper()
+	s.check(world.Until(s.ctx, 100*time.Millisecond, func() (bool, error) {
+		if err := open(); err != nil {
+			return false, err
+		}
+		ok, said := h.works()
+		return ok, errors.New(said)
+	}))
+	return h
+}
+
+func memberVisit(s *stage) *holder {
+	s.protect()
+	return s.reach(s.visitor(s.person.Client.Jar), func() error {
+		page, err := s.person.Open(s.url+"/.slipway/sign-in", nil)
+		if err == nil && page.Onward != "" {
+			_, err = s.person.Open(page.Onward, nil)
+		}
+		return err
+	})
+}
+
+func passwordVisit(s *stage) *holder {
+	s.protect()
+	s.ends(func() {
+		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site+"/serving", map[string]any{"password": "another " + visitorsPassword}, nil)
+	})
+	jar := must(s, func(*stage) (*cookiejar.Jar, error) { return cookiejar.New(nil) })(s)
+	client := must(s, func(*stage) (*http.Client, error) { return s.Browser() })(s)
+	client.Jar, client.Timeout = jar, time.Minute
+	return s.reach(s.visitor(jar), func() error {
+		answer, err := world.Read(client.PostForm(s.url+"/", url.Values{"slipway_password": {visitorsPassword}}))
+		if err == nil && answer.Status >= 500 {
+			err = fmt.Errorf("%d %s", answer.Status, answer.Body)
+		}
+		return err
 	})
 }

@@ -2,6 +2,7 @@ package rights
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -29,7 +30,20 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen, "--rate-limit", "10000")
+	w.Flags = append(w.Flags, "--base-url", "http://"+w.Listen, "--rate-limit", "10000", "--billing", "--actions-issuer", w.Hooks.URL)
+	forge, err := newSigner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, document := range map[string]any{
+		"/.well-known/openid-configuration": map[string]string{"issuer": w.Hooks.URL, "jwks_uri": w.Hooks.URL + "/keys"}, "/keys": forge.keys(),
+	} {
+		text, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Hooks.Serve(path, text)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(5*time.Minute))
 	t.Cleanup(cancel)
 	if err := w.Start(ctx); err != nil {
@@ -37,6 +51,14 @@ func TestRights(t *testing.T) {
 	}
 	if _, err := w.CLI(world.Password+"\n", "user", "create", "--email", "operator@example.test", "--admin"); err != nil {
 		t.Fatal(err)
+	}
+	for what, settings := range map[string]string{
+		"settings": `{"seller": {"name": "Acme Hosting", "country": "DE"}, "dueDays": 0, "graceDays": 0, "finalizeHours": 0}`,
+		"publish":  `{"plan": "pro", "title": "Pro", "currency": "EUR", "interval": "month", "amount": 1900, "public": true}`,
+	} {
+		if _, err := w.CLI(settings, "billing", what, "-"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	operator, err := w.Person("operator@example.test")
 	if err != nil {
@@ -47,8 +69,8 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range Table {
-		if kinds[r.Name] == nil {
-			t.Errorf("no test tells of the right %q", r.Name)
+		if (kinds[r.Name] == nil) != (r.Told != "") {
+			t.Errorf("no test tells of the right %q, or two do", r.Name)
 		}
 	}
 	for name := range kinds {
@@ -63,9 +85,10 @@ func TestRights(t *testing.T) {
 				t.Fatalf("no test makes the event %q", event)
 			}
 			s := newStage(t, ctx, w, operator, admin, string(event))
+			s.forge = forge
 			holders := map[string]*holder{}
 			for _, r := range Table {
-				if after := r.Outcome(event); after != Apart {
+				if r.Told == "" && r.Outcome(event) != Apart {
 					holders[r.Name] = s.give(r.Name)
 				}
 			}
@@ -73,6 +96,15 @@ func TestRights(t *testing.T) {
 			for _, r := range Table {
 				if h := holders[r.Name]; h != nil {
 					t.Run(r.Name, func(t *testing.T) { h.compare(t, ctx, r.Outcome(event)) })
+				}
+			}
+			if s.paid == nil {
+				return
+			}
+			s.paid()
+			for _, r := range Table {
+				if h := holders[r.Name]; h != nil && r.Outcome(event) == Pauses {
+					t.Run(r.Name+" once it is paid", func(t *testing.T) { h.compare(t, ctx, Stays) })
 				}
 			}
 		})
@@ -100,6 +132,10 @@ type stage struct {
 	private       string // the repository's token
 	repository    string
 	revoke        []func() // ends each right by itself
+	url           string   // of the site
+	protected     bool     // the site's addresses ask for a password or a sign-in
+	forge         signer   // of the identities of workflows' runs
+	paid          func()   // pays the invoice that is overdue; nil: none is
 }
 
 // holder uses one right.
@@ -178,12 +214,12 @@ require('http').createServer((q, r) => { console.log(q.url); r.end('hello') }).l
 	_, err = w.Git.Commit(s.repository, "main", dir, "a commit")
 	s.check(err)
 	w.Git.Private(s.repository, s.private)
-	var made struct{ Data struct{ ID string } }
+	var made struct{ Data struct{ ID, URL string } }
 	s.call(s.teamKey, "POST", "/sites", map[string]any{
 		"name": name, "type": "static", "repository": "git.test/" + s.repository, "credential": map[string]string{"token": s.private},
 		"run": map[string]any{"terminal": true, "storage": []string{"data"}},
 	}, &made)
-	s.site = made.Data.ID
+	s.site, s.url = made.Data.ID, made.Data.URL
 	s.settled(s.teamKey)
 	return s
 }

@@ -20,28 +20,32 @@ const (
 	UserSuspended   Event = "user suspended"
 	UserDeleted     Event = "user deleted"
 	TeamDeleted     Event = "team deleted"
+	Unpaid          Event = "account unpaid" // the invoice was overdue for too long, and the account's sites are paused
 )
 
 // Events lists the columns of the table.
 var Events = []Event{
 	RoleLowered, MemberRemoved, FactorRequired, SSORequired, AppsExcluded, PasswordChanged, Revoked, SiteMoved, SiteDeleted, UserSuspended, UserDeleted,
-	TeamDeleted,
+	TeamDeleted, Unpaid,
 }
 
 // Outcome says what an event does to a right.
 type Outcome string
 
 const (
-	Ends  Outcome = "ends"  // it is refused, Within at the latest
-	Stays Outcome = "stays" // it goes on, for the reason that the row gives
-	Apart Outcome = "–"     // the event can't meet the right
+	Ends   Outcome = "ends"   // it is refused, after Seconds at the latest
+	Stays  Outcome = "stays"  // it goes on, for the reason that the row gives
+	Pauses Outcome = "pauses" // it is refused until the invoice is paid
+	Apart  Outcome = "–"      // the event can't meet the right
 )
 
 // Right is one row of the table.
 type Right struct {
 	Name  string
 	Why   string            // why it stays where it does, in one sentence. Empty where it always ends.
-	After map[Event]Outcome // an event that is missing here has the outcome Apart
+	After map[Event]Outcome // an event that is missing here has the outcome Apart, and Unpaid has Stays
+	// The test of e2e/wordpress that tells the row. Optional: empty means TestRights.
+	Told string
 	// Where the right is kept: columns of the database as table.column.
 	Stored []string
 }
@@ -55,15 +59,19 @@ func (r Right) Outcome(e Event) Outcome {
 	if o, ok := r.After[e]; ok {
 		return o
 	}
+	if e == Unpaid { // the account stays open: people sign in to pay
+		return Stays
+	}
 	return Apart
 }
 
-// all gives every event but some the same outcome.
+// all gives every event but Unpaid and some others the same outcome.
 func all(o Outcome, but map[Event]Outcome) map[Event]Outcome {
 	m := map[Event]Outcome{}
 	for _, e := range Events {
 		m[e] = o
 	}
+	delete(m, Unpaid)
 	for e, o := range but {
 		m[e] = o
 	}
@@ -172,12 +180,32 @@ var Table = []Right{
 		Why:   "It belongs to the site: the team deploys with it.",
 		After: ofTheSite(),
 	},
+	{
+		Name: "key of a workflow's run", Why: "As the API key of a member, who allowed the workflow; it expires after an hour.",
+		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays}),
+	},
+	{
+		Name: "sign-in at a protected address", Why: "A viewer may see the site, too.",
+		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, RoleLowered: Stays, Unpaid: Pauses}),
+	},
+	{
+		Name:  "visitors' password of a site",
+		Why:   "It belongs to the site and is its visitors': an admin or the receiver of the site changes it, which ends the access of everybody who knew it.",
+		After: all(Stays, map[Event]Outcome{Revoked: Ends, SiteDeleted: Ends, TeamDeleted: Ends, Unpaid: Pauses}),
+	},
+	{
+		Name: "login link of WordPress", Told: "TestWordPress",
+		Why: "It works once, within five minutes. The session that it begins is one of WordPress, where administrators end it.",
+		After: all(Stays, map[Event]Outcome{
+			AppsExcluded: Apart, Revoked: Apart, SiteMoved: Ends, SiteDeleted: Ends, TeamDeleted: Ends, Unpaid: Pauses,
+		}),
+	},
 	{Name: "polling of a repository", Why: "It belongs to the site.", After: ofTheSite()},
 	// Last, since it moves the site where it stays.
 	{
 		Name: "offer of a transfer", Stored: []string{"site_transfers.hash"},
 		Why:   "A new password of its sender says nothing about the role.",
-		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays, SiteMoved: Apart}),
+		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays, SiteMoved: Apart, Unpaid: Pauses}),
 	},
 }
 

@@ -42,6 +42,15 @@ func (s *Sites) MoveSiteTx(ctx context.Context, tx *db.Tx, id ID, from, to accou
 	return 1, nil
 }
 
+// BreaksTx says what the sender's people still know of a site that moves: the password for visitors.
+func (s *Sites) BreaksTx(ctx context.Context, tx *db.Tx, id ID) ([]string, error) {
+	v, err := s.ServingOf(ctx, tx, id)
+	if err != nil || v.Protection == "none" {
+		return nil, err
+	}
+	return []string{"the password for visitors stays: change it after the transfer if the sender should no longer see protected addresses"}, nil
+}
+
 // RotateHooksTx gives every deploy hook of the owner's site a new address: those who know the old ones find nothing there.
 // It returns how many there are.
 func (s *Sites) RotateHooksTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (int, error) {

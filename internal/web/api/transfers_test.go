@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,12 @@ func TestTransferAtOnce(t *testing.T) {
 	if plan["completed"] != false || plan["code"] != nil || len(plan["moves"].([]any)) != 2 || len(plan["breaks"].([]any)) != 3 {
 		t.Errorf("a dry run says %v", plan)
 	}
+	w.must(200, "PATCH", "/sites/"+s+"/serving", ada, m{"protection": "previews", "password": "open sesame"})
+	again := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "acme", "dryRun": true})["breaks"].([]any)
+	if len(again) != 4 || !slices.Contains(again, any("the password for visitors stays: change it after the transfer if the sender should no longer see protected addresses")) {
+		t.Errorf("with a password for visitors, what breaks is %q", again)
+	}
+	w.must(200, "PATCH", "/sites/"+s+"/serving", ada, m{"protection": "none"})
 	w.must(200, "GET", "/sites/"+s, ada, nil)
 	if a := w.api("POST", "/sites/"+s+"/transfer", eve, m{"to": "acme"}); a.status != 404 {
 		t.Errorf("a stranger: %s", a)
