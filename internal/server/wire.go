@@ -639,7 +639,7 @@ func (h *node) openRelay(ctx context.Context, l *ports.Ports) (*relay.Dialer, er
 	if h.DB.Single() {
 		return nil, nil
 	}
-	listens, connects, err := certs.NodeTLS(ctx, h.DB, h.seal)
+	listens, connects, err := certs.NodeTLS(ctx, h.DB, h.seal, h.self.ID(), fleet.NewRoster(h.DB, h.s.Version))
 	if err != nil {
 		return nil, err
 	}

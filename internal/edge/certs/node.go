@@ -7,11 +7,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/node"
 	"slipway/internal/platform/seal"
 )
 
@@ -19,9 +21,9 @@ import (
 const nodeName = "node.slipway.invalid"
 
 // NodeTLS returns how nodes of an installation talk to each other, as the side that listens and as the one that connects: each shows a
-// certificate that the installation's authority signed for a node, and wants one. It is made anew at each start, and lasts as
-// long as the authority.
-func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer) (listens, connects *tls.Config, err error) {
+// certificate that the installation's authority signed for a node, and wants one of a node that peers admit. It is made anew at each
+// start, names the node by its id, and lasts as long as the authority.
+func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer, id string, peers *node.Roster) (listens, connects *tls.Config, err error) {
 	r, err := (&authority{db: d, seal: s}).get(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -32,6 +34,7 @@ func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer) (listens, connects *
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: id},
 		NotBefore:    time.Now().Add(-24 * time.Hour), // other nodes' clocks
 		NotAfter:     r.cert.NotAfter,
 		DNSNames:     []string{nodeName},
@@ -44,15 +47,18 @@ func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer) (listens, connects *
 	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
 	pool := x509.NewCertPool()
 	pool.AddCert(r.cert)
-	listens = &tls.Config{
-		Certificates: own, MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
-		VerifyConnection: func(c tls.ConnectionState) error {
-			if len(c.PeerCertificates) == 0 {
-				return errors.New("no certificate")
-			}
-			return c.PeerCertificates[0].VerifyHostname(nodeName)
-		},
+	admit := func(c tls.ConnectionState) error {
+		if len(c.PeerCertificates) == 0 {
+			return errors.New("no certificate")
+		}
+		if err := c.PeerCertificates[0].VerifyHostname(nodeName); err != nil {
+			return err
+		}
+		return peers.Admit(context.Background(), c.PeerCertificates[0].Subject.CommonName)
 	}
-	connects = &tls.Config{Certificates: own, MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: nodeName}
+	listens = &tls.Config{
+		Certificates: own, MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, VerifyConnection: admit,
+	}
+	connects = &tls.Config{Certificates: own, MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: nodeName, VerifyConnection: admit}
 	return listens, connects, nil
 }

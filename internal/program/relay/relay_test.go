@@ -21,6 +21,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/node"
 	"slipway/internal/platform/seal"
 	"slipway/internal/platform/wait"
 	"slipway/internal/program/runtime"
@@ -91,7 +92,14 @@ func listening(t *testing.T) (*echo, string, *Dialer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listens, connects, err := certs.NodeTLS(t.Context(), d, sealer)
+	self, err := node.New(node.Config{DB: d, Dir: t.TempDir()})
+	if err == nil {
+		err = self.Join(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	listens, connects, err := certs.NodeTLS(t.Context(), d, sealer, self.ID(), node.NewRoster(d, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
