@@ -24,6 +24,7 @@ type Roster struct {
 	mu    sync.Mutex // guards the rest
 	asked time.Time  // when the list was last asked for, or read where it was
 	fails bool       // it was not read then
+	// share: total the nodes of the installation; owner the operator; edge the list has at most 1000
 	known map[string]bool
 	mixed bool // a node of another version runs
 }

@@ -48,7 +48,9 @@ func (s *Sites) BreaksTx(ctx context.Context, tx *db.Tx, id ID) ([]string, error
 	if err != nil || v.Protection == "none" {
 		return nil, err
 	}
-	return []string{"the password for visitors stays: change it after the transfer if the sender should no longer see protected addresses"}, nil
+	return []string{
+		"the password for visitors stays: change it after the transfer if the sender should no longer see protected addresses",
+	}, nil
 }
 
 // RotateHooksTx gives every deploy hook of the owner's site a new address: those who know the old ones find nothing there.
