@@ -1,4 +1,4 @@
--- version 298
+-- version 299
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -963,7 +963,7 @@ CREATE TABLE team_invitations (
   hash       TEXT NOT NULL UNIQUE,          -- SHA-256 of the token, hex
   invited_by TEXT NOT NULL,
   created_at BIGINT NOT NULL,
-  expires_at BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL, in_person BOOLEAN NOT NULL DEFAULT FALSE,
   UNIQUE (owner_id, email)
 );
 CREATE INDEX team_invitations_end ON team_invitations (expires_at);

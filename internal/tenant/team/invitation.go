@@ -31,6 +31,7 @@ type Invitation struct {
 	Role      account.Role
 	Sites     map[site.ID]account.Role
 	By        account.UserID
+	InPerson  bool // not through an app, or a key that may do less than By
 	CreatedAt db.Time
 	ExpiresAt db.Time
 }
@@ -67,12 +68,12 @@ func Address(email string) (string, error) {
 	return local + "@" + ascii, nil
 }
 
-const invitationColumns = `i.id, i.owner_id, t.name, i.email, i.role, i.sites, i.invited_by, i.created_at, i.expires_at
+const invitationColumns = `i.id, i.owner_id, t.name, i.email, i.role, i.sites, i.invited_by, i.in_person, i.created_at, i.expires_at
 	FROM team_invitations i JOIN teams t ON t.owner_id = i.owner_id`
 
 func scanInvitation(row db.Scanner) (i Invitation, err error) {
 	var sites string
-	err = row.Scan(&i.ID, &i.Owner, &i.Team, &i.Email, &i.Role, &sites, &i.By, &i.CreatedAt, &i.ExpiresAt)
+	err = row.Scan(&i.ID, &i.Owner, &i.Team, &i.Email, &i.Role, &sites, &i.By, &i.InPerson, &i.CreatedAt, &i.ExpiresAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return i, errInvitation
 	}
@@ -140,9 +141,9 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 	}
 	id, token, now := db.NewID("inv"), db.Random(32), db.Now()
 	if _, err := tx.Exec(ctx, `
-		INSERT INTO team_invitations (id, owner_id, email, role, sites, hash, invited_by, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		id, by.Owner, email, n.Role, strings.Join(sites, " "), digest(token), by.User, now, now.Add(inviteLife)); err != nil {
+		INSERT INTO team_invitations (id, owner_id, email, role, sites, hash, invited_by, in_person, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		id, by.Owner, email, n.Role, strings.Join(sites, " "), digest(token), by.User, by.Unrestricted(), now, now.Add(inviteLife)); err != nil {
 		return Invitation{}, "", fmt.Errorf("invite: %w", err)
 	}
 	i, err := scanInvitation(tx.QueryRow(ctx, `SELECT `+invitationColumns+` WHERE i.id = $1`, id))
@@ -172,9 +173,9 @@ func (s *Teams) ResendTx(ctx context.Context, tx *db.Tx, by account.Caller, id s
 		return i, "", err
 	}
 	token := db.Random(32)
-	i.ExpiresAt, i.By = db.Now().Add(inviteLife), by.User
-	if _, err := tx.Exec(ctx, `UPDATE team_invitations SET hash = $2, expires_at = $3, invited_by = $4 WHERE id = $1`,
-		id, digest(token), i.ExpiresAt, by.User); err != nil {
+	i.ExpiresAt, i.By, i.InPerson = db.Now().Add(inviteLife), by.User, by.Unrestricted()
+	if _, err := tx.Exec(ctx, `UPDATE team_invitations SET hash = $2, expires_at = $3, invited_by = $4, in_person = $5 WHERE id = $1`,
+		id, digest(token), i.ExpiresAt, i.By, i.InPerson); err != nil {
 		return i, "", fmt.Errorf("resend invitation: %w", err)
 	}
 	return i, token, s.mailTx(ctx, tx, by, i, token)

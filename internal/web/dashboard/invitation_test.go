@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/id"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/mail/mailtest"
 	"slipway/internal/tenant/team"
@@ -23,6 +24,7 @@ func TestInvitationPage(t *testing.T) {
 	w.user("eve@example.test", false)
 	ctx := t.Context()
 	var acme team.Team
+	var narrow func(*account.Caller) // what the inviter acts with; nil: in person
 	invite := func(email string) (path string) {
 		t.Helper()
 		if err := w.db.Write(ctx, func(tx *db.Tx) (err error) {
@@ -34,6 +36,9 @@ func TestInvitationPage(t *testing.T) {
 			c, err := w.dash.Accounts.CallerFor(ctx, tx, ada, acme.Owner)
 			if err != nil {
 				return err
+			}
+			if narrow != nil {
+				narrow(&c)
 			}
 			_, token, err := w.dash.Teams.InviteTx(ctx, tx, c, team.NewInvitation{Email: email, Role: account.RoleDeveloper})
 			path = "/invitations/" + token
@@ -117,6 +122,22 @@ func TestInvitationPage(t *testing.T) {
 	}
 	noUser("boss@example.test")
 	operator(true)
+	for what, with := range map[string]func(*account.Caller){
+		"an app":                   func(c *account.Caller) { c.Grant, c.App = "grt_1", "app_1" },
+		"a key restricted to site": func(c *account.Caller) { c.Sites = []id.Site{"site_1"} },
+		"a service key":            func(c *account.Caller) { c.Service = true },
+	} {
+		narrow = with
+		path = invite("boss@example.test")
+		if p := w.browser().get(path); !p.has("needs-account") || p.has("submit") {
+			t.Errorf("without an account, invited by an operator through %s: %s", what, p)
+		}
+		if p := w.browser().post(path, "password", "a password of the app"); p.status != 403 {
+			t.Errorf("without an account, invited by an operator through %s, posted: %s", what, p)
+		}
+		noUser("boss@example.test")
+	}
+	narrow = nil
 	path = invite("new@example.test")
 	b := w.browser()
 	if p := b.get(path); p.status != 200 || !p.has("submit") || p.has("sign-in") {

@@ -64,12 +64,13 @@ func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitati
 	case err == nil && (!u.Invited || !d.Accounts.Mails()):
 		data.SignIn = "/sign-in?next=" + url.QueryEscape("/invitations/"+q.PathValue("token"))
 	case err != nil && !d.Accounts.Mails():
-		// Without mail the inviter has the link, too. Only operators create accounts for other people's addresses.
+		// Without mail the inviter has the link, too. Only operators create accounts for other people's addresses, and no app does
+		// that they use.
 		by, err := d.Accounts.User(ctx, i.By)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return i, data, err
 		}
-		data.NeedsAccount = !by.Admin || by.Suspended != 0
+		data.NeedsAccount = !by.Admin || by.Suspended != 0 || !i.InPerson
 	}
 	return i, data, nil
 }
