@@ -126,6 +126,22 @@ func (s *Server) RemoveMadeByTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	return s.removeMadeTx(ctx, tx, `owner_id = $1 AND user_id = $2`, owner, user)
 }
 
+// RemoveMovedTx deletes those of some things that apps created, once they are another owner's: the grants are for the owner before.
+// It returns how many there were.
+func (s *Server) RemoveMovedTx(ctx context.Context, tx *db.Tx, kind Kind, ids []string, owner account.OwnerID) (removed int, err error) {
+	for _, id := range ids {
+		n, err := tx.Exec(ctx, `DELETE FROM oauth_made WHERE kind = $1 AND id = $2`, kind, id)
+		if err == nil && n > 0 {
+			removed++
+			err = s.removers.of(kind).RemoveMadeTx(ctx, tx, owner, id)
+		}
+		if err != nil {
+			return removed, fmt.Errorf("remove what an app created: %w", err)
+		}
+	}
+	return removed, nil
+}
+
 // removeMadeTx deletes what the grants of a condition have created.
 func (s *Server) removeMadeTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
 	of := ` FROM oauth_made WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`

@@ -18,3 +18,13 @@ func (s *Sites) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	}
 	return nil
 }
+
+// HookRefsTx returns the Ref of each deploy hook of the owner's site.
+func (s *Sites) HookRefsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT digest FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY digest`, id, owner)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (ref string, err error) { return ref, r.Scan(&ref) })
+	if err != nil {
+		return nil, fmt.Errorf("list deploy hooks of site: %w", err)
+	}
+	return list, nil
+}

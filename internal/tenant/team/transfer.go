@@ -17,6 +17,7 @@ import (
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
+	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -274,6 +275,20 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, from, to accoun
 	}
 	if polled {
 		p.Breaks = append(p.Breaks, "the repository is no longer polled for new commits: turn polling on again in the Git settings")
+	}
+	refs, err := s.c.Sites.HookRefsTx(ctx, tx, to, id)
+	if err != nil {
+		return err
+	}
+	made, err := s.ties.OAuth.RemoveMovedTx(ctx, tx, oauth.DeployHook, refs, to)
+	if err != nil {
+		return err
+	}
+	if made > 0 {
+		p.Breaks = append(p.Breaks, text.Count(made, "deploy hook")+" that apps of the sender made: deleted")
+	}
+	if _, err := s.ties.OAuth.RemoveMovedTx(ctx, tx, oauth.Polling, []string{string(id)}, to); err != nil {
+		return err
 	}
 	if !keepHooks {
 		n, err := s.c.Sites.RotateHooksTx(ctx, tx, to, id)

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,43 @@ func TestNothingOutlivesAnApp(t *testing.T) {
 }
 
 // A team's policy that excludes an app ends its access with what it created, as taking it off the list does. The answer names
+// A deploy hook that an app made is deleted when its site is transferred, also where hooks are kept: the grant that would end it is the
+// sender's. The person's own hook is kept, and polling ends.
+func TestTransferEndsWhatAppsMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("ada@example.test")
+	_, team := w.teamOf(key, "Acme")
+	grant, token := w.grant(u, account.SitesWrite, account.DeploymentsWrite)
+	site := w.site(key, "one")
+	mine := w.must(201, "POST", "/sites/"+site+"/hooks", key, m{"name": "mine"})
+	byApp := w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "app's"})
+	w.must(200, "PATCH", "/sites/"+site+"/git", token, m{"pollMinutes": 5})
+	w.settle()
+	plan := w.must(201, "POST", "/sites/"+site+"/transfer", key, m{"to": "acme", "keepHooks": true})
+	if !slices.Contains(plan["breaks"].([]any), any("1 deploy hook that apps of the sender made: deleted")) {
+		t.Errorf("the plan says %q", plan["breaks"])
+	}
+	call := func(hook m) int {
+		return w.send("POST", strings.TrimPrefix(hook["url"].(string), "http://slipway.test"), "", nil).status
+	}
+	if got := call(byApp); got != 404 {
+		t.Errorf("the app's hook answers %d after the transfer", got)
+	}
+	if got := call(mine); got != 200 {
+		t.Errorf("the person's hook answers %d after the transfer", got)
+	}
+	w.must(200, "PATCH", "/sites/"+site+"/git", team, m{"pollMinutes": 5})
+	w.revoke(u, grant)
+	if got := w.must(200, "GET", "/sites/"+site+"/git", team, nil)["pollMinutes"]; got != 5.0 {
+		t.Errorf("the receiver's polling is %v once the sender's app has gone", got)
+	}
+	var left int
+	if err := w.db.QueryRow(t.Context(), `SELECT count(*) FROM oauth_made`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d things of the app are remembered, %v", left, err)
+	}
+}
+
 // the app. What a person and the command line created stays.
 func TestPolicyEndsApps(t *testing.T) {
 	t.Parallel()
