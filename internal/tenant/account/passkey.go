@@ -374,3 +374,19 @@ func (a *Accounts) end(ctx context.Context, user UserID, token string) (asked we
 	}
 	return asked, json.Unmarshal([]byte(record), &asked)
 }
+
+// DropPasskeysTx removes all passkeys of a user who has lost them, for an operator, and says how many there were. It also ends what was
+// begun with or for one. The user may have no way to sign in left: a one-time link sets a password.
+func (a *Accounts) DropPasskeysTx(ctx context.Context, tx *db.Tx, owner UserID) (int64, error) {
+	if err := LockUserTx(ctx, tx, owner); err != nil {
+		return 0, err
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM ceremonies WHERE user_id = $1`, owner); err != nil {
+		return 0, fmt.Errorf("remove passkeys: %w", err)
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM passkeys WHERE user_id = $1`, owner)
+	if err != nil {
+		return 0, fmt.Errorf("remove passkeys: %w", err)
+	}
+	return n, nil
+}

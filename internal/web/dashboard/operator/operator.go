@@ -23,6 +23,7 @@ func (d *Pages) Routes() []shell.Route {
 		shell.Post("/operator/users/{user}/uninvite", shell.Operator, d.uninvite, d.userPage),
 		shell.Post("/operator/users/{user}/sign-out", shell.Operator, d.signOutUser, d.userPage),
 		shell.Post("/operator/users/{user}/second-factor-off", shell.Operator, d.dropFactor, d.userPage),
+		shell.Post("/operator/users/{user}/passkeys-off", shell.Operator, d.dropPasskeys, d.userPage),
 		shell.Post("/operator/users/{user}/role", shell.Operator, d.changeRole, d.userPage),
 		shell.Post("/operator/users/{user}/suspend", shell.Operator, d.suspendUser, d.userPage),
 		shell.Post("/operator/users/{user}/resume", shell.Operator, d.resumeUser, d.userPage),

@@ -16,6 +16,7 @@ type userData struct {
 	Keys     int
 	Sessions int
 	Factor   account.Factor
+	Passkeys int
 	Link     string // a one-time link, shown once
 	Invited  bool   // the link is an invitation
 	Mailed   bool   // and goes to them by mail as well
@@ -59,6 +60,11 @@ func (d *Pages) userData(ctx context.Context, u account.User) (data userData, er
 	if data.LastOwnerOf, err = account.LastOwnerOf(ctx, d.DB, u.ID); err != nil {
 		return data, err
 	}
+	passkeys, err := d.Accounts.ListPasskeys(ctx, u.ID)
+	if err != nil {
+		return data, err
+	}
+	data.Passkeys = len(passkeys)
 	data.Factor, err = d.Accounts.SecondFactor(ctx, u.ID)
 	return data, err
 }
@@ -154,12 +160,37 @@ func (d *Pages) dropFactor(ctx context.Context, q *shell.Request) (shell.Answer,
 		return shell.Answer{}, err
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
-		return audit.Event{
-			Action:  "second_factor.disabled",
-			Subject: string(u.ID),
-			About:   u.ID,
-			Detail:  "of " + u.Email,
-		}, d.Accounts.DropTOTPTx(ctx, tx, u.ID)
+		did := audit.Event{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}
+		if err := d.Accounts.DropTOTPTx(ctx, tx, u.ID); err != nil {
+			return did, err
+		}
+		return did, d.tellLost(ctx, tx, u, "Two-factor authentication disabled", "disabled two-factor authentication of your account")
 	})
 	return shell.GoTo("/operator/users/"+string(u.ID), "Two-factor authentication disabled"), err
+}
+
+func (d *Pages) dropPasskeys(ctx context.Context, q *shell.Request) (shell.Answer, error) {
+	if err := d.Prove(ctx, q); err != nil {
+		return shell.Answer{}, err
+	}
+	u, err := d.whose(ctx, q)
+	if err != nil {
+		return shell.Answer{}, err
+	}
+	removed := ""
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		n, err := d.Accounts.DropPasskeysTx(ctx, tx, u.ID)
+		removed = text.Count(int(n), "passkey")
+		if err == nil && n > 0 {
+			err = d.tellLost(ctx, tx, u, "Passkeys removed", "removed "+removed+" from your account")
+		}
+		return audit.Event{Action: "passkey.removed", Subject: string(u.ID), About: u.ID, Detail: removed + " of " + u.Email}, err
+	})
+	return shell.GoTo("/operator/users/"+string(u.ID), "Removed "+removed), err
+}
+
+// tellLost mails a user that an operator has removed a way in that the user is said to have lost.
+func (d *Pages) tellLost(ctx context.Context, tx *db.Tx, u account.User, subject, what string) error {
+	return d.Accounts.TellOwnerTx(ctx, tx, u.Owner, subject,
+		"The operator of this installation "+what+". If you didn't ask for it, change your password and reply to the operator.", "/account/security")
 }
