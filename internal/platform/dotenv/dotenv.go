@@ -30,8 +30,8 @@ func Parse(text string) ([]Pair, error) {
 		head, text, _ = strings.Cut(text, "\n")
 		begun := line
 		line++
-		head = strings.TrimSpace(head)
-		if head == "" || head[0] == '#' {
+		head = strings.TrimLeft(head, " \t\v\f\r")
+		if strings.TrimSpace(head) == "" || head[0] == '#' {
 			continue
 		}
 		bad := func(why, how string) error {
@@ -41,7 +41,7 @@ func Parse(text string) ([]Pair, error) {
 		if after, is := strings.CutPrefix(key, "export"); is && strings.TrimLeft(after, " \t") != after {
 			key = after
 		}
-		key, rest = strings.TrimSpace(key), strings.TrimSpace(rest)
+		key, rest = strings.TrimSpace(key), strings.TrimLeft(rest, " \t") // a quoted value may go on after spaces at the line's end
 		if !ok {
 			return nil, bad("has no =", "enter lines such as KEY=value")
 		}
@@ -75,8 +75,11 @@ func Parse(text string) ([]Pair, error) {
 			if quote == '"' {
 				value = unescape(value)
 			}
-		} else if i := strings.Index(" "+rest, " #"); i >= 0 {
-			value = strings.TrimSpace(rest[:max(0, i-1)])
+		} else {
+			if i := strings.Index(" "+rest, " #"); i >= 0 {
+				value = rest[:max(0, i-1)]
+			}
+			value = strings.TrimSpace(value)
 		}
 		if i, seen := at[key]; seen {
 			out[i].Value = value
@@ -144,7 +147,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`)
+// envEscapes is for double quotes, in which shells and many libraries expand $ and backquotes.
+var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`", "\r", `\r`)
 
 // Var is a variable to write.
 type Var struct {
@@ -152,7 +156,7 @@ type Var struct {
 	Secret     bool
 }
 
-// Format writes variables so that Parse reads the same. Secrets are only named.
+// Format writes variables so that Parse reads the same. So does a shell, except for carriage returns. Secrets are only named.
 func Format(vars []Var) string {
 	var b strings.Builder
 	for _, v := range vars {
@@ -161,7 +165,7 @@ func Format(vars []Var) string {
 			b.WriteString("# " + v.Key + " is secret\n")
 		case envBare.MatchString(v.Value):
 			b.WriteString(v.Key + "=" + v.Value + "\n")
-		case !strings.ContainsAny(v.Value, "'\n\r"):
+		case !strings.ContainsAny(v.Value, "'\r"):
 			b.WriteString(v.Key + "='" + v.Value + "'\n")
 		default:
 			b.WriteString(v.Key + `="` + envEscapes.Replace(v.Value) + "\"\n")

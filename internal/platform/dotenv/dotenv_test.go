@@ -1,6 +1,10 @@
 package dotenv
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -50,9 +54,53 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// hard are values that files of variables get wrong.
+var hard = []string{
+	"", " lead", "trail ", "two words", "#", "a #b", "a#b", "'", `"`, `it's "$HOME"`, "$HOME", "${HOME}", "$(id)", "`id`", `\`, `\\`, `\n`, `\$`, `a\`,
+	"x\ny", "x  \n  y", "\n", "x\n", "\n\nx", "x\n#y", "x\nA=2", "x\n$HOME", "x\n'$HOME'", "x\n`id`'", "x\n\"\\'$(id)", "x'\n\\\n$y", "é 漢\n'$'", "!x", "!'x", "~", "*", "%",
+	"-----BEGIN KEY-----\n$a'b\n-----END KEY-----\n",
+}
+
+// A shell that reads the file sees the values too, and expands nothing in them.
+func TestShellsReadTheSame(t *testing.T) {
+	t.Parallel()
+	var vars []Var
+	script := "set -eu\n. \"$1\"\n"
+	for i, value := range hard {
+		key := fmt.Sprintf("V%d", i)
+		vars = append(vars, Var{Key: key, Value: value})
+		script += `printf '%s\0' "$` + key + "\"\n"
+	}
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte(Format(vars)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := exec.Command("sh", "-c", script, "sh", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, got)
+	}
+	for i, value := range strings.Split(strings.TrimSuffix(string(got), "\x00"), "\x00") {
+		if i >= len(hard) || value != hard[i] {
+			t.Errorf("a shell reads %q, want %q", value, hard[min(i, len(hard)-1)])
+		}
+	}
+	pairs, err := Parse(Format(vars))
+	if err != nil || len(pairs) != len(hard) {
+		t.Fatal(len(pairs), err)
+	}
+	for i, p := range pairs {
+		if p.Value != hard[i] {
+			t.Errorf("%q is read as %q", hard[i], p.Value)
+		}
+	}
+}
+
 // What is exported is imported as the same, and no text makes the parser panic.
 func FuzzEnvFile(f *testing.F) {
-	for _, s := range []string{"A=1", "a b", "x\ny'z", `\"$`, "#", " lead", "'", "é", "\r"} {
+	for _, s := range []string{"A=1", "a b", "x\ny'z", `\"$`, "#", " lead", "'", "é", "\r", "a\r\n'$b", "a'\r\nb"} {
+		f.Add(s)
+	}
+	for _, s := range hard {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
