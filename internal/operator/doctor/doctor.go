@@ -393,8 +393,10 @@ func redisServer(ctx context.Context, s installation.Store) Check {
 		err = server.Check(ctx)
 	}
 	c.Text = "the server answers and keeps sites apart"
-	if c.OK = err == nil; !c.OK {
-		c.Text = err.Error()
+	if err != nil {
+		c.OK, c.Text = false, err.Error()
+	} else if weak := server.Guessable(); weak != "" {
+		c.OK, c.Text = false, weak
 	}
 	return c
 }

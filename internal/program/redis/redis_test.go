@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/big"
 	"net"
 	"net/url"
@@ -479,6 +480,22 @@ func TestParseServer(t *testing.T) {
 		if s != nil && (s.password != "secret" || !strings.Contains(s.addr, ":")) {
 			t.Errorf("%s: %+v", text, s)
 		}
+	}
+}
+
+// A password that programs may guess is reported, and what the documentation recommends isn't.
+func TestGuessable(t *testing.T) {
+	t.Parallel()
+	for password, weak := range map[string]bool{
+		"secret": true, strings.Repeat("x", MinPassword-1): true, strings.Repeat("x", MinPassword): false, strings.Repeat("0f", 32): false,
+	} {
+		if got := parsed(t, "redis://:"+password+"@10.0.0.1").Guessable(); (got != "") != weak || strings.Contains(got, password) {
+			t.Errorf("%q: %q", password, got)
+		}
+	}
+	const perSecond, year = 19_000, 365.25 * 24 * 3600
+	if years := math.Pow(62, MinPassword) / 2 / perSecond / year; years < 1e23 {
+		t.Errorf("random letters and digits of the least length last %g years", years)
 	}
 }
 
