@@ -191,6 +191,6 @@ func (d *Pages) dropPasskeys(ctx context.Context, q *shell.Request) (shell.Answe
 
 // tellLost mails a user that an operator has removed a way in that the user is said to have lost.
 func (d *Pages) tellLost(ctx context.Context, tx *db.Tx, u account.User, subject, what string) error {
-	return d.Accounts.TellOwnerTx(ctx, tx, u.Owner, subject,
-		"The operator of this installation "+what+". If you didn't ask for it, change your password and reply to the operator.", "/account/security")
+	return d.Accounts.TellOwnerTx(ctx, tx, u.Owner, subject, "The operator of this installation "+what+
+		". If you didn't ask for it, change your password and reply to the operator.", "/account/security")
 }
