@@ -1,4 +1,4 @@
--- version 299
+-- version 300
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1749,6 +1749,14 @@ CREATE VIEW owner_makers AS
 CREATE VIEW open_invoices AS
   SELECT owner_id, due_at FROM billing_invoices WHERE status = 'open' AND NOT EXISTS (SELECT 1 FROM billing_off);
 CREATE VIEW run_keys AS SELECT site_id, key_id FROM action_runs WHERE key_id <> '';
+CREATE VIEW known_secrets AS
+  SELECT h.owner_id, 'deploy_hook' AS kind, h.name AS name, h.site_id AS site_id, s.name AS site
+  FROM deploy_hooks h JOIN sites s ON s.id = h.site_id WHERE s.deleted_at = 0
+  UNION ALL
+  SELECT s.owner_id, 'git_hook', '', s.id, s.name
+  FROM git_settings g JOIN sites s ON s.id = g.site_id WHERE g.hook_digest <> '' AND s.deleted_at = 0
+  UNION ALL
+  SELECT owner_id, 'webhook', host, '', '' FROM webhooks WHERE deleted_at = 0 AND expires_at = 0;
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

@@ -162,16 +162,16 @@ func (s *Teams) lowerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, m
 }
 
 // RemoveTx removes a member with their site roles, and ends their keys for the team: whatever they came in with is refused
-// from the commit on. It returns the names of service keys they made, which stay and should be rotated.
-func (s *Teams) RemoveTx(ctx context.Context, tx *db.Tx, by account.Caller, user account.UserID) (m Member, services []string, err error) {
+// from the commit on. It returns what they know that stays and should be rotated.
+func (s *Teams) RemoveTx(ctx context.Context, tx *db.Tx, by account.Caller, user account.UserID) (m Member, known []Known, err error) {
 	if m, err = s.lockMember(ctx, tx, by, user); err != nil {
 		return m, nil, err
 	}
 	if !by.Role.MayGrant(m.Role) {
 		return m, nil, errTooHigh
 	}
-	services, err = s.removeTx(ctx, tx, by.Owner, by.Team, m, by.User)
-	return m, services, err
+	known, err = s.removeTx(ctx, tx, by.Owner, by.Team, m, by.User)
+	return m, known, err
 }
 
 // LeaveTx removes the user who asks from a team of theirs.
@@ -190,7 +190,7 @@ func (s *Teams) LeaveTx(ctx context.Context, tx *db.Tx, user account.UserID, t T
 // removeTx removes a member, for RemoveTx and LeaveTx. The owner is locked.
 func (s *Teams) removeTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, id string, m Member, heir account.UserID,
-) (services []string, err error) {
+) (known []Known, err error) {
 	if m.Role == account.RoleOwner {
 		if err := s.keepOwner(ctx, tx, owner, m.User); err != nil {
 			return nil, err
@@ -204,20 +204,29 @@ func (s *Teams) removeTx(
 			return nil, fmt.Errorf("find an owner who stays: %w", err)
 		}
 	}
+	hooks, err := s.knownTx(ctx, tx, owner, m)
+	if err != nil {
+		return nil, err
+	}
 	for _, table := range []string{"site_members", "team_members"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE owner_id = $1 AND user_id = $2`, owner, m.User); err != nil {
 			return nil, fmt.Errorf("remove member: %w", err)
 		}
 	}
-	if services, err = s.c.Accounts.EndMemberTx(ctx, tx, owner, m.User, heir); err != nil {
+	services, err := s.c.Accounts.EndMemberTx(ctx, tx, owner, m.User, heir)
+	if err != nil {
 		return nil, err
 	}
+	for _, name := range services {
+		known = append(known, Known{Kind: "service_key", Name: name})
+	}
+	known = append(known, hooks...)
 	if s.ties.OAuth != nil {
 		if err := s.ties.OAuth.EndMemberTx(ctx, tx, owner, m.User); err != nil {
 			return nil, err
 		}
 	}
-	return services, s.c.Hooks.EmitTx(ctx, tx, owner, event.MemberRemoved(s.told(m, id)))
+	return known, s.c.Hooks.EmitTx(ctx, tx, owner, event.MemberRemoved(s.told(m, id)))
 }
 
 // SetSiteTx gives a member, or somebody else who has joined the team as a guest, a role on one site.

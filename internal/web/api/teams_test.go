@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -356,6 +357,9 @@ func TestServiceKeys(t *testing.T) {
 	if list := got["serviceKeys"].([]any); len(list) != 1 || list[0] != "ci" {
 		t.Errorf("service keys that stay: %v", got)
 	}
+	if list := got["known"].([]any); len(list) != 1 || list[0].(m)["kind"] != "service_key" {
+		t.Errorf("what a removed member knows without hooks: %v", got)
+	}
 	if a := w.api("GET", "/sites", admin, nil); a.status != 401 {
 		t.Errorf("a removed member's key: %s", a)
 	}
@@ -367,6 +371,42 @@ func TestServiceKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(200, "GET", "/sites", service, nil)
+}
+
+// The response to a removal lists what the member could read that goes on working, by their role: of a guest the hooks of their sites.
+func TestRemovedMembersKnow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	id, key := w.teamOf(ada, "Acme")
+	shop, blog := w.site(key, "Shop"), w.site(key, "Blog")
+	w.must(201, "POST", "/sites/"+shop+"/hooks", key, m{"name": "ci"})
+	w.must(201, "POST", "/sites/"+blog+"/hooks", key, m{"name": "nightly"})
+	w.must(201, "POST", "/sites/"+blog+"/git/hook", key, nil)
+	w.must(201, "POST", "/webhooks", key, m{"url": "https://receiver.example/in?key=hidden", "events": []string{"site.created"}})
+	_, other := w.user("other@example.test")
+	w.must(201, "POST", "/sites/"+w.site(other, "Theirs")+"/hooks", other, m{"name": "not the team's"})
+	all := "[deploy_hook/nightly/" + blog + " deploy_hook/ci/" + shop + " git_hook//" + blog + " webhook/receiver.example/]"
+	for name, tt := range map[string]struct {
+		as   m
+		want string
+	}{
+		"developer": {m{"role": "developer"}, all},
+		"viewer":    {m{"role": "viewer"}, "[]"},
+		"guest": {m{"sites": []m{{"siteId": blog, "role": "developer"}, {"siteId": shop, "role": "viewer"}}},
+			"[deploy_hook/nightly/" + blog + " git_hook//" + blog + "]"},
+	} {
+		u, k := w.user(name + "@example.test")
+		w.join(key, id, name+"@example.test", k, tt.as)
+		got := []string{}
+		for _, x := range w.must(200, "DELETE", "/teams/"+id+"/members/"+string(u), key, nil)["known"].([]any) {
+			site, _ := x.(m)["siteId"].(string)
+			got = append(got, fmt.Sprintf("%s/%s/%s", x.(m)["kind"], x.(m)["name"], site))
+		}
+		if fmt.Sprint(got) != tt.want {
+			t.Errorf("a %s knows %v, want %s", name, got, tt.want)
+		}
+	}
 }
 
 // A member's streams end soon after they are removed, demoted or blocked; those of others go on.

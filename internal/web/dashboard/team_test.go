@@ -13,6 +13,7 @@ import (
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/team"
+	"slipway/internal/tenant/webhook"
 )
 
 // agency is a team with two sites, a member of each role, a guest who is a developer of one site, and a stranger, all
@@ -229,4 +230,34 @@ func TestRolesBySession(t *testing.T) {
 		t.Errorf("what was refused left %d lines in the log", n)
 	}
 	t.Logf("%d requests", tried)
+}
+
+// After a removal, the page names what the member could read that goes on working, with links to the pages that rotate it.
+func TestRemovalNamesWhatMembersKnow(t *testing.T) {
+	t.Parallel()
+	w := newAgency(t)
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		if _, err := w.dash.Sites.CreateHookTx(t.Context(), tx, w.acme.Owner, w.shop.ID, site.NewHook{Name: "nightly"}); err != nil {
+			return err
+		}
+		_, err := w.dash.Webhooks.CreateTx(t.Context(), tx, w.acme.Owner, webhook.NewWebhook{
+			URL: "https://receiver.example/in?key=a-secret-of-theirs", Events: []string{"site.created"},
+		})
+		return err
+	}))
+	ada := w.as("ada@example.test")
+	ada.get("/?team=acme")
+	remove := func(name string) reply {
+		return ada.post("/teams/acme/members/" + string(w.users[name].ID) + "/remove")
+	}
+	p := remove("developer").want(t, 200, "rotate what developer@example.test knows", "Deploy hook nightly of Team shop",
+		"/sites/"+string(w.shop.ID)+"/hooks", "Secret of the webhook at receiver.example", `href="/webhooks?team=acme"`)
+	if strings.Contains(p.body, "a-secret-of-theirs") {
+		t.Error("the page tells the address of the webhook")
+	}
+	p = remove("guest").want(t, 200, "rotate what guest@example.test knows", "Deploy hook nightly of Team shop")
+	if strings.Contains(p.body, "receiver.example") {
+		t.Error("a guest knows the team's webhooks")
+	}
+	remove("viewer").to(t, "/teams/acme/members")
 }

@@ -98,7 +98,8 @@ func (a *API) teamRoutes() {
 	contract.Change(a.API, "PUT", emergency, a.setEmergencyOwner)
 	contract.Change(a.API, "DELETE", r("/teams/{id}/members/{userId}", "removeMember", "Remove a member",
 		"Their keys for the team stop working immediately; open streams end within 5 seconds. Service keys that they created are "+
-			"kept and listed in `serviceKeys`: rotate them.",
+			"kept and listed in `serviceKeys`: rotate them. `known` lists these and the hooks and webhooks whose URLs or secrets they "+
+			"could read, at most 100.",
 		account.TeamWrite), a.removeMember)
 	leave := person(r("/teams/{id}/leave", "leaveTeam", "Leave a team", "It takes a key of the personal account with all scopes.", ""))
 	contract.Post(a.API, leave, a.leaveTeam)
@@ -352,6 +353,14 @@ func (a *API) beforeOwn(ctx context.Context, tx *db.Tx, c account.Caller, user a
 type removedMember struct {
 	Message     string   `json:"message"`
 	ServiceKeys []string `json:"serviceKeys" doc:"Names of service keys that the member created. They keep working: rotate them."`
+	Known       []known  `json:"known" doc:"Credentials of the team that the member created or could read. They keep working: rotate them."`
+}
+
+// known is a credential of a team that a former member knows.
+type known struct {
+	Kind   string  `json:"kind" enum:"service_key,deploy_hook,git_hook,webhook"`
+	Name   string  `json:"name" doc:"Name of a key or hook, or host of a webhook. Empty for Git hooks."`
+	SiteID *string `json:"siteId" doc:"Site of a hook."`
 }
 
 func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in *MemberIn) (_ removedMember, did audit.Event, _ error) {
@@ -363,11 +372,19 @@ func (a *API) removeMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	if err := a.beforeOwn(ctx, tx, c, user, &did); err != nil {
 		return removedMember{}, did, err
 	}
-	m, services, err := a.Teams.RemoveTx(ctx, tx, c, user)
+	m, list, err := a.Teams.RemoveTx(ctx, tx, c, user)
 	if did.Action == "member.removed" {
 		did.Detail = m.Email
 	}
-	return removedMember{"Member removed", append([]string{}, services...)}, did, err
+	out := removedMember{"Member removed", team.ServiceKeys(list), []known{}}
+	for _, k := range list {
+		one := known{Kind: k.Kind, Name: k.Name}
+		if k.Site != "" {
+			one.SiteID = contract.Some(string(k.Site))
+		}
+		out.Known = append(out.Known, one)
+	}
+	return out, did, err
 }
 
 func (a *API) leaveTeam(

@@ -3,7 +3,6 @@ package teams
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -30,6 +29,8 @@ type membersData struct {
 	Pages       shell.Pages
 	Link        string // of an invitation, where no mail could be sent: shown once
 	LinkFor     string
+	Removed     string // the address of a member who was just removed
+	Known       []team.Known
 }
 
 func (d *Pages) membersPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -219,19 +220,22 @@ func (d *Pages) removeSiteRole(ctx context.Context, q *shell.Request) (shell.Ans
 
 func (d *Pages) remove(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	user := shell.PathID[account.UserID](q, "user")
-	var services []string
-	err := d.actOn(ctx, q, user, audit.Event{Action: "member.removed"}, func(tx *db.Tx) (m team.Member, err error) {
-		m, services, err = d.Teams.RemoveTx(ctx, tx, q.Caller, user)
+	var m team.Member
+	var known []team.Known
+	err := d.actOn(ctx, q, user, audit.Event{Action: "member.removed"}, func(tx *db.Tx) (_ team.Member, err error) {
+		m, known, err = d.Teams.RemoveTx(ctx, tx, q.Caller, user)
 		return m, err
 	})
-	says := "Member removed"
-	if len(services) > 0 {
-		says = fmt.Sprintf("Member removed. Rotate the service keys that they created: %s", shell.Short(200, strings.Join(services, ", ")))
+	switch {
+	case err != nil:
+	case user == q.User.ID:
+		return shell.GoTo("/", "You left the team"), nil
+	case len(known) > 0:
+		data, err := d.membersData(ctx, q)
+		data.Removed, data.Known = m.Email, known
+		return shell.Page("team_members", "Members", data), err
 	}
-	if user == q.User.ID {
-		return shell.GoTo("/", "You left the team"), err
-	}
-	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", says), err
+	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Member removed"), err
 }
 
 // leave ends the asker's own membership.

@@ -1,0 +1,50 @@
+package team
+
+import (
+	"context"
+	"fmt"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
+	"slipway/internal/tenant/account"
+)
+
+// Known is a credential of a team that goes on working when a member leaves who knows it: it should be rotated.
+type Known struct {
+	Kind     string // service_key, deploy_hook, git_hook or webhook
+	Name     string // of a webhook its host; empty for a Git hook
+	Site     id.Site
+	SiteName string // empty where it concerns no single site
+}
+
+// maxKnown caps how many are named.
+const maxKnown = 100
+
+// ServiceKeys returns the names of service keys among what a member knew.
+func ServiceKeys(list []Known) []string {
+	names := []string{}
+	for _, k := range list {
+		if k.Kind == "service_key" {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
+// knownTx returns what a member knows by their role beside service keys: hooks of the sites on which they are developers, and the
+// team's webhooks.
+func (s *Teams) knownTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, m Member) ([]Known, error) {
+	rows, err := tx.Query(ctx, `SELECT kind, name, site_id, site FROM known_secrets WHERE owner_id = $1 ORDER BY kind, site, name LIMIT $2`,
+		owner, 10*maxKnown)
+	all, err := db.Collect(rows, err, func(r db.Scanner) (k Known, err error) { return k, r.Scan(&k.Kind, &k.Name, &k.Site, &k.SiteName) })
+	if err != nil {
+		return nil, fmt.Errorf("list what a member knows: %w", err)
+	}
+	var list []Known
+	for _, k := range all {
+		if (m.Role.AtLeast(account.RoleDeveloper) || k.Site != "" && m.Sites[k.Site].AtLeast(account.RoleDeveloper)) && len(list) < maxKnown {
+			list = append(list, k)
+		}
+	}
+	return list, nil
+}
