@@ -139,6 +139,7 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[id.Site]Counts, d
 				return fmt.Errorf("add traffic: %w", err)
 			}
 		}
+		left := bodies
 		for some := range slices.Chunk(details, 200) {
 			var ids []id.Site
 			for _, d := range some {
@@ -154,11 +155,11 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[id.Site]Counts, d
 				if err := addNames(ctx, tx, d.Site, floor(at, day), d.Names); err != nil {
 					return fmt.Errorf("add names of traffic: %w", err)
 				}
-				if err := addLines(ctx, tx, now, d.Site, bodies[n]); err != nil {
+				if err := addLines(ctx, tx, now, d.Site, left[n]); err != nil {
 					return fmt.Errorf("add to access log: %w", err)
 				}
 			}
-			bodies = bodies[len(some):]
+			left = left[len(some):]
 		}
 		return nil
 	})
