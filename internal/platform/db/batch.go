@@ -123,7 +123,7 @@ func (b *Batch) run(ctx context.Context, take func() []*batched) {
 	for _, w := range list {
 		switch {
 		case err == nil:
-		case len(list) > 1 && ctx.Err() == nil && !Busy(err) && !Full(err): // what broke it may have been one of them
+		case len(list) > 1 && ctx.Err() == nil && !Busy(err) && !Full(err) && !Lost(err): // what broke it may have been one of them
 			w.err = b.db.Write(ctx, func(tx *Tx) error { return safely(ctx, tx, w.fn) })
 		default:
 			w.err = err

@@ -22,8 +22,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
-	_ "modernc.org/sqlite"             // driver "sqlite": the only one that binds $1 by number
+	"github.com/jackc/pgx/v5"
+	_ "modernc.org/sqlite" // driver "sqlite": the only one that binds $1 by number
 
 	"slipway/internal/platform/fair"
 )
@@ -35,6 +35,9 @@ type Config struct {
 	Readers int            // connections that read (SQLite) or in all (PostgreSQL). Optional: 0 means 8, 32.
 	Wait    time.Duration  // how long a Write waits for its turn. Optional: 0 means 10s.
 	Seen    func(q string) // is told every statement before it runs, so that tests can count them. Optional.
+
+	// Faults says what goes wrong with commits of Write, so that tests can lose the answers of some. Optional.
+	Faults Faults
 
 	// Volatile makes SQLite's commits not wait for the disk: for tests, whose machine doesn't lose power. Optional.
 	Volatile bool
@@ -54,7 +57,10 @@ type DB struct {
 	log    *slog.Logger
 	topics topics
 	seen   func(q string)
+	faults Faults // Optional
 	slots  *fair.Pool
+	marked atomic.Bool           // the schema has commit_marks
+	silent atomic.Int64          // when a connection of PostgreSQL didn't answer, in nanoseconds since 1970: older ones aren't used again
 	clock  atomic.Pointer[clock] // nil: this machine's
 
 	prepared prepared
@@ -63,7 +69,8 @@ type DB struct {
 
 // Open opens the database and checks that it answers. It changes nothing: call Migrate.
 func Open(ctx context.Context, c Config) (*DB, error) {
-	d := &DB{url: c.URL, wait: cmp.Or(c.Wait, 10*time.Second), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), seen: c.Seen}
+	d := &DB{url: c.URL, wait: cmp.Or(c.Wait, 10*time.Second), seen: c.Seen, faults: c.Faults}
+	d.log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if d.seen == nil {
 		d.seen = func(string) {}
 	}
@@ -145,10 +152,11 @@ func (d *DB) apart() (*sql.DB, error) {
 }
 
 func (d *DB) openPostgres(conns int) error {
-	pool, err := sql.Open("pgx", d.url)
+	config, err := pgx.ParseConfig(d.url)
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
+	pool := sql.OpenDB(d.connector(config))
 	// share: total the connections to PostgreSQL; owner a quarter of those that write, see slots; edge waits, 10 s at most
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // dumpTitle begins what dump writes; the schema's version follows.
@@ -188,7 +187,7 @@ func (d *DB) inPostgres(ctx context.Context, o pgx.TxOptions, fn func(tx pgx.Tx)
 		return err
 	}
 	defer conn.Close()
-	return conn.Raw(func(driver any) error { return pgx.BeginTxFunc(ctx, driver.(*stdlib.Conn).Conn(), o, fn) })
+	return conn.Raw(func(driver any) error { return pgx.BeginTxFunc(ctx, driver.(*connection).Conn.Conn(), o, fn) })
 }
 
 // tableRows reads the rows of one table, up to the line "\."; it fails where that does not come.

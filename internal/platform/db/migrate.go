@@ -39,6 +39,7 @@ func (d *DB) Migrate(ctx context.Context) error { return d.MigrateTo(ctx, 0) }
 // MigrateTo is Migrate up to a version, so that tests can make a database as an earlier
 // program left it. 0 means the newest.
 func (d *DB) MigrateTo(ctx context.Context, version int64) error {
+	ctx = Patient(ctx, migrateTime)
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -65,9 +66,11 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	sources := p.ListSources()
 	newest := sources[len(sources)-1].Version
 	if have > newest {
+		d.marked.Store(true)
 		return d.readable(ctx, have, newest)
 	}
 	if have >= cmp.Or(version, newest) {
+		d.marked.Store(have == newest)
 		return nil
 	}
 	unlock, err := d.lockDirectory(ctx)
@@ -91,6 +94,7 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	if version != 0 && version < newest {
 		return nil
 	}
+	d.marked.Store(true)
 	if err := d.searchIndex(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -101,6 +105,9 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 		return err
 	})
 }
+
+// migrateTime is how long a statement of a migration may take on PostgreSQL.
+const migrateTime = 24 * time.Hour
 
 // forSQLite reads migrations for SQLite: before version 3.44, which is newer than the sqlite3 of Debian 12, it has string_agg as
 // group_concat alone.

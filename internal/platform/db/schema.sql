@@ -1,4 +1,4 @@
--- version 300
+-- version 301
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1757,6 +1757,10 @@ CREATE VIEW known_secrets AS
   FROM git_settings g JOIN sites s ON s.id = g.site_id WHERE g.hook_digest <> '' AND s.deleted_at = 0
   UNION ALL
   SELECT owner_id, 'webhook', host, '', '' FROM webhooks WHERE deleted_at = 0 AND expires_at = 0;
+CREATE TABLE commit_marks (
+  id     TEXT PRIMARY KEY, -- sorts by the time it was made
+  barred BOOLEAN NOT NULL DEFAULT FALSE
+);
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

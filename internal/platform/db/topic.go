@@ -3,10 +3,13 @@ package db
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // topics wakes goroutines of this process that wait for a change.
@@ -51,11 +54,20 @@ func (t *topics) wake(topic string) {
 	}
 }
 
+func (t *topics) wakeAll() {
+	t.mu.Lock()
+	topics := slices.Collect(maps.Keys(t.subs))
+	t.mu.Unlock()
+	for _, topic := range topics {
+		t.wake(topic)
+	}
+}
+
 // hear passes PostgreSQL's notifications on to this process's listeners. A lost
 // connection is made again; what was missed meanwhile is found by the listeners' polls.
 func (d *DB) hear(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if err := d.hearOnce(ctx); err != nil && ctx.Err() == nil {
+	for again := false; ctx.Err() == nil; again = true {
+		if err := d.hearOnce(ctx, again); err != nil && ctx.Err() == nil {
 			d.log.WarnContext(ctx, "database notifications interrupted", "err", err)
 			select {
 			case <-ctx.Done():
@@ -66,20 +78,51 @@ func (d *DB) hear(ctx context.Context) error {
 	return nil
 }
 
-func (d *DB) hearOnce(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, d.url)
+func (d *DB) hearOnce(ctx context.Context, again bool) error {
+	config, err := pgx.ParseConfig(d.url)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	lively(config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
+		defer cancel()
+		conn.Close(bounded)
+	}()
 	if _, err := conn.Exec(ctx, "LISTEN slipway"); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return err
-		}
-		d.topics.wake(n.Payload)
+	if again {
+		d.topics.wakeAll() // what was missed meanwhile is found without waiting for a poll
 	}
+	for {
+		n, err := waitBriefly(ctx, conn)
+		switch {
+		case err == nil:
+			d.topics.wake(n.Payload)
+		case ctx.Err() != nil || !pgconn.Timeout(err):
+			return err
+		default:
+			// Nothing came: a connection that is silent because its other end is gone would stay so for ever.
+			bounded, cancel := context.WithTimeout(ctx, pingTime)
+			err := conn.Ping(bounded)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("ping: %w", err)
+			}
+		}
+	}
+}
+
+// hearingCheck is how long the connection that hears notifications may be silent before it is asked for an answer.
+const hearingCheck = 3 * time.Second
+
+func waitBriefly(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	ctx, cancel := context.WithTimeout(ctx, hearingCheck)
+	defer cancel()
+	return conn.WaitForNotification(ctx)
 }

@@ -13,6 +13,7 @@ import (
 
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/panics"
 )
 
 // Tx is a transaction that writes. It reads its own writes.
@@ -22,6 +23,7 @@ type Tx struct {
 	topics []string
 	after  []func()
 	ran    []string // statements that were run as text
+	mark   string   // of the commit; empty: nothing is found out about it
 	reads  bool     // a Snapshot, on a reader's connection
 }
 
@@ -93,10 +95,24 @@ func (t *Tx) Notify(topic string) { t.topics = append(t.topics, topic) }
 // fails nothing is written. fn may run again after a conflict with another transaction
 // (PostgreSQL), so it changes nothing outside; it does no network, no files, and never
 // calls Write itself.
+//
+// A connection that is lost before the commit is a conflict, too. When the answer to the commit is lost, Write finds out whether the
+// transaction was committed, and runs fn again if it wasn't. If the database doesn't answer in time, the error is one that Unknown reports.
 func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
+	begun := time.Now()
 	for try := 1; ; try++ {
 		err := d.writeOnce(ctx, fn)
-		if err == nil || try == 5 || !conflicting(err) || ctx.Err() != nil {
+		switch {
+		case err == nil, ctx.Err() != nil, Unknown(err):
+			return err
+		case conflicting(err) && try < 5:
+		case errors.Is(err, errDropped), Lost(err) && !d.single && time.Since(begun) < settleTime:
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(min(20*time.Millisecond<<try, time.Second)):
+			}
+		default:
 			return err
 		}
 	}
@@ -111,7 +127,7 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	tx := &Tx{d: d}
 	defer d.writing.learn(d.write, tx) // once the connection is free, and before somebody else has it
 	defer conn.Close()
-	sqlTx, err := conn.BeginTx(ctx, nil)
+	sqlTx, err := conn.BeginTx(d.marking(ctx, tx), nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -120,14 +136,7 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if !d.single {
-		for _, topic := range tx.topics {
-			if _, err := sqlTx.ExecContext(ctx, "SELECT pg_notify('slipway', $1)", topic); err != nil {
-				return fmt.Errorf("notify: %w", err)
-			}
-		}
-	}
-	if err := sqlTx.Commit(); err != nil {
+	if err := d.commit(ctx, sqlTx, tx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	for _, topic := range tx.topics {
@@ -201,26 +210,40 @@ func (d *DB) Works(ctx context.Context) error {
 }
 
 // Run keeps the database well until ctx ends: it hears PostgreSQL's notifications of
-// other nodes, and folds SQLite's write-ahead log back into the file when it is idle.
+// other nodes, deletes old marks of commits, and folds SQLite's write-ahead log back into the file.
 func (d *DB) Run(ctx context.Context) error {
 	if !d.single {
-		return d.hear(ctx)
+		var hearing panics.Background
+		defer hearing.Wait()
+		hearing.Go(func() { d.hear(ctx) })
 	}
-	tick := time.NewTicker(time.Minute)
+	tick := time.NewTicker(markTidy)
 	defer tick.Stop()
 	started := time.After(afterStart)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-started:
-			d.shrink(ctx)
 		case <-tick.C:
-			d.shrink(ctx)
-			if _, err := d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil && ctx.Err() == nil {
-				d.log.WarnContext(ctx, "write-ahead log not folded back", "err", err)
+			if err := d.forgetMarks(ctx); err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "marks of commits not deleted", "err", err)
+			}
+			if d.single {
+				d.fold(ctx)
+			}
+		case <-started:
+			if d.single {
+				d.shrink(ctx)
 			}
 		}
+	}
+}
+
+// fold folds SQLite's write-ahead log back into the file.
+func (d *DB) fold(ctx context.Context) {
+	d.shrink(ctx)
+	if _, err := d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "write-ahead log not folded back", "err", err)
 	}
 }
 
@@ -237,6 +260,6 @@ func (d *DB) shrink(ctx context.Context) {
 // Admin runs one statement outside any transaction, for what databases refuse inside
 // one (CREATE DATABASE). It is for tests and tools.
 func (d *DB) Admin(ctx context.Context, q string) error {
-	_, err := d.write.ExecContext(ctx, q)
+	_, err := d.write.ExecContext(Patient(ctx, time.Hour), q)
 	return err
 }

@@ -8,8 +8,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,9 @@ func New(t testing.TB, with ...func(*db.Config)) *db.DB {
 func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
 	t.Helper()
 	c := db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8, Wait: 2 * time.Minute, Volatile: true}
+	if n, _ := strconv.Atoi(os.Getenv("SLIPWAY_TEST_FAULTS")); n > 0 {
+		c.Faults = Every(n, db.Dropped, db.Muted)
+	}
 	for _, f := range with {
 		f(&c)
 	}
@@ -43,6 +48,25 @@ func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
 	go func() { defer close(done); d.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done; d.Close() })
 	return d
+}
+
+// Faults is a function as the Faults of db.Config.
+type Faults func() db.Fault
+
+// Next calls the function.
+func (f Faults) Next() db.Fault { return f() }
+
+// Every returns Faults of db.Config: each nth commit has one of the faults, in turn. With the variable SLIPWAY_TEST_FAULTS=n, each test's
+// database loses transactions and the answers to commits so.
+func Every(n int, faults ...db.Fault) Faults {
+	var commits atomic.Int64
+	return func() db.Fault {
+		i := int(commits.Add(1))
+		if i%n != 0 {
+			return db.Sound
+		}
+		return faults[i/n%len(faults)]
+	}
 }
 
 // URL returns the address of a new database that ends with the test: a copy of a migrated template, which takes a fraction of the time

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/panics"
 )
 
@@ -97,6 +98,9 @@ func (j *Jobs) do(work context.Context, c *leased) {
 	}
 }
 
+// patience is how long a statement of a job may take.
+const patience = 2 * time.Minute
+
 // call calls the handler. A panic is a failure like others.
 func (j *Jobs) call(ctx context.Context, c *leased) error {
 	h := j.handlers[c.kind]
@@ -113,7 +117,7 @@ func (j *Jobs) call(ctx context.Context, c *leased) error {
 		}
 		return why
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.policy.Timeout)
+	ctx, cancel := context.WithTimeout(db.Patient(ctx, patience), h.policy.Timeout)
 	defer cancel()
 	return panics.Call(func() error { return h.call(ctx, c) })
 }

@@ -63,8 +63,8 @@ func TestLend(t *testing.T) {
 
 type told []int64
 
-func (x *told) TellUsageTx(_ context.Context, _ *db.Tx, _ id.Owner, w Warning) error {
-	*x = append(*x, w.Percent)
+func (x *told) TellUsageTx(_ context.Context, tx *db.Tx, _ id.Owner, w Warning) error {
+	tx.AfterCommit(func() { *x = append(*x, w.Percent) })
 	return nil
 }
 

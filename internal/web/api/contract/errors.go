@@ -3,12 +3,10 @@ package contract
 import (
 	"cmp"
 	"context"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -129,14 +127,8 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 
 // unreachable reports whether the database (or what else was asked) could not be reached.
 func unreachable(err error) bool {
-	var op *net.OpError
-	var state interface{ SQLState() string } // a PostgreSQL error: shutting down, starting, too many connections
-	if errors.As(err, &state) {
-		s := state.SQLState()
-		return s == "57P01" || s == "57P02" || s == "57P03" || s == "53300" || strings.HasPrefix(s, "08")
-	}
 	// The last is what database/sql says after Close; it has no name there.
-	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op) || strings.Contains(err.Error(), "sql: database is closed")
+	return db.Lost(err) || strings.Contains(err.Error(), "sql: database is closed")
 }
 
 // Fail answers with an error outside of any operation.

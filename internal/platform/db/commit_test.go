@@ -1,0 +1,248 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
+)
+
+// faults has commits fail so in turn.
+func faults(list ...db.Fault) func(*db.Config) {
+	return func(c *db.Config) { c.Faults = dbtest.Every(1, list...) }
+}
+
+// A transaction that is lost, or the answer to its commit, is written once and its caller learns that it is.
+func TestLostCommits(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t, faults(db.Sound, db.Dropped, db.Muted, db.Dropped, db.Dropped))
+	table(t, d)
+	woken, stop := d.Listen("t")
+	defer stop()
+	after := 0
+	for range 20 {
+		err := d.Write(t.Context(), func(tx *db.Tx) error {
+			tx.AfterCommit(func() { after++ })
+			tx.Notify("t")
+			_, err := tx.Exec(t.Context(), "INSERT INTO t VALUES ('a', 1, TRUE, 0) ON CONFLICT (id) DO UPDATE SET n = t.n + 1")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-woken
+	}
+	var n int
+	if err := d.QueryRow(t.Context(), "SELECT n FROM t").Scan(&n); err != nil || n != 20 || after != 20 {
+		t.Errorf("%d of 20 writes, %d told: %v", n, after, err)
+	}
+}
+
+// Where nobody can tell whether a transaction was committed, the error says so, and a mark tells the repetition.
+func TestUnknownCommits(t *testing.T) {
+	t.Parallel()
+	for fault, applied := range map[db.Fault]bool{db.Silent: true, db.Gone: false} {
+		d := dbtest.New(t, faults(db.Sound, fault))
+		table(t, d)
+		mark, runs := db.NewMark(), 0
+		write := func() error {
+			return d.Write(t.Context(), func(tx *db.Tx) error {
+				if first, err := tx.MarkTx(t.Context(), mark); err != nil || !first {
+					return err
+				}
+				runs++
+				_, err := tx.Exec(t.Context(), "INSERT INTO t VALUES ('a', 1, TRUE, 0)")
+				return err
+			})
+		}
+		if err := d.Write(t.Context(), func(*db.Tx) error { return nil }); err != nil && !db.Unknown(err) { // so that the fault comes next
+			t.Fatal(err)
+		}
+		err := write()
+		for i := 0; db.Unknown(err) && i < 3; i++ {
+			err = write()
+		}
+		want := 2
+		if applied {
+			want = 1
+		}
+		var n int
+		if read := d.QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || read != nil || n != 1 || runs > want {
+			t.Errorf("fault %d: %d rows after %d runs: %v, %v", fault, n, runs, err, read)
+		}
+	}
+}
+
+// cutter passes connections on to PostgreSQL until it is told what to do with a message of the client.
+type cutter struct {
+	network, address string // of the server
+	// cut says what becomes of what the client sends: whether it is passed on, and whether answers still are.
+	cut func(sent string) (pass, answer bool)
+	on  atomic.Bool
+	// silent says that connections whose answers aren't passed on stay open.
+	silent atomic.Bool
+}
+
+// throughCutter returns a database that is reached through a cutter.
+func throughCutter(t *testing.T, cut func(sent string) (pass, answer bool)) (*db.DB, *cutter) {
+	t.Helper()
+	dsn := dbtest.URL(t)
+	if strings.HasPrefix(dsn, "sqlite:") {
+		t.Skip("SQLite has no connections to lose")
+	}
+	to, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{cut: cut}
+	c.network, c.address = pgconn.NetworkAddress(to.Host, to.Port)
+	through := url.URL{
+		Scheme: "postgres", User: url.UserPassword(to.User, to.Password), Host: l.Addr().String(), Path: to.Database, RawQuery: "sslmode=disable",
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go c.serve(client)
+		}
+	}()
+	return dbtest.Open(t, through.String()), c
+}
+
+func (c *cutter) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial(c.network, c.address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var mute atomic.Bool
+	go func() {
+		defer client.Close()
+		b := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(b)
+			if err == nil && mute.Load() && c.silent.Load() {
+				continue
+			}
+			if err != nil || mute.Load() {
+				return
+			}
+			if _, err := client.Write(b[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(b)
+		if err != nil {
+			return
+		}
+		if c.on.Load() {
+			pass, answer := c.cut(string(b[:n]))
+			if !answer {
+				mute.Store(true)
+			}
+			if !pass {
+				return
+			}
+		}
+		if _, err := server.Write(b[:n]); err != nil {
+			return
+		}
+		if mute.Load() { // until it is done with it
+			io.Copy(io.Discard, client)
+			return
+		}
+	}
+}
+
+// A real connection that is cut as COMMIT is sent, or before its answer comes, loses nothing and doubles nothing.
+func TestConnectionsCutAtCommits(t *testing.T) {
+	t.Parallel()
+	for name, pass := range map[string]bool{"applied": true, "not applied": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var left atomic.Int64
+			d, c := throughCutter(t, func(sent string) (bool, bool) {
+				// The mark's statement goes with COMMIT, by its text or as a prepared one: it is the only message with the mark.
+				if strings.Contains(sent, "cm_") && left.Add(-1) >= 0 {
+					return pass, false
+				}
+				return true, true
+			})
+			table(t, d)
+			for i := range 4 {
+				left.Store(1)
+				c.on.Store(true)
+				err := d.Write(t.Context(), func(tx *db.Tx) error {
+					_, err := tx.Exec(t.Context(), "INSERT INTO t VALUES ('a', 1, TRUE, 0) ON CONFLICT (id) DO UPDATE SET n = t.n + 1")
+					return err
+				})
+				c.on.Store(false)
+				if err != nil || left.Load() >= 1 {
+					t.Fatalf("write %d: %v; %d left to cut", i, err, left.Load())
+				}
+			}
+			var n int
+			if err := d.QueryRow(t.Context(), "SELECT n FROM t").Scan(&n); err != nil || n != 4 {
+				t.Errorf("%d of 4 writes: %v", n, err)
+			}
+		})
+	}
+}
+
+// Connections that are silent since a moment are given up within seconds, and no others are tried that are as old.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	var old atomic.Bool
+	d, c := throughCutter(t, func(string) (bool, bool) { return true, !old.Load() })
+	var held []func() error
+	for range 6 {
+		rows, err := d.Query(t.Context(), "SELECT 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, rows.Close)
+	}
+	for _, end := range held {
+		end()
+	}
+	c.on.Store(true)
+	c.silent.Store(true)
+	old.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	begun := time.Now()
+	if err := d.Ping(ctx); !db.Lost(err) {
+		t.Fatalf("while all is silent, after %s: %v", time.Since(begun), err)
+	}
+	old.Store(false) // for connections that are made from now on
+	for {
+		err := d.Ping(ctx)
+		if err == nil {
+			break
+		}
+		if !db.Lost(err) && !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			t.Fatalf("after %s: %v", time.Since(begun), err)
+		}
+	}
+}
