@@ -38,7 +38,7 @@ const (
 	connectTime = 4 * time.Second  // for a new connection, unless the address has connect_timeout
 	pingTime    = 2 * time.Second  // for an answer of a connection that was idle for a second
 	answerTime  = 10 * time.Second // for an answer to a statement, but see Patient
-	silentTime  = 5 * time.Second // for the acknowledgment of bytes by the other end's kernel
+	silentTime  = 5 * time.Second  // for the acknowledgment of bytes by the other end's kernel
 )
 
 var begin = func() string {
@@ -54,7 +54,9 @@ type patientKey struct{}
 
 // Patient returns a context under which a statement may take that long and may wait for locks for a minute, for work that no request waits
 // for. Other statements on PostgreSQL fail after answerTime.
-func Patient(ctx context.Context, most time.Duration) context.Context { return context.WithValue(ctx, patientKey{}, most) }
+func Patient(ctx context.Context, most time.Duration) context.Context {
+	return context.WithValue(ctx, patientKey{}, most)
+}
 
 func patience(ctx context.Context) time.Duration {
 	most, _ := ctx.Value(patientKey{}).(time.Duration)

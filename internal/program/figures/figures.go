@@ -97,6 +97,16 @@ type Counter struct {
 	mu sync.Mutex // guards sites
 	// share: total the sites with requests since the last flush; owner its sites; edge none: an entry is some 200 bytes
 	sites map[id.Site]*Figures
+
+	writing sync.Mutex // guards unsure
+	unsure  *part      // may be written: it is repeated before anything else is written
+}
+
+// part is what is written in one transaction.
+type part struct {
+	mark  string
+	at    db.Time
+	sites map[id.Site]*Figures
 }
 
 // New returns a counter whose figures are kept in a database.
@@ -164,51 +174,66 @@ var metricUpsert = func() string {
 
 // Write writes what was counted; what can't be written is counted on.
 func (c *Counter) Write(ctx context.Context, now db.Time) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.unsure != nil {
+		if err := c.write(ctx, c.unsure); err != nil {
+			return fmt.Errorf("write figures: %w", err)
+		}
+	}
 	c.mu.Lock()
 	batch := c.sites
 	c.sites = nil
 	c.mu.Unlock()
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(batch)), 100) {
-		err := c.db.Write(ctx, func(tx *db.Tx) error {
-			for _, site := range part {
-				f := batch[site]
-				for _, s := range steps {
-					at := now - now%db.Time(s.step.Milliseconds())
-					args := []any{
-						site,
-						s.step.Milliseconds(),
-						at,
-						f.Statuses[0],
-						f.Statuses[1],
-						f.Statuses[2],
-						f.Statuses[3],
-						f.Wakes,
-						f.Restarts,
-						f.Memory,
-						f.CPU.Milliseconds(),
-						f.Bytes,
-					}
-					for _, n := range f.counts {
-						args = append(args, n)
-					}
-					if _, err := tx.Exec(ctx, metricUpsert, args...); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
+	for sites := range slices.Chunk(slices.Sorted(maps.Keys(batch)), 100) {
+		p := &part{db.NewMark(), now, map[id.Site]*Figures{}}
+		for _, site := range sites {
+			p.sites[site] = batch[site]
+		}
+		err := c.write(ctx, p)
+		if err == nil || c.unsure == p {
+			maps.DeleteFunc(batch, func(site id.Site, _ *Figures) bool { return p.sites[site] != nil })
+		}
 		if err != nil {
-			for _, site := range slices.Sorted(maps.Keys(batch)) {
-				c.Note(site, func(f *Figures) { f.add(*batch[site]) })
+			for site, more := range batch {
+				c.Note(site, func(f *Figures) { f.add(*more) })
 			}
 			return fmt.Errorf("write figures: %w", err)
 		}
-		for _, site := range part {
-			delete(batch, site)
-		}
 	}
 	return nil
+}
+
+// write adds a part to what is stored, once however often it is called, and notes whether it has to be called again.
+func (c *Counter) write(ctx context.Context, p *part) error {
+	err := c.db.Write(ctx, func(tx *db.Tx) error {
+		if first, err := tx.MarkTx(ctx, p.mark); err != nil || !first {
+			return err
+		}
+		for _, site := range slices.Sorted(maps.Keys(p.sites)) {
+			f := p.sites[site]
+			for _, s := range steps {
+				args := []any{site, s.step.Milliseconds(), p.at - p.at%db.Time(s.step.Milliseconds())}
+				for _, n := range f.Statuses {
+					args = append(args, n)
+				}
+				args = append(args, f.Wakes, f.Restarts, f.Memory, f.CPU.Milliseconds(), f.Bytes)
+				for _, n := range f.counts {
+					args = append(args, n)
+				}
+				if _, err := tx.Exec(ctx, metricUpsert, args...); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		c.unsure = nil
+	} else if db.Unknown(err) {
+		c.unsure = p
+	}
+	return err
 }
 
 // Tidy forgets figures that have been kept long enough.

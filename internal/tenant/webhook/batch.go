@@ -54,10 +54,11 @@ func writeSettled(ctx context.Context, tx *db.Tx, list []settled) (map[delivery.
 
 var attemptText = chunk.Text(func(n int) string {
 	return `INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, request, response, answer, late)
-		VALUES ` + chunk.Values(n, "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "TEXT", "TEXT", "TEXT", "BOOLEAN")
+		VALUES ` + chunk.Values(n, "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "TEXT", "TEXT", "TEXT", "BOOLEAN") + `
+		ON CONFLICT (delivery_id, n) DO NOTHING`
 })
 
-// writeAttempts keeps what was sent and what came back.
+// writeAttempts keeps what was sent and what came back. Those that an earlier turn has written, which didn't learn of its commit, stay.
 func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[delivery.ID]bool) error {
 	return chunk.Each(list, func(part []settled) error {
 		args := make([]any, 0, 10*len(part))

@@ -206,7 +206,7 @@ func readWaiting(text string, f *flight, next *db.Time) error {
 // of those that were touched: each gives at most what it and its host have room for, and then
 // goes to the end of the line. The caller has locked what was touched.
 func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Quota, touched []ID) ([]flight, error) {
-	now := db.Now()
+	now := tx.Now()
 	but, args := w.notFull(now)
 	rows, err := tx.Query(
 		ctx,

@@ -98,7 +98,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 		case free == 0:
 			timer.Reset(w.c.Poll) // the next outcome frees a slot
 		default:
-			timer.Reset(soonest(next, w.c.Poll))
+			timer.Reset(soonest(w.c.DB.Now(), next, w.c.Poll))
 		}
 		stop := ctx.Done()
 		if stopping {
@@ -115,7 +115,7 @@ func (w *Webhooks) Run(ctx context.Context) error {
 			if err == nil {
 				next = soon
 			}
-			again = err != nil || next <= db.Now()
+			again = err != nil || next <= w.c.DB.Now()
 		case <-stop:
 		}
 	}

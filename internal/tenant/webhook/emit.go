@@ -28,7 +28,7 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		active        bool
 		expires       db.Time // of a listener
 	}
-	now := db.Now()
+	now := tx.Now()
 	rows, err := tx.Query(ctx, `
 		SELECT id, events, site_ids, active, expires_at FROM webhooks
 		WHERE owner_id = $1 AND deleted_at = 0 AND (active OR reason <> '') AND (expires_at = 0 OR expires_at > $2) ORDER BY id`, owner, now)
@@ -105,7 +105,7 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if len(to.active)+len(to.disabled)+len(to.listening) == 0 {
 		return nil
 	}
-	now := db.Now()
+	now := tx.Now()
 	id := db.NewID("evt")
 	body, err := e.Body(id, name, now)
 	if err != nil {

@@ -135,7 +135,7 @@ type repeat struct {
 // requeue inserts a pending delivery for each one that is to be repeated, and gives the
 // webhook its turn.
 func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery.ID, error) {
-	now := db.Now()
+	now := tx.Now()
 	var ids []delivery.ID
 	for _, r := range list {
 		id := db.ID[delivery.ID]("dlv")

@@ -28,7 +28,7 @@ type health struct {
 // the endpoints are the caller's to set.
 func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched []ID) error {
 	slices.SortStableFunc(done, func(a, b outcome) int { return strings.Compare(string(a.hook), string(b.hook)) })
-	now := db.Now()
+	now := tx.Now()
 	hooks := map[ID]*health{}
 	var order []ID
 	all, attempts := make([]settled, 0, len(done)), make([]settled, 0, len(done))

@@ -12,7 +12,7 @@ import (
 // takeOver gives back what dead workers hold: all of it where this process is the only
 // one (its predecessor is gone), else what no worker has finished within its lease.
 func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
-	now := db.Now()
+	now := w.c.DB.Now()
 	before := now
 	if all {
 		before = never
@@ -57,8 +57,7 @@ var errNoClient = errors.New("webhooks: Run needs Config.Out with a transport")
 
 // soonest is how long to wait for a moment: poll at most, and at least a little when
 // nothing could be claimed although something is due (another node holds it).
-func soonest(next db.Time, poll time.Duration) time.Duration {
-	now := db.Now()
+func soonest(now, next db.Time, poll time.Duration) time.Duration {
 	if next >= now.Add(poll) {
 		return poll
 	}

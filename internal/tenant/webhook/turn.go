@@ -34,7 +34,7 @@ var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE 
 // line, and a row that stays as it is is not written.
 func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	return chunk.Each(hooks, func(part []ID) error {
-		args := db.Args{db.Now()}
+		args := db.Args{tx.Now()}
 		_, err := tx.Exec(ctx, `
 			UPDATE webhooks SET turn_at = v.turn
 			FROM (SELECT hook, CASE WHEN busy OR due IS NULL THEN `+neverTurn+`
