@@ -208,7 +208,7 @@ func newStage(t *testing.T, ctx context.Context, w *world.World, operator *world
 	s.check(world.WriteFiles(dir, map[string]string{
 		"package.json": `{"name": "app", "private": true, "scripts": {"start": "node app.js"}}`,
 		// What it stores makes a backup that takes long to download.
-		"app.js": `require('fs').writeFileSync('data/large', require('crypto').randomBytes(64 << 20))
+		"app.js": `require('fs').writeFileSync('data/large', require('crypto').randomBytes(32 << 20))
 require('http').createServer((q, r) => { console.log(q.url); r.end('hello') }).listen(process.env.PORT)`,
 	}))
 	_, err = w.Git.Commit(s.repository, "main", dir, "a commit")
