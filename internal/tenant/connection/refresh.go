@@ -190,8 +190,9 @@ func (s *Connections) revokeTx(ctx context.Context, tx *db.Tx, c Connection) err
 		return nil
 	}
 	k, err := s.open(c)
-	if err != nil {
-		return err
+	if err != nil { // the key that encrypted it is lost
+		s.c.Log.WarnContext(ctx, "token not revoked", "connection", c.ID, "err", err)
+		return nil
 	}
 	_, err = job.Enqueue(ctx, tx, Revoke{
 		c.App,
