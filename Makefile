@@ -3,9 +3,11 @@
 export CGO_ENABLED = 0
 # A clone or worktree in another folder takes what was compiled, and what vet and staticcheck found, from the cache.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# A chart's version has three numbers, also where nothing is tagged yet.
-CHART := $(shell echo '$(VERSION)' | sed -E 's/^v([0-9])/\1/; t; s/^/0.0.0-g/')
+RELEASE := $(shell cat VERSION)
+# A repository without tags names the release in VERSION and the commit.
+VERSION := $(or $(shell git describe --tags --dirty 2>/dev/null),$(shell git describe --always --dirty 2>/dev/null | sed 's/^/v$(RELEASE)-g/'),v$(RELEASE))
+# A chart's version has three numbers and no v.
+CHART := $(VERSION:v%=%)
 
 .PHONY: help run test test-all race test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
 

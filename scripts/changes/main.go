@@ -1,5 +1,5 @@
 // Command changes makes a release of what the folder changes has: go run ./scripts/changes 1.2.3 moves its lines to CHANGELOG.md
-// as that version, of today. Without a version it prints what the next release would say.
+// as that version, of today, and writes it to VERSION. Without a version it prints what the next release would say.
 package main
 
 import (

@@ -28,7 +28,7 @@ import (
 func main() {
 	r := release{}
 	flag.StringVar(&r.out, "out", "dist", "folder for the files; emptied first")
-	flag.StringVar(&r.version, "version", "", "version; default: the newest of CHANGELOG.md, with the commit unless that is tagged")
+	flag.StringVar(&r.version, "version", "", "version; default: that in VERSION, with the commit unless it is tagged or, without tags, changed VERSION")
 	archs := flag.String("arch", "amd64,arm64", "architectures")
 	key := flag.String("sign", "", "secret key of minisign that signs SHA256SUMS, its password in MINISIGN_PASSWORD; the program and install.sh trust it")
 	also := flag.String("trust", "", "public keys of minisign, separated by commas, that are trusted besides: those that will sign later releases")
@@ -203,10 +203,13 @@ func (r *release) identify() error {
 		_, r.notes, err = changelog.Newest(".")
 		return err
 	}
-	if r.version, r.notes, err = changelog.Newest("."); err != nil {
+	if r.version, err = changelog.Version("."); err != nil {
 		return err
 	}
-	if tag, _ := git("tag", "--points-at", "HEAD", "v"+r.version); tag == "" {
+	if _, r.notes, err = changelog.Newest("."); err != nil {
+		return err
+	}
+	if !released("v" + r.version) {
 		commit, err := git("rev-parse", "--short=12", "HEAD")
 		if err != nil {
 			return err
@@ -220,6 +223,21 @@ func (r *release) identify() error {
 		r.notes = changes.Text()
 	}
 	return nil
+}
+
+// released reports whether HEAD is the commit of a release: it has the release's tag or, in a repository without tags of releases, it
+// changed VERSION.
+func released(tag string) bool {
+	if tags, err := git("tag", "--list", "v*"); err != nil || tags != "" {
+		at, _ := git("tag", "--points-at", "HEAD", tag)
+		return err == nil && at != ""
+	}
+	head, err := git("rev-parse", "HEAD")
+	if err != nil {
+		return false
+	}
+	changed, err := git("log", "-1", "--format=%H", "--diff-filter=M", "--", "VERSION")
+	return err == nil && changed == head
 }
 
 // build returns the path of the program for arch.

@@ -69,7 +69,7 @@ func (r *release) mayPublish(releases string) error {
 		return errors.New("-publish needs -sign: installations upgrade by themselves to signed releases alone")
 	}
 	if !isRelease(r.version) {
-		return fmt.Errorf("%s is not a release: tag the commit v and its version, which CHANGELOG.md has", r.version)
+		return fmt.Errorf("%s is not a release: tag the commit v and the version that VERSION has", r.version)
 	}
 	return r.mayIndex(releases)
 }

@@ -69,6 +69,19 @@ var (
 	release = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+).*$`)
 )
 
+// Version returns the version in VERSION of root, which is that of the newest release.
+func Version(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "VERSION"))
+	if err != nil {
+		return "", err
+	}
+	version := strings.TrimSpace(string(text))
+	if !number.MatchString(version) {
+		return "", fmt.Errorf("VERSION: %q is no version such as 1.2.3", version)
+	}
+	return version, nil
+}
+
 // Newest returns the version of the newest release in CHANGELOG.md of root, and what the page says of it.
 func Newest(root string) (version, notes string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
@@ -86,7 +99,8 @@ func Newest(root string) (version, notes string, err error) {
 	return string(text[found[0][2]:found[0][3]]), strings.TrimSpace(string(text[found[0][1]:end])) + "\n", nil
 }
 
-// Gather writes the changes into CHANGELOG.md as the release version of a day, above all others, and deletes their files.
+// Gather writes the changes into CHANGELOG.md as the release version of a day, above all others, writes the version to VERSION, and
+// deletes the files of the changes.
 func Gather(root, version string, day time.Time) error {
 	if !number.MatchString(version) {
 		return fmt.Errorf("%q is no version such as 1.2.3", version)
@@ -112,6 +126,9 @@ func Gather(root, version string, day time.Time) error {
 	}
 	section := fmt.Sprintf("## %s (%s)\n\n%s", version, day.Format(time.DateOnly), changes.Text())
 	if err := os.WriteFile(page, slices.Concat(text[:at], []byte(section), text[at:]), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, "VERSION"), []byte(version+"\n"), 0o644); err != nil {
 		return err
 	}
 	for _, f := range files {

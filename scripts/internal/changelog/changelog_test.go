@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A release has the changes by kind above the releases before it, the folder is empty afterwards, and the notes are its section.
+// A release has the changes by kind above the releases before it, the folder is empty afterwards, the notes are its section,
+// and VERSION names it.
 func TestGather(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -38,6 +39,9 @@ func TestGather(t *testing.T) {
 	if version, got, err := Newest(root); err != nil || version != "0.2.0" || got != notes {
 		t.Errorf("newest is %q %q, %v", version, got, err)
 	}
+	if version, err := Version(root); err != nil || version != "0.2.0" {
+		t.Errorf("VERSION is %q, %v", version, err)
+	}
 
 	write("changes/c.md", "Improved: a word.\n")
 	for version, why := range map[string]string{"0.3.0": "begins with none of", "0.2.0": "already", "next": "no version"} {
@@ -55,7 +59,11 @@ func TestChanges(t *testing.T) {
 	if _, _, err := Read("../../.."); err != nil {
 		t.Error(err)
 	}
-	if _, notes, err := Newest("../../.."); err != nil || notes == "" {
+	newest, notes, err := Newest("../../..")
+	if err != nil || notes == "" {
 		t.Errorf("notes are %q, %v", notes, err)
+	}
+	if version, err := Version("../../.."); err != nil || version != newest {
+		t.Errorf("VERSION is %q, %v; the newest release of CHANGELOG.md is %s", version, err, newest)
 	}
 }
