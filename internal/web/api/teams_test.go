@@ -393,8 +393,10 @@ func TestRemovedMembersKnow(t *testing.T) {
 	}{
 		"developer": {m{"role": "developer"}, all},
 		"viewer":    {m{"role": "viewer"}, "[]"},
-		"guest": {m{"sites": []m{{"siteId": blog, "role": "developer"}, {"siteId": shop, "role": "viewer"}}},
-			"[deploy_hook/nightly/" + blog + " git_hook//" + blog + "]"},
+		"guest": {
+			m{"sites": []m{{"siteId": blog, "role": "developer"}, {"siteId": shop, "role": "viewer"}}},
+			"[deploy_hook/nightly/" + blog + " git_hook//" + blog + "]",
+		},
 	} {
 		u, k := w.user(name + "@example.test")
 		w.join(key, id, name+"@example.test", k, tt.as)
