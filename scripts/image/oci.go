@@ -126,6 +126,7 @@ func (a *archive) finish(i *image, layers []layer) error {
 	settings := maps.Clone(i.kind.config)
 	labels := map[string]string{
 		"org.opencontainers.image.title": i.kind.title, "org.opencontainers.image.version": i.version, "org.opencontainers.image.created": created,
+		"org.opencontainers.image.licenses": "Apache-2.0", // of Slipway alone
 	}
 	if n := i.kind.node; n != nil {
 		labels["dev.slipway.node"] = n.version

@@ -26,6 +26,8 @@ func (r *release) archive(arch, program, work string) error {
 		mode       int64
 	}{
 		{"CHANGELOG.md", "CHANGELOG.md", 0o644},
+		{"LICENSE", "LICENSE", 0o644},
+		{"NOTICE", "NOTICE", 0o644},
 		{"README.md", "README.md", 0o644},
 		{"packaging/deb/server.toml", "server.toml", 0o644},
 		{filepath.Join(work, "slipway.bash"), "completions/slipway.bash", 0o644},

@@ -118,9 +118,16 @@ func TestRelease(t *testing.T) {
 	for _, want := range []string{
 		"-rwxr-xr-x root/root", "./usr/bin/slipway", "-rw-r----- root/root", "./etc/slipway/server.toml", "./lib/systemd/system/slipway.socket",
 		"./usr/share/man/man1/slipway.1.gz", "./usr/share/bash-completion/completions/slipway", "./usr/share/zsh/vendor-completions/_slipway",
+		"./usr/share/doc/slipway/copyright", "./usr/share/doc/slipway/NOTICE",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the package lacks %s:\n%s", want, out)
+		}
+	}
+	list, err := exec.Command("tar", "-tzf", filepath.Join(one, names[3])).Output()
+	for _, want := range []string{"/LICENSE\n", "/NOTICE\n"} {
+		if err != nil || !strings.Contains(string(list), want) {
+			t.Errorf("the archive lacks %q: %v\n%s", want, err, list)
 		}
 	}
 	if strings.Contains(string(out), "drwx------") {
