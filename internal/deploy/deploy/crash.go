@@ -56,15 +56,25 @@ func (d *Deployments) working(ctx context.Context, id deployment.ID) {
 	}
 }
 
+// survivedTime is how long a deployment waits for a database that is away: longer than a failover takes.
+const survivedTime = time.Minute
+
 // survived takes back what countTx counted: the process lives, and the deployment will
 // be worked on again.
 func (d *Deployments) survived(ctx context.Context, id deployment.ID) {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), survivedTime)
 	defer done()
-	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE deployments SET crashes = crashes - 1 WHERE id = $1 AND crashes > 0`, id)
-		return err
-	})
+	mark := db.NewMark()
+	var err error
+	for again := true; again; again = db.Lost(err) && ctx.Err() == nil {
+		err = d.c.DB.Write(ctx, func(tx *db.Tx) error {
+			if first, err := tx.MarkTx(ctx, mark); err != nil || !first {
+				return err
+			}
+			_, err := tx.Exec(ctx, `UPDATE deployments SET crashes = crashes - 1 WHERE id = $1 AND crashes > 0`, id)
+			return err
+		})
+	}
 	if err != nil {
 		d.c.Log.WarnContext(ctx, "interruption counted as a crash", "deployment", id, "err", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slipway/internal/build/build"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/deploy/deployment"
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/sandbox"
@@ -62,6 +63,30 @@ func TestRestartsAreNotCrashes(t *testing.T) {
 		}
 	}
 	ok(t, w.work(t.Context(), Run{x.ID}, 9))
+	if got := w.status(x.ID); got.Status != deployment.Success {
+		t.Fatalf("it is %s: %q", got.Status, got.Error)
+	}
+}
+
+// A database that is lost while a deployment goes live doesn't end the deployment, and is no crash, however often it happens.
+func TestLostDatabaseIsNoCrash(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.stop()
+	x := w.trigger(s.ID, Trigger{})
+	w.asked.lose("UPDATE sites SET live_deployment")
+	for n := range int64(5) {
+		if err := w.work(t.Context(), Run{x.ID}, n+1); !db.Lost(err) {
+			t.Fatalf("run %d: %v", n, err)
+		}
+		if got := w.status(x.ID); got.Status.Ended() {
+			t.Fatalf("after run %d it is %s: %q", n, got.Status, got.Error)
+		}
+	}
+	w.asked.lose("")
+	ok(t, w.work(t.Context(), Run{x.ID}, 6))
 	if got := w.status(x.ID); got.Status != deployment.Success {
 		t.Fatalf("it is %s: %q", got.Status, got.Error)
 	}

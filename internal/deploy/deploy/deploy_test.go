@@ -65,14 +65,37 @@ type world struct {
 
 // asked holds the statements that the database was sent while it listens.
 type asked struct {
-	mu   sync.Mutex // guards both
+	mu   sync.Mutex // guards the rest
 	on   bool
 	list []string
+
+	losing string // commits of transactions with a statement that has this text are lost. Empty: none are.
+	hit    bool   // the last statement was one
+}
+
+// Next is Faults of the database.
+func (a *asked) Next() db.Fault {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hit {
+		a.hit = false
+		return db.Gone
+	}
+	return db.Sound
+}
+
+func (a *asked) lose(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.losing = text
 }
 
 func (a *asked) see(q string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.losing != "" && strings.Contains(q, a.losing) {
+		a.hit = true
+	}
 	if a.on {
 		a.list = append(a.list, q)
 	}
@@ -112,7 +135,11 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, repos: filepath.Join(dir, "repos")}
-	w.db = dbtest.New(t, func(c *db.Config) { c.Seen = w.asked.see })
+	w.db = dbtest.New(t, func(c *db.Config) {
+		if c.Seen = w.asked.see; c.Faults == nil {
+			c.Faults = &w.asked
+		}
+	})
 	log := slog.New(slog.NewTextHandler(testLog{t}, nil))
 	sealer, err := seal.Load(filepath.Join(dir, "key"))
 	ok(t, err)

@@ -110,6 +110,8 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return cause // it is run again, here or elsewhere
 	case errors.Is(cause, job.ErrCanceled):
 		return d.fail(ctx, x, p, deployment.Canceled, "")
+	case db.Lost(err):
+		return err // the database comes back, and the deployment is run again
 	case errors.Is(err, job.ErrStopping):
 		return err // its program was ended with the service, some seconds before this is
 	case errors.Is(err, errOvertaken):

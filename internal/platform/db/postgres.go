@@ -94,7 +94,7 @@ type connector struct {
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, ours(err)
 	}
 	return &connection{Conn: conn.(*stdlib.Conn), d: c.d, made: time.Now()}, nil
 }
@@ -121,8 +121,20 @@ func (c *connection) bounded(ctx context.Context, limit time.Duration) (_ contex
 			c.d.silent.Store(time.Now().UnixNano())
 			return cause
 		}
-		return err
+		return ours(err)
 	}
+}
+
+// errLost marks errors of connections to the database, which look like those of any other connection.
+var errLost = errors.New("the connection to the database is lost")
+
+func ours(err error) error {
+	var op *net.OpError
+	var connect *pgconn.ConnectError
+	if errors.As(err, &op) || errors.As(err, &connect) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return err
 }
 
 func answerLimit(ctx context.Context) time.Duration { return cmp.Or(patience(ctx), answerTime) }
@@ -175,7 +187,7 @@ func (a *answer) Next(into []driver.Value) error {
 	a.timer.Reset(a.limit)
 	err := a.Rows.Next(into)
 	a.timer.Stop()
-	return err
+	return ours(err)
 }
 
 func (a *answer) Close() error { return a.end(a.Rows.Close()) }
@@ -250,9 +262,7 @@ func (t transaction) Commit() error {
 
 // Lost reports whether err says that the database can't be reached, or that the connection to it was lost: it may be there again soon.
 func Lost(err error) bool {
-	var op *net.OpError
 	var state *pgconn.PgError
-	var connect *pgconn.ConnectError
 	if errors.As(err, &state) {
 		switch state.Code {
 		case "57P01", "57P02", "57P03", "57P05", "53300", "25P03", "25006": // the last: a server that became, or still is, a standby
@@ -260,7 +270,10 @@ func Lost(err error) bool {
 		}
 		return strings.HasPrefix(state.Code, "08")
 	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, errSilent) || errors.Is(err, errDropped) || errors.Is(err, errUnknown) ||
-		errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, sql.ErrConnDone) ||
-		errors.As(err, &op) || errors.As(err, &connect)
+	for _, lost := range []error{errLost, errSilent, errDropped, errUnknown, driver.ErrBadConn, sql.ErrConnDone} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -128,7 +129,8 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 // unreachable reports whether the database (or what else was asked) could not be reached.
 func unreachable(err error) bool {
 	// The last is what database/sql says after Close; it has no name there.
-	return db.Lost(err) || strings.Contains(err.Error(), "sql: database is closed")
+	var op *net.OpError
+	return db.Lost(err) || errors.As(err, &op) || strings.Contains(err.Error(), "sql: database is closed")
 }
 
 // Fail answers with an error outside of any operation.
