@@ -71,7 +71,7 @@ type Docs struct {
 	Config
 	groups []group
 	guides []*guide
-	index  []indexed
+	index  *index
 	style  file
 	script file
 }
@@ -106,7 +106,7 @@ func New(c Config) *Docs {
 		d.groups = append(d.groups, g)
 	}
 	slices.SortFunc(d.Failures, func(a, b Failure) int { return a.Status - b.Status })
-	d.index = searchIndex(d.groups, d.guides, string(d.render(d.view("start"))))
+	d.index = newIndex(d.groups, d.guides, string(d.render(d.view("start"))))
 	return d
 }
 
@@ -188,7 +188,7 @@ func (d *Docs) find(r *http.Request) (view, bool) {
 	v := d.view("start")
 	if r.URL.Path == "/docs" {
 		if q := searchQuery(r); q != "" {
-			v.Kind, v.Title, v.Query, v.Hits, v.Sections = "search", "Search", q, search(d.index, q), nil
+			v.Kind, v.Title, v.Query, v.Hits, v.Sections = "search", "Search", q, d.index.search(q), nil
 		}
 		return v, true
 	}

@@ -76,4 +76,39 @@ for (const form of document.querySelectorAll("form.try")) {
   });
 }
 
+// Results as one types: the first of the page that the form would open.
+const query = document.getElementById("q");
+if (query) {
+  const box = add(query.form, "div", { class: "found", "aria-live": "polite", hidden: "" });
+  let asked = 0;
+  let timer = 0;
+  const close = () => { asked++; clearTimeout(timer); box.hidden = true; };
+  const look = async () => {
+    const mine = ++asked;
+    const text = query.value.trim();
+    if (!text) { box.hidden = true; return; }
+    try {
+      const response = await fetch(`/docs?q=${encodeURIComponent(text)}`, { credentials: "omit" });
+      if (!response.ok || mine !== asked) return;
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      if (mine !== asked) return;
+      const hits = [...page.querySelectorAll("main ul.ops > li > a")].slice(0, 7);
+      box.replaceChildren();
+      for (const hit of hits) add(box, "a", { href: hit.getAttribute("href") }, hit.textContent);
+      if (!hits.length) add(box, "p", {}, "No results");
+      box.hidden = false;
+    } catch { /* the form works without this */ }
+  };
+  query.setAttribute("autocomplete", "off");
+  query.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 150); });
+  query.form.addEventListener("focusout", (event) => { if (!query.form.contains(event.relatedTarget)) close(); });
+  query.form.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { close(); query.focus(); return; }
+    if (box.hidden || (event.key !== "ArrowDown" && event.key !== "ArrowUp")) return;
+    const all = [query, ...box.querySelectorAll("a")];
+    const next = all[all.indexOf(document.activeElement) + (event.key === "ArrowDown" ? 1 : -1)];
+    if (next) { event.preventDefault(); next.focus(); }
+  });
+}
+
 if (matchMedia("(max-width: 56rem)").matches) document.querySelector("details.menu")?.removeAttribute("open");

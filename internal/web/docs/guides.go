@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -34,21 +35,25 @@ type chapter struct {
 // chapterNames orders the guides: a test wants each in one chapter.
 var chapterNames = []struct {
 	name   string
+	rank   float64 // how much a page counts in a search: most people look for a guide
 	guides []string
 }{
-	{"Guides", []string{
+	{"Guides", 1, []string{
 		"git", "github-actions", "command-line", "moving", "builds", "slipway-toml", "applications", "php",
 		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "terraform", "mcp", "dashboard",
 		"billing",
 	}},
-	{"Command line", []string{
+	{"Command line", 0.9, []string{
 		"cli-sign-in", "cli-deploy", "cli-logs", "cli-env", "cli-domains", "cli-databases", "cli-backups", "cli-wordpress",
 		"cli-webhooks",
 	}},
-	{"Coming from", []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
-	{"Operate", []string{"runbook", "operating", "kubernetes", "stability", "shares", "rights", "benchmarks", "backup-format"}},
-	{"About", []string{"glossary", "where"}},
+	{"Coming from", 0.8, []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
+	{"Operate", 0.8, []string{"runbook", "operating", "kubernetes", "stability", "rights"}},
+	{"About", 0.4, []string{"glossary"}},
 }
+
+// maintaining are the pages for those who change Slipway: they read them in the repository, and the program doesn't serve them.
+var maintaining = []string{"backup-format", "benchmarks", "shares", "where"}
 
 func chapters(guides []*guide) []chapter {
 	var out []chapter
@@ -75,7 +80,7 @@ func readGuides(billing bool) []*guide {
 	}
 	var out []*guide
 	for _, name := range names {
-		if name == "billing.md" && !billing {
+		if name == "billing.md" && !billing || slices.Contains(maintaining, strings.TrimSuffix(name, ".md")) {
 			continue
 		}
 		source, err := guidefiles.Files.ReadFile(name)
@@ -188,7 +193,7 @@ func guideLink(to string) (string, bool) {
 	switch name, ok := strings.CutSuffix(file, ".md"); {
 	case file == "" || strings.Contains(file, "://") || strings.HasPrefix(file, "/"):
 		return to, false
-	case ok && !strings.Contains(name, "/"):
+	case ok && !strings.Contains(name, "/") && !slices.Contains(maintaining, name):
 		return "/docs/guides/" + name + fragment, false
 	}
 	return "", true
