@@ -130,8 +130,9 @@ refused with the event itself, and that streams are closed and settings applied 
 **Pauses** means that the right is refused from then on, and works again within %[1]d seconds of the payment.
 
 Unless the row says otherwise, the right belongs to a member of a team with the role admin and concerns the team's site. *Role lowered* is a change to
-viewer; *revoked* is the deletion of the right itself, or of the grant that an app made it with. `+"`TestRights` in `e2e/rights`"+` tells each cell to the real program. A story of
-`+"`e2e/wordpress`"+` tells the single use of login links instead.
+viewer; *revoked* is the deletion of the right itself, or of the grant that an app made it with. Where a
+site is transferred or deleted, *ends* means that the right no longer reaches that site. `+"`TestRights` in `e2e/rights`"+` tests each cell
+against a running Slipway, login links apart, of which a story of `+"`e2e/wordpress`"+` tests the single use.
 
 | right |`, rights.Seconds)
 	for _, e := range rights.Events {

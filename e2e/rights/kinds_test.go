@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -448,14 +449,33 @@ func download(s *stage) *holder {
 	if answer.StatusCode != http.StatusOK {
 		s.t.Fatalf("the download is answered with %d", answer.StatusCode)
 	}
-	// What the sockets hold already arrives whatever happens: 512 KiB for each look, which take a tenth of a second, empty them in time.
-	// A download that comes to its end by itself has not been ended.
+	// Nobody looks while other rights are given and compared, and a download that isn't read is given up after 15 seconds: a little is read
+	// all the time. What the sockets hold already arrives whatever happens: 512 KiB for each look, which take a tenth of a second, empty
+	// them in time. A download that comes to its end by itself has not been ended.
+	var mu sync.Mutex
 	var failed error
-	return works(func() (bool, string) {
+	read := func(n int64) error {
+		mu.Lock()
+		defer mu.Unlock()
 		if failed == nil {
-			_, failed = io.CopyN(io.Discard, answer.Body, 512<<10)
+			_, failed = io.CopyN(io.Discard, answer.Body, n)
 		}
-		return failed == nil || failed == io.EOF, fmt.Sprint("reading: ", failed)
+		return failed
+	}
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for read(64<<10) == nil {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return works(func() (bool, string) {
+		err := read(512 << 10)
+		return err == nil || err == io.EOF, fmt.Sprint("reading: ", err)
 	})
 }
 

@@ -132,7 +132,7 @@ var Table = []Right{
 	},
 	{
 		Name: "webhook of a team", Stored: []string{"webhooks.secret", "webhooks.prev_secret"},
-		Why:   "A webhook belongs to the team.",
+		Why:   "A webhook belongs to the team and stays with it; of a site that the team no longer has it gets nothing.",
 		After: ofTheSite(),
 	},
 	{

@@ -24,7 +24,7 @@ func (w *world) dial(t *testing.T, host, proto string) *tls.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return c
 }
 

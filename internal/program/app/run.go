@@ -178,7 +178,7 @@ func (a *Apps) move(p *program, known map[id.Site]row) {
 	if !stopped && p.state == Stopped && in == nil {
 		p.set(Sleeping, "")
 	}
-	drain, awake := p.drain, p.live && want.Sleep == 0 && !p.away
+	live, drain, awake := p.live, p.drain, p.live && want.Sleep == 0 && !p.away
 	if p.away && in == nil {
 		p.away = false
 	}
@@ -203,7 +203,7 @@ func (a *Apps) move(p *program, known map[id.Site]row) {
 	default:
 		idle := now.Sub(p.refit(now))
 		limit := want.Sleep
-		if !p.live {
+		if !live {
 			limit = previewSleep
 		}
 		if limit > 0 && idle > limit {
