@@ -127,7 +127,7 @@ What each event does to the credentials, links, hooks and open streams that Slip
 refused with the event itself, and that streams are closed and settings applied within %d seconds. “–” means that the event doesn't concern the right.
 
 *Account unpaid* means that the account's sites are paused because it owes money. The account itself stays open, so that people can sign in and pay.
-**Pauses** means that the right is refused from then on, and works again within %[1]d seconds of the payment.
+**Pauses** means that the right is refused while the account is unpaid, and works again within %[1]d seconds.
 
 Unless the row says otherwise, the right belongs to a member of a team with the role admin and concerns the team's site. *Role lowered* is a change to
 viewer; *revoked* is the deletion of the right itself, or of the grant that an app made it with. Where a

@@ -202,7 +202,7 @@ var causes = []cause{
 		"A dependency is compiled during installation and needs Python, which is not installed: use a version with prebuilt binaries",
 	),
 	when(
-		`^gyp ERR!|node-gyp rebuild`,
+		`^gyp ERR!|npm (?:error|ERR!) command .*node-gyp rebuild`,
 		"A dependency with native code could not be compiled: use a version with prebuilt binaries for this version of Node.js",
 	),
 	when(
@@ -214,11 +214,11 @@ var causes = []cause{
 
 	// Network.
 	failing(
-		`\b(ENOTFOUND|EAI_AGAIN) (\S+)|getaddrinfo (ENOTFOUND|EAI_AGAIN) (\S+)|Could not resolve host: (\S+)`,
+		`\b(ENOTFOUND|EAI_AGAIN) ([\w.-]+\w)|getaddrinfo (ENOTFOUND|EAI_AGAIN) ([\w.-]+\w)|Could not resolve host: ([\w.-]+\w)`,
 		"Host ${2}${4}${5} does not exist, is not public, or can't be looked up right now. Check its name",
 	),
 	failing(
-		`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) (\S+?)[,;]?(\s|$)`,
+		`\b(ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) ([\w:][\w.:-]*\w)`,
 		"No connection to ${2}: builds reach public hosts on ports 80 and 443 only, by name",
 	),
 	when(
@@ -339,7 +339,7 @@ var causes = []cause{
 	when(`(?:ERROR|Error|error)\b.*(?:ESLint|eslint)|✖ \d+ problems? \([1-9]\d* errors?`, "The linter found errors"),
 	when(`^\S*(?:SyntaxError|IndentationError): (.{1,200})`, "Syntax error: ${1}"),
 	when(
-		`(?:environment variable|env(?:ironment)? var) ["'\x60]?(\w+)["'\x60]? (?:is )?(?:not (?:set|defined|found)|missing|required)|`+
+		`(?:environment variable|env(?:ironment)? var) ["'\x60]?(\w*[A-Z_]\w*)["'\x60]? (?:is )?(?:not (?:set|defined|found)|missing|required)|`+
 			`[Mm]issing (?:required )?env(?:ironment)? var(?:iable)?s?:? ["'\x60]?(\w+)`,
 		"Environment variable ${1}${2} is not set: add it to the site, for the build",
 	),

@@ -135,6 +135,23 @@ func JSBool(src, key string) (value, found bool) {
 	return m[1] == "true" || m[1] == "!0", true
 }
 
+// JSTop returns what is in no block of a block: of a configuration that exports one object, that object's own settings.
+func JSTop(src string) string {
+	depth := 0
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if depth > 1 {
+			return -1
+		}
+		return r
+	}, src)
+}
+
 // JSBlock returns what follows `key: {` (or `key(`) up to its closing bracket, so that
 // a word can be looked for where it means something.
 func JSBlock(src, key string) string {

@@ -46,7 +46,7 @@ func nuxtStatic(p *project) string {
 	build, _ := p.pkg.Script("build")
 	generate, _ := p.pkg.Script("generate")
 	nitro := configfile.JSString(configfile.JSBlock(src, "nitro"), "preset")
-	ssr, said := configfile.JSBool(src, "ssr")
+	ssr, said := configfile.JSBool(configfile.JSTop(src), "ssr") // a module's option of that name says nothing of Nuxt
 	switch {
 	case asksGenerate.MatchString(p.command()) || nuxtGenerate.MatchString(p.command()):
 		return "the build runs nuxt generate"

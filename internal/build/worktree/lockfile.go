@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,10 +38,19 @@ var corepack = lazyregexp.New(`^(npm|pnpm|yarn|bun)@\^?([0-9]+(?:\.[0-9A-Za-z.-]
 var devEngine = lazyregexp.New(`^(npm|pnpm|yarn|bun)@([0-9xX*^~<>=|. -]{0,60})$`)
 
 // FindManager decides between the lock files of dir. packageManager there or above
-// names the manager whatever the lock files say.
+// names the manager whatever the lock files say, but what is above a folder with a lock file of its own speaks for other folders.
 func (t *Tree) FindManager(dir string) Manager {
 	m := Manager{Name: "npm", Dir: dir, Source: "detection"}
+	var found []string
+	for _, l := range LockFiles {
+		if t.Has(Join(dir, l.File)) {
+			found = append(found, l.File)
+		}
+	}
 	for _, at := range Upward(dir) {
+		if at != dir && len(found) > 0 {
+			break
+		}
 		pkg := t.Manifest(at)
 		if pkg == nil {
 			continue
@@ -58,13 +68,11 @@ func (t *Tree) FindManager(dir string) Manager {
 		}
 	}
 	named := m.Source != "detection"
-	var found []string
 	for _, l := range LockFiles {
 		name := Join(dir, l.File)
-		if !t.Has(name) {
+		if !slices.Contains(found, l.File) {
 			continue
 		}
-		found = append(found, l.File)
 		if m.Lock == "" && (!named || m.Name == l.manager) {
 			m.Name, m.Lock = l.manager, l.File
 			if !named {

@@ -93,7 +93,7 @@ func (d *DB) hearOnce(ctx context.Context, again bool) error {
 		defer cancel()
 		conn.Close(bounded)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN slipway"); err != nil {
+	if _, err := conn.Exec(ctx, listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	if again {
@@ -109,14 +109,16 @@ func (d *DB) hearOnce(ctx context.Context, again bool) error {
 		default:
 			// Nothing came: a connection that is silent because its other end is gone would stay so for ever.
 			bounded, cancel := context.WithTimeout(ctx, pingTime)
-			err := conn.Ping(bounded)
+			_, err := conn.Exec(bounded, listen) // a second time changes nothing (PostgreSQL, LISTEN)
 			cancel()
 			if err != nil {
-				return fmt.Errorf("ping: %w", err)
+				return fmt.Errorf("listen again: %w", err)
 			}
 		}
 	}
 }
+
+const listen = "LISTEN slipway"
 
 // hearingCheck is how long the connection that hears notifications may be silent before it is asked for an answer.
 const hearingCheck = 3 * time.Second
