@@ -79,7 +79,7 @@ var causes = map[Event]func(s *stage){
 		s.check(err)
 		defer d.Close()
 		s.check(world.Until(s.ctx, 200*time.Millisecond, func() (bool, error) {
-			// What is due is due now: the job that looks for it doesn't wait for its time.
+			// Run the billing job now instead of at its time.
 			if err := d.Admin(s.ctx, `UPDATE jobs SET run_at = 0 WHERE kind = 'billing.run' AND state = 'ready'`); err != nil {
 				return false, err
 			}

@@ -449,9 +449,8 @@ func download(s *stage) *holder {
 	if answer.StatusCode != http.StatusOK {
 		s.t.Fatalf("the download is answered with %d", answer.StatusCode)
 	}
-	// Nobody looks while other rights are given and compared, and a download that isn't read is given up after 15 seconds: a little is read
-	// all the time. What the sockets hold already arrives whatever happens: 512 KiB for each look, which take a tenth of a second, empty
-	// them in time. A download that comes to its end by itself has not been ended.
+	// The server closes a download that isn't read for 15 seconds, so a goroutine always reads a little. Each check reads 512 KiB more, to
+	// empty the socket buffers, which deliver their content even after the server has closed. A complete download counts as not ended.
 	var mu sync.Mutex
 	var failed error
 	read := func(n int64) error {
@@ -668,7 +667,7 @@ func (s *stage) visitor(jar http.CookieJar) *holder {
 	})
 }
 
-// reach repeats what opens a protected address, which the edge hears of a moment after the settings.
+// reach repeats open until it succeeds: the edge reads the settings of a protected address a moment after they are saved.
 func (s *stage) reach(h *holder, open func() error) *holder {
 	s.t.Helper()
 	s.check(world.Until(s.ctx, 100*time.Millisecond, func() (bool, error) {

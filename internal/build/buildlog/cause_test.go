@@ -137,6 +137,16 @@ func TestCauseOfFailure(t *testing.T) {
 			Failure{ExitCode: 137, MemoryLimit: 512 << 20},
 			"A process of the build was killed, most likely for lack of memory: the limit is 512 MiB",
 		},
+		"echoed script": {
+			"sharp install$ node install/check || npx node-gyp rebuild\nsharp install: Done\nError: no luck today\n",
+			Failure{ExitCode: 1},
+			"Error: no luck today",
+		},
+		"unnamed variable": {
+			"Error: a required environment variable is not set\n",
+			Failure{ExitCode: 1},
+			"Error: a required environment variable is not set",
+		},
 		"first error": {"hello\nError: no luck today\n    at x.js:1:2\n", Failure{ExitCode: 3}, "Error: no luck today"},
 		"abort": {
 			"",

@@ -68,7 +68,7 @@ func TestRestartsAreNotCrashes(t *testing.T) {
 	}
 }
 
-// A database that is lost while a deployment goes live doesn't end the deployment, and is no crash, however often it happens.
+// A deployment that loses the database while it goes live is run again, and no crash is counted, however often this happens.
 func TestLostDatabaseIsNoCrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

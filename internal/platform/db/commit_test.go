@@ -48,7 +48,7 @@ func TestLostCommits(t *testing.T) {
 	}
 }
 
-// Where nobody can tell whether a transaction was committed, the error says so, and a mark tells the repetition.
+// If the database doesn't answer after a commit, Write returns an Unknown error, and MarkTx recognizes the repetition.
 func TestUnknownCommits(t *testing.T) {
 	t.Parallel()
 	for fault, applied := range map[db.Fault]bool{db.Silent: true, db.Gone: false} {

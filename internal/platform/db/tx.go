@@ -110,7 +110,7 @@ func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 			select {
 			case <-ctx.Done():
 				return err
-			case <-time.After(min(20*time.Millisecond<<try, time.Second)):
+			case <-time.After(20 * time.Millisecond << min(try, 6)):
 			}
 		default:
 			return err

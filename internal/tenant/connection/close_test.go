@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// Everything that an owner who goes has connected is forgotten, and its tokens are revoked. A token that can't be read any more, because
-// the key is lost, keeps nobody from being deleted. Connections of others stay.
+// Everything that an owner who goes has connected is forgotten, and its tokens are revoked. An owner can be deleted although
+// the key of a token is lost. Connections of others stay.
 func TestCloseOwner(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -31,23 +31,17 @@ func ServiceKeys(list []Known) []string {
 	return names
 }
 
-// knownTx returns what a member knows by their role beside service keys: hooks of the sites on which they are developers, and the
-// team's webhooks.
+// knownTx returns at most maxKnown credentials that a member can read by their role, service keys apart: hooks of the sites on which they
+// are developers, and the team's webhooks.
 func (s *Teams) knownTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, m Member) ([]Known, error) {
 	all := m.Role.AtLeast(account.RoleDeveloper)
 	rows, err := tx.Query(ctx, `
 		SELECT kind, name, site_id, site FROM known_secrets WHERE owner_id = $1 AND ($2 OR site_id IN (
-			SELECT site_id FROM site_members WHERE owner_id = $1 AND user_id = $3))
-		ORDER BY kind, site, name LIMIT $4`, owner, all, m.User, 10*maxKnown)
-	found, err := db.Collect(rows, err, func(r db.Scanner) (k Known, err error) { return k, r.Scan(&k.Kind, &k.Name, &k.Site, &k.SiteName) })
+			SELECT site_id FROM site_members WHERE owner_id = $1 AND user_id = $3 AND role IN ($4, $5)))
+		ORDER BY kind, site, name LIMIT $6`, owner, all, m.User, account.RoleManager, account.RoleDeveloper, maxKnown)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (k Known, err error) { return k, r.Scan(&k.Kind, &k.Name, &k.Site, &k.SiteName) })
 	if err != nil {
 		return nil, fmt.Errorf("list what a member knows: %w", err)
-	}
-	var list []Known
-	for _, k := range found {
-		if (all || m.Sites[k.Site].AtLeast(account.RoleDeveloper)) && len(list) < maxKnown {
-			list = append(list, k)
-		}
 	}
 	return list, nil
 }

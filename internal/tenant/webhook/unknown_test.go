@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Commits that nobody knows the outcome of hold up no deliveries: each is sent, and each attempt is kept and counted once.
+// Deliveries go on after commits whose answer is lost: each is sent, and each attempt is stored and counted once.
 func TestUnknownCommits(t *testing.T) {
 	t.Parallel()
 	const events = 60

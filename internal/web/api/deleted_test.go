@@ -19,7 +19,7 @@ var keptRows = map[string]string{
 	"Invoices have to be kept. The jobs of billing end the subscription and then delete the profile and the cards.": `
 		billing_budgets billing_cards billing_disputes billing_grants billing_invoices billing_ledger billing_payments billing_profiles
 		billing_redemptions billing_refunds billing_seller_owners billing_setups billing_subscriptions billing_trial_cards retention`,
-	"What was used is on the last invoice.": `
+	"Usage is billed on the last invoice.": `
 		bandwidth build_time usage_caps usage_days usage_divided usage_hours usage_loans usage_parts usage_sites usage_sources`,
 	"It is a log or a count, without a secret.": `
 		acme_ledger address_mails audit domain_releases idempotency_usage notify_asked operations site_counts webhook_events`,

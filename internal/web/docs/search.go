@@ -168,8 +168,8 @@ func (x *index) search(query string) []hit {
 	return hits
 }
 
-// meant returns the stems that a word of a query stands for, and how much each counts: its own and those of words that mean the same, or
-// if the pages have none of them, those that begin with it (when it is the last word, which may be half typed), or are spelled nearly so.
+// meant returns the stems to look for instead of a word, with their weights: the word's own and those of its synonyms. If the pages have
+// none of them, it returns words with a similar spelling and, for the last word, which may be half typed, words that begin with it.
 func (x *index) meant(word string, last bool) map[string]float64 {
 	out := map[string]float64{}
 	add := func(stem string, weight float64) {

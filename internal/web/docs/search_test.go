@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// What people search for leads first to the page that answers it. A page is a guide's name, with a section behind a # where the guide is
-// long. The small API of these tests stands for the operations, which come behind guides.
+// Each query finds the page that answers it first. A page is a guide's name; long guides have a section after #.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	d := small()
