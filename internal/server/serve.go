@@ -100,9 +100,9 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	if h.s.Role("worker") {
 		for _, r := range h.workers {
 			working.Go(func() {
-				if err := panics.Again(work, r.run); err != nil && work.Err() == nil {
-					h.s.Log.ErrorContext(ctx, "worker ended", "worker", r.name, "err", err)
-				}
+				panics.Keep(work, r.run, func(err error) {
+					h.s.Log.ErrorContext(ctx, "worker ended, and starts again", "worker", r.name, "err", err)
+				})
 			})
 		}
 	}

@@ -214,6 +214,31 @@ func TestPanicOfTheEnd(t *testing.T) {
 	wait.Until(t, "dead", func() bool { return count(t, d, "state = 'dead' AND error LIKE '%poisonous%'") == 1 })
 }
 
+// A database that refuses while jobs start ends Run with an error; run again, it does jobs.
+func TestRunAfterFailedStart(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if err := d.Admin(t.Context(), `ALTER TABLE job_kinds RENAME TO away`); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, d, "x", Options{})
+	j := New(Config{
+		DB: d, Log: slog.New(slog.DiscardHandler), Queues: map[string]int{"default": 1},
+		Lease: 300 * time.Millisecond, Poll: 20 * time.Millisecond, Drain: 5 * time.Second,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	Handle(j, Policy{Attempts: 2}, func(context.Context, work, int64) error { cancel(); return nil })
+	if err := j.Run(ctx); err == nil || ctx.Err() != nil {
+		t.Fatalf("started without its table: %v", err)
+	}
+	if err := d.Admin(t.Context(), `ALTER TABLE away RENAME TO job_kinds`); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Run(ctx); err != nil || count(t, d, "1=1") != 0 {
+		t.Errorf("run again: %v, %d jobs left", err, count(t, d, "1=1"))
+	}
+}
+
 // A panic while work is leased or done ends neither the loop nor the work of others.
 func TestLoopOutlivesPanics(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func contain(f func()) {
 	f()
 }
 
-// The pauses of Again, each twice the one before.
+// The pauses of Again and Keep, each twice the one before.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -77,10 +77,34 @@ const (
 
 // Again runs f until it returns. After a panic it runs f again, a second later and then later and later, until ctx ends.
 func Again(ctx context.Context, f func(ctx context.Context) error) error {
+	return repeat(ctx, f, func(err error) bool { return errors.Is(err, ErrPanic) })
+}
+
+// Loop is Again for what returns no error.
+func Loop(ctx context.Context, f func(ctx context.Context)) {
+	_ = Again(ctx, func(ctx context.Context) error { f(ctx); return nil })
+}
+
+// Keep is Again for work that must last as long as ctx: it runs f again after an error too, of which it tells failed.
+func Keep(ctx context.Context, f func(ctx context.Context) error, failed func(err error)) {
+	_ = repeat(ctx, f, func(err error) bool {
+		if err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+		return err != nil
+	})
+}
+
+// repeat runs f as long as again says so and ctx lasts. Pauses begin anew after f has run for longer than the last of them.
+func repeat(ctx context.Context, f func(ctx context.Context) error, again func(err error) bool) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		started := time.Now()
 		err := Call(func() error { return f(ctx) })
-		if !errors.Is(err, ErrPanic) {
+		if !again(err) {
 			return err
+		}
+		if time.Since(started) > lastPause {
+			pause = firstPause
 		}
 		select {
 		case <-ctx.Done():
@@ -88,11 +112,6 @@ func Again(ctx context.Context, f func(ctx context.Context) error) error {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// Loop is Again for what returns no error.
-func Loop(ctx context.Context, f func(ctx context.Context)) {
-	_ = Again(ctx, func(ctx context.Context) error { f(ctx); return nil })
 }
 
 // Group is the parts of one piece of work. Wait panics as the first part did that panicked, so that the whole fails.

@@ -75,3 +75,33 @@ func TestAgain(t *testing.T) {
 		}
 	})
 }
+
+// What must last runs again after an error as after a panic, and its pauses begin anew once it has run for a while.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begun, runs := time.Now(), 0
+		var told []error
+		away := errors.New("the database is away")
+		Keep(t.Context(), func(context.Context) error {
+			switch runs++; runs {
+			case 1, 2:
+				return away
+			case 3:
+				broken()
+			case 4:
+				time.Sleep(time.Hour)
+				return away
+			}
+			return nil
+		}, func(err error) { told = append(told, err) })
+		if took := time.Since(begun); runs != 5 || took != time.Hour+8*time.Second { // 1 + 2 + 4, then 1
+			t.Errorf("%d runs in %s", runs, took)
+		}
+		if len(told) != 4 || !errors.Is(told[0], away) || !errors.Is(told[2], ErrPanic) {
+			t.Errorf("told of %v", told)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	Keep(ctx, func(context.Context) error { cancel(); return ctx.Err() }, func(err error) { t.Errorf("told of the end: %v", err) })
+}
