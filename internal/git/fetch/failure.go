@@ -27,6 +27,9 @@ var errDamaged = errors.New("objects are damaged or missing")
 // explain turns what git said into a sentence for the user; what only the operator can
 // mend stays a plain error, without secrets and paths.
 func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr string, err error) error {
+	if fault.As(err) != nil {
+		return err
+	}
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(r, "it is over the limit of "+text.Size(s.c.MaxPack))
 	}

@@ -48,7 +48,7 @@ type Config struct {
 	Dir         string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
 	Egress      *egress.Egress    // checks every address
 	Hosts       map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
-	Git         string            // the program; "" means git from PATH
+	Git         string            // the program, looked up at each use; "" means git from PATH
 	Depth       int               // commits of history that are fetched; 0 means 10
 	Timeout     time.Duration     // for a fetch as a whole; 0 means 10 min
 	MaxPack     int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
@@ -86,7 +86,7 @@ type Fetcher struct {
 	identities map[id.Site]*identity // by site
 }
 
-// New checks the configuration and makes the directories. It runs nothing.
+// New checks the configuration and makes the directories. It runs nothing, and only warns if git is missing: uploads don't need it.
 func New(c Config) (*Fetcher, error) {
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Minute)
 	c.MaxPack = cmp.Or(c.MaxPack, 2<<30)
@@ -101,8 +101,9 @@ func New(c Config) (*Fetcher, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if c.Git, err = exec.LookPath(cmp.Or(c.Git, "git")); err != nil {
-		return nil, fmt.Errorf("find git: %w", err)
+	c.Git = cmp.Or(c.Git, "git")
+	if _, err := exec.LookPath(c.Git); err != nil {
+		c.Log.Warn("git is not installed: sites from repositories can't be deployed", "err", err)
 	}
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("source directory: %w", err)

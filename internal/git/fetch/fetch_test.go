@@ -61,6 +61,38 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// A server without git starts. Deployments of repositories name what to install, and work once it is there.
+func TestWithoutGit(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	commit := h.commit(t, "acme/site", "main", map[string]string{"index.html": "hello"})
+	program := spy(t)
+	if err := os.Rename(program, program+".away"); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	s := open(t, h, func(c *Config) {
+		c.Git, c.Log = program, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	if !strings.Contains(log.String(), "git is not installed") {
+		t.Errorf("the start says %q", log.String())
+	}
+	r := Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "main"}
+	_, err := s.Fetch(t.Context(), r)
+	_, _, listing := s.Branches(t.Context(), r)
+	for _, err := range []error{err, listing} {
+		if f := fault.As(err); f == nil || f.Code != "git_missing" || !strings.Contains(f.Details, "apt-get install git") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := os.Rename(program+".away", program); err != nil {
+		t.Fatal(err)
+	}
+	if tree := fetch(t, s, r); tree.Commit != commit {
+		t.Errorf("fetched %s, want %s", tree.Commit, commit)
+	}
+}
+
 func TestFetchIsIncremental(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

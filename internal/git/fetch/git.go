@@ -17,6 +17,7 @@ import (
 
 	"slipway/internal/platform/id"
 
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -131,6 +132,14 @@ type child struct {
 
 func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 	k = &child{stderr: &limited{max: 64 << 10}}
+	program, err := exec.LookPath(s.c.Git)
+	if err != nil {
+		s.c.Log.WarnContext(ctx, "git is not installed", "err", err)
+		return nil, &fault.Error{
+			Kind: fault.Unavailable, Code: "git_missing", Message: "Git is not installed on this server",
+			Details: "install it (apt-get install git) and deploy again; uploads work without it",
+		}
+	}
 	uid, release, err := s.identity(c)
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", c.args[0], err)
@@ -181,7 +190,7 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 		}
 		dir = strings.ReplaceAll(dir, p[0], p[1])
 	}
-	k.Cmd = exec.CommandContext(ctx, s.c.Git, args...)
+	k.Cmd = exec.CommandContext(ctx, program, args...)
 	// PWD is set as a shell would; the directory itself is entered by the child, who alone sees it.
 	k.Env, k.Dir, k.Stdin, k.Stdout, k.Stderr = append(env, "PWD="+dir), dir, c.stdin, c.stdout, k.stderr
 	// It has a group of its own, so that its helpers die with it.

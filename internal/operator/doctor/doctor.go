@@ -320,10 +320,10 @@ func NodesOf(ctx context.Context, s installation.Store, d *db.DB) ([]node.Node, 
 }
 
 func gitTool(ctx context.Context) Check {
-	c := Check{Name: "git", Required: true}
+	c := Check{Name: "git"}
 	out, err := exec.CommandContext(ctx, "git", "version").Output()
 	if err != nil {
-		c.Text = "git is not installed: apt-get install git"
+		c.Text = "git is not installed: sites from repositories can't be deployed; apt-get install git"
 		return c
 	}
 	c.OK, c.Text = true, strings.TrimSpace(string(out))
