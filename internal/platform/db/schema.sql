@@ -1,4 +1,4 @@
--- version 301
+-- version 302
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -286,7 +286,7 @@ CREATE TABLE sessions (
   proven_at  BIGINT NOT NULL,                       -- when its holder last proved who they are
   seen_at    BIGINT NOT NULL,
   expires_at BIGINT NOT NULL                        -- whatever happens
-, provider_id TEXT NOT NULL DEFAULT '');
+, provider_id TEXT NOT NULL DEFAULT '', passkey_id TEXT NOT NULL DEFAULT '');
 CREATE INDEX sessions_user ON sessions (user_id, seen_at);
 CREATE INDEX sessions_end ON sessions (expires_at);
 CREATE TABLE second_factors (

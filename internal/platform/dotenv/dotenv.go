@@ -26,9 +26,10 @@ func Parse(text string) ([]Pair, error) {
 	var out []Pair
 	at := map[string]int{}
 	for line := 1; text != ""; {
+		all := text
 		var head string
 		head, text, _ = strings.Cut(text, "\n")
-		begun := line
+		begun, length := line, len(head)
 		line++
 		head = strings.TrimLeft(head, " \t\v\f\r")
 		if strings.TrimSpace(head) == "" || head[0] == '#' {
@@ -51,26 +52,17 @@ func Parse(text string) ([]Pair, error) {
 		value := rest
 		if rest != "" && (rest[0] == '"' || rest[0] == '\'') {
 			quote := rest[0]
-			body := rest[1:]
+			body := all[length-len(rest)+1:] // the value may go on in the next lines
 			end := closing(body, quote)
-			for end < 0 && text != "" { // goes on in the next line
-				var next string
-				next, text, _ = strings.Cut(text, "\n")
-				line++
-				body += "\n" + next
-				if len(body) > 1<<20 {
-					break
-				}
-				if strings.IndexByte(next, quote) >= 0 {
-					end = closing(body, quote)
-				}
-			}
 			if end < 0 {
 				return nil, bad("has an unclosed quote", "close it or use the other kind of quotes")
 			}
-			if tail := strings.TrimSpace(body[end+1:]); tail != "" && tail[0] != '#' {
+			var tail string
+			tail, text, _ = strings.Cut(body[end+1:], "\n")
+			if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
 				return nil, bad("has text after the closing quote", "escape quotes inside the value with \\")
 			}
+			line += strings.Count(body[:end], "\n")
 			value = body[:end]
 			if quote == '"' {
 				value = unescape(value)

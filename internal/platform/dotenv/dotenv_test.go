@@ -95,6 +95,22 @@ func TestShellsReadTheSame(t *testing.T) {
 	}
 }
 
+// A value of 300,000 lines, each with an escaped quote, is read once and not once for each line: at that it took minutes.
+func TestParseManyQuotes(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("\"\n", 300_000)
+	text := `A="` + strings.ReplaceAll(value, `"`, `\"`) + "\"\nB=1"
+	if got, err := Parse(text); err != nil || len(got) != 2 || got[0].Value != value || got[1] != (Pair{"B", "1"}) {
+		t.Errorf("%d variables, %v", len(got), err)
+	}
+	if _, err := Parse(text[:len(text)-5] + "\nB=1\nC D"); err == nil || !strings.Contains(err.Error(), "Line 1 ") {
+		t.Errorf("%v, want the line where the unclosed value begins", err)
+	}
+	if _, err := Parse(text + "\nC D"); err == nil || !strings.Contains(err.Error(), "Line 300003 ") {
+		t.Errorf("%v, want the line after a value of many lines", err)
+	}
+}
+
 // What is exported is imported as the same, and no text makes the parser panic.
 func FuzzEnvFile(f *testing.F) {
 	for _, s := range []string{"A=1", "a b", "x\ny'z", `\"$`, "#", " lead", "'", "é", "\r", "a\r\n'$b", "a'\r\nb"} {

@@ -241,8 +241,8 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 	})
 }
 
-// RemovePasskeyTx ends a passkey for good, or is a NotFound fault.
-func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID, id PasskeyID) error {
+// RemovePasskeyTx ends a passkey for good, with the sessions that began with it but the one that asks, or is a NotFound fault.
+func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID, id PasskeyID, except SessionID) error {
 	if err := LockUserTx(ctx, tx, owner); err != nil {
 		return err
 	}
@@ -266,6 +266,12 @@ func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID,
 			Details: "set a password or link an account of a provider of this installation first", Code: "last_way_in",
 		}
 	}
+	// Sessions that an earlier version began don't name their passkey.
+	_, err = tx.Exec(ctx, `
+		DELETE FROM sessions WHERE user_id = $1 AND id <> $3 AND method = $4 AND passkey_id IN ($2, '')`, owner, id, except, ByPasskey)
+	if err != nil {
+		return fmt.Errorf("end sessions of passkey: %w", err)
+	}
 	return nil
 }
 
@@ -285,15 +291,17 @@ func (a *Accounts) AskPasskey(ctx context.Context) (Ceremony, error) {
 
 // SignInPasskey begins a session for the holder of a passkey. It owes no second factor.
 func (a *Accounts) SignInPasskey(ctx context.Context, token string, response []byte, d Device) (s Session, secret string, err error) {
-	err = a.answerPasskey(ctx, token, response, func(tx *db.Tx, owner UserID) (err error) {
-		s, secret, err = a.beginTx(ctx, tx, owner, begun{method: ByPasskey}, d)
+	err = a.answerPasskey(ctx, token, response, func(tx *db.Tx, owner UserID, id PasskeyID) (err error) {
+		s, secret, err = a.beginTx(ctx, tx, owner, begun{method: ByPasskey, passkey: id}, d)
 		return err
 	})
 	return s, secret, err
 }
 
-// answerPasskey checks a passkey's answer to AskPasskey, once, and calls then with the user whose passkey it is.
-func (a *Accounts) answerPasskey(ctx context.Context, token string, response []byte, then func(tx *db.Tx, owner UserID) error) error {
+// answerPasskey checks a passkey's answer to AskPasskey, once, and calls then with the passkey and the user whose it is.
+func (a *Accounts) answerPasskey(
+	ctx context.Context, token string, response []byte, then func(tx *db.Tx, owner UserID, id PasskeyID) error,
+) error {
 	rp, err := a.relyingParty()
 	if err != nil {
 		return err
@@ -327,15 +335,16 @@ func (a *Accounts) answerPasskey(ctx context.Context, token string, response []b
 		if err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, `UPDATE passkeys SET record = $3, used_at = $4 WHERE user_id = $1 AND credential = $2`,
-			owner, credentialText(used.ID), string(record), db.Now())
+		var id PasskeyID
+		err = tx.QueryRow(ctx, `UPDATE passkeys SET record = $3, used_at = $4 WHERE user_id = $1 AND credential = $2 RETURNING id`,
+			owner, credentialText(used.ID), string(record), db.Now()).Scan(&id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errPasskey
+		}
 		if err != nil {
 			return fmt.Errorf("note use of passkey: %w", err)
 		}
-		if n == 0 {
-			return errPasskey
-		}
-		return then(tx, owner)
+		return then(tx, owner, id)
 	})
 }
 
@@ -376,13 +385,16 @@ func (a *Accounts) end(ctx context.Context, user UserID, token string) (asked we
 }
 
 // DropPasskeysTx removes all passkeys of a user who has lost them, for an operator, and says how many there were. It also ends what was
-// begun with or for one. The user may have no way to sign in left: a one-time link sets a password.
+// begun with or for one, sessions too. The user may have no way to sign in left: a one-time link sets a password.
 func (a *Accounts) DropPasskeysTx(ctx context.Context, tx *db.Tx, owner UserID) (int64, error) {
 	if err := LockUserTx(ctx, tx, owner); err != nil {
 		return 0, err
 	}
 	if _, err := tx.Exec(ctx, `DELETE FROM ceremonies WHERE user_id = $1`, owner); err != nil {
 		return 0, fmt.Errorf("remove passkeys: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND method = $2`, owner, ByPasskey); err != nil {
+		return 0, fmt.Errorf("end sessions of passkeys: %w", err)
 	}
 	n, err := tx.Exec(ctx, `DELETE FROM passkeys WHERE user_id = $1`, owner)
 	if err != nil {

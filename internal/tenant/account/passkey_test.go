@@ -150,14 +150,26 @@ func TestPasskey(t *testing.T) {
 	if list, err := a.ListPasskeys(ctx, ada.ID); err != nil || list[0].UsedAt == 0 {
 		t.Errorf("the use was not noted: %+v, %v", list, err)
 	}
+	asked = ask()
+	mine, mineToken, err := a.SignInPasskey(ctx, asked.Token, phone.sign(asked), laptop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, byPassword := signIn(t, a, ada.Email)
 	remove := func(owner account.UserID) error {
-		return d.Write(ctx, func(tx *db.Tx) error { return a.RemovePasskeyTx(ctx, tx, owner, list[0].ID) })
+		return d.Write(ctx, func(tx *db.Tx) error { return a.RemovePasskeyTx(ctx, tx, owner, list[0].ID, mine.ID) })
 	}
 	if err := remove(eve.ID); !fault.Is(err, fault.NotFound) {
 		t.Error("a stranger removed a passkey:", err)
 	}
+	if !alive(t, a, token) {
+		t.Error("a session ended before its passkey was removed")
+	}
 	if err := remove(ada.ID); err != nil {
 		t.Fatal(err)
+	}
+	if alive(t, a, token) || !alive(t, a, mineToken) || !alive(t, a, byPassword) {
+		t.Error("want the session that began with the removed passkey to end, and the one that asked and that of the password to go on")
 	}
 	asked = ask()
 	if _, _, err := a.SignInPasskey(ctx, asked.Token, phone.sign(asked), laptop); !fault.Is(err, fault.Unauthorized) {

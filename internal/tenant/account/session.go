@@ -183,7 +183,8 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 type begun struct {
 	method   Method
 	provider string // that vouched for its user; empty: none
-	pending  bool   // the second factor is still owed
+	passkey  PasskeyID
+	pending  bool // the second factor is still owed
 }
 
 // beginTx writes a session and its line in the log, and returns the token, which is not
@@ -206,9 +207,10 @@ func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, b begun,
 		CreatedAt: now, ProvenAt: now, SeenAt: now, ExpiresAt: now.Add(life),
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at, provider_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9, $10)`,
-		digest(token), s.ID, user, s.Method, s.Pending, s.Agent, s.Addr, now, s.ExpiresAt, s.Provider)
+		INSERT INTO sessions
+			(hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at, provider_id, passkey_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9, $10, $11)`,
+		digest(token), s.ID, user, s.Method, s.Pending, s.Agent, s.Addr, now, s.ExpiresAt, s.Provider, b.passkey)
 	if err != nil {
 		return Session{}, "", fmt.Errorf("begin session: %w", err)
 	}

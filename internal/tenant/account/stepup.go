@@ -33,7 +33,7 @@ func (a *Accounts) StepUp(ctx context.Context, by audit.Actor, code string) erro
 
 // StepUpPasskey is StepUp by the answer of the user's passkey to AskPasskey.
 func (a *Accounts) StepUpPasskey(ctx context.Context, by audit.Actor, token string, response []byte) error {
-	return a.answerPasskey(ctx, token, response, func(tx *db.Tx, owner UserID) error {
+	return a.answerPasskey(ctx, token, response, func(tx *db.Tx, owner UserID, _ PasskeyID) error {
 		if owner != by.User {
 			return errPasskey
 		}

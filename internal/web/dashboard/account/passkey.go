@@ -50,9 +50,9 @@ func (d *Pages) removePasskey(ctx context.Context, q *shell.Request) (shell.Answ
 		if err := d.Accounts.MayChangeFactors(ctx, tx, q.Actor()); err != nil {
 			return "", err
 		}
-		return string(id), d.Accounts.RemovePasskeyTx(ctx, tx, q.User.ID, id)
+		return string(id), d.Accounts.RemovePasskeyTx(ctx, tx, q.User.ID, id, q.Session.ID)
 	})
-	return shell.GoTo("/account/security", "Passkey removed"), err
+	return shell.GoTo("/account/security", "Passkey removed. Other sessions that began with it have ended."), err
 }
 
 // A session that began without the second factor can pass it later, where a team requires it.
