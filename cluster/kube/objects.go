@@ -123,7 +123,7 @@ func environment(s runtime.Spec) []string {
 	if s.Dir != "" {
 		bins = append(bins, path.Join(runtime.AppDir, "node_modules/.bin"))
 	}
-	env := []string{"NODE_ENV=production", "HOME=/tmp"}
+	env := []string{"NODE_ENV=production", "HOME=/tmp", "PWD=" + path.Join(runtime.AppDir, s.Dir)}
 	if s.Terminal != nil {
 		env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor")
 	}

@@ -191,12 +191,12 @@ func (b *build) saveCaches(ctx context.Context, good bool) {
 	err := b.cache.save("home", b.work, homeDir, b.cacheFolders(true))
 	var key string
 	if err == nil && good {
-		if err = b.cache.save("tree", b.work, repoDir, b.cacheFolders(false)); err == nil {
+		if err = b.cache.save("tree", b.work, RepoDir, b.cacheFolders(false)); err == nil {
 			key, err = b.modulesKey()
 		}
 	}
 	if err == nil && key != "" {
-		if err = b.cache.save("modules", b.work, repoDir, b.Plan.Modules); err == nil {
+		if err = b.cache.save("modules", b.work, RepoDir, b.Plan.Modules); err == nil {
 			err = b.cache.keep(key)
 		}
 	}

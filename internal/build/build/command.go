@@ -31,7 +31,7 @@ func (b *build) run(
 		b.printf("info", "%s", remark)
 	}
 	if stage == "build" {
-		if err := b.cache.restore("tree", b.work, repoDir, b.cacheFolders(false), b.uid); err != nil {
+		if err := b.cache.restore("tree", b.work, RepoDir, b.cacheFolders(false), b.uid); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (b *build) run(
 		fmt.Fprintf(b.log, "$ %s\n", c) // through the log, for a command may spell a secret out
 		limits.Wall = time.Until(stop)
 		cmd := sandbox.Command{
-			Argv: c.Argv, Dir: path.Join(sandbox.Root, repoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
+			Argv: c.Argv, Dir: path.Join(sandbox.Root, RepoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
 			UID: b.uid, Network: network, Limits: limits, Stdout: b.log, Stderr: b.log,
 		}
 		if c.Shell != "" { // the user's own text, in the user's own sandbox

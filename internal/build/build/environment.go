@@ -39,6 +39,7 @@ func (b *build) environment(texts []string) {
 		"npm_config_fetch_retry_factor":     "2",
 		"npm_config_fetch_retry_mintimeout": "1000",
 		"npm_config_fetch_retry_maxtimeout": "5000",
+		"TMPDIR":                            path.Join(sandbox.Root, tempDir),
 		"npm_config_prefix":                 path.Join(sandbox.Root, globalDir),
 		"NO_UPDATE_NOTIFIER":                "1",
 		"NEXT_TELEMETRY_DISABLED":           "1",
@@ -74,7 +75,7 @@ func (b *build) environment(texts []string) {
 func (b *build) commandEnv(c framework.Command, extra map[string]string) []string {
 	var bins []string
 	for _, dir := range []string{c.Dir, b.Plan.Root, ""} {
-		bins = append(bins, path.Join(sandbox.Root, repoDir, dir, "node_modules/.bin"))
+		bins = append(bins, path.Join(sandbox.Root, RepoDir, dir, "node_modules/.bin"))
 	}
 	bins = append(slices.Compact(bins), path.Join(sandbox.Root, globalDir, "bin")) // what a build brings itself it means to use
 	bins = append(bins, b.tools.Path...)

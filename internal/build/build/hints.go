@@ -113,7 +113,7 @@ func (b *build) windows(c framework.Command) func(name string) bool {
 		for _, dir := range slices.Compact([]string{c.Dir, b.Plan.Root, ""}) {
 			at := path.Join(dir, name)
 			if path.IsAbs(name) {
-				at = strings.TrimPrefix(path.Clean(name), "/build/"+repoDir+"/")
+				at = strings.TrimPrefix(path.Clean(name), "/build/"+RepoDir+"/")
 			}
 			if !filepath.IsLocal(at) {
 				continue

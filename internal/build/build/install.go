@@ -28,7 +28,7 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 		return err
 	}
 	if key != "" && key == kept {
-		if err := b.cache.restore("modules", b.work, repoDir, b.Plan.Modules, b.uid); err != nil {
+		if err := b.cache.restore("modules", b.work, RepoDir, b.Plan.Modules, b.uid); err != nil {
 			return err
 		}
 		if len(b.Plan.Scripts) == 0 {

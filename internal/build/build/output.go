@@ -46,7 +46,7 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 			}),
 		}
 	}
-	root, err := os.OpenRoot(filepath.Join(b.work, repoDir, folder))
+	root, err := os.OpenRoot(filepath.Join(b.work, RepoDir, folder))
 	if err != nil {
 		return fmt.Errorf("open output: %w", err)
 	}
@@ -59,7 +59,7 @@ func (b *build) output() (string, bool) {
 	for _, f := range append([]string{b.Plan.Output}, b.Plan.OutputCandidates...) {
 		// The check begins above the checkout: a build may put a link in its place, too.
 		folder := path.Join(b.Plan.Root, f)
-		if !plainDir(b.work, path.Join(repoDir, folder)) {
+		if !plainDir(b.work, path.Join(RepoDir, folder)) {
 			continue
 		}
 		if folder == "." {
@@ -89,7 +89,7 @@ func (b *build) found() []string {
 	var out []string
 	for _, f := range []string{"dist", "build", "public", "out", "_site", ".output/public", "www", "site", "docs", "target"} {
 		folder := path.Join(b.Plan.Root, f)
-		if plainDir(b.work, path.Join(repoDir, folder)) {
+		if plainDir(b.work, path.Join(RepoDir, folder)) {
 			out = append(out, folder)
 		}
 	}

@@ -17,8 +17,9 @@ import (
 
 // What a build's own directory holds, as it is made.
 const (
-	repoDir   = "repo"
+	RepoDir   = "repo" // the checkout; programs find what runs at that path too
 	homeDir   = ".home"
+	tempDir   = ".tmp"                   // on the disk: /tmp lives in memory
 	globalDir = homeDir + "/.npm-global" // what "npm install -g" brings; the tools' own folder is not the build's to write
 )
 
@@ -152,7 +153,7 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 	}
 	texts := b.texts(ctx)
 	b.environment(texts)
-	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, repoDir)); err != nil {
+	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, RepoDir)); err != nil {
 		return cleanup, fmt.Errorf("check out: %w", err)
 	}
 	want := toolchain.Want{Node: b.Plan.Node, Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
@@ -171,8 +172,8 @@ func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
 			return cleanup, fmt.Errorf("clear cache: %w", err)
 		}
 	}
-	for _, dir := range []string{"bin", "lib"} { // npx wants them there
-		if err := os.MkdirAll(filepath.Join(b.work, globalDir, dir), 0o755); err != nil {
+	for _, dir := range []string{globalDir + "/bin", globalDir + "/lib", tempDir} { // npx wants the first two there
+		if err := os.MkdirAll(filepath.Join(b.work, dir), 0o755); err != nil {
 			return cleanup, fmt.Errorf("make home: %w", err)
 		}
 	}

@@ -17,7 +17,7 @@ var errNoCheckout = errors.New("the build has put something else in the place of
 
 // checkout opens the build's repository directory.
 func (b *build) checkout() (*os.Root, error) {
-	if !plainDir(b.work, repoDir) {
+	if !plainDir(b.work, RepoDir) {
 		return nil, errNoCheckout
 	}
 	root, err := os.OpenRoot(b.work)
@@ -25,7 +25,7 @@ func (b *build) checkout() (*os.Root, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return root.OpenRoot(repoDir)
+	return root.OpenRoot(RepoDir)
 }
 
 // openRegular opens a regular file; links inside root are followed.

@@ -43,7 +43,7 @@ func TestHandOverStaysInTheCheckout(t *testing.T) {
 		for _, runtime := range []string{framework.Node, framework.PHP, framework.Static} {
 			work := t.TempDir()
 			tree(t, work, map[string]string{"old/package.json": "{}", "old/dist/index.html": "x"})
-			ok(t, put(filepath.Join(work, repoDir)))
+			ok(t, put(filepath.Join(work, RepoDir)))
 			b := &build{
 				work: work, report: quiet{},
 				Spec: Spec{
@@ -104,7 +104,7 @@ func TestPipesHoldNothingUp(t *testing.T) {
 		}
 		work := t.TempDir()
 		tree(t, work, files)
-		at := filepath.Join(work, repoDir, pipe)
+		at := filepath.Join(work, RepoDir, pipe)
 		ok(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		ok(t, unix.Mkfifo(at, 0o666))
 		b := &build{

@@ -211,6 +211,19 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
+// Temporary files lie on the disk, where they count to the disk limit alone, and commands see the folder that they run in.
+func TestTemporaryFilesLieOnTheDisk(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.Limits.TmpSize = 1 << 20 })
+	plan := sh(`mkdir -p $PWD/web/dist; node -e "
+		const fs = require('fs'), file = require('os').tmpdir() + '/big'
+		fs.writeFileSync(file, Buffer.alloc(4 << 20)); fs.writeFileSync('web/dist/index.html', fs.statSync(file).size + ' in ' + process.env.PWD)"`)
+	plan.Output = "web/dist"
+	if o := s.build(nil, plan); o.err != nil || o.files["index.html"] != "4194304 in /build/repo" {
+		t.Errorf("%v: %v\n%s", o.err, o.files, o.text())
+	}
+}
+
 // Commands that only bash understands are run by it, also those in package.json.
 func TestBash(t *testing.T) {
 	t.Parallel()

@@ -14,18 +14,18 @@ import (
 // What files written for other hosts say: netlify.toml and vercel.json.
 
 func (s *settings) netlify(t *worktree.Tree, f worktree.NetlifyFile, root string) {
-	if inner := worktree.Join(root, byNetlify); root != "" && t.Has(inner) {
+	if inner := worktree.Join(root, ByNetlify); root != "" && t.Has(inner) {
 		f = worktree.ReadNetlify(t, inner)
 	} else if f.Base != nil {
 		if other, _ := worktree.CleanDir(*f.Base); other != root {
 			return
 		}
 	}
-	s.foreign(t, &s.command, f.Command, byNetlify)
-	s.folder(t, f.Publish, root, byNetlify)
+	s.foreign(t, &s.command, f.Command, ByNetlify)
+	s.folder(t, f.Publish, root, ByNetlify)
 	for _, k := range worktree.SortedKeys(f.Env) {
 		v := f.Env[k]
-		s.setting(t, k, v, byNetlify)
+		s.setting(t, k, v, ByNetlify)
 	}
 }
 
@@ -86,8 +86,8 @@ func (s *settings) variable(k, v, source string) bool {
 }
 
 func (s *settings) vercel(t *worktree.Tree, root string) {
-	name := byVercel
-	if inner := worktree.Join(root, byVercel); t.Has(inner) {
+	name := ByVercel
+	if inner := worktree.Join(root, ByVercel); t.Has(inner) {
 		name = inner
 	}
 	src := t.Config(name)
@@ -102,7 +102,7 @@ func (s *settings) vercel(t *worktree.Tree, root string) {
 	// null and absent are the same: let detection decide.
 	if v := configfile.Text(f["framework"]); v != "" {
 		if id := fromVercel(v); id != "" {
-			s.foreign(t, &s.framework, &id, byVercel)
+			s.foreign(t, &s.framework, &id, ByVercel)
 		} else {
 			t.Warn(fmt.Sprintf("%s: no preset is called %.60q; the framework is detected", name, v))
 		}
@@ -111,17 +111,17 @@ func (s *settings) vercel(t *worktree.Tree, root string) {
 	for key, field := range map[string]*said{"buildCommand": &s.command, "installCommand": &s.install} {
 		var v *string
 		if json.Unmarshal(f[key], &v) == nil && v != nil {
-			s.foreign(t, field, v, byVercel)
+			s.foreign(t, field, v, ByVercel)
 		}
 	}
 	var out *string
 	if json.Unmarshal(f["outputDirectory"], &out) == nil {
-		s.folder(t, out, root, byVercel)
+		s.folder(t, out, root, ByVercel)
 	}
 	env := worktree.Table(configfile.Members(f["build"])["env"])
 	for _, k := range worktree.SortedKeys(env) {
 		if v := env[k]; !strings.HasPrefix(v, "@") { // "@name" was a secret of theirs
-			s.setting(t, k, v, byVercel)
+			s.setting(t, k, v, ByVercel)
 		}
 	}
 }

@@ -66,8 +66,8 @@ const useSettings = "slipway.toml says how a site is built, run and served"
 // staticRules are the files whose rules are for static sites, with what says that they have some.
 var staticRules = []hostFile{
 	{bySlipway, lazyregexp.New(`(?m)^[ \t]*\[+[ \t]*(redirects|headers|serve)\b|^[ \t]*(redirects|headers)[ \t]*=`), appliesNot},
-	{byNetlify, lazyregexp.New(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
-	{byVercel, lazyregexp.New(`"(redirects|rewrites|headers|routes|trailingSlash)"\s*:`), appliesNot},
+	{ByNetlify, lazyregexp.New(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
+	{ByVercel, lazyregexp.New(`"(redirects|rewrites|headers|routes|trailingSlash)"\s*:`), appliesNot},
 	{"_redirects", nil, appliesNot},
 	{"_headers", nil, appliesNot},
 	{"public/_redirects", nil, appliesNot},

@@ -70,12 +70,23 @@ func (s said) ok() bool { return s.source != "" }
 // firm reports whether the value was meant for us, not for another host.
 func (s said) firm() bool { return s.source == bySite || s.source == bySlipway }
 
+// Who says something, as Sources names it.
 const (
 	bySite    = "site settings"
 	bySlipway = "slipway.toml"
-	byNetlify = "netlify.toml"
-	byVercel  = "vercel.json"
+	ByNetlify = "netlify.toml"
+	ByVercel  = "vercel.json"
 )
+
+// TakesFrom reports whether a file decides something in the plan, such as ByNetlify.
+func (p Plan) TakesFrom(file string) bool {
+	for _, source := range p.Sources {
+		if source == file {
+			return true
+		}
+	}
+	return false
+}
 
 // settings is everything that was said, before any guess.
 type settings struct {
@@ -116,7 +127,7 @@ func settle(t *worktree.Tree, o Overrides) (settings, error) {
 		return s, err
 	}
 	if !s.root.ok() && net.Base != nil {
-		s.root = said{*net.Base, byNetlify}
+		s.root = said{*net.Base, ByNetlify}
 	}
 	root, ok := worktree.CleanDir(s.root.text)
 	if !ok {

@@ -34,7 +34,7 @@ func (p *project) read(name string) string { return p.t.Read(worktree.Join(p.roo
 func (p *project) parsed(name string) string { return p.t.Config(worktree.Join(p.root, name)) }
 
 // configured reports whether the folder holds a file with settings.
-func (p *project) configured() bool { return p.any(bySlipway, byNetlify, byVercel) != "" }
+func (p *project) configured() bool { return p.any(bySlipway, ByNetlify, ByVercel) != "" }
 
 // any returns the first of these files that the folder holds, or "".
 func (p *project) any(names ...string) string {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,6 +216,7 @@ func (d *Deployments) environment(
 			return nil, nil, err
 		}
 	}
+	maps.Copy(env, otherHost(plan, *x, env))
 	maps.Copy(env, plan.Env)
 	for _, v := range vars {
 		env[v.Key] = v.Value
@@ -230,4 +232,42 @@ func (d *Deployments) environment(
 		secrets = append(secrets, build.Secret{Value: cred.Token}, build.Secret{Value: cred.DeployKey})
 	}
 	return env, secrets, nil
+}
+
+// otherHost returns the variables that Netlify or Vercel sets in builds, where the plan takes something from that host's
+// file: its commands read them. NETLIFY and VERCEL are left out, because frameworks choose another host's adapter by them.
+func otherHost(plan framework.Plan, x deployment.Deployment, env map[string]string) map[string]string {
+	out := map[string]string{}
+	pull := ""
+	if x.Pull > 0 {
+		pull = strconv.Itoa(x.Pull)
+	}
+	prime := cmp.Or(x.PreviewURL, x.URL)
+	if plan.TakesFrom(framework.ByNetlify) {
+		context := "production"
+		switch {
+		case pull != "":
+			context, out["REVIEW_ID"] = "deploy-preview", pull
+		case x.Target == deployment.Preview:
+			context = "branch-deploy"
+		}
+		maps.Copy(out, map[string]string{
+			"URL": env["SLIPWAY_URL"], "DEPLOY_URL": x.URL, "DEPLOY_PRIME_URL": prime, "CONTEXT": context, "BRANCH": x.Branch,
+			"HEAD": x.Branch, "COMMIT_REF": env["SLIPWAY_COMMIT"], "DEPLOY_ID": string(x.ID), "PULL_REQUEST": strconv.FormatBool(pull != ""),
+			"SITE_ID": env["SLIPWAY_SITE_ID"], "SITE_NAME": env["SLIPWAY_SITE_NAME"],
+		})
+	}
+	if plan.TakesFrom(framework.ByVercel) {
+		host := func(address string) string { return strings.TrimPrefix(address, "https://") }
+		maps.Copy(out, map[string]string{
+			"VERCEL_URL": host(x.URL), "VERCEL_BRANCH_URL": host(prime), "VERCEL_PROJECT_PRODUCTION_URL": host(env["SLIPWAY_URL"]),
+			"VERCEL_TARGET_ENV": string(x.Target), "VERCEL_GIT_COMMIT_REF": x.Branch, "VERCEL_GIT_COMMIT_SHA": env["SLIPWAY_COMMIT"],
+			"VERCEL_GIT_COMMIT_MESSAGE": x.CommitMessage, "VERCEL_GIT_COMMIT_AUTHOR_NAME": x.CommitAuthor,
+			"VERCEL_GIT_PULL_REQUEST_ID": pull, "VERCEL_DEPLOYMENT_ID": string(x.ID),
+		})
+		if !strings.HasPrefix(plan.Output, ".output") { // Nitro takes Vercel's adapter by it
+			out["VERCEL_ENV"] = string(x.Target)
+		}
+	}
+	return out
 }

@@ -403,6 +403,7 @@ func environment(c Command) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + Root + "/.home", "LANG=C.UTF-8",
 		"TMPDIR=/tmp", "USER=build", "LOGNAME=build", "SHELL=/bin/sh",
+		"PWD=" + c.Dir, // as a shell would set it
 	}
 	env = append(env, c.Env...)
 	at := map[string]int{}

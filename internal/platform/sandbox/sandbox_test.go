@@ -135,7 +135,7 @@ func TestRunShowsOnlyItsOwnWorld(t *testing.T) {
 	text := out.String()
 	for _, want := range []string{
 		"uid 1000 gid 1000", "dir /build/src\n", "nofile 4096\n", "core 1\n", "env TOKEN=s3cret2\n",
-		"env HOME=/elsewhere\n", "env EMPTY=\n", "env PATH=/usr/local/sbin:", " /cache",
+		"env HOME=/elsewhere\n", "env EMPTY=\n", "env PWD=/build/src\n", "env PATH=/usr/local/sbin:", " /cache",
 		"ls /run/slipway /run/slipway/shim\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/egress"
@@ -179,6 +180,11 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	if err := sandbox.Own(cmd.Work, uid); err != nil {
 		clean()
 		return nil, err
+	}
+	// Builds leave absolute paths in what they write.
+	if err := os.Symlink(AppDir, filepath.Join(cmd.Work, build.RepoDir)); err != nil {
+		clean()
+		return nil, fmt.Errorf("link the build's path: %w", err)
 	}
 	if err := p.mount(ctx, &s, x, &cmd, tree, dir); err != nil {
 		clean()

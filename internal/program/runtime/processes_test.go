@@ -290,3 +290,13 @@ func TestProgramEnds(t *testing.T) {
 	}
 	w.hears("Error: no")
 }
+
+// A program finds its files at the path that its build wrote into them.
+func TestProgramsFindTheBuildsPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.spec("paths", map[string]string{"page.txt": "found"})
+	s.Argv = []string{"cat", "/build/repo/page.txt"}
+	<-w.start(s).Done()
+	w.hears("found")
+}
