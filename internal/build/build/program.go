@@ -45,11 +45,25 @@ func (b *build) program(root *os.Root) Artefact {
 	if b.Whole {
 		return a
 	}
+	if b.traced(root) {
+		b.printf("info", "The server has the packages that it needs in .output: node_modules is not stored")
+		a.Skip = func(name string) bool { return slices.Contains(plan.Modules, name) }
+		return a
+	}
 	if skip, packages := prune(root, plan, b.Commands); packages > 0 {
 		b.printf("info", "Skipped %s that only development needs", text.Count(packages, "package"))
 		a.Skip = func(name string) bool { return skip[name] }
 	}
 	return a
+}
+
+// traced reports whether Nitro has copied the packages that its server needs beside it, and nothing else is started.
+func (b *build) traced(root *os.Root) bool {
+	p := pruning{root: root}
+	server := path.Join(b.Plan.Root, ".output/server")
+	return b.Plan.Start != nil && path.Clean(b.Plan.Output) == ".output" && len(b.Commands) == 0 &&
+		slices.Equal(b.Plan.Start.Command.Argv, []string{"node", ".output/server/index.mjs"}) &&
+		p.has(path.Join(server, "index.mjs")) && p.has(path.Join(server, "package.json"))
 }
 
 // startStandalone is how the server that Next.js has made in a folder is started.

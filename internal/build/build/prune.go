@@ -47,6 +47,7 @@ type dependencies struct {
 	Optional     map[string]json.RawMessage `json:"optionalDependencies"`
 	Peer         map[string]json.RawMessage `json:"peerDependencies"`
 	Scripts      map[string]string          `json:"scripts"`
+	Main         string                     `json:"main"`
 }
 
 // prune returns the paths to leave out of what a program runs from, whole folders, and
@@ -61,7 +62,7 @@ func prune(root *os.Root, plan framework.Plan, commands []string) (skip map[stri
 	for _, m := range plan.Modules {
 		from = append(from, parentOf(m))
 	}
-	if !p.follow(from) {
+	if !p.follow(append(from, p.loaded(plan)...)) {
 		return nil, 0
 	}
 	skip = map[string]bool{}

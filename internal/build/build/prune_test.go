@@ -75,6 +75,14 @@ func TestPrune(t *testing.T) {
 		maps.Copy(all, more)
 		return all
 	}
+	next := map[string]string{
+		"package-lock.json":                    "{}",
+		"package.json":                         `{"dependencies": {"next": "16"}, "devDependencies": {"linter": "1"}, "scripts": {"start": "next start"}}`,
+		"node_modules/next/package.json":       "{}",
+		"node_modules/typescript/package.json": "{}",
+		"node_modules/linter/package.json":     `{"dependencies": {"@s/mdx": "1"}}`,
+		"node_modules/@s/mdx/package.json":     "{}",
+	}
 	without := func(files map[string]string, name string) map[string]string {
 		all := maps.Clone(files)
 		delete(all, name)
@@ -116,6 +124,31 @@ func TestPrune(t *testing.T) {
 				"package.json": strings.Replace(flat["package.json"], "devDependencies", "peerDependencies", 1),
 			}),
 		},
+		"imported by what is started": {
+			files: with(flat, map[string]string{
+				"server.js":        `const web = require("web"); const lib = require('./lib/env'); import("not-there"); require("../../out")`,
+				"lib/env/index.js": "export * from\"../more.mjs\"",
+				"lib/more.mjs":     "import { a } from '@s/dev/inner'; import \"nested\"; import('./more.mjs')",
+				"other.js":         `require("tool")`,
+			}),
+			want: "node_modules/tool",
+		},
+		"imported by the main file": {
+			files: with(flat, map[string]string{
+				"package.json": strings.Replace(flat["package.json"], `{"dep`, `{"main": "lib/app", "dep`, 1), "lib/app.js": "require('tool')",
+			}),
+			plan: framework.Plan{Start: start("node", ".")},
+		},
+		"next.config.ts": {
+			files: with(next, map[string]string{"next.config.ts": "import type { NextConfig } from 'next'\nimport mdx from \"@s/mdx\""}),
+			plan:  framework.Plan{Start: start("next", "start")},
+			want:  "node_modules/linter",
+		},
+		"next.config.mjs": {
+			files: with(next, map[string]string{"next.config.mjs": "import './env.js'", "env.js": "require('linter')"}),
+			plan:  framework.Plan{Start: start("npm", "start")},
+			want:  "node_modules/typescript",
+		},
 		"links that lead out": {
 			files: with(flat, map[string]string{"node_modules/out": "-> ../../../../etc", "node_modules/round": "-> round"}),
 			want:  "node_modules/@s/dev node_modules/nested node_modules/out node_modules/round node_modules/tool",
@@ -137,6 +170,33 @@ func TestPrune(t *testing.T) {
 				t.Errorf("%d packages", packages)
 			}
 		})
+	}
+}
+
+// The server that Nitro makes has its packages beside it: the installed ones aren't stored, unless something else runs too.
+func TestNitro(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		".output/server/index.mjs": "x", ".output/server/package.json": "{}", "node_modules/nuxt/x": "x", "data/a.json": "{}",
+	}
+	for name, c := range map[string]struct {
+		start    *framework.Start
+		commands []string
+		without  string
+		skips    bool
+	}{
+		"alone":               {start: start("node", ".output/server/index.mjs"), skips: true},
+		"with a command":      {start: start("node", ".output/server/index.mjs"), commands: []string{"npx prisma migrate deploy"}},
+		"started otherwise":   {start: start("npm", "start")},
+		"without own modules": {start: start("node", ".output/server/index.mjs"), without: ".output/server/package.json"},
+	} {
+		all := maps.Clone(files)
+		delete(all, c.without)
+		plan := framework.Plan{Output: ".output", Runtime: framework.Node, Start: c.start, Modules: []string{"node_modules"}}
+		a := (&build{Spec: Spec{Plan: plan, Commands: c.commands}, report: quiet{}}).program(checkout(t, all))
+		if got := a.Skip != nil && a.Skip("node_modules") && !a.Skip(".output/server/node_modules") && !a.Skip("data"); got != c.skips {
+			t.Errorf("%s: skips node_modules: %v, want %v", name, got, c.skips)
+		}
 	}
 }
 

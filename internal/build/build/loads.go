@@ -1,0 +1,106 @@
+package build
+
+import (
+	"io"
+	"path"
+	"strings"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/lazyregexp"
+)
+
+// Bounds of what is read to find the packages that a start loads.
+const (
+	maxLoaded     = 500     // files of the project
+	maxLoadedFile = 1 << 20 // bytes of each
+)
+
+// imported matches what a file of JavaScript or TypeScript loads, wherever it does.
+var imported = lazyregexp.New(
+	"(?:\\bfrom\\s*|\\bimport\\s*\\(?\\s*|\\brequire(?:\\.resolve)?\\s*\\(\\s*)[\"'`]([^\"'`\\s]{1,200})[\"'`]",
+)
+
+var moduleEndings = []string{
+	"", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".json", "/index.js", "/index.mjs", "/index.cjs", "/index.ts",
+}
+
+// loaded marks the packages that the start itself loads, whichever list of package.json names them, and returns their
+// folders: those that the started files import, and what Next.js reads its configuration with.
+func (p *pruning) loaded(plan framework.Plan) (folders []string) {
+	root := path.Clean(plan.Root)
+	keep := func(dir, name string) {
+		if parts := strings.SplitN(name, "/", 3); strings.HasPrefix(name, "@") && len(parts) > 1 {
+			name = parts[0] + "/" + parts[1]
+		} else {
+			name = parts[0]
+		}
+		if !packageName.MatchString(name) {
+			return
+		}
+		if at, real := p.resolve(dir, name); at != "" {
+			p.keep[at], p.keep[real] = true, true
+			folders = append(folders, real)
+		}
+	}
+	var todo []string
+	if plan.Start != nil {
+		for _, word := range p.words(plan.Root, []string{plan.Start.Command.String()}) {
+			if todo = append(todo, path.Join(root, word)); word == "." {
+				d, _ := p.manifest(root)
+				todo = append(todo, path.Join(root, d.Main))
+			}
+		}
+	}
+	if next, _ := p.resolve(root, "next"); next != "" {
+		for _, ending := range moduleEndings[1:7] {
+			config := path.Join(root, "next.config"+ending)
+			if todo = append(todo, config); strings.HasSuffix(ending, "ts") && p.has(config) {
+				keep(root, "typescript") // it installs it where it is missing
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for len(todo) > 0 && len(seen) < maxLoaded && !p.over() {
+		name, text := p.module(todo[0])
+		if todo = todo[1:]; name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		for _, m := range imported.FindAllStringSubmatch(text, -1) {
+			if strings.HasPrefix(m[1], ".") {
+				todo = append(todo, path.Join(path.Dir(name), m[1]))
+			} else {
+				keep(path.Dir(name), m[1])
+			}
+		}
+	}
+	return folders
+}
+
+func (p *pruning) has(name string) bool {
+	p.lookups++
+	_, err := p.root.Lstat(name)
+	return err == nil
+}
+
+// module reads the file of the project that an import's path means, "" where there is none.
+func (p *pruning) module(at string) (name, text string) {
+	if within(at, "..") || packageOf(at) != "" {
+		return "", ""
+	}
+	for _, ending := range moduleEndings {
+		p.lookups++
+		f, err := openRegular(p.root, at+ending)
+		if err != nil {
+			continue
+		}
+		b, err := io.ReadAll(io.LimitReader(f, maxLoadedFile))
+		f.Close()
+		if err != nil {
+			continue
+		}
+		p.bytes += len(b)
+		return at + ending, string(b)
+	}
+	return "", ""
+}
