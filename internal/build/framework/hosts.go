@@ -180,9 +180,9 @@ func (p *project) runs(d *draft, name string) bool {
 
 // holds reports whether a file in or below the folder matches.
 func (p *project) holds(folder string, name *lazyregexp.Regexp) bool {
-	prefix := worktree.Join(p.root, folder) + "/"
+	at := worktree.Join(p.root, folder)
 	for _, f := range p.t.List {
-		if strings.HasPrefix(f, prefix) && name.MatchString(path.Base(f)) {
+		if (at == "" || strings.HasPrefix(f, at+"/")) && name.MatchString(path.Base(f)) {
 			return true
 		}
 	}

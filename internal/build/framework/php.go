@@ -6,6 +6,7 @@ import (
 
 	"slipway/internal/build/configfile"
 	"slipway/internal/build/worktree"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // PHP: Composer projects and plain files. They are recognised and planned; serving
@@ -59,22 +60,38 @@ func phpPlain() []preset {
 	return []preset{{
 		Preset: Preset{"php", "PHP", PHP}, server: true,
 		match: func(p *project) string {
-			index := ""
-			for _, dir := range documentRoots {
-				if index = p.any(worktree.Join(dir, "index.php")); index != "" {
-					break
+			root, index := p.documentRoot()
+			if index != "" {
+				if p.composer() != nil {
+					return "composer.json and " + index + " are there"
 				}
+				return index + " is there"
 			}
-			switch {
-			case index == "" || p.has("index.html") && index == "index.php" && p.composer() == nil:
-				return ""
-			case p.composer() != nil:
-				return "composer.json and " + index + " are there"
+			if folder, ok := p.indexFolder(); ok && folder == root && !p.builds() && p.holds(folder, phpFile) {
+				return shown(folder) + " contains an index.html and PHP files"
 			}
-			return index + " is there"
+			return ""
 		},
 		plan: planPHP,
 	}}
+}
+
+var phpFile = lazyregexp.New(`\.php$`)
+
+// documentRoot returns the folder that is served, and its front controller, "" where there is none.
+func (p *project) documentRoot() (root, index string) {
+	for _, dir := range documentRoots {
+		if at := worktree.Join(dir, "index.php"); p.has(at) {
+			return dir, at
+		}
+	}
+	if folder, ok := p.indexFolder(); ok && p.holds(folder, phpFile) {
+		return folder, ""
+	}
+	if p.hasDir("public") {
+		root = "public"
+	}
+	return root, ""
 }
 
 // documentRoots are where the front controller stands, in the order in which they are tried.
@@ -115,17 +132,11 @@ func planPHP(p *project, d *draft) {
 		p.build(d, m, []string{"build"})
 		d.cache("node_modules/.vite")
 	}
-	root := ""
-	for _, dir := range documentRoots {
-		if p.has(worktree.Join(dir, "index.php")) {
-			root = dir
-			break
-		}
+	root, index := p.documentRoot()
+	d.Start = &Start{DocumentRoot: root}
+	if index != "" {
+		d.Start.FrontController = "index.php"
 	}
-	if root == "" && !p.has("index.php") && p.hasDir("public") {
-		root = "public"
-	}
-	d.Start = &Start{DocumentRoot: root, FrontController: "index.php"}
 	for _, f := range phpStorage {
 		if require[f.dep] != "" {
 			d.Start.Storage, d.Start.Temporary = f.storage, f.temporary

@@ -117,7 +117,7 @@ func (p *project) builds() bool {
 // nested lists the folders below the project, at most three deep, in which an app of
 // its own may stand, for repositories whose top is not one.
 func (p *project) nested() []string {
-	var out []string
+	var out, php []string
 	for _, f := range p.t.List {
 		rel := f
 		if p.root != "" {
@@ -135,6 +135,17 @@ func (p *project) nested() []string {
 		}
 		switch path.Base(f) {
 		case "package.json", "project.json", "composer.json", "hugo.toml", "hugo.yaml", "mkdocs.yml", "book.toml", "_config.yml":
+			out = append(out, dir)
+		case "index.php":
+			if len(php) < worktree.MaxMembers {
+				php = append(php, dir)
+			}
+		}
+	}
+	above := slices.Concat(out, php)
+	for _, dir := range php { // the folders below one have pages of the same app
+		if !slices.ContainsFunc(worktree.Upward(dir)[1:], func(up string) bool { return up != "" && slices.Contains(above, up) }) &&
+			!slices.Contains(out, dir) && len(out) < worktree.MaxMembers {
 			out = append(out, dir)
 		}
 	}

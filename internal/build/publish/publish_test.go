@@ -66,6 +66,28 @@ func TestFollowLink(t *testing.T) {
 	}
 }
 
+// PHP source is left out, under the name of a link too, and one warning says so.
+func TestDropPHP(t *testing.T) {
+	t.Parallel()
+	all := []fetch.File{
+		{Path: "site/a.php", OID: "1", Mode: fetch.ModeFile},
+		{Path: "site/copy.txt", OID: "1", Mode: fetch.ModeFile},
+		{Path: "site/link.txt", OID: "9", Mode: fetch.ModeLink},
+		{Path: "site/z.phtml", OID: "2", Mode: fetch.ModeFile},
+		{Path: "tool.php", OID: "3", Mode: fetch.ModeFile},
+	}
+	c := Commit{folder: "site", files: slices.Clone(all)}
+	c.files[2].OID = "1" // as links are resolved
+	var said log
+	c.dropPHP(all, said.say)
+	if len(c.files) != 1 || c.files[0].Path != "site/copy.txt" {
+		t.Errorf("left: %v", c.files)
+	}
+	if len(said) != 1 || !strings.HasPrefix(said[0], `warn: Skipped "site/a.php": PHP source`) {
+		t.Errorf("said %q", said)
+	}
+}
+
 // Only what lies below the folder is in it, not what begins like it.
 func TestInside(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 // at once more after it was opened. Bytes are copied; modes and owners are not. A
 // relative symbolic link that leads to something inside is published as what it leads to;
 // every other link, a FIFO, socket or device is a fault that names it. Hidden names are
-// passed over unread.
+// passed over unread, and so is PHP source, whose first file is told to skipped.
 //
 // A symbolic link to something that isn't there is left out and told to skipped.
 func (w *Writer) AddDir(ctx context.Context, root *os.Root, skipped func(name, why string)) error {
@@ -43,7 +43,11 @@ type dirWalk struct {
 	root    *os.Root
 	skipped func(name, why string)
 	entries int // seen so far, directories included
+	php     int // of them, files with PHP source
 }
+
+// WhyNoPHP says why the first file of PHP source, and each like it, is skipped.
+const WhyNoPHP = "PHP source is never published as text, this file or any other; to run it, set the framework to php"
 
 // at is a directory on the way from the root, to notice a link that leads back up.
 type at struct {
@@ -138,6 +142,11 @@ func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
 	switch {
 	case info.IsDir():
 		return d.dir(ctx, real, name, up)
+	case info.Mode().IsRegular() && (PHPSource(name) || PHPSource(real)): // a link may give it another name
+		if d.php++; d.php == 1 {
+			d.skipped(show(name), WhyNoPHP)
+		}
+		return nil
 	case info.Mode().IsRegular():
 		return d.file(ctx, real, name)
 	}

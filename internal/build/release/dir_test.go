@@ -62,6 +62,10 @@ func TestAddDir(t *testing.T) {
 		".git/config":              "[core]",
 		".well-known/security.txt": "contact",
 		"assets/.cache/x":          "x",
+		"a.php":                    "<?php",
+		"b.html":                   "-> a.php",
+		"old/config.PHP.bak":       "<?php",
+		"wiki.php/index.html":      "exported",
 	})
 	if err := os.Chmod(filepath.Join(dir, "index.html"), 0o755|fs.ModeSetuid); err != nil {
 		t.Fatal(err)
@@ -76,7 +80,7 @@ func TestAddDir(t *testing.T) {
 	}
 	want := map[string]string{
 		"index.html": "home", "assets/app.js": "js", "v2/page.html": "v2", "latest/page.html": "v2", "current.html": "v2",
-		"assets/home.html": "home", "chain.html": "v2", ".well-known/security.txt": "contact",
+		"wiki.php/index.html": "exported", "assets/home.html": "home", "chain.html": "v2", ".well-known/security.txt": "contact",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("published %v\nwant %v", got, want)

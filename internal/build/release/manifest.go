@@ -93,9 +93,10 @@ func (t *Tree) Lookup(path string) (File, bool) {
 	return t.file(i), true
 }
 
+// has reports whether a file may be served. Releases of earlier versions may have PHP source, which isn't.
 func (t *Tree) has(path string) bool {
 	_, ok := t.search(path)
-	return ok
+	return ok && !PHPSource(path)
 }
 
 func (t *Tree) search(path string) (int, bool) {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // maxPath is the longest path of a release in bytes.
@@ -53,6 +54,19 @@ func hidden(path string) bool {
 		first = false
 	}
 	return false
+}
+
+// phpSource matches names of PHP source, copies of it by editors included.
+var phpSource = lazyregexp.New(`(?i)\.(php[0-9]?|phtml|phps|pht|phar)(\.(bak|old|orig|save|swp|swo))?~?$`)
+
+// PHPSource reports whether a path names PHP source, which a release never has: it would be sent as text.
+func PHPSource(path string) bool {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	i := strings.Index(last, ".p")
+	if i < 0 {
+		i = strings.Index(last, ".P")
+	}
+	return i >= 0 && phpSource.MatchString(last)
 }
 
 func badPath(path, why string) error {

@@ -87,6 +87,24 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// Releases of earlier versions may have PHP source: no path shows it, and no rule.
+func TestPHPSourceIsNotServed(t *testing.T) {
+	t.Parallel()
+	paths := []string{"config.php", "inc/a.PHTML", "index.html", "old.php.bak", "php", "x.php.html"}
+	tree := tree(t, "index.html", paths...)
+	ruled, _ := tree.WithRules(map[string]string{"_redirects": "/show /config.php 200\n/x.php /inc/a.PHTML 200!\n"})
+	for path, want := range map[string]string{
+		"/config.php": "", "/inc/a.PHTML": "", "/old.php.bak": "", "/show": "", "/php": "php", "/x.php": "x.php.html", "/config": "index.html",
+	} {
+		if a := tree.Resolve(rules.Request{Path: path}); a.File.Path != want && path != "/show" {
+			t.Errorf("%s shows %q, want %q", path, a.File.Path, want)
+		}
+		if a := ruled.Resolve(rules.Request{Path: path}); PHPSource(a.File.Path) {
+			t.Errorf("with rules, %s shows %q", path, a.File.Path)
+		}
+	}
+}
+
 // An answer always names a file of the tree, hidden ones excepted; a redirect stays on
 // this host and leads to a file in one step.
 func FuzzResolve(f *testing.F) {

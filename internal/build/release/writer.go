@@ -112,7 +112,7 @@ func (w *Writer) Reuse(path, key string) bool {
 	if checkPath(path) != "" {
 		return false // Add says why
 	}
-	if hidden(path) {
+	if hidden(path) || PHPSource(path) {
 		return true
 	}
 	if rules.IsFile(path) {
@@ -144,8 +144,8 @@ func (w *Writer) Reuse(path, key string) bool {
 }
 
 // Add stores what r holds, which it reads to its end, as the file at path. key is
-// remembered for the next release's Reuse; "" for none. Hidden paths are not read and
-// not stored. The faults are of kind Invalid: a path that cannot be published, a file or
+// remembered for the next release's Reuse; "" for none. Hidden paths and PHP source are not
+// read and not stored. The faults are of kind Invalid: a path that cannot be published, a file or
 // a release over its limit.
 func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if err := cmp.Or(ctx.Err(), w.ctx.Err()); err != nil {
@@ -154,7 +154,7 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if why := checkPath(path); why != "" {
 		return badPath(path, why)
 	}
-	if hidden(path) {
+	if hidden(path) || PHPSource(path) {
 		return nil
 	}
 	if rules.IsFile(path) {
