@@ -72,7 +72,7 @@ func TestDropPHP(t *testing.T) {
 	all := []fetch.File{
 		{Path: "site/a.php", OID: "1", Mode: fetch.ModeFile},
 		{Path: "site/copy.txt", OID: "1", Mode: fetch.ModeFile},
-		{Path: "site/link.txt", OID: "9", Mode: fetch.ModeLink},
+		{Path: "site/link.txt", OID: "9", Mode: fetch.ModeSymlink},
 		{Path: "site/z.phtml", OID: "2", Mode: fetch.ModeFile},
 		{Path: "tool.php", OID: "3", Mode: fetch.ModeFile},
 	}
