@@ -18,8 +18,9 @@
 //	/about.html    308 to /about (unless a file about is in the way: then itself)
 //	/a/index.html  308 to /a/, and so does /a/index
 //	//a///b        308 to /a/b when that is something
-//	anything else  the fallback, if the release has one and the last segment has no
-//	               dot; else the nearest 404.html upwards; else nothing
+//	anything else  the fallback, if the release has one and the name isn't that of a
+//	               script, style sheet, image or other file that is no page; else the
+//	               nearest 404.html upwards; else nothing
 //
 // The release's own rules (docs/redirects.md) come before that: redirects, rewrites and
 // error pages where no file answers, or everywhere if they insist, and headers.

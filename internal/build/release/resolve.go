@@ -73,8 +73,7 @@ func (t *Tree) files(q rules.Request, name string, slash, doubled bool) Answer {
 	}
 	file, address, ok := t.find(name, slash)
 	if !ok {
-		last := name[strings.LastIndexByte(name, '/')+1:]
-		if t.fallback != "" && !strings.Contains(last, ".") {
+		if t.fallback != "" && !assetName(name) {
 			if f, ok := t.Lookup(t.fallback); ok {
 				return Answer{Kind: Found, Status: 200, File: f}
 			}

@@ -449,7 +449,7 @@ func TestRawRequests(t *testing.T) {
 		"two hosts":         {"GET / HTTP/1.1\r\nHost: blog.sites.test\r\nHost: shop.sites.test\r\n\r\n", 400, ""},
 		"empty host":        {"GET / HTTP/1.1\r\nHost: \r\n\r\n", 400, ""},
 		"connect":           {"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 400, ""},
-		"options":           {"OPTIONS / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405, "Allow: GET, HEAD"},
+		"options":           {"OPTIONS / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 204, "Allow: GET, HEAD, OPTIONS"},
 		"options *":         {"OPTIONS * HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 0, ""},
 		"post":              {"POST / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 0\r\n\r\n", 405, "Allow: GET, HEAD"},
 		"trace":             {"TRACE / HTTP/1.1\r\nHost: blog.sites.test\r\n\r\n", 405, "Allow: GET, HEAD"},

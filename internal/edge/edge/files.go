@@ -14,11 +14,12 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// files is the backend of releases: GET and HEAD, answered within a deadline by length.
+// files is the backend of releases: files for GET and HEAD, their headers for OPTIONS, and redirects for every method, answered within a
+// deadline by length.
 func (e *Edge) files(w *recorder, r *http.Request, t *target) {
 	e.bound(w, r)
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && (t.serving == nil || len(t.serving.ProxyHosts) == 0):
+	case t.release == "" && r.Method != http.MethodGet && r.Method != http.MethodHead:
 		response.Fail(w, r, http.StatusMethodNotAllowed)
 	case t.release == "":
 		response.Page(w, r, response.PageEmpty)
@@ -53,7 +54,12 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	if a.Auth != nil && !e.guard.User(w, r, t.site, a.Auth) {
 		return
 	}
-	if a.Kind != release.Proxied && r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && a.Kind != release.Proxied && a.Kind != release.Redirected {
+		if r.Method == http.MethodOptions && a.Kind == release.Found {
+			fileserver.Options(h, &a)
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		response.Fail(w, r, http.StatusMethodNotAllowed)
 		return
 	}

@@ -58,7 +58,7 @@ func TestProxied(t *testing.T) {
 	w.live("s1", "blog", stateLive, id)
 	const host = "https://blog.sites.test"
 	w.get(host+"/api/users").want(t, 404, "")
-	w.do("POST", host+"/api/users").want(t, 405, "")
+	w.do("POST", host+"/api/users").want(t, 404, "")
 	if got != nil {
 		t.Fatal("forwarded although no setting allows it")
 	}

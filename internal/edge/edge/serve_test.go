@@ -71,8 +71,8 @@ func TestAnswers(t *testing.T) {
 	} {
 		w.get(host+path).want(t, 200, "").head(t, "Cache-Control", want)
 	}
-	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"} {
-		w.do(method, host+"/").want(t, 405, "").head(t, "Allow", "GET, HEAD")
+	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "BREW"} {
+		w.do(method, host+"/").want(t, 405, "").head(t, "Allow", "GET, HEAD, OPTIONS")
 	}
 	for _, path := range []string{"/", "/app.js", "/big.bin", "/nothing", "/docs/zzz"} {
 		get, head := w.get(host+path), w.do("HEAD", host+path)
@@ -286,4 +286,33 @@ func BenchmarkSmallAsset(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A browser asks by OPTIONS whether a page of another origin may send its headers: the site's rules answer, where a file is. Redirects are
+// for every method, so that forms and APIs that moved are found.
+func TestOtherMethods(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.live("s1", "blog", stateLive, w.publish(map[string]string{
+		"data.json":         "{}",
+		"closed/index.html": "closed",
+		"_headers": "/*.json\n  Access-Control-Allow-Origin: *\n  Access-Control-Allow-Headers: X-Own\n" +
+			"/closed/*\n  Basic-Auth: ada:secret\n",
+		"_redirects": "/see /data.json 303\n/temporary /data.json 307\n/moved /data.json 308\n/old /data.json 301\n",
+	}))
+	const host = "https://blog.sites.test"
+	a := w.do("OPTIONS", host+"/data.json", "Origin: https://other.test", "Access-Control-Request-Method: GET",
+		"Access-Control-Request-Headers: X-Own").want(t, 204, "")
+	a.head(t, "Access-Control-Allow-Origin", "*").head(t, "Access-Control-Allow-Headers", "X-Own").head(t, "Allow", "GET, HEAD, OPTIONS")
+	if a.body != "" || a.header.Get("Etag") != "" {
+		t.Errorf("OPTIONS is answered with %q and %v", a.body, a.header)
+	}
+	w.do("OPTIONS", host+"/nothing.json").want(t, 405, "").head(t, "Access-Control-Allow-Origin", "")
+	w.do("OPTIONS", host+"/closed/").want(t, 401, "").head(t, "Allow", "")
+	for path, status := range map[string]int{"/see": 303, "/temporary": 307, "/moved": 308, "/old": 301} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "OPTIONS"} {
+			w.do(method, host+path).want(t, status, "").head(t, "Location", "/data.json")
+		}
+	}
+	w.do("POST", host+"/data.json").want(t, 405, "").head(t, "Access-Control-Allow-Origin", "")
 }

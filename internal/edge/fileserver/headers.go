@@ -24,6 +24,14 @@ func ruleHeaders(h http.Header, a *release.Answer) {
 	}
 }
 
+// Options sets the headers that answer OPTIONS for a file (RFC 9110 §9.3.7): a browser asks so whether a page of another origin may
+// have the file, and the release's header rules say it.
+func Options(h http.Header, a *release.Answer) {
+	h["Cache-Control"] = response.Revalidate
+	ruleHeaders(h, a)
+	h["Allow"] = []string{response.Allow}
+}
+
 // Vary adds names to the field Vary, whose value may be shared and is not written to.
 func Vary(h http.Header, names ...string) {
 	all := strings.Join(h["Vary"], ", ")

@@ -202,10 +202,13 @@ func Page(w http.ResponseWriter, r *http.Request, n *Notice) {
 	short(w, r, n.Status, "text/html; charset=utf-8", n.body(id))
 }
 
+// Allow lists the methods that files are answered for.
+const Allow = "GET, HEAD, OPTIONS"
+
 // Fail answers with a status and a line of text, for what only programs see.
 func Fail(w http.ResponseWriter, r *http.Request, status int) {
 	if status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", "GET, HEAD")
+		w.Header().Set("Allow", Allow)
 	}
 	short(w, r, status, "text/plain; charset=utf-8", []byte(http.StatusText(status)+"\n"))
 }

@@ -345,6 +345,24 @@ func spy(t *testing.T) string {
 	return p
 }
 
+// Branches with names that shells and URLs read in their own way are fetched as they are.
+func TestOddBranches(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, nil)
+	for i, branch := range []string{"#42-x", "fix(ui)", "it's", "feature/über", "a&b", "日本", "a;id", "$(id)", "`id`", `a"b`, "50%", "a,b=c"} {
+		want := h.commit(t, "acme/site", branch, map[string]string{"x": branch})
+		tree, err := s.Fetch(t.Context(), Request{Site: id.Site(fmt.Sprint("s", i)), Repository: repo(t, "git.test/acme/site"), Branch: branch})
+		if err != nil {
+			t.Fatalf("%s: %v", branch, err)
+		}
+		if tree.Branch != branch || tree.Commit != want {
+			t.Errorf("%s: %s at %s, want %s", branch, tree.Branch, tree.Commit, want)
+		}
+		tree.Close()
+	}
+}
+
 // Rule 3 of reliability.md 3.3, without the first wall: even a branch that nobody checked
 // is never an option, and nothing that it asks for happens.
 func TestNothingIsAnOption(t *testing.T) {

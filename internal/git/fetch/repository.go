@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
@@ -33,7 +35,6 @@ var (
 	hostForm    = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 	segmentForm = lazyregexp.New(`^[A-Za-z0-9._~][A-Za-z0-9._~+-]*$`)
 	userForm    = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
-	branchForm  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._/#@+-]{0,199}$`)
 )
 
 // ParseRepository reads what people paste: host/owner/repo, https://…, ssh://git@host/…
@@ -137,8 +138,11 @@ func CheckCommit(s string) error {
 	}
 }
 
-// CheckBranch refuses names that git would not take, and names that are only good for
-// attacks: those that begin with a dash, and everything outside [A-Za-z0-9._/#@+-].
+// maxBranch is how many bytes a name of a branch may have: what GitHub takes, and a file system behind git.
+const maxBranch = 244
+
+// CheckBranch refuses names that git check-ref-format refuses, and some that it takes: those that begin with a dash, which commands
+// could take for an option, are no UTF-8, are longer than 244 bytes, or have characters that change how a line is shown.
 func CheckBranch(s string) error {
 	bad := func(details string) error {
 		e := &fault.Error{Kind: fault.Invalid, Message: "Invalid branch name", Details: details, Code: "invalid_branch"}
@@ -150,20 +154,23 @@ func CheckBranch(s string) error {
 	if s == "" {
 		return bad("a branch name is needed")
 	}
-	if !branchForm.MatchString(s) {
-		return bad("1 to 200 characters of A-Z a-z 0-9 . _ / # @ + -, the first a letter or digit")
+	if len(s) > maxBranch || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Bidi_Control, r) ||
+			strings.ContainsRune(` ~^:?*[\`, r)
+	}) {
+		return bad("1 to 244 bytes of UTF-8 without blanks, control characters and ~ ^ : ? * [ \\")
 	}
-	for _, not := range []string{"..", "//", "@{", "/.", "./"} {
+	for _, not := range []string{"..", "@{"} {
 		if strings.Contains(s, not) {
 			return bad(fmt.Sprintf("must not contain %q", not))
 		}
 	}
-	if strings.HasSuffix(s, "/") || strings.HasSuffix(s, ".") {
-		return bad("must not end with a slash or a dot")
+	if s == "@" || s[0] == '-' || strings.HasSuffix(s, ".") {
+		return bad("must not be @, begin with a dash or end with a dot")
 	}
-	for seg := range strings.SplitSeq(s, "/") {
-		if strings.HasSuffix(seg, ".lock") {
-			return bad("no part of it may end with .lock")
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return bad("a part between slashes must not be empty, begin with a dot or end with .lock")
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
@@ -45,10 +46,8 @@ const (
 
 var (
 	keyPattern = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// branchPattern matches what source.CheckBranch allows in a branch's name, with asterisks.
-	branchPattern = lazyregexp.New(`^[A-Za-z0-9*][A-Za-z0-9._/#@+*-]{0,199}$`)
-	targets       = []string{"build", "runtime"}
-	scopes        = []string{"production", "preview"}
+	targets    = []string{"build", "runtime"}
+	scopes     = []string{"production", "preview"}
 )
 
 // Scope is production or preview where a variable is for one of them alone, else empty.
@@ -516,10 +515,10 @@ func checkVar(v *NewVar) error {
 	}
 	if v.Branch != "" {
 		switch {
-		case !branchPattern.MatchString(v.Branch):
+		case fetch.CheckBranch(strings.ReplaceAll(v.Branch, "*", "x")) != nil:
 			return bad(
 				"Invalid branch pattern",
-				"branch is a branch's name or a pattern such as feature/*, with at most 200 characters",
+				"branch is a branch's name or a pattern such as feature/*, with at most 244 bytes",
 				text.Clip(v.Branch, 200),
 			)
 		case slices.Contains(v.Target, "production"):

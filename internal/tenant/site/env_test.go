@@ -304,7 +304,8 @@ func TestEnvBranches(t *testing.T) {
 		Value:  "all",
 		Secret: true,
 	}, site.NewVar{Key: "K", Value: "feature", Branch: "feature/*"},
-		site.NewVar{Key: "K", Value: "cart", Branch: "feature/cart*"}, site.NewVar{Key: "ONLY", Value: "x", Branch: "staging"})
+		site.NewVar{Key: "K", Value: "cart", Branch: "feature/cart*"}, site.NewVar{Key: "ONLY", Value: "x", Branch: "staging"},
+		site.NewVar{Key: "ODD", Value: "x", Branch: "fix(*)-日本"})
 	for _, tt := range []struct{ scope, branch, want string }{
 		{"production", "feature/cart", "K=all "},
 		{"preview", "main", "K=all "},
@@ -312,6 +313,7 @@ func TestEnvBranches(t *testing.T) {
 		{"preview", "feature/cart-2", "K=cart "},
 		{"preview", "staging", "K=all ONLY=x "},
 		{"preview", "staging2", "K=all "},
+		{"preview", "fix(ui)-日本", "K=all ODD=x "},
 		{"preview", "xstaging", "K=all "},
 		{"production", "staging", "K=all "},
 	} {

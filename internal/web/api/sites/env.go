@@ -34,7 +34,7 @@ type newVar struct {
 	Value  string   `json:"value" doc:"At most 32 KiB."`
 	Secret bool     `json:"secret,omitempty" doc:"Never shown again, and redacted from logs."`
 	Target []string `json:"target,omitempty" enum:"build,runtime,production,preview" doc:"Where it is available: build, runtime, or both by default. production or preview restrict it to deployments for that target."`
-	Branch string   `json:"branch,omitempty" maxLength:"200" doc:"Only previews of this branch, or of branches that match: * matches any characters. If a key has several values, the longest matching pattern wins; a value without a branch is the fallback." example:"feature/*"`
+	Branch string   `json:"branch,omitempty" maxLength:"244" doc:"Only previews of this branch, or of branches that match: * matches any characters. If a key has several values, the longest matching pattern wins; a value without a branch is the fallback." example:"feature/*"`
 }
 
 // newVars is one variable or an array of them, as they were sent.
@@ -211,7 +211,7 @@ type updateEnvIn struct {
 		Value  *string  `json:"value,omitempty"`
 		Secret *bool    `json:"secret,omitempty"`
 		Target []string `json:"target,omitempty" enum:"build,runtime,production,preview"`
-		Branch *string  `json:"branch,omitempty" maxLength:"200" doc:"Empty: not limited to branches."`
+		Branch *string  `json:"branch,omitempty" maxLength:"244" doc:"Empty: not limited to branches."`
 	}
 }
 
