@@ -9,13 +9,13 @@ VERSION := $(or $(shell git describe --tags --dirty 2>/dev/null),$(shell git des
 # A chart's version has three numbers and no v.
 CHART := $(VERSION:v%=%)
 
-.PHONY: help run test test-all race test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway bin/try clean
+.PHONY: help run test test-all race test-nodes test-packages test-cluster test-chart test-terraform quick bench release image images chart pictures gallery build need bin/slipway clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: need bin/slipway bin/try ## start Slipway with a first site, until Ctrl-C
-	@exec bin/try
+run: need bin/slipway ## start Slipway with a first site, until Ctrl-C
+	@exec bin/slipway try
 
 test: ## what must be green before a change lands
 	go run ./scripts/check
@@ -86,9 +86,6 @@ need:
 bin/slipway:
 	go generate ./internal/platform/sandbox
 	go build -trimpath -tags slipway_init -ldflags '-s -w -X main.version=$(VERSION)' -o bin/slipway ./cmd/slipway
-
-bin/try:
-	@go build -o bin/try ./scripts/try
 
 clean: ## remove bin and dist (never slipway-data)
 	rm -rf bin dist

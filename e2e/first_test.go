@@ -19,7 +19,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// The first minutes of a new user: `make run` makes a site and says where everything is,
+// The first minutes of a new user: `slipway try` makes a site and says where everything is,
 // what it prints works as pasted, a signal ends it with 0, and a second start makes
 // nothing twice.
 func TestFirstMinutes(t *testing.T) {
@@ -37,14 +37,14 @@ func TestFirstMinutes(t *testing.T) {
 			t.Errorf("the screen doesn't say %q:\n%s", want, screen)
 		}
 	}
-	commands := regexp.MustCompile(`(?m)^  curl .*$`).FindAllString(screen, -1)
+	commands := regexp.MustCompile(`(?m)^  (curl|tar) .*$`).FindAllString(screen, -1)
 	if len(commands) != 4 {
-		t.Fatalf("%d curl lines, want 4:\n%s", len(commands), screen)
+		t.Fatalf("%d commands, want 4:\n%s", len(commands), screen)
 	}
 	if !strings.Contains(commands[3], "local/you/my-site") { // what comes after git push to it
 		t.Errorf("the last line creates no site from a repository on this machine: %s", commands[3])
 	}
-	for i, want := range []string{`"name":"Hello"`, "It floats.", `"status":"pending"`} {
+	for i, want := range []string{`"name":"Hello"`, "It floats.", `"deploymentId":"dep_`} {
 		if out := paste(t, dir, commands[i]); !strings.Contains(out, want) {
 			t.Errorf("%s\nprints %.300s, without %s", commands[i], out, want)
 		}
@@ -71,6 +71,49 @@ func TestFirstMinutes(t *testing.T) {
 	}
 }
 
+// A machine without git, a compiler or any other program gets a live HTTPS site from the program alone.
+func TestTryNeedsNoOtherProgram(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ports, err := world.FreePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := startTry(t, dir, []string{
+		"PATH=" + t.TempDir(), "SLIPWAY_LISTEN=" + ports[0], "SLIPWAY_EDGE_HTTP=" + ports[1], "SLIPWAY_EDGE_HTTPS=" + ports[2],
+	})
+	run.screen(t)
+	_, port, _ := strings.Cut(ports[2], ":")
+	page := paste(t, dir, "curl -sS --cacert slipway-data/root.pem --resolve hello.localhost:"+port+":127.0.0.1 https://hello.localhost:"+port+"/")
+	if !strings.Contains(page, "It floats.") {
+		t.Errorf("the site's page is %q", page)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "slipway-data/try/serve.log")); err != nil || !strings.Contains(string(text), "git is not installed") {
+		t.Errorf("the log doesn't warn that git is missing: %v\n%s", err, text)
+	}
+	run.end(t)
+}
+
+// An installation that slipway try didn't make gets no user from it.
+func TestTryLeavesOtherInstallations(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	user := exec.Command(binary, "user", "create", "--email", "ada@example.test", "--data-dir", "slipway-data")
+	user.Dir = dir
+	if out, err := user.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := tryCommand(dir, append(os.Environ(), "SLIPWAY_LISTEN=127.0.0.1:0", "SLIPWAY_EDGE_HTTP=127.0.0.1:0", "SLIPWAY_EDGE_HTTPS=127.0.0.1:0")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "slipway try didn't make") {
+		t.Errorf("it ended with %v and said %s", err, out)
+	}
+	users := exec.Command(binary, "user", "list", "--data-dir", "slipway-data")
+	users.Dir = dir
+	if out, err := users.CombinedOutput(); err != nil || strings.Count(string(out), "@") != 1 {
+		t.Errorf("%v, users:\n%s", err, out)
+	}
+}
+
 // A port that somebody else has is one line, and nothing was made.
 func TestFirstMinutesPortTaken(t *testing.T) {
 	t.Parallel()
@@ -94,13 +137,7 @@ func TestFirstMinutesPortTaken(t *testing.T) {
 }
 
 func tryCommand(dir string, env []string) *exec.Cmd {
-	cmd := exec.Command(
-		filepath.Join(filepath.Dir(binary), "try"),
-		"-binary",
-		binary,
-		"-example",
-		filepath.Join(world.Root(), "examples/hello"),
-	)
+	cmd := exec.Command(binary, "try")
 	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs this test
 	return cmd
@@ -178,7 +215,7 @@ func paste(t *testing.T, dir, line string) string {
 	return string(out)
 }
 
-// application adds a Node.js application to what make run has made, and waits until it is
+// application adds a Node.js application to what slipway try has made, and waits until it is
 // live: its data directory is a relative path, and what runs in a sandbox has to find it.
 func application(t *testing.T, dir, listen string) {
 	t.Helper()

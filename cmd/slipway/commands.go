@@ -26,6 +26,7 @@ type commands struct {
 	env *cli.Env // of a developer's command; nil before it runs
 
 	Serve    serveCommand    `cmd:"" group:"Operate" help:"Run the service."`
+	Try      tryCommand      `cmd:"" group:"Operate" help:"Start an installation to look at, with a first user and a live site, until Ctrl-C."`
 	User     userCommand     `cmd:"" group:"Operate" help:"Manage users."`
 	Team     teamCommand     `cmd:"" group:"Operate" help:"Manage teams."`
 	App      appCommand      `cmd:"" group:"Operate" help:"Manage OAuth apps."`

@@ -32,19 +32,15 @@ import (
 // already: linking them for each package of tests takes a while.
 const Built = "SLIPWAY_E2E_BUILT"
 
-// Build builds the program and the scripts beside it into dir, and returns the program's path.
+// Build builds the program into dir, and returns the program's path.
 func Build(dir string) (string, error) {
 	if built := os.Getenv(Built); built != "" {
-		for _, name := range []string{"slipway", "try"} { // copies, because other users may not reach the folder
-			text, err := os.ReadFile(filepath.Join(built, name))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, name), text, 0o755)
-			}
-			if err != nil {
-				return "", err
-			}
+		program := filepath.Join(dir, "slipway")
+		text, err := os.ReadFile(filepath.Join(built, "slipway"))
+		if err != nil {
+			return "", err
 		}
-		return filepath.Join(dir, "slipway"), nil
+		return program, os.WriteFile(program, text, 0o755) // a copy, because other users may not reach the folder
 	}
 	// One at a time: the helper is written to where the program is built from.
 	helper := filepath.Join(Root(), "internal", "platform", "sandbox")
@@ -59,7 +55,6 @@ func Build(dir string) (string, error) {
 	for _, args := range [][]string{
 		{"generate", helper},
 		{"build", "-tags=slipway_init", "-o", dir + string(filepath.Separator), "./cmd/slipway"},
-		{"build", "-o", dir + string(filepath.Separator), "./scripts/try"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = Root()

@@ -231,7 +231,7 @@ func steps(root string, long bool) []step {
 		// what S3 is tested against is fetched and built here, not while a test waits
 		{name: "object store", argv: []string{"go", "-C", "tools/versitygw", "tool", "-n", "versitygw"}, env: lean},
 		{name: "stripe-mock", argv: []string{"go", "-C", "tools/stripemock", "tool", "-n", "stripe-mock"}, env: lean},
-		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/try", "./scripts/withpostgres"}, env: lean},
+		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/withpostgres"}, env: lean},
 		// It compiles all that tests and staticcheck need. Beside them, each of the three would compile it for itself.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, env: lean},
 		// The stories below e2e, which begin first, wait for much. This fills that time.

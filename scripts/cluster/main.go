@@ -174,7 +174,7 @@ func run(only, bench string) (code int, err error) {
 		builds = append(builds, [][]string{
 			{"go", "generate", "./internal/platform/sandbox"},
 			{"go", "-C", "cluster", "build", "-tags=slipway_init", "-o", filepath.Join(dir, "slipway-cluster"), "./cmd/slipway-cluster"},
-			{"go", "build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway", "./scripts/try", "./scripts/withpostgres"},
+			{"go", "build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway", "./scripts/withpostgres"},
 		}...)
 		for _, of := range []string{"programs", "wordpress", "nodes"} {
 			builds = append(builds, []string{"go", "test", "-c", "-vet=off", "-tags=slipway_init", "-o", filepath.Join(dir, of+".test"), "./e2e/" + of})

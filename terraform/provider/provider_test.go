@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		for _, args := range [][]string{
 			{"generate", "./internal/platform/sandbox"},
-			{"build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway", "./scripts/try"},
+			{"build", "-tags=slipway_init", "-o", dir + "/", "./cmd/slipway"},
 		} {
 			cmd := exec.Command("go", append([]string{"-C", filepath.Join("..", "..")}, args...)...)
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -93,7 +94,7 @@ func (s Serve) Settings(version string) config.Config {
 	return config.Config{
 		Store:                    store,
 		Version:                  version,
-		Log:                      s.logger(),
+		Log:                      s.Logger(os.Stderr),
 		Listen:                   s.Listen,
 		EdgeHTTP:                 str(s.EdgeHTTP, "127.0.0.1:8081"),
 		EdgeHTTPS:                str(s.EdgeHTTPS, "127.0.0.1:8443"),
@@ -152,14 +153,15 @@ func (s Serve) Settings(version string) config.Config {
 	}
 }
 
-func (s Serve) logger() *slog.Logger {
+// Logger returns a log in the format and from the level that the flags name.
+func (s Serve) Logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
 		level = slog.LevelInfo // kong has checked it
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	return slog.New(slog.NewTextHandler(w, o))
 }
