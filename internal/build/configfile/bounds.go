@@ -11,15 +11,18 @@ import (
 // raw text first, because what a parser allocates grows with depth times keys: TOML of
 // 500 KB that nests 990 deep takes gigabytes.
 const (
-	MaxConfig    = 64 << 10  // bytes
-	MaxWorkspace = 256 << 10 // bytes of a file that describes every project of a workspace: angular.json
-	maxNesting   = 16        // tables, arrays and objects inside each other
-	MaxKeys      = 8192      // keys of one file
+	MaxConfig  = 1 << 20 // bytes
+	maxNesting = 16      // tables and arrays of TOML inside each other
+	MaxKeys    = 8192    // keys of one TOML file
+
+	// Of JSON only the members that are asked for are decoded, a level at a time.
+	maxJSONNesting = 100
+	maxJSONKeys    = 1 << 16
 )
 
-func errNesting() error { return fmt.Errorf("nested deeper than %d levels", maxNesting) }
+func errNesting(n int) error { return fmt.Errorf("nested deeper than %d levels", n) }
 
-func errKeys() error { return fmt.Errorf("more than %d keys", MaxKeys) }
+func errKeys(n int) error { return fmt.Errorf("more than %d keys", n) }
 
 // CheckJSON holds JSON text to the bounds, in one pass and without memory of its own. It
 // need not be valid: a decoder that refuses it later has not come past the bounds before.
@@ -34,14 +37,14 @@ func CheckJSON(src string) error {
 				}
 			}
 		case '{', '[':
-			if depth++; depth > maxNesting {
-				return errNesting()
+			if depth++; depth > maxJSONNesting {
+				return errNesting(maxJSONNesting)
 			}
 		case '}', ']':
 			depth--
 		case ':':
-			if keys++; keys > MaxKeys {
-				return errKeys()
+			if keys++; keys > maxJSONKeys {
+				return errKeys(maxJSONKeys)
 			}
 		}
 	}
@@ -90,7 +93,7 @@ func CheckTOML(src string) error {
 			key = 1
 		case '=':
 			if keys++; keys > MaxKeys {
-				return errKeys()
+				return errKeys(MaxKeys)
 			}
 		case '[', '{':
 			if fresh && len(open) == 0 && c == '[' {
@@ -107,7 +110,7 @@ func CheckTOML(src string) error {
 			if head {
 				table, key, head = key, 1, false
 				if keys++; keys > MaxKeys {
-					return errKeys()
+					return errKeys(MaxKeys)
 				}
 				if strings.HasPrefix(src[i:], "]]") {
 					i++
@@ -120,7 +123,7 @@ func CheckTOML(src string) error {
 		}
 		// A number or a date has one dot, so a value may seem one level deeper than it is.
 		if table+sum+key-1 > maxNesting || key > maxNesting {
-			return errNesting()
+			return errNesting(maxNesting)
 		}
 		fresh = c == '\n' && len(open) == 0 || fresh && blank
 	}

@@ -6,6 +6,7 @@ package configfile
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -49,6 +50,7 @@ func Code(src string) string {
 				return b.String()
 			}
 			b.WriteByte(' ')
+			b.WriteString(strings.Repeat("\n", strings.Count(src[i:i+n+2], "\n"))) // so that errors name the line
 			i += n + 4
 		default:
 			b.WriteByte(c)
@@ -60,24 +62,52 @@ func Code(src string) string {
 
 var commas = lazyregexp.New(`,(\s*[}\]])`)
 
-// JSONC decodes JSON that may have comments and trailing commas. A value of an
-// unexpected type leaves its field alone.
-func JSONC(src string, into any) bool {
+// JSONC decodes a JSON object that may have comments and trailing commas. A member of an
+// unexpected type leaves its field alone. Errors name the line.
+func JSONC(src string, into any) error {
+	var last error
 	for _, text := range []func() string{
 		func() string { return src },
 		func() string { return commas.ReplaceAllString(Code(src), "$1") },
 	} {
 		b := text()
-		if CheckJSON(b) != nil {
+		if last = CheckJSON(b); last != nil {
 			continue // comments may hide what counts from the first pass, but not from the second
 		}
-		err := json.Unmarshal([]byte(b), into)
+		last = json.Unmarshal([]byte(b), into)
 		var wrong *json.UnmarshalTypeError
-		if err == nil || errors.As(err, &wrong) {
-			return true
+		var syntax *json.SyntaxError
+		switch object := strings.HasPrefix(strings.TrimSpace(b), "{"); {
+		case object && (last == nil || errors.As(last, &wrong)):
+			return nil
+		case errors.As(last, &syntax):
+			at := min(int(syntax.Offset), len(b))
+			last = fmt.Errorf("line %d: %w", 1+strings.Count(b[:at], "\n"), last)
+		case !object:
+			last = errors.New("it doesn't hold an object")
 		}
 	}
-	return false
+	return last
+}
+
+// Conflict returns the lines between which a merge left both sides of a conflict, 0 for none.
+func Conflict(src string) (first, last int) {
+	if !strings.Contains(src, "<<<<<<<") {
+		return 0, 0
+	}
+	n, middle := 0, false
+	for line := range strings.Lines(src) {
+		n++
+		switch line = strings.TrimRight(line, "\r\n"); {
+		case first == 0 && strings.HasPrefix(line, "<<<<<<< "):
+			first = n
+		case first > 0 && line == "=======":
+			middle = true
+		case middle && strings.HasPrefix(line, ">>>>>>> "):
+			return first, n
+		}
+	}
+	return 0, 0
 }
 
 // Members returns an object's raw values, none for anything but an object.

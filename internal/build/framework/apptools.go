@@ -202,7 +202,7 @@ func angularOutput(p *project) (out string, others []string, server string) {
 			}
 		}
 	}
-	if !configfile.JSONC(p.t.Bounded(worktree.Join(p.root, "angular.json"), configfile.MaxWorkspace), &f) {
+	if !p.t.JSON(worktree.Join(p.root, "angular.json"), &f) {
 		return "", nil, ""
 	}
 	name := f.DefaultProject

@@ -56,7 +56,7 @@ func TestCommandsAreText(t *testing.T) {
 }
 
 // What grows gigabytes in a parser costs detection next to nothing, whichever file it
-// stands in, and is named.
+// stands in. A file that decides something is named in the error.
 func TestFilesThatNestAreNotParsed(t *testing.T) {
 	deepTOML := func(depth, size int) string {
 		line := strings.Repeat("a={", depth) + strings.Repeat("}", depth) + "\n"
@@ -79,8 +79,8 @@ func TestFilesThatNestAreNotParsed(t *testing.T) {
 		"lerna.json":          deepJSON,
 		"angular.json":        deepJSON,
 		"project.json":        deepJSON,
-		"./vercel.json":       strings.Repeat(" ", 70<<10) + "{}",
-		"pnpm-workspace.yaml": "packages: [" + strings.Repeat("'**/a*',", 100_000) + "]",
+		"./vercel.json":       strings.Repeat(" ", 1<<20) + "{}",
+		"pnpm-workspace.yaml": "packages: [" + strings.Repeat("'**/a*',", 200_000) + "]",
 		"config.toml":         "base_url='x'\n" + deepTOML(300, 60_000),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,22 +95,13 @@ func TestFilesThatNestAreNotParsed(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			plan, err := Detect(files, Overrides{})
+			_, err = Detect(files, Overrides{})
 			runtime.ReadMemStats(&after)
 			if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
 				t.Errorf("allocated %d MiB", took>>20)
 			}
-			switch {
-			case file == "slipway.toml":
-				if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "slipway.toml") {
-					t.Errorf("Detect = %v, want a refusal that names the file", err)
-				}
-			case err != nil:
-				t.Errorf("Detect: %v", err)
-			case file == "netlify.toml" || file == "vercel.json" || file == "package.json":
-				if !strings.Contains(strings.Join(plan.Warnings, "\n"), file) {
-					t.Errorf("no warning names the file: %q", plan.Warnings)
-				}
+			if read := file != "config.toml" && file != "project.json" && file != "angular.json"; read && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), file)) {
+				t.Errorf("Detect = %v, want a refusal that names the file", err)
 			}
 		})
 	}

@@ -25,6 +25,8 @@ func (l listed) Paths() []string {
 	return out
 }
 
+func (listed) Dangling() []string { return nil }
+
 func (l listed) ReadFile(name string, max int64) ([]byte, error) {
 	for _, f := range l {
 		if f.Name == name {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"unicode/utf16"
+
+	"slipway/internal/platform/fault"
 )
 
 // A project whose files were written by PowerShell is built like any other, with a warning.
@@ -43,13 +45,13 @@ func TestUTF16(t *testing.T) {
 			}
 		}
 	}
-	// Half a unit, half a pair and nothing but the mark are read as far as they go.
+	// Half a unit, half a pair and nothing but the mark are read as far as they go, and are no JSON.
 	for _, text := range []string{"\xff\xfe", "\xfe\xff", "\xff", "\xff\xfe{", "\xff\xfe\x00\xd8"} {
 		files, err := FromFS(fstest.MapFS{"package.json": {Data: []byte(text)}, "index.html": {Data: []byte("x")}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan, err := Detect(files, Overrides{}); err != nil || plan.Framework != "static" {
+		if plan, err := Detect(files, Overrides{}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "package.json") {
 			t.Errorf("%q: %q, %v", text, plan.Framework, err)
 		}
 	}

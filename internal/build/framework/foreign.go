@@ -14,7 +14,7 @@ import (
 // What files written for other hosts say: netlify.toml and vercel.json.
 
 func (s *settings) netlify(t *worktree.Tree, f worktree.NetlifyFile, root string) {
-	if inner := worktree.Join(root, ByNetlify); root != "" && t.Has(inner) {
+	if inner := worktree.Join(root, ByNetlify); root != "" && t.Names(inner) {
 		f = worktree.ReadNetlify(t, inner)
 	} else if f.Base != nil {
 		if other, _ := worktree.CleanDir(*f.Base); other != root {
@@ -87,16 +87,11 @@ func (s *settings) variable(k, v, source string) bool {
 
 func (s *settings) vercel(t *worktree.Tree, root string) {
 	name := ByVercel
-	if inner := worktree.Join(root, ByVercel); t.Has(inner) {
+	if inner := worktree.Join(root, ByVercel); t.Names(inner) {
 		name = inner
 	}
-	src := t.Config(name)
-	if src == "" {
-		return
-	}
 	var f map[string]json.RawMessage
-	if !configfile.JSONC(src, &f) {
-		t.Warn(name + " cannot be read and is ignored")
+	if !t.JSON(name, &f) {
 		return
 	}
 	// null and absent are the same: let detection decide.

@@ -130,10 +130,18 @@ type Overrides struct {
 
 // Detect reads files and returns the plan. The only errors are fault.Invalid, with a
 // sentence for the owner of the repository: a folder that is not there or not inside
-// the tree, a workspace of which several members could be the site, a configuration
-// of ours that cannot be read.
+// the tree, a workspace of which several members could be the site, a manifest or a
+// configuration that can't be read or understood.
 func Detect(files worktree.Files, o Overrides) (Plan, error) {
 	t := worktree.NewTree(files)
+	plan, err := detect(t, o)
+	if t.Err() != nil { // what follows from it says less
+		return Plan{}, t.Err()
+	}
+	return plan, err
+}
+
+func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 	s, err := settle(t, o)
 	if err != nil {
 		return Plan{}, err

@@ -13,7 +13,7 @@ import (
 )
 
 // FromFS lists fsys, the folders nearest to the top first, and reads from it. Links
-// are neither listed nor followed, `.git` and `node_modules` are left out, and the
+// are not followed: all count as dangling; `.git` and `node_modules` are left out, and the
 // listing ends at 100,000 files. Give it os.Root.FS(), which cannot be led outside;
 // os.DirFS can.
 func FromFS(fsys fs.FS) (worktree.Files, error) {
@@ -32,6 +32,8 @@ func FromFS(fsys fs.FS) (worktree.Files, error) {
 				case len(name) > worktree.MaxPathLen || !worktree.Clean(name):
 				case e.IsDir() && e.Name() != ".git" && e.Name() != "node_modules":
 					next = append(next, name)
+				case e.Type()&fs.ModeSymlink != 0:
+					d.links = append(d.links, name)
 				case e.Type().IsRegular():
 					d.paths = append(d.paths, name)
 				}
@@ -74,9 +76,12 @@ func list(fsys fs.FS, dir string, max int) ([]fs.DirEntry, error) {
 type dirFiles struct {
 	fsys  fs.FS
 	paths []string
+	links []string
 }
 
 func (d *dirFiles) Paths() []string { return d.paths }
+
+func (d *dirFiles) Dangling() []string { return d.links }
 
 func (d *dirFiles) ReadFile(name string, max int64) ([]byte, error) {
 	f, err := d.fsys.Open(name)

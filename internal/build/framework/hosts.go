@@ -163,7 +163,7 @@ func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
 			if !p.t.Has(at) {
 				continue
 			}
-			if f.asks == nil || f.asks.MatchString(p.t.Config(at)) {
+			if f.asks == nil || f.asks.MatchString(p.t.Read(at)) {
 				d.warn(at + ": " + f.why)
 			}
 			break

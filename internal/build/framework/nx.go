@@ -62,8 +62,6 @@ func (p *project) nxTop() (string, bool) {
 
 func (p *project) nxProject() map[string]json.RawMessage {
 	var f map[string]json.RawMessage
-	if !p.has("project.json") || !configfile.JSONC(p.parsed("project.json"), &f) {
-		return nil
-	}
+	p.t.JSON(worktree.Join(p.root, "project.json"), &f)
 	return f
 }

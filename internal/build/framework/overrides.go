@@ -8,7 +8,6 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"slipway/internal/build/configfile"
 	"slipway/internal/build/worktree"
 )
 
@@ -187,20 +186,15 @@ func (s *settings) settled() error {
 
 func readSlipway(t *worktree.Tree, name string) (slipwayTOML, error) {
 	var f slipwayTOML
-	if t.TooLarge(name) {
-		return f, invalid(fmt.Sprintf("%s is larger than %d KiB", name, configfile.MaxConfig>>10), "see docs/slipway-toml.md for its keys", nil)
-	}
-	md, err := configfile.DecodeTOML(t.Config(name), &f)
-	if err != nil {
-		return f, invalid(name+" cannot be read: "+worktree.FirstLine(err), "see docs/slipway-toml.md for its keys", nil)
-	}
+	const remedy = "see docs/slipway-toml.md for its keys"
+	md := t.TOML(name, &f, remedy)
 	for _, k := range unknown(md) {
 		t.Warn(fmt.Sprintf("%s: unknown key %s is ignored", name, k))
 	}
 	switch f.Build.Node.(type) {
 	case nil, string, int64:
 	default:
-		return f, invalid(name+` cannot be read: build.node must be a string such as "22"`, "see docs/slipway-toml.md for its keys", nil)
+		return f, invalid(name+` can't be read: build.node must be a string such as "22"`, remedy, nil)
 	}
 	return f, nil
 }
@@ -219,7 +213,7 @@ func unknown(md toml.MetaData) []string {
 }
 
 func (s *settings) slipway(t *worktree.Tree, f slipwayTOML, root string) error {
-	if inner := worktree.Join(root, "slipway.toml"); root != "" && t.Has(inner) {
+	if inner := worktree.Join(root, "slipway.toml"); root != "" && t.Names(inner) {
 		var err error
 		if f, err = readSlipway(t, inner); err != nil {
 			return err

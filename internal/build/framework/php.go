@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"slipway/internal/build/configfile"
 	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
@@ -12,14 +11,10 @@ import (
 // PHP: Composer projects and plain files. They are recognised and planned; serving
 // them is the runtime's business.
 
-// composer returns what composer.json requires, nil without a readable one.
+// composer returns what composer.json requires, nil without one.
 func (p *project) composer() map[string]string {
-	if !p.has("composer.json") {
-		return nil
-	}
 	var f map[string]json.RawMessage
-	if !configfile.JSONC(p.parsed("composer.json"), &f) {
-		p.t.Warn(worktree.Join(p.root, "composer.json") + " is not valid JSON and is ignored")
+	if !p.t.JSON(worktree.Join(p.root, "composer.json"), &f) {
 		return nil
 	}
 	req := worktree.Table(f["require"])

@@ -9,9 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"slipway/internal/build/framework"
@@ -46,34 +44,9 @@ func Open(ctx context.Context, tree Tree, plan framework.Plan, say Log) (Commit,
 	if err != nil {
 		return Commit{}, fmt.Errorf("list commit: %w", err)
 	}
-	files, err := resolveLinks(ctx, tree, all, say)
-	c := Commit{tree, files, path.Join(plan.Root, plan.Output)}
-	c.dropPHP(all, say)
-	return c, err
-}
-
-// dropPHP leaves out PHP source, also what a link shows under another name.
-func (c *Commit) dropPHP(all []fetch.File, say Log) {
-	php, links := map[string]bool{}, map[string]bool{} // by object, by path
-	for _, f := range all {
-		switch {
-		case f.Mode&fs.ModeSymlink != 0:
-			links[f.Path] = true
-		case release.PHPSource(f.Path):
-			php[f.OID] = true
-		}
-	}
-	told := false
-	c.files = slices.DeleteFunc(c.files, func(f fetch.File) bool {
-		if !release.PHPSource(f.Path) && !(links[f.Path] && php[f.OID]) {
-			return false
-		}
-		if _, ok := inside(c.folder, f.Path); ok && !told {
-			told = true
-			say("warn", "Skipped %q: %s", f.Path, release.WhyNoPHP)
-		}
-		return true
-	})
+	folder := path.Join(plan.Root, plan.Output)
+	files, err := resolveLinks(ctx, tree, all, folder, say)
+	return Commit{tree, files, folder}, err
 }
 
 // Folder is its name; empty for the whole commit.

@@ -1,67 +1,61 @@
 package publish
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"io/fs"
-	"path"
 
+	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/git/fetch"
+	"slipway/internal/platform/fault"
 )
 
-// resolveLinks replaces symbolic links that lead to a file of the same commit by that
-// file's content, and leaves out the others, and submodules, with a warning.
-func resolveLinks(ctx context.Context, tree Tree, all []fetch.File, say Log) ([]fetch.File, error) {
-	var links, files []fetch.File
-	byPath := map[string]fetch.File{}
-	for _, f := range all {
-		switch {
-		case f.Mode&fs.ModeSymlink != 0:
-			links = append(links, f)
-		case f.Mode.IsRegular():
-			files = append(files, f)
-			byPath[f.Path] = f
-		default:
-			say("warn", "Skipped %q: it is a submodule that .gitmodules does not declare", f.Path)
-		}
-	}
-	if len(links) == 0 {
-		return files, nil
-	}
-	targets := map[string]string{}
-	err := tree.Read(ctx, links, func(f fetch.File, r io.Reader) error {
-		b, err := io.ReadAll(io.LimitReader(r, 4096))
-		targets[f.Path] = string(b)
-		return err
-	})
+// resolveLinks replaces symbolic links by the files that they lead to, and names those that can't
+// be published in a warning, as PHP source. A rule file of the folder that can't be had is a fault.
+func resolveLinks(ctx context.Context, tree fetch.Reader, all []fetch.File, folder string, say Log) ([]fetch.File, error) {
+	followed, left, err := fetch.Follow(ctx, tree, all)
 	if err != nil {
-		return nil, fmt.Errorf("read links: %w", err)
+		return nil, err
 	}
-	for _, l := range links {
-		f, ok := followLink(l.Path, targets, byPath)
-		if !ok {
-			say("warn", "Skipped %q: the link points outside, to a folder, or to nothing", l.Path)
-			continue
+	for _, f := range left {
+		switch {
+		case f.Mode&fs.ModeSymlink == 0:
+			say("warn", "Skipped %q: it is a submodule that .gitmodules does not declare", f.Path)
+		case ruleFile(folder, f.Path):
+			return nil, &fault.Error{
+				Kind: fault.Invalid, Code: "unreadable_file", Message: f.Path + " can't be read",
+				Details: "it is a link that leads outside the repository or to nothing; commit the file itself",
+			}
+		default:
+			say("warn", "Skipped %q: the link leads outside the repository, to nothing, or to a folder that it is in", f.Path)
 		}
-		f.Path = l.Path
-		files = append(files, f)
+	}
+	files, closed, first, php := make([]fetch.File, 0, len(followed)), 0, "", false
+	for _, f := range followed { // a link must not publish what its own name closes
+		_, published := inside(folder, f.Path)
+		switch {
+		case release.PHPSource(f.Path), release.PHPSource(f.Real):
+			if published && !php {
+				php = true
+				say("warn", "Skipped %q: %s", f.Path, release.WhyNoPHP)
+			}
+		case release.Hidden(f.Real) && !release.Hidden(f.Path):
+			if published {
+				closed, first = closed+1, cmp.Or(first, f.Path)
+			}
+		default:
+			files = append(files, f.File)
+		}
+	}
+	if closed > 0 {
+		say("warn", "Skipped %d files because links lead to hidden names, the first is %q", closed, first)
 	}
 	return files, nil
 }
 
-// followLink finds the file that a link leads to, through at most 10 others.
-func followLink(name string, targets map[string]string, files map[string]fetch.File) (fetch.File, bool) {
-	for range 10 {
-		to, link := targets[name]
-		if !link {
-			f, ok := files[name]
-			return f, ok
-		}
-		if path.IsAbs(to) {
-			return fetch.File{}, false
-		}
-		name = path.Join(path.Dir(name), to)
-	}
-	return fetch.File{}, false
+// ruleFile reports whether a path is _redirects or _headers of the published folder.
+func ruleFile(folder, path string) bool {
+	name, ok := inside(folder, path)
+	return ok && rules.IsFile(name)
 }

@@ -1,8 +1,10 @@
 package publish
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -13,78 +15,48 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A link is followed to a file of the same commit, by way of few others, and nowhere else.
-func TestFollowLink(t *testing.T) {
-	t.Parallel()
-	files := map[string]fetch.File{}
-	for _, name := range []string{"index.html", "docs/a.html", "docs/deep/b.html"} {
-		files[name] = fetch.File{Path: name}
-	}
-	targets := map[string]string{
-		"home":          "index.html",
-		"docs/up":       "../index.html",
-		"docs/side":     "deep/../a.html",
-		"docs/deep/far": "../../docs/./a.html",
-		"out":           "../index.html",
-		"further":       "docs/../../x/index.html",
-		"absolute":      "/index.html",
-		"folder":        "docs",
-		"nothing":       "missing.html",
-		"empty":         "",
-		"self":          "self",
-		"one":           "two",
-		"two":           "one",
-		"chain":         "docs/up",
-	}
-	for i := range 12 {
-		targets[fmt.Sprint("n", i)] = fmt.Sprint("n", i+1)
-	}
-	targets["n12"] = "index.html"
-	for name, want := range map[string]string{
-		"home":          "index.html",
-		"docs/up":       "index.html",
-		"docs/side":     "docs/a.html",
-		"docs/deep/far": "docs/a.html",
-		"chain":         "index.html",
-		"index.html":    "index.html",
-		"out":           "",
-		"further":       "",
-		"absolute":      "",
-		"folder":        "",
-		"nothing":       "",
-		"empty":         "",
-		"self":          "",
-		"one":           "",
-		"n4":            "index.html",
-		"n3":            "",
-		"n0":            "",
-	} {
-		f, ok := followLink(name, targets, files)
-		if ok != (want != "") || f.Path != want {
-			t.Errorf("%s leads to %q, %v; want %q", name, f.Path, ok, want)
+// link are links and where they lead; an empty one is a file.
+type links map[string]string
+
+func (l links) Read(_ context.Context, files []fetch.File, fn func(fetch.File, io.Reader) error) error {
+	for _, f := range files {
+		if err := fn(f, strings.NewReader(l[f.Path])); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// PHP source is left out, under the name of a link too, and one warning says so.
-func TestDropPHP(t *testing.T) {
+// PHP source and hidden files are left out, under the name of a link too, and one warning each says so.
+func TestLinksDontOpenWhatIsClosed(t *testing.T) {
 	t.Parallel()
 	all := []fetch.File{
-		{Path: "site/a.php", OID: "1", Mode: fetch.ModeFile},
-		{Path: "site/copy.txt", OID: "1", Mode: fetch.ModeFile},
-		{Path: "site/link.txt", OID: "9", Mode: fetch.ModeSymlink},
-		{Path: "site/z.phtml", OID: "2", Mode: fetch.ModeFile},
-		{Path: "tool.php", OID: "3", Mode: fetch.ModeFile},
+		{Path: ".private/key", Mode: fetch.ModeFile},
+		{Path: "site/a.php", Mode: fetch.ModeFile},
+		{Path: "site/copy.txt", Mode: fetch.ModeFile},
+		{Path: "site/key.txt", Mode: fetch.ModeSymlink},
+		{Path: "site/keys", Mode: fetch.ModeSymlink},
+		{Path: "site/link.txt", Mode: fetch.ModeSymlink},
+		{Path: "site/z.phtml", Mode: fetch.ModeFile},
 	}
-	c := Commit{folder: "site", files: slices.Clone(all)}
-	c.files[2].OID = "1" // as links are resolved
+	tree := links{"site/key.txt": "../.private/key", "site/keys": "../.private", "site/link.txt": "a.php"}
 	var said log
-	c.dropPHP(all, said.say)
-	if len(c.files) != 1 || c.files[0].Path != "site/copy.txt" {
-		t.Errorf("left: %v", c.files)
+	files, err := resolveLinks(t.Context(), tree, all, "site", said.say)
+	var left []string
+	for _, f := range files {
+		left = append(left, f.Path)
 	}
-	if len(said) != 1 || !strings.HasPrefix(said[0], `warn: Skipped "site/a.php": PHP source`) {
+	if want := []string{".private/key", "site/copy.txt"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if len(said) != 2 || !strings.HasPrefix(said[0], `warn: Skipped "site/a.php": PHP source`) || !strings.Contains(said[1], "Skipped 2 files") {
 		t.Errorf("said %q", said)
+	}
+	all = append(all, fetch.File{Path: "site/_headers", Mode: fetch.ModeSymlink})
+	slices.SortFunc(all, func(a, b fetch.File) int { return strings.Compare(a.Path, b.Path) })
+	tree["site/_headers"] = "missing"
+	if _, err := resolveLinks(t.Context(), tree, all, "site", said.say); !fault.Is(err, fault.Invalid) {
+		t.Errorf("_headers that leads to nothing: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/fault"
 )
 
@@ -20,10 +21,11 @@ import (
 // meanwhile: everything is opened beneath root (os.Root), without blocking, and looked
 // at once more after it was opened. Bytes are copied; modes and owners are not. A
 // relative symbolic link that leads to something inside is published as what it leads to;
-// every other link, a FIFO, socket or device is a fault that names it. Hidden names are
-// passed over unread, and so is PHP source, whose first file is told to skipped.
+// a FIFO, socket or device is a fault that names it. Hidden names are passed over unread, and
+// so is PHP source, whose first file is told to skipped.
 //
-// A symbolic link to something that isn't there is left out and told to skipped.
+// Every other symbolic link is left out and told to skipped, unless it stands for a file of
+// rules: that is a fault.
 func (w *Writer) AddDir(ctx context.Context, root *os.Root, skipped func(name, why string)) error {
 	return w.AddDirAt(ctx, root, "", skipped)
 }
@@ -75,7 +77,7 @@ func (d *dirWalk) dir(ctx context.Context, real, name string, up *at) error {
 	}
 	for a := up; a != nil; a = a.up {
 		if os.SameFile(a.info, info) {
-			return notFile(name, "it is a symbolic link to a directory that it is in")
+			return d.skip(name, "it is a symbolic link to a directory that it is in")
 		}
 	}
 	for _, n := range names {
@@ -114,7 +116,7 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 }
 
 func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
-	if hidden(name) || d.w.leave != nil && d.w.leave(name) {
+	if Hidden(name) || d.w.leave != nil && d.w.leave(name) {
 		return nil
 	}
 	if why := checkPath(name); why != "" {
@@ -125,18 +127,17 @@ func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
 		return d.unreadable(name, err)
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		real, err = d.follow(real, name)
-		if err == nil {
-			if info, err = d.root.Lstat(real); errors.Is(err, fs.ErrNotExist) {
-				err = errDangling
+		var why string
+		if real, why, err = d.follow(real); err != nil {
+			return d.unreadable(name, err)
+		}
+		if why == "" {
+			if info, err = d.root.Lstat(real); err != nil {
+				why = nowhere
 			}
 		}
-		if errors.Is(err, errDangling) {
-			d.skipped(show(name), "it is a symbolic link to something that isn't there")
-			return nil
-		}
-		if err != nil {
-			return err
+		if why != "" {
+			return d.skip(name, why)
 		}
 	}
 	switch {
@@ -175,14 +176,22 @@ func (d *dirWalk) open(real string) (*os.File, error) {
 	return d.root.OpenFile(real, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// errDangling says that a link leads nowhere.
-var errDangling = errors.New("link to nothing")
+// skip leaves a symbolic link out.
+func (d *dirWalk) skip(name, why string) error {
+	if rules.IsFile(name) {
+		return notFile(name, why)
+	}
+	d.skipped(show(name), why)
+	return nil
+}
+
+const nowhere = "it is a symbolic link to something that isn't there"
 
 // follow resolves a link one name at a time, so that what it passes through is seen: a
-// link must not publish a hidden file under another name.
-func (d *dirWalk) follow(real, name string) (string, error) {
+// link must not publish a hidden file under another name. why is said of one that can't be published.
+func (d *dirWalk) follow(real string) (to, why string, err error) {
 	const most = 40 // links, as Linux has it
-	outside := "it is a symbolic link that points outside the published directory"
+	const outside = "it is a symbolic link that points outside the published directory"
 	todo := strings.Split(real, "/")
 	var done []string
 	for links := 0; len(todo) > 0; {
@@ -193,36 +202,36 @@ func (d *dirWalk) follow(real, name string) (string, error) {
 			continue
 		case "..":
 			if len(done) == 0 {
-				return "", notFile(name, outside)
+				return "", outside, nil
 			}
 			done = done[:len(done)-1]
 			continue
 		}
 		here := path.Join(append(slices.Clone(done), n)...)
-		if hidden(here) {
-			return "", notFile(name, "it is a symbolic link to a hidden file")
+		if Hidden(here) {
+			return "", "it is a symbolic link to a hidden file", nil
 		}
 		info, err := d.root.Lstat(here)
 		if err != nil {
-			return "", errDangling
+			return "", nowhere, nil
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			done = append(done, n)
 			continue
 		}
 		if links++; links > most {
-			return "", notFile(name, "it is a symbolic link loop")
+			return "", "it is a symbolic link loop", nil
 		}
 		target, err := d.root.Readlink(here)
 		if err != nil {
-			return "", d.unreadable(name, err)
+			return "", "", err
 		}
 		if target == "" || path.IsAbs(target) {
-			return "", notFile(name, outside)
+			return "", outside, nil
 		}
 		todo = append(strings.Split(target, "/"), todo...)
 	}
-	return cmp.Or(path.Join(done...), "."), nil
+	return cmp.Or(path.Join(done...), "."), "", nil
 }
 
 func (d *dirWalk) unreadable(name string, err error) error {

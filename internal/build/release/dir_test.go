@@ -101,7 +101,7 @@ func TestAddDirRefuses(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		make func(dir string) error
-		says string
+		says string // of a link why it is left out, of anything else why it is refused
 	}{
 		"absolute link": {link(secret), "points outside"},
 		"absolute link inside": {
@@ -129,6 +129,29 @@ func TestAddDirRefuses(t *testing.T) {
 			dir := lay(t, map[string]string{"a.html": "a", ".env": "SECRET", ".git/config": "x", "sub/b.html": "b"})
 			if err := tt.make(dir); err != nil {
 				t.Fatal(err)
+			}
+			if info, err := os.Lstat(filepath.Join(dir, "bad")); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+				root, err := os.OpenRoot(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer root.Close()
+				w, left := begin(t, open(t), ""), ""
+				err = w.AddDir(t.Context(), root, func(name, why string) { left += name + ": " + why })
+				if err != nil || !strings.HasPrefix(left, "bad: ") || !strings.Contains(left, tt.says) {
+					t.Errorf("left out %q, %v", left, err)
+				}
+				if rel := seal(t, w); rel.Files != 2 { // a.html and sub/b.html
+					t.Errorf("published %d files", rel.Files)
+				}
+				if err := os.Rename(filepath.Join(dir, "bad"), filepath.Join(dir, "_headers")); err != nil {
+					t.Fatal(err)
+				}
+				if name != "link to itself" { // it now leads to nothing
+					invalid(t, addDir(t, begin(t, open(t), ""), dir), tt.says)
+				}
+				invalid(t, addDir(t, begin(t, open(t), ""), dir), "_headers")
+				return
 			}
 			err := addDir(t, begin(t, open(t), ""), dir)
 			invalid(t, err, "bad")

@@ -198,7 +198,7 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 	for i := range t.at {
 		t.at[i] = uint32(len(all) - len(s.rest))
 		f, ok := s.file(t.types)
-		if !ok || checkPath(f.Path) != "" || hidden(f.Path) || f.Path <= last {
+		if !ok || checkPath(f.Path) != "" || Hidden(f.Path) || f.Path <= last {
 			return nil, "", errManifest
 		}
 		last = f.Path

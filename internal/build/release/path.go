@@ -43,9 +43,9 @@ func checkPath(path string) string {
 	return ""
 }
 
-// hidden reports whether a path holds a name that begins with a dot, .git in any
+// Hidden reports whether a path holds a name that begins with a dot, .git in any
 // spelling among them. Only .well-known at the top is for the public (RFC 8615).
-func hidden(path string) bool {
+func Hidden(path string) bool {
 	first := true
 	for s := range strings.SplitSeq(path, "/") {
 		if strings.HasPrefix(s, ".") && !(first && s == ".well-known") {

@@ -363,7 +363,7 @@ func FuzzDecode(f *testing.F) {
 		var names []string
 		s := scanner{rest: keys}
 		for i, f := range files {
-			if checkPath(f.Path) != "" || hidden(f.Path) || i > 0 && files[i-1].Path >= f.Path {
+			if checkPath(f.Path) != "" || Hidden(f.Path) || i > 0 && files[i-1].Path >= f.Path {
 				t.Fatalf("path %q", f.Path)
 			}
 			if got, ok := tree.Lookup(f.Path); !ok || got != f {

@@ -68,7 +68,7 @@ func (t *Tree) Resolve(q rules.Request) Answer {
 
 // files answers without any rule.
 func (t *Tree) files(q rules.Request, name string, slash, doubled bool) Answer {
-	if hidden(name) {
+	if Hidden(name) {
 		return t.missing(name, slash)
 	}
 	file, address, ok := t.find(name, slash)
@@ -98,7 +98,7 @@ func (t *Tree) files(q rules.Request, name string, slash, doubled bool) Answer {
 // ruled answers with the first rule that is for the request, or with a file. cut leaves
 // out rules that would send a visitor in circles.
 func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doubled, cut bool) Answer {
-	there := !hidden(name)
+	there := !Hidden(name)
 	if there {
 		_, _, there = t.find(name, slash)
 	}
@@ -159,7 +159,7 @@ func (t *Tree) rewrite(r *rules.Redirect, values []rules.Field, name string, sla
 		return Answer{}, false
 	}
 	other, otherSlash, _ := rules.Tidy("/" + strings.TrimLeft(to, "/"))
-	if other != "" && checkPath(other) != "" || hidden(other) {
+	if other != "" && checkPath(other) != "" || Hidden(other) {
 		return t.missing(name, slash), true
 	}
 	file, _, ok := t.find(other, otherSlash)

@@ -119,7 +119,7 @@ func FuzzResolve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, list string, spa bool) {
 		var paths []string
 		for p := range strings.SplitSeq(list, "\n") {
-			if checkPath(p) == "" && !hidden(p) && !slices.Contains(paths, p) {
+			if checkPath(p) == "" && !Hidden(p) && !slices.Contains(paths, p) {
 				paths = append(paths, p)
 			}
 		}

@@ -39,7 +39,7 @@ func FuzzRules(f *testing.F) {
 		a := tree.Resolve(q)
 		switch a.Kind {
 		case Found, Missing:
-			if _, ok := tree.Lookup(a.File.Path); !ok || hidden(a.File.Path) {
+			if _, ok := tree.Lookup(a.File.Path); !ok || Hidden(a.File.Path) {
 				t.Fatalf("%q names %q", target, a.File.Path)
 			}
 		case Redirected, Proxied:

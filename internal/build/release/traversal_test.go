@@ -38,7 +38,7 @@ func TestTraversal(t *testing.T) {
 		tree, _ := ruledTree(t, paths(), files)
 		for _, p := range corpus {
 			a := tree.Resolve(rules.Request{Path: p, Host: "site.test"})
-			if a.Kind == Found && hidden(a.File.Path) {
+			if a.Kind == Found && Hidden(a.File.Path) {
 				t.Errorf("%s: %.60q finds %s", name, p, a.File.Path)
 			}
 			if a.Status < 200 || a.Status >= 500 {

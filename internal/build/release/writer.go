@@ -112,7 +112,7 @@ func (w *Writer) Reuse(path, key string) bool {
 	if checkPath(path) != "" {
 		return false // Add says why
 	}
-	if hidden(path) || PHPSource(path) {
+	if Hidden(path) || PHPSource(path) {
 		return true
 	}
 	if rules.IsFile(path) {
@@ -154,7 +154,7 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if why := checkPath(path); why != "" {
 		return badPath(path, why)
 	}
-	if hidden(path) || PHPSource(path) {
+	if Hidden(path) || PHPSource(path) {
 		return nil
 	}
 	if rules.IsFile(path) {

@@ -4,6 +4,7 @@
 package worktree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/BurntSushi/toml"
+
 	"slipway/internal/build/configfile"
+	"slipway/internal/platform/fault"
 )
 
 // The bounds of what detection looks at, whatever the repository holds.
@@ -31,8 +35,10 @@ var ErrTooLarge = errors.New("file too large")
 // Files is a tree of regular files at rest: such as a git commit that was only listed.
 type Files interface {
 	// Paths returns the regular files, slash-separated and relative to the tree's top.
-	// Symbolic links are not among them. Detect ignores paths that are not clean.
+	// Symbolic links that lead to one count as one. Detect ignores paths that are not clean.
 	Paths() []string
+	// Dangling returns the symbolic links that lead to nothing in the tree.
+	Dangling() []string
 	// ReadFile returns a file of Paths whole, or an error: fs.ErrNotExist when there is
 	// none, ErrTooLarge when it holds more than max bytes, then with its first max
 	// bytes or none.
@@ -99,6 +105,8 @@ type Tree struct {
 	reads     int
 	bytes     int
 	cut       bool
+	dangling  map[string]bool
+	err       error // why a file that decides something can't be read
 	Warnings  []string
 }
 
@@ -109,6 +117,10 @@ func NewTree(files Files) *Tree {
 		dirs:      map[string]struct{}{"": {}},
 		cache:     map[string]loaded{},
 		manifests: map[string]*Manifest{},
+		dangling:  map[string]bool{},
+	}
+	for _, p := range files.Dangling() {
+		t.dangling[p] = true
 	}
 	paths := files.Paths()
 	if len(paths) > MaxPaths { // what says what a project is lies near its top
@@ -143,60 +155,119 @@ func (t *Tree) Truncated() bool { return t.cut }
 
 func (t *Tree) Has(p string) bool { _, ok := t.names[p]; return ok }
 
+// Names reports whether the tree has a file of this name, be it a link that leads to nothing.
+func (t *Tree) Names(p string) bool { return t.Has(p) || t.dangling[p] }
+
+// Err returns the first reason why a file that decides something can't be read or understood.
+func (t *Tree) Err() error { return t.err }
+
+// refuse makes Err name a file, what is wrong with it, and the remedy.
+func (t *Tree) refuse(file, why, remedy string) {
+	if t.err == nil {
+		t.err = &fault.Error{Kind: fault.Invalid, Code: "unreadable_file", Message: file + " can't be read: " + why, Details: remedy}
+	}
+}
+
 func (t *Tree) HasDir(p string) bool { _, ok := t.dirs[p]; return ok }
 
 // Read returns a file's text without a byte order mark, or "" when there is none, when
 // it is too large, or when the budget is used up. It is for files that are searched for
-// words; what a parser gets is read by config.
-func (t *Tree) Read(p string) string { return t.Bounded(p, MaxFile) }
-
-// Config is read for a file that is parsed.
-func (t *Tree) Config(p string) string { return t.Bounded(p, configfile.MaxConfig) }
-
-func (t *Tree) Bounded(p string, max int64) string {
-	s, whole := t.load(p, max)
+// words; what a parser gets is read by Config.
+func (t *Tree) Read(p string) string {
+	s, whole, _ := t.load(p, MaxFile)
 	if !whole {
-		t.Warn(fmt.Sprintf("%s is larger than %d KiB and was not read", p, max>>10))
+		t.Warn(fmt.Sprintf("%s is larger than %d KiB and was not read", p, MaxFile>>10))
 		return ""
 	}
 	return s
 }
 
-// TooLarge reports whether config would leave a file out for its size.
-func (t *Tree) TooLarge(p string) bool {
-	_, whole := t.load(p, configfile.MaxConfig)
-	return !whole
+// Config returns the text of a file that decides something. If it can't be read, Err says why.
+func (t *Tree) Config(p string) string {
+	s, _ := t.config(p)
+	return s
+}
+
+// config returns false where there is no such file, or its text isn't known.
+func (t *Tree) config(p string) (string, bool) {
+	if t.dangling[p] {
+		t.refuse(p, "it is a link that leads outside the repository or to nothing", "commit the file itself")
+		return "", false
+	}
+	s, whole, read := t.load(p, configfile.MaxConfig)
+	if !whole {
+		t.refuse(p, fmt.Sprintf("it is larger than %d KiB", configfile.MaxConfig>>10), "shorten it")
+		return "", false
+	}
+	if first, last := configfile.Conflict(s); first > 0 {
+		t.refuse(p, fmt.Sprintf("lines %d to %d are a merge conflict", first, last), "keep one side of it, and commit the file again")
+		return "", false
+	}
+	return s, read
+}
+
+// JSON decodes a file that decides something, if it is there, and reports whether it did. One
+// that isn't a JSON object is named by Err.
+func (t *Tree) JSON(p string, into any) bool {
+	src, ok := t.config(p)
+	if !ok {
+		return false
+	}
+	err := configfile.JSONC(src, into)
+	switch {
+	case err == nil:
+		return true
+	case strings.TrimSpace(src) == "":
+		t.refuse(p, "it is empty", "write a JSON object into it, or delete it")
+	default:
+		t.refuse(p, err.Error(), "correct it so that it is a JSON object")
+	}
+	return false
+}
+
+// TOML decodes a file that decides something, if it is there. One that isn't TOML, or has a value
+// of the wrong type, is named by Err with the remedy.
+func (t *Tree) TOML(p string, into any, remedy string) toml.MetaData {
+	md, err := configfile.DecodeTOML(t.Config(p), into)
+	if err != nil {
+		t.refuse(p, FirstLine(err), remedy)
+		return toml.MetaData{}
+	}
+	return md
 }
 
 // head returns the beginning of a file that may be of any size, such as a lock file.
 func (t *Tree) head(p string) string {
-	s, _ := t.load(p, 4<<10)
+	s, _, _ := t.load(p, 4<<10)
 	return s
 }
 
-func (t *Tree) load(p string, max int64) (text string, whole bool) {
+// load returns the first max bytes of a file and whether they are all. read is false where there
+// is no such file, or the budget is used up.
+func (t *Tree) load(p string, max int64) (text string, whole, read bool) {
 	if !t.Has(p) {
-		return "", true
+		return "", true, false
 	}
 	key := fmt.Sprint(max, " ", p)
 	if f, ok := t.cache[key]; ok {
-		return f.text, f.whole
+		return f.text, f.whole, true
 	}
 	if t.reads >= maxReads || t.bytes >= maxBytes {
 		t.cut = true
-		return "", true
+		return "", true, false
 	}
 	t.reads++
 	b, err := t.files.ReadFile(p, max)
 	whole = !errors.Is(err, ErrTooLarge) && int64(len(b)) <= max
 	if err != nil && whole {
-		b = nil
+		t.err = cmp.Or(t.err, fmt.Errorf("read %s: %w", p, err))
+		return "", true, false
 	}
 	b = b[:min(int64(len(b)), max)]
 	t.bytes += len(b)
 	text = t.decode(p, b)
 	t.cache[key] = loaded{text, whole}
-	return text, whole
+	return text, whole, true
 }
 
 type loaded struct {

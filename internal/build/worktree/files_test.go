@@ -75,6 +75,8 @@ func (n many) Paths() []string {
 	return append(list, "index.html", "web/package.json")
 }
 
+func (many) Dangling() []string { return nil }
+
 func (many) ReadFile(string, int64) ([]byte, error) { return nil, fs.ErrNotExist }
 
 // Of more files than are listed, those near the top are.

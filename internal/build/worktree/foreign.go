@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-
-	"slipway/internal/build/configfile"
 )
 
 // NetlifyFile holds what we take from netlify.toml: [build] and, over it,
@@ -31,11 +29,7 @@ func ReadNetlify(t *Tree, name string) NetlifyFile {
 		Context map[string]toml.Primitive `toml:"context"`
 	}
 	out := NetlifyFile{Env: map[string]string{}}
-	md, err := configfile.DecodeTOML(t.Config(name), &f)
-	if err != nil {
-		t.Warn(name + " cannot be read and is ignored: " + FirstLine(err))
-		return out
-	}
+	md := t.TOML(name, &f, "correct it, or delete it")
 	layers := []build{f.Build}
 	if p, ok := f.Context["production"]; ok {
 		var b build

@@ -29,11 +29,7 @@ type Manifest struct {
 	devManager  string // devEngines.packageManager: name@version
 }
 
-func parseManifest(src string) (*Manifest, bool) {
-	var raw map[string]json.RawMessage
-	if !configfile.JSONC(src, &raw) || raw == nil {
-		return nil, false
-	}
+func newManifest(raw map[string]json.RawMessage) *Manifest {
 	m := &Manifest{
 		Name: configfile.Text(raw["name"]), module: configfile.Text(raw["type"]) == "module", Main: configfile.Text(raw["main"]),
 		Manager: configfile.Text(raw["packageManager"]),
@@ -60,7 +56,7 @@ func parseManifest(src string) (*Manifest, bool) {
 			m.devManager = n + "@" + configfile.Text(r["version"])
 		}
 	}
-	return m, true
+	return m
 }
 
 func oneOrMore(raw json.RawMessage) []map[string]json.RawMessage {

@@ -1,7 +1,7 @@
 package worktree
 
 import (
-	"fmt"
+	"encoding/json"
 	"path"
 	"strings"
 
@@ -24,7 +24,7 @@ type Workspace struct {
 
 // WorkspaceAt reads the workspace that dir declares, if it does.
 func (t *Tree) WorkspaceAt(dir string) (Workspace, bool) {
-	if name := Join(dir, "pnpm-workspace.yaml"); t.Has(name) {
+	if name := Join(dir, "pnpm-workspace.yaml"); t.Names(name) {
 		if list := configfile.YAMLList(t.Config(name), "packages"); len(list) > 0 {
 			return Workspace{dir, list, name}, true
 		}
@@ -33,9 +33,9 @@ func (t *Tree) WorkspaceAt(dir string) (Workspace, bool) {
 		return Workspace{dir, m.workspaces[:min(len(m.workspaces), configfile.MaxPatterns)], Join(dir, "package.json")}, true
 	}
 	// Lerna's own list is older than those of the managers.
-	if name := Join(dir, "lerna.json"); t.Has(name) {
+	if name := Join(dir, "lerna.json"); t.Names(name) {
 		var f struct{ Packages []string }
-		if configfile.JSONC(t.Config(name), &f) && len(f.Packages) > 0 {
+		if t.JSON(name, &f) && len(f.Packages) > 0 {
 			return Workspace{dir, f.Packages[:min(len(f.Packages), configfile.MaxPatterns)], name}, true
 		}
 	}
@@ -117,22 +117,16 @@ func glob(pattern, names []string) bool {
 	return reach[len(names)]
 }
 
-// Manifest returns a folder's package.json, nil when there is none or it is not JSON.
+// Manifest returns a folder's package.json, nil when there is none. One that npm couldn't read is
+// named by Err.
 func (t *Tree) Manifest(dir string) *Manifest {
 	if m, ok := t.manifests[dir]; ok {
 		return m
 	}
 	var m *Manifest
-	if name := Join(dir, "package.json"); t.Has(name) {
-		var ok bool
-		src := t.Config(name)
-		switch m, ok = parseManifest(src); {
-		case ok || src == "": // of one that is too large, config has warned
-		case configfile.CheckJSON(src) != nil:
-			t.Warn(fmt.Sprintf("%s is %s and is ignored", name, configfile.CheckJSON(src)))
-		default:
-			t.Warn(name + " is not valid JSON and is ignored")
-		}
+	var raw map[string]json.RawMessage
+	if t.JSON(Join(dir, "package.json"), &raw) {
+		m = newManifest(raw)
 	}
 	t.manifests[dir] = m
 	return m

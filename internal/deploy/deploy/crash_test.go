@@ -121,13 +121,31 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 func TestOversizedConfigurationFailsInWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.commit("big", map[string]string{"index.html": "one", "slipway.toml": "output = \"dist\"\n" + strings.Repeat("# and so on\n", 10_000)})
+	w.commit("big", map[string]string{"index.html": "one", "slipway.toml": "output = \"dist\"\n" + strings.Repeat("# and so on\n", 100_000)})
 	s := w.site("git.test/acme/big")
 	w.until("it fails", func() bool {
 		got, err := w.sites.Get(t.Context(), anna, s.ID)
 		ok(t, err)
-		return strings.Contains(got.StatusReason, "slipway.toml is larger than 64 KiB")
+		return strings.Contains(got.StatusReason, "slipway.toml can't be read: it is larger than 1024 KiB")
 	})
+}
+
+// A manifest with a merge conflict fails the deployment, and the site keeps serving the one before.
+func TestConflictKeepsTheLiveRelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit("site", map[string]string{"index.html": "one"})
+	s := w.live(w.site("git.test/acme/site").ID)
+	w.commit("site", map[string]string{"index.html": "two", "package.json": "{\n<<<<<<< HEAD\n=======\n>>>>>>> topic\n}\n"})
+	x := w.trigger(s.ID, Trigger{})
+	w.until("it fails", func() bool { return w.status(x.ID).Status.Ended() })
+	got := w.status(x.ID)
+	if got.Status != deployment.Failed || !strings.Contains(got.Error, "package.json can't be read: lines 2 to 4 are a merge conflict") {
+		t.Errorf("it is %s: %q", got.Status, got.Error)
+	}
+	if now, err := w.sites.Get(t.Context(), anna, s.ID); err != nil || now.LiveRelease != s.LiveRelease {
+		t.Errorf("the site serves %q instead of %q, %v", now.LiveRelease, s.LiveRelease, err)
+	}
 }
 
 // dying is a runner whose command dies of its memory while the process is told to stop.

@@ -7,18 +7,21 @@ package project
 import (
 	"context"
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
 
 	"slipway/internal/build/framework"
 	"slipway/internal/build/worktree"
 	"slipway/internal/git/fetch"
-	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
 )
 
 // Tree is what becomes a plan: a commit, or what was uploaded.
 type Tree interface {
+	fetch.Reader
 	Files(ctx context.Context) ([]fetch.File, error)
-	ReadFile(ctx context.Context, name string, max int64) ([]byte, error)
 }
 
 // Plan finds out what the commit is and what is to be done with it for the site.
@@ -63,15 +66,13 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 
 // Content returns how the repository of a WordPress site becomes its wp-content.
 func Content(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
-	files, err := tree.Files(ctx)
+	files, err := open(ctx, tree)
 	if err != nil {
-		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
+		return framework.Plan{}, err
 	}
-	plan, err := framework.Content(commit{
-		ctx,
-		tree,
-		files,
-	}, framework.Overrides{Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Node: s.Build.Node})
+	plan, err := framework.Content(files, framework.Overrides{
+		Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Node: s.Build.Node,
+	})
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}
@@ -80,36 +81,54 @@ func Content(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error
 
 // Detect returns the framework of a commit and how it would be built.
 func Detect(ctx context.Context, tree Tree, o framework.Overrides) (framework.Plan, error) {
-	files, err := tree.Files(ctx)
+	files, err := open(ctx, tree)
 	if err != nil {
-		return framework.Plan{}, fmt.Errorf("list commit: %w", err)
+		return framework.Plan{}, err
 	}
-	return framework.Detect(commit{ctx, tree, files}, o)
+	return framework.Detect(files, o)
 }
 
 // commit lets detection read a commit without a checkout.
 type commit struct {
-	ctx   context.Context // of the deployment: one commit lives no longer than that
-	tree  Tree
-	files []fetch.File
+	ctx      context.Context // of the deployment: one commit lives no longer than that
+	tree     Tree
+	files    map[string]fetch.File // links followed
+	dangling []string
 }
 
-// Paths lists the regular files.
-func (c commit) Paths() []string {
-	var out []string
-	for _, f := range c.files {
-		if f.Mode.IsRegular() {
-			out = append(out, f.Path)
+func open(ctx context.Context, tree Tree) (commit, error) {
+	c := commit{ctx: ctx, tree: tree, files: map[string]fetch.File{}}
+	all, err := tree.Files(ctx)
+	if err != nil {
+		return c, fmt.Errorf("list commit: %w", err)
+	}
+	files, left, err := fetch.Follow(ctx, tree, all)
+	if err != nil {
+		return c, err
+	}
+	for _, f := range files {
+		c.files[f.Path] = f.File
+	}
+	for _, f := range left {
+		c.dangling = append(c.dangling, f.Path)
+	}
+	return c, nil
+}
+
+func (c commit) Paths() []string { return slices.Sorted(maps.Keys(c.files)) }
+
+func (c commit) Dangling() []string { return c.dangling }
+
+func (c commit) ReadFile(name string, max int64) (b []byte, err error) {
+	f, ok := c.files[name]
+	if !ok {
+		return nil, fmt.Errorf("read %q: %w", name, fs.ErrNotExist)
+	}
+	err = c.tree.Read(c.ctx, []fetch.File{f}, func(_ fetch.File, r io.Reader) error {
+		if b, err = io.ReadAll(io.LimitReader(r, max)); err == nil && f.Size > max {
+			err = worktree.ErrTooLarge
 		}
-	}
-	return out
-}
-
-// ReadFile reads one of them, or the beginning of one that is too large.
-func (c commit) ReadFile(name string, max int64) ([]byte, error) {
-	b, err := c.tree.ReadFile(c.ctx, name, max)
-	if fault.Is(err, fault.TooLarge) {
-		err = fmt.Errorf("%w: %w", worktree.ErrTooLarge, err)
-	}
+		return err
+	})
 	return b, err
 }

@@ -1,0 +1,88 @@
+package framework
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"slipway/internal/platform/fault"
+)
+
+const conflict = "<<<<<<< HEAD\n%s\n=======\n%s\n>>>>>>> feature\n"
+
+// A file that decides how a project is built never counts as absent when it can't be read: the
+// site would be published from its sources.
+func TestUnreadableFilesFail(t *testing.T) {
+	t.Parallel()
+	const link = "a link"
+	broken := map[string]map[string]string{ // file → content → what the error says
+		"package.json": {
+			"":                            "it is empty",
+			" \n":                         "it is empty",
+			"null":                        "object",
+			"[]":                          "object",
+			"{\"name\": \"x\",\n\n oops}": "line 3: ",
+			"{\n/* a\n b */ \"name\": \"x\",\n \"scripts\": {!}}":   "line 4: ",
+			fmt.Sprintf(conflict, `{"name": "a"}`, `{"name": "b"}`): "lines 1 to 5 are a merge conflict",
+			`{"name": "` + strings.Repeat("x", 1<<20) + `"}`:        "it is larger than 1024 KiB",
+			link: "link",
+		},
+		"composer.json":       {"": "it is empty", "{\n!}": "line 2: ", link: "link"},
+		"vercel.json":         {"": "it is empty", "{\n!}": "line 2: ", link: "link"},
+		"lerna.json":          {"{\n!}": "line 2: ", link: "link"},
+		"netlify.toml":        {"[build]\ncommand =": "line 2", "[build]\ncommand = 3": "line 2", link: "link"},
+		"slipway.toml":        {"[build]\ncommand =": "line 2", "[build]\ncommand = 3": "line 2", link: "link"},
+		"pnpm-workspace.yaml": {fmt.Sprintf("packages:\n"+conflict, " - a", " - b"): "lines 2 to 6 are a merge conflict", link: "link"},
+	}
+	for file, texts := range broken {
+		for text, says := range texts {
+			t.Run(fmt.Sprintf("%s %.20q", file, text), func(t *testing.T) {
+				t.Parallel()
+				tree := fstest.MapFS{"index.html": {Data: []byte("x")}, "app/index.html": {Data: []byte("x")}}
+				detect := func(o Overrides) {
+					t.Helper()
+					files, err := FromFS(tree)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if text == link { // to nothing
+						files.(*dirFiles).links = []string{file, "app/" + file}
+					}
+					plan, err := Detect(files, o)
+					f := fault.As(err)
+					if f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Message, file) ||
+						!strings.Contains(f.Message, says) || f.Details == "" {
+						t.Errorf("%q, %v", plan.Name, err)
+					}
+				}
+				if text != link {
+					tree[file] = &fstest.MapFile{Data: []byte(text)}
+					tree["app/"+file] = tree[file]
+				}
+				detect(Overrides{})
+				app := "app"
+				detect(Overrides{Root: &app})
+			})
+		}
+	}
+}
+
+// A long manifest is read like any other.
+func TestLongManifests(t *testing.T) {
+	t.Parallel()
+	var scripts strings.Builder
+	for i := range 9000 {
+		fmt.Fprintf(&scripts, `"script%d": "echo %d", `, i, i)
+	}
+	files, err := FromFS(fstest.MapFS{
+		"index.html":   {Data: []byte("x")},
+		"package.json": {Data: []byte(`{"scripts": {` + scripts.String() + `"build": "vite build"}, "devDependencies": {"vite": "7"}}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan, err := Detect(files, Overrides{}); err != nil || plan.Framework != "vite" {
+		t.Errorf("%q, %v", plan.Framework, err)
+	}
+}
