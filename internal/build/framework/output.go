@@ -1,6 +1,8 @@
 package framework
 
 import (
+	"cmp"
+
 	"slipway/internal/build/worktree"
 )
 
@@ -20,6 +22,9 @@ func (p *project) indexFolder() (string, bool) {
 
 // nothing is the error of a folder in which no preset saw anything.
 func (p *project) nothing() error {
+	if err := cmp.Or(p.otherServer(), p.otherLanguage()); err != nil {
+		return err
+	}
 	where := "" // of a repository, or of what was uploaded
 	if p.root != "" {
 		where = " in the root directory " + p.root

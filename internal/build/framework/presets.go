@@ -110,6 +110,12 @@ func choose(p *project) (*preset, string, error) {
 	if by != nil && by.tier == site {
 		return by, why, nil
 	}
+	said := p.s.command.ok() || p.s.output.ok() || p.s.commands.web.source == bySlipway
+	if by != nil && (by.tier >= library || by.ID == "procfile") && !said {
+		if err := p.otherServer(); err != nil {
+			return nil, "", err
+		}
+	}
 	if ask := !p.s.command.ok() && !p.s.output.ok(); ask {
 		var a *app
 		var err error
