@@ -169,7 +169,7 @@ func carryOut(ctx context.Context, p place, j build.Job, source, kept string, ou
 		if err := pack(a.Files, treeWriter{out.frame}, skip, odd); err != nil {
 			return fmt.Errorf("send the artefact: %w", err)
 		}
-		text, err := json.Marshal(build.Left{Folder: a.Folder, Standalone: a.Standalone, Assets: a.Assets})
+		text, err := json.Marshal(a.Left())
 		if err != nil {
 			return err
 		}

@@ -53,8 +53,12 @@ type Job struct {
 type Left struct {
 	Folder     string                  `json:"folder"`
 	Standalone string                  `json:"standalone"`
+	Server     string                  `json:"server,omitempty"`
 	Assets     []framework.AssetFolder `json:"assets"`
 }
+
+// Left says what of it whoever carried the build out leaves.
+func (a Artefact) Left() Left { return Left{a.Folder, a.Standalone, a.Server, a.Assets} }
 
 // maxAssets is how many folders of files an artefact from elsewhere may name.
 const maxAssets = 100
@@ -62,7 +66,7 @@ const maxAssets = 100
 // check refuses what leads out of the artefact.
 func (l Left) check() error {
 	local := func(name string) bool { return name == "" || filepath.IsLocal(name) }
-	ok := local(l.Folder) && local(l.Standalone) && len(l.Assets) <= maxAssets
+	ok := local(l.Folder) && local(l.Standalone) && local(l.Server) && len(l.Assets) <= maxAssets
 	for _, f := range l.Assets {
 		ok = ok && local(f.Folder) && local(f.At)
 	}
@@ -135,6 +139,9 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	a := Artefact{Files: root, Folder: left.Folder, Runtime: b.Plan.Runtime, Start: b.Plan.Start, Assets: left.Assets}
 	if left.Standalone != "" && b.Plan.Framework == "next" {
 		a.Start, a.Standalone = startStandalone(left.Standalone), left.Standalone
+	}
+	if left.Server != "" && (b.Plan.Server != "" || a.Runtime == framework.Node) {
+		a.Runtime, a.Start, a.Server = framework.Node, startServer(b.Plan.Root, left.Server), left.Server
 	}
 	if a.Runtime == framework.PHP {
 		a.Hidden = hiddenPHP(a.Start, b.Storage)

@@ -56,7 +56,7 @@ func (e *there) Build(ctx context.Context, t Task, r Report) (left Left, err err
 	defer os.Rename(kept, t.Cache) // a folder here, a file elsewhere
 	c := Config{Runner: e.c.Runner, Toolchain: e.c.Toolchain, Dir: dir}
 	err = Alone(ctx, c, t.Job, folder(t.Source), filepath.Join(dir, "w"), kept, r, func(_ context.Context, a Artefact) error {
-		left = Left{Folder: a.Folder, Standalone: a.Standalone, Assets: a.Assets}
+		left = a.Left()
 		return os.CopyFS(t.Output, a.Files.FS())
 	})
 	if e.left != nil {
@@ -83,6 +83,9 @@ func TestElsewhere(t *testing.T) {
 		"run":  {Name: "Test", Runtime: framework.Node, Build: []framework.Command{{Shell: "echo 1 > made"}}},
 		"php":  sh("mkdir dist; php -r 'echo 6 * 7;' > dist/a"),
 	}
+	server := sh("mkdir dist; echo x > dist/main.js")
+	server.Server = "express"
+	plans["server"] = server
 	php := plans["php"]
 	php.Tools = []framework.Tool{{Name: "php"}}
 	plans["php"] = php
@@ -125,6 +128,7 @@ func TestElsewhere(t *testing.T) {
 	for _, bad := range []func(*Left){
 		func(l *Left) { l.Folder = "../x" },
 		func(l *Left) { l.Standalone = "/etc" },
+		func(l *Left) { l.Server = "../x.js" },
 		func(l *Left) { l.Assets = []framework.AssetFolder{{Folder: "../../etc"}} },
 		func(l *Left) { l.Assets = make([]framework.AssetFolder, maxAssets+1) },
 	} {

@@ -1,12 +1,15 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"syscall"
 
 	"slipway/internal/build/buildlog"
 	"slipway/internal/build/framework"
@@ -16,7 +19,11 @@ import (
 // handOver finds the output folder and calls use with it. Every process of the build is
 // dead by now, so nothing moves under our hands.
 func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact) error) error {
-	if b.Plan.Runtime != framework.Static { // a program runs from the whole checkout
+	folder, ok := "", false
+	if b.Plan.Runtime == framework.Static {
+		folder, ok = b.output()
+	}
+	if b.Plan.Runtime != framework.Static || b.Plan.Server != "" { // a program runs from the whole checkout
 		root, err := b.checkout()
 		if errors.Is(err, errNoCheckout) {
 			return &fault.Error{
@@ -30,9 +37,16 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 			return fmt.Errorf("open checkout: %w", err)
 		}
 		defer root.Close()
-		return use(ctx, b.program(root))
+		if b.Plan.Runtime != framework.Static {
+			server := b.correct(root)
+			a := b.program(root)
+			a.Server = server
+			return use(ctx, a)
+		}
+		if !ok || !hasPage(root, folder) {
+			return b.serve(ctx, root, use)
+		}
 	}
-	folder, ok := b.output()
 	if !ok {
 		missing := path.Join(b.Plan.Root, b.Plan.Output)
 		return &fault.Error{
@@ -54,20 +68,68 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 	return use(ctx, Artefact{Files: root, Folder: folder, Runtime: b.Plan.Runtime, Start: b.Plan.Start})
 }
 
-// output returns the plan's output folder, or the first of its candidates that is there.
+// output returns the plan's output folder, or the first of its candidates that is there. What the build wrote goes before
+// what is committed, as an old dist may be: there it takes a folder with pages for one with pages.
 func (b *build) output() (string, bool) {
+	there := b.outputs()
+	if len(there) == 0 {
+		return "", false
+	}
+	if said := b.Plan.Sources["output"]; said == "" || said == "detection" {
+		if root, err := b.checkout(); err == nil {
+			defer root.Close()
+			for _, folder := range there {
+				if folder != path.Clean(b.Plan.Root) && changed(root, folder) > b.before[folder] &&
+					(hasPage(root, folder) || !hasPage(root, there[0])) {
+					there[0] = folder
+					break
+				}
+			}
+		}
+	}
+	if there[0] == "." {
+		return "", true
+	}
+	return there[0], true
+}
+
+// outputs lists the folders that may be the output and are there, the likeliest first.
+func (b *build) outputs() (list []string) {
 	for _, f := range append([]string{b.Plan.Output}, b.Plan.OutputCandidates...) {
 		// The check begins above the checkout: a build may put a link in its place, too.
-		folder := path.Join(b.Plan.Root, f)
-		if !plainDir(b.work, path.Join(RepoDir, folder)) {
-			continue
+		if folder := path.Join(b.Plan.Root, f); plainDir(b.work, path.Join(RepoDir, folder)) {
+			list = append(list, cmp.Or(folder, "."))
 		}
-		if folder == "." {
-			folder = ""
-		}
-		return folder, true
 	}
-	return "", false
+	return list
+}
+
+// noteOutputs notes when what may be the output was last changed, before the build does.
+func (b *build) noteOutputs() {
+	root, err := b.checkout()
+	if err != nil || len(b.Plan.OutputCandidates) == 0 {
+		return
+	}
+	defer root.Close()
+	b.before = map[string]int64{}
+	for _, folder := range b.outputs() {
+		if folder != path.Clean(b.Plan.Root) {
+			b.before[folder] = changed(root, folder)
+		}
+	}
+}
+
+// changed returns when a folder, or something in it, was last written or moved: no program can set that time.
+func changed(root *os.Root, folder string) (last int64) {
+	walk(root, folder, func(_ string, e fs.DirEntry) bool {
+		if info, err := e.Info(); err == nil {
+			if s, ok := info.Sys().(*syscall.Stat_t); ok {
+				last = max(last, s.Ctim.Nano())
+			}
+		}
+		return true
+	})
+	return last
 }
 
 // linked returns where the output folder leads, when it is a link; "" when it is none.

@@ -3,6 +3,7 @@ package build
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,8 @@ import (
 // checkout is a project as a build leaves it.
 func checkout(t *testing.T, files map[string]string) *os.Root {
 	t.Helper()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), RepoDir)
+	ok(t, os.Mkdir(dir, 0o755))
 	tree(t, dir, files)
 	root, err := os.OpenRoot(dir)
 	ok(t, err)

@@ -30,7 +30,8 @@ type build struct {
 	report Report
 	log    *buildlog.Log
 	cache  cache
-	saved  bool // whether cache has been saved
+	saved  bool             // whether cache has been saved
+	before map[string]int64 // when the folders that may be the output had changed last, before anything ran
 	tools  toolchain.Tools
 	extra  []toolchain.Tools // what of tools is released apart
 	dir    string            // ours: the socket, and work
@@ -112,6 +113,7 @@ func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact
 		defer closeNetwork()
 	}
 	defer func() { b.saveCaches(ctx, err == nil) }()
+	b.noteOutputs()
 	if err := b.install(ctx, network); err != nil {
 		return err
 	}

@@ -56,6 +56,10 @@ type Plan struct {
 	OutputCandidates []string  `json:"outputCandidates,omitempty"`
 	Start            *Start    `json:"start,omitempty"` // for Node and PHP
 
+	// Server is the package of a server that the project depends on, though its plan publishes files. A build that makes
+	// no page of it is one of a server.
+	Server string `json:"server,omitempty"`
+
 	Run       *Run      `json:"run,omitempty"`     // what slipway.toml says about running it
 	Release   *Command  `json:"release,omitempty"` // once per deployment, before it goes live
 	Processes []Process `json:"processes,omitempty"`
@@ -183,6 +187,9 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 	p.otherHosts(d)
 	hashed(p, d)
 	d.SPA = singlePage(p, d)
+	if d.Runtime == Static && len(d.Build) > 0 && !p.s.output.ok() {
+		d.Server = p.serverDep("@nestjs/core")
+	}
 	d.Uses = p.uses()
 	return d.finish(p), nil
 }

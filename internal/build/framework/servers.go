@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"slipway/internal/build/worktree"
@@ -58,6 +59,12 @@ func (p *project) start(d *draft, m worktree.Manager, program []string) {
 	guess := len(program) == 2 && program[1] == "." // worse than any script
 	for _, name := range []string{"start:prod", "start"} {
 		body := strings.TrimSpace(p.pkg.ScriptBody(name))
+		if rest := p.afterBuild(d, m, name); rest != body && !devScript.MatchString(rest) {
+			c := ParseCommand(strings.TrimPrefix(rest, "NODE_ENV=production "))
+			c.Dir = d.Root
+			d.Start = &Start{Command: c, PortEnv: "PORT"}
+			return
+		}
 		switch f := plainNode.FindStringSubmatch(body); {
 		case body == "" || devScript.MatchString(body) && !guess:
 			continue
@@ -78,6 +85,66 @@ func (p *project) start(d *draft, m worktree.Manager, program []string) {
 	}
 	c := m.Exec(p.root, program...)
 	d.run(c.Argv...)
+}
+
+// Parts of a start script whose work is done before: by the build, or not needed in a new release.
+var (
+	runner    = lazyregexp.New(`^(?:npx\s+|bunx\s+|pnpm\s+exec\s+)`)
+	buildPart = lazyregexp.New(
+		`^(?:npx\s+|bunx\s+|pnpm\s+exec\s+)?(?:tsc|tsc-alias|tspc|tsup|tsdown|swc|babel|esbuild|rollup|webpack|` +
+			`ncc\s+build|unbuild|pkgroll|(?:vite|next|nuxt|nest|astro|remix|react-router|strapi|payload|keystone|medusa)\s+build|` +
+			`remix\s+vite:build|prisma\s+generate)(?:\s|$)`,
+	)
+	cleanPart  = lazyregexp.New(`^(?:npx\s+)?(?:rimraf|del-cli|shx\s+rm|rm\s+-rf?|(?:npm|yarn|pnpm|bun)\s+(?:install|i|ci))(?:\s|$)`)
+	scriptPart = lazyregexp.New(
+		`^(?:npm|yarn|pnpm|bun)(?:\s+run)?\s+((?:pre|post)?(?:build|compile|clean|generate|tsc|transpile)(?:[:-][\w:.-]+)?)$`,
+	)
+	keepsOn = lazyregexp.New(`\s(?:--watch|-w)(?:\s|$)`)
+)
+
+// afterBuild returns what a start script does after it has built, and adds to the build what that doesn't do yet: a release
+// is built already, and read-only. It returns the whole script where nothing is left out, and "" where there is none.
+func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
+	body := strings.TrimSpace(p.pkg.ScriptBody(name))
+	before := strings.TrimSpace(p.pkg.ScriptBody("pre" + name))
+	if body == "" || keepsOn.MatchString(body+" "+before) || !plainCommand.MatchString(strings.ReplaceAll(before+body, "&&", "")) || m.Berry ||
+		p.pkg.ScriptBody("post"+name) != "" {
+		return body // berry may have no node_modules to find programs in
+	}
+	all := body
+	if before != "" {
+		all = before + "&&" + body
+	}
+	_, script := p.pkg.Script("build")
+	parts := strings.Split(all, "&&")
+	var rest []string
+	var more []Command
+	for i, part := range parts {
+		part = strings.TrimSpace(part)
+		f := scriptPart.FindStringSubmatch(part)
+		switch {
+		case strings.HasPrefix(part, "cd "):
+			return body // what follows is in another folder
+		case i == len(parts)-1:
+			rest = append(rest, part)
+		case cleanPart.MatchString(part), f != nil && (f[1] == "build" || f[1] == "clean" || strings.Contains(script, f[1])):
+		case f != nil && p.pkg.ScriptBody(f[1]) != "":
+			more = append(more, m.Run(p.root, f[1]))
+		case buildPart.MatchString(part):
+			if !strings.Contains(script, part) {
+				more = append(more, m.Exec(p.root, strings.Fields(runner.ReplaceAllString(part, ""))...))
+			}
+		default:
+			rest = append(rest, part)
+		}
+	}
+	if len(rest) == len(parts) {
+		return body
+	}
+	if d.Build = append(d.Build, more...); len(more) > 0 {
+		d.Why += "; what its start script builds is part of the build"
+	}
+	return strings.Join(rest, " && ")
 }
 
 // servers are programs that start scripts call, which need nothing that a package manager
@@ -119,6 +186,14 @@ var otherServers = []string{
 	"@feathersjs/feathers", "socket.io", "ws", "micro", "elysia",
 }
 
+// serverDep returns the package of an HTTP server that the project runs with, one of more included.
+func (p *project) serverDep(more ...string) string {
+	for _, s := range serverDeps {
+		more = append(more, s.dep)
+	}
+	return p.pkg.ProdDep(append(more, otherServers...)...)
+}
+
 // server says why a project is a server of its own making, "" when it is none: it has
 // a start script that runs a program, or an entry file and no front-end build.
 func server(p *project) string {
@@ -126,12 +201,10 @@ func server(p *project) string {
 		return ""
 	}
 	start := p.startScript()
-	var deps []string
-	for _, s := range serverDeps {
-		deps = append(deps, s.dep)
-	}
-	dep := p.pkg.ProdDep(append(deps, otherServers...)...)
+	dep := p.serverDep()
 	switch {
+	case dep == "" && p.buildsAndWatches():
+		return ""
 	case serverStart.MatchString(start+" ") && dep != "":
 		return dependsOn(dep) + " and its start script runs a program"
 	case serverStart.MatchString(start + " "):
@@ -150,6 +223,26 @@ func server(p *project) string {
 		return dependsOn(dep) + " and has a start script"
 	}
 	return ""
+}
+
+// listens matches what a program does that answers requests.
+var listens = lazyregexp.New(`\blisten\b|createServer|\bserve\b|node:https?\b|["']https?["']|process\.env\.PORT`)
+
+// buildsAndWatches reports whether the start script builds pages that the repository has, and then runs a file of the project
+// that answers no request: a tool for editing them.
+func (p *project) buildsAndWatches() bool {
+	parts := strings.Split(p.pkg.ScriptBody("start"), "&&")
+	f := plainNode.FindStringSubmatch(strings.TrimSpace(parts[len(parts)-1]))
+	_, shows := p.indexFolder()
+	if !shows || len(parts) < 2 || f == nil || !p.builds() || !scriptPart.MatchString(strings.TrimSpace(parts[0])) {
+		return false
+	}
+	for _, ending := range []string{"", ".js", ".mjs", ".cjs", "/index.js"} {
+		if name := path.Clean(f[1]) + ending; p.has(name) {
+			return !listens.MatchString(p.read(name))
+		}
+	}
+	return false // the build makes it
 }
 
 // startScript is the script by which the project says it is started, with those that it calls.

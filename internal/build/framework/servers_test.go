@@ -57,7 +57,7 @@ func TestHowServersAreStarted(t *testing.T) {
 		"a shell script behind tsc": {
 			`{"scripts":{"start":"npm run compile && ./start.sh","compile":"tsc"}}`,
 			"start.sh",
-			"npm run start",
+			"./start.sh after npm run compile",
 		},
 		"a shell script and pages": {
 			`{"scripts":{"start":"./start.sh"},"dependencies":{"express":"5"}}`,

@@ -3,6 +3,7 @@ package deploy
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +27,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// built makes a release of what a build leaves in its output folder.
+// built makes a release of what a build leaves in its output folder, and returns the plan as the build has made it.
 func (d *Deployments) built(
 	ctx context.Context,
 	s site.Site,
@@ -34,13 +35,26 @@ func (d *Deployments) built(
 	tree sourceTree,
 	plan framework.Plan,
 	p *progress,
-) (rel release.Sealed, err error) {
+) (rel release.Sealed, made framework.Plan, err error) {
+	made = plan
 	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
+		if a.Start != nil && a.Start != plan.Start { // what the build made decides
+			if made.Start = a.Start; a.Runtime != plan.Runtime {
+				made.Runtime, made.Framework, made.Name = a.Runtime, "node-script", "Node.js"
+			}
+			x.Framework = made.Framework
+			if x.Plan, err = json.Marshal(made); err != nil {
+				return err
+			}
+		}
+		if a.Runtime != framework.Static && d.c.Programs == nil {
+			return d.needsServer(made)
+		}
 		if a.Runtime != framework.Static {
-			rel, err = d.bundled(ctx, s, x, tree, plan, a, p)
+			rel, err = d.bundled(ctx, s, x, tree, made, a, p)
 			return err
 		}
-		made, err := d.publish(ctx, s, func(w *release.Writer) error {
+		published, err := d.publish(ctx, s, func(w *release.Writer) error {
 			if err := d.serving(ctx, w, s, tree, plan); err != nil {
 				return err
 			}
@@ -49,10 +63,10 @@ func (d *Deployments) built(
 			}
 			return nil
 		})
-		rel, err = publish.Report(made, err, a.Folder, p.Printf)
+		rel, err = publish.Report(published, err, a.Folder, p.Printf)
 		return err
 	})
-	return rel, err
+	return rel, made, err
 }
 
 // build carries a build out and hands what it leaves to use, which returns before that goes.

@@ -38,19 +38,24 @@ func (d *Deployments) plan(
 		return plan, d.readyPHP(ctx, plan, p)
 	}
 	if plan.Runtime != framework.Static {
-		return framework.Plan{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
-			Details: cmp.Or(
-				d.c.WhyNot,
-				"there is no start command: set run.command in the site's settings, or a start script in package.json",
-			),
-		}
+		return framework.Plan{}, d.needsServer(plan)
 	}
 	return plan, nil
 }
 
-// release makes a release of what the plan says, building first where it says so.
+// needsServer is the fault of an application that can't be started here.
+func (d *Deployments) needsServer(plan framework.Plan) error {
+	return &fault.Error{
+		Kind:    fault.Invalid,
+		Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
+		Details: cmp.Or(
+			d.c.WhyNot,
+			"there is no start command: set run.command in the site's settings, or a start script in package.json",
+		),
+	}
+}
+
+// release makes a release of what the plan says, building first where it says so, and returns the plan as the build leaves it.
 func (d *Deployments) release(
 	ctx context.Context,
 	s site.Site,
@@ -58,11 +63,12 @@ func (d *Deployments) release(
 	tree sourceTree,
 	plan framework.Plan,
 	p *progress,
-) (release.Sealed, error) {
+) (release.Sealed, framework.Plan, error) {
 	if len(plan.Install)+len(plan.Build) > 0 || plan.Runtime != framework.Static {
 		return d.built(ctx, s, x, tree, plan, p)
 	}
-	return d.publishCommit(ctx, s, tree, plan, p)
+	rel, err := d.publishCommit(ctx, s, tree, plan, p)
+	return rel, plan, err
 }
 
 // readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.

@@ -3,7 +3,6 @@ package deploy
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -88,12 +87,6 @@ func (d *Deployments) bundled(
 	}
 	p.Printf("info", "Stored %d files, %s", stored.Files, publish.Size(stored.Bytes))
 	x.Bundle, x.Runtime = stored.ID, a.Runtime
-	if a.Start != nil && a.Start != plan.Start { // what the build made decides
-		plan.Start = a.Start
-		if x.Plan, err = json.Marshal(plan); err != nil {
-			return release.Sealed{}, err
-		}
-	}
 	if err := noteBundle(ctx, *x, p); err != nil {
 		return release.Sealed{}, err
 	}

@@ -261,7 +261,7 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 	if err != nil {
 		return err
 	}
-	rel, err := d.release(ctx, s, x, tree, plan, p)
+	rel, plan, err := d.release(ctx, s, x, tree, plan, p)
 	if err != nil {
 		return err
 	}
