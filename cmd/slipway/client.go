@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"slipway/internal/client/cli"
+	"slipway/packaging"
 )
 
 // commands is the command line where there is no server: what developers use. Each flag is also an environment variable, SLIPWAY_ and
@@ -39,11 +40,16 @@ func (c *commands) parser() (*kong.Kong, error) {
 func (c *commands) lasting(string) func(context.Context) error { return nil }
 
 type versionCommand struct {
-	JSON bool `name:"json" env:"-" help:"Print the version as JSON."`
+	JSON     bool `name:"json" env:"-" help:"Print the version as JSON." xor:"what"`
+	Licenses bool `env:"-" help:"Print the licenses of what is in the program." xor:"what"`
 }
 
-// Run prints the version.
+// Run prints the version, or the licenses.
 func (v versionCommand) Run() error {
+	if v.Licenses {
+		_, err := fmt.Fprint(stdout, packaging.Licenses())
+		return err
+	}
 	if !v.JSON {
 		_, err := fmt.Fprintln(stdout, versionText())
 		return err

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/operator/flags"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
+	"slipway/packaging"
 )
 
 // commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
@@ -65,11 +66,16 @@ func (c *commands) lasting(command string) func(context.Context) error {
 }
 
 type versionCommand struct {
-	JSON bool `name:"json" env:"-" help:"Print version and schema versions as JSON."`
+	JSON     bool `name:"json" env:"-" help:"Print version and schema versions as JSON." xor:"what"`
+	Licenses bool `env:"-" help:"Print the licenses of what is in the program." xor:"what"`
 }
 
-// Run prints the version.
+// Run prints the version, or the licenses.
 func (v versionCommand) Run() error {
+	if v.Licenses {
+		_, err := fmt.Fprint(stdout, packaging.Licenses())
+		return err
+	}
 	if !v.JSON {
 		_, err := fmt.Fprintln(stdout, versionText())
 		return err

@@ -245,7 +245,7 @@ func steps(root string, long bool) []step {
 		tests,
 	}
 	if long {
-		all = append(all, race(root))
+		all = append(all, step{name: "licenses", argv: []string{"go", "run", "./scripts/licenses"}, env: lean}, race(root))
 		for _, module := range []string{".", "cluster", "terraform"} {
 			all = append(all, step{
 				name: "vulnerabilities", argv: []string{bin("govulncheck"), "-C", module, "-db", vulnerabilities, "./..."}, env: lean,

@@ -100,7 +100,7 @@ func (i *image) one(k *kind, work string) error {
 		return err
 	}
 	fmt.Println(one.out)
-	return sbom.Write(filepath.Join(i.out, file+".cdx.json"), i.date, sbom.Component{Type: "container", Name: k.name, Version: i.version + k.suffix}, parts)
+	return sbom.Write(filepath.Join(i.out, file+".cdx.json"), i.date, sbom.Component{Type: "container", Name: k.name, Version: i.version + k.suffix, License: sbom.Own}, parts)
 }
 
 // layerName is the file of a first layer: of the same name is one that was made of the same.

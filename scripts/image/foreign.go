@@ -126,7 +126,10 @@ func merge(out io.Writer, configured, unpacked, from, to string) error {
 
 // leftOut is what no container reads, or what differs from one run to the next.
 func leftOut(name string) bool {
-	for _, folder := range []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "var/log/", "var/cache/", "var/lib/apt/lists/"} {
+	if doc, ok := strings.CutPrefix(name, "usr/share/doc/"); ok { // licenses, and links to folders with them
+		return strings.Contains(doc, "/") && path.Base(doc) != "copyright"
+	}
+	for _, folder := range []string{"usr/share/man/", "usr/share/info/", "var/log/", "var/cache/", "var/lib/apt/lists/"} {
 		if strings.HasPrefix(name, folder) {
 			return true
 		}

@@ -73,7 +73,9 @@ func TestMerge(t *testing.T) {
 		{name: "./usr/bin/perl5", text: "\x7fELF perl there", mode: 0o755},
 		{name: "./usr/bin/perl", kind: tar.TypeLink, target: "./usr/bin/perl5", mode: 0o755},
 		{name: "./usr/bin/script", text: "#!/bin/sh", mode: 0o755},
-		{name: "./usr/share/doc/perl/copyright", text: "long", mode: 0o644},
+		{name: "./usr/share/doc/perl/copyright", text: "license", mode: 0o644},
+		{name: "./usr/share/doc/perl/README", text: "long", mode: 0o644},
+		{name: "./usr/share/doc/perl-base", kind: tar.TypeSymlink, target: "perl", mode: 0o777},
 		{name: "./var/lib/dpkg/status", text: "arm64", mode: 0o644},
 	})
 	var one, two bytes.Buffer
@@ -110,7 +112,7 @@ func TestMerge(t *testing.T) {
 	want := map[string]string{
 		"": "", "bin": "usr/bin", "etc": "", "etc/passwd": "", "etc/alternatives/blas": "/usr/lib/" + there + "/blas.so", "usr/bin": "", "usr/bin/mount": "setuid",
 		"usr/bin/perl5": "", "usr/bin/perl": "./usr/bin/perl5", "usr/bin/php": "/etc/alternatives/php", "usr/bin/script": "",
-		"usr/lib/" + there + "/libc.so.6": "", "var/lib/dpkg/status": "",
+		"usr/lib/" + there + "/libc.so.6": "", "usr/share/doc/perl/copyright": "", "usr/share/doc/perl-base": "perl", "var/lib/dpkg/status": "",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)

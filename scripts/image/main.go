@@ -205,7 +205,9 @@ func (i *image) parts() ([]sbom.Component, error) {
 func (i *image) debian(to string) error {
 	hooks := append(append([]string{}, i.kind.hooks...),
 		// What differs from one run to the next, secrets among it, and what no container reads.
-		`rm -rf "$1"/var/lib/mysql/* "$1"/etc/mysql/debian.cnf "$1"/etc/ssl/private/* "$1"/var/log/* "$1"/var/cache/* "$1"/usr/share/doc "$1"/usr/share/man "$1"/usr/share/info`,
+		`rm -rf "$1"/var/lib/mysql/* "$1"/etc/mysql/debian.cnf "$1"/etc/ssl/private/* "$1"/var/log/* "$1"/var/cache/* "$1"/usr/share/man "$1"/usr/share/info`,
+		// Of the documentation the licenses stay. A folder may be a link to another package's.
+		`find "$1"/usr/share/doc -mindepth 2 ! -name copyright ! -type d -delete; find "$1"/usr/share/doc -mindepth 1 -type d -empty -delete`,
 		`rm -f "$1"/etc/machine-id "$1"/var/lib/dbus/machine-id "$1"/etc/resolv.conf "$1"/etc/hostname "$1"/var/lib/systemd/random-seed "$1"/etc/passwd- "$1"/etc/group- "$1"/etc/shadow- "$1"/etc/gshadow- "$1"/etc/subuid- "$1"/etc/subgid-`,
 		// Accounts carry the day on which they were made; no password ages here.
 		`sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1:1:/' "$1"/etc/shadow`,

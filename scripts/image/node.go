@@ -60,8 +60,8 @@ func (n *node) String() string { return "Node.js " + n.version + " with npm " + 
 
 func (n *node) parts() []sbom.Component {
 	return []sbom.Component{
-		{Type: "platform", Name: "Node.js", Version: n.version, PURL: "pkg:generic/node@" + n.version},
-		{Type: "library", Name: "npm", Version: n.npm.version, PURL: "pkg:npm/npm@" + n.npm.version},
+		{Type: "platform", Name: "Node.js", Version: n.version, PURL: "pkg:generic/node@" + n.version, License: "MIT"},
+		{Type: "library", Name: "npm", Version: n.npm.version, PURL: "pkg:npm/npm@" + n.npm.version, License: "Artistic-2.0"},
 	}
 }
 

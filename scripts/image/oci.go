@@ -7,12 +7,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"slipway/packaging"
 )
 
 // layer is one layer of an image as its manifest names it.
@@ -192,19 +195,26 @@ func blobFile(digest string) string { return "blobs/sha256/" + strings.TrimPrefi
 func (i *image) top() ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
+	add := func(at string, mode int64, text []byte) error {
+		err := w.WriteHeader(&tar.Header{Name: at, Mode: mode, Size: int64(len(text)), ModTime: i.date, Format: tar.FormatPAX})
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
+	}
 	all := i.programs()
 	for _, at := range slices.Sorted(maps.Keys(all)) {
 		program, err := os.ReadFile(all[at])
+		if err == nil {
+			err = add(at, 0o755, program)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: at, Mode: 0o755, Size: int64(len(program)), ModTime: i.date, Format: tar.FormatPAX}); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(program); err != nil {
-			return nil, err
-		}
 	}
-	err := w.Close() // writes the end
+	err := errors.Join(
+		add("usr/share/doc/slipway/LICENSES.txt", 0o644, []byte(packaging.Licenses())),
+		w.Close(), // writes the end
+	)
 	return b.Bytes(), err
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway/packaging"
 )
 
 // read returns the files of a tar.
@@ -116,7 +118,7 @@ func TestArchive(t *testing.T) {
 	if config.Config.User != "10001:10001" || len(config.Config.Entrypoint) == 0 || len(manifest.Layers) != 2 || len(config.RootFS.DiffIDs) != 2 {
 		t.Fatalf("config %+v of %d layers", config, len(manifest.Layers))
 	}
-	for n, want := range []map[string]string{{"etc/os-release": "ID=x"}, {"usr/bin/slipway": "a program"}} {
+	for n, want := range []map[string]string{{"etc/os-release": "ID=x"}, {"usr/bin/slipway": "a program", "usr/share/doc/slipway/LICENSES.txt": packaging.Licenses()}} {
 		zip, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[n], nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -128,10 +130,14 @@ func TestArchive(t *testing.T) {
 		if got := fmt.Sprintf("sha256:%x", sha256.Sum256(plain)); got != config.RootFS.DiffIDs[n] {
 			t.Errorf("layer %d is %s, the config says %s", n, got, config.RootFS.DiffIDs[n])
 		}
-		for name, text := range read(t, bytes.NewReader(plain)) {
+		got := read(t, bytes.NewReader(plain))
+		for name, text := range got {
 			if want[name] != string(text) {
-				t.Errorf("layer %d has %s: %q", n, name, text)
+				t.Errorf("layer %d has %s: %.100q", n, name, text)
 			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("layer %d has %d files, want %d", n, len(got), len(want))
 		}
 	}
 }

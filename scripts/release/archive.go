@@ -29,6 +29,7 @@ func (r *release) archive(arch, program, work string) error {
 		{"LICENSE", "LICENSE", 0o644},
 		{"NOTICE", "NOTICE", 0o644},
 		{"README.md", "README.md", 0o644},
+		{filepath.Join(work, licenses), licenses, 0o644},
 		{"packaging/deb/server.toml", "server.toml", 0o644},
 		{filepath.Join(work, "slipway.bash"), "completions/slipway.bash", 0o644},
 		{filepath.Join(work, "slipway.fish"), "completions/slipway.fish", 0o644},

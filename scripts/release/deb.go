@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway/packaging"
 )
 
 // deb writes slipway_VERSION_ARCH.deb with dpkg-deb, from a tree that it lays out in the work folder.
@@ -58,6 +60,7 @@ func (r *release) deb(arch, program, work string) error {
 	}
 	for name, text := range map[string]string{
 		"doc/slipway/CHANGELOG.md.gz": string(news), "doc/slipway/changelog.gz": r.changelog(), "man/man1/slipway.1.gz": string(manual),
+		"doc/slipway/" + licenses + ".gz": packaging.Licenses(),
 	} {
 		packed, err := zipped(text)
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"aead.dev/minisign"
 
+	"slipway/packaging"
 	"slipway/scripts/internal/changelog"
 )
 
@@ -52,6 +53,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// licenses is the file with the licenses of what is in the programs.
+const licenses = "LICENSES.txt"
 
 // release is one run.
 type release struct {
@@ -119,6 +123,9 @@ func (r *release) run() error {
 	}
 	defer os.RemoveAll(work)
 	if err := r.texts(work); err != nil {
+		return err
+	}
+	if err := write(filepath.Join(work, licenses), []byte(packaging.Licenses()), 0o644); err != nil {
 		return err
 	}
 	for _, arch := range r.archs {

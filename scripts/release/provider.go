@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/dirhash"
+
+	"slipway/packaging"
 )
 
 // platforms are those that the provider for Terraform and OpenTofu is made for.
@@ -43,11 +45,7 @@ func (r *release) provider(work string) error {
 		if strings.HasPrefix(platform, "windows_") {
 			inside += ".exe"
 		}
-		packed, err := r.zip(inside, program)
-		if err != nil {
-			return err
-		}
-		sum, err := dirhash.Hash1([]string{inside}, func(string) (io.ReadCloser, error) { return os.Open(program) })
+		packed, sum, err := r.zip(inside, program)
 		if err != nil {
 			return err
 		}
@@ -103,23 +101,34 @@ func (r *release) buildProvider(platform, version, work string) (string, error) 
 	return program, nil
 }
 
-// zip returns an archive of one program, with the commit's date.
-func (r *release) zip(name, program string) ([]byte, error) {
+// zip returns an archive of a program and the licenses of what is in it, with the commit's date, and the sum that lock files have of it.
+func (r *release) zip(name, program string) (packed []byte, sum string, err error) {
 	text, err := os.ReadFile(program)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
-	h := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: r.date}
-	h.SetMode(0o755)
-	w, err := z.CreateHeader(h)
-	if err == nil {
-		_, err = w.Write(text)
+	files := map[string][]byte{name: text, licenses: []byte(packaging.Licenses())}
+	names := []string{name, licenses}
+	for _, one := range names {
+		h := &zip.FileHeader{Name: one, Method: zip.Deflate, Modified: r.date}
+		h.SetMode(0o644)
+		if one == name {
+			h.SetMode(0o755)
+		}
+		w, err := z.CreateHeader(h)
+		if err == nil {
+			_, err = w.Write(files[one])
+		}
+		if err != nil {
+			return nil, "", err
+		}
 	}
-	if err == nil {
-		err = z.Close()
+	if err := z.Close(); err != nil {
+		return nil, "", err
 	}
-	return b.Bytes(), err
+	sum, err = dirhash.Hash1(names, func(name string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files[name])), nil })
+	return b.Bytes(), sum, err
 }

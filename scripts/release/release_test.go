@@ -103,9 +103,13 @@ func TestRelease(t *testing.T) {
 	}
 	var bom struct {
 		BOMFormat  string
-		Components []struct{ Name, PURL string }
+		Components []struct {
+			Name, PURL string
+			Licenses   []struct{ Expression string }
+		}
 	}
-	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" || len(bom.Components) == 0 || bom.Components[0].Name != "Go" {
+	if err := json.Unmarshal(text, &bom); err != nil || bom.BOMFormat != "CycloneDX" || len(bom.Components) == 0 || bom.Components[0].Name != "Go" ||
+		bom.Components[0].Licenses[0].Expression != "BSD-3-Clause" {
 		t.Errorf("the list of contents: %v\n%.300s", err, text)
 	}
 	if text, err := os.ReadFile(filepath.Join(one, names[4])); err != nil || !strings.Contains(string(text), "\n- ") {
@@ -119,13 +123,14 @@ func TestRelease(t *testing.T) {
 		"-rwxr-xr-x root/root", "./usr/bin/slipway", "-rw-r----- root/root", "./etc/slipway/server.toml", "./lib/systemd/system/slipway.socket",
 		"./usr/share/man/man1/slipway.1.gz", "./usr/share/bash-completion/completions/slipway", "./usr/share/zsh/vendor-completions/_slipway",
 		"./usr/share/doc/slipway/copyright", "./usr/share/doc/slipway/NOTICE",
+		"./usr/share/doc/slipway/LICENSES.txt.gz",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the package lacks %s:\n%s", want, out)
 		}
 	}
 	list, err := exec.Command("tar", "-tzf", filepath.Join(one, names[3])).Output()
-	for _, want := range []string{"/LICENSE\n", "/NOTICE\n"} {
+	for _, want := range []string{"/LICENSE\n", "/NOTICE\n", "/LICENSES.txt\n"} {
 		if err != nil || !strings.Contains(string(list), want) {
 			t.Errorf("the archive lacks %q: %v\n%s", want, err, list)
 		}

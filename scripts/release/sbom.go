@@ -12,6 +12,6 @@ func (r *release) sbom(program string) error {
 	if err != nil {
 		return err
 	}
-	what := sbom.Component{Type: "application", Name: "slipway", Version: r.version}
+	what := sbom.Component{Type: "application", Name: "slipway", Version: r.version, License: sbom.Own}
 	return sbom.Write(filepath.Join(r.out, "slipway_"+r.version+".cdx.json"), r.date, what, parts)
 }

@@ -9,8 +9,14 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
+
+	"slipway/packaging"
 )
+
+// Own is the license of Slipway.
+const Own = "Apache-2.0"
 
 // Component is a part of something.
 type Component struct {
@@ -18,7 +24,33 @@ type Component struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	PURL    string `json:"purl,omitempty"`
+	License string `json:"-"` // SPDX expression. Optional.
 }
+
+// MarshalJSON adds the license as CycloneDX has it.
+func (c Component) MarshalJSON() ([]byte, error) {
+	type plain Component
+	var licenses []map[string]string
+	if c.License != "" {
+		licenses = []map[string]string{{"expression": c.License}}
+	}
+	return json.Marshal(struct {
+		plain
+		Licenses []map[string]string `json:"licenses,omitempty"`
+	}{plain(c), licenses})
+}
+
+// licenses returns the licenses of modules, and of Go.
+var licenses = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	list, _, _ := strings.Cut(packaging.Licenses(), "\n\n")
+	for line := range strings.Lines(list) {
+		license, name, _ := strings.Cut(line, "  ")
+		name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
+		all[name] = license
+	}
+	return all
+})
 
 // Program returns what a Go program is built from, as the program itself tells it: the Go that it was compiled with, and
 // the modules in it.
@@ -27,7 +59,7 @@ func Program(file string) ([]Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []Component{{Type: "platform", Name: "Go", Version: info.GoVersion, PURL: "pkg:generic/go@" + info.GoVersion}}
+	all := []Component{{Type: "platform", Name: "Go", Version: info.GoVersion, PURL: "pkg:generic/go@" + info.GoVersion, License: licenses()["Go"]}}
 	for _, m := range info.Deps {
 		all = append(all, module(m))
 	}
@@ -35,10 +67,14 @@ func Program(file string) ([]Component, error) {
 }
 
 func module(m *debug.Module) Component {
+	license := licenses()[m.Path]
 	if m.Replace != nil && m.Replace.Version != "" { // one without is another folder of this repository
 		m = m.Replace
 	}
-	return Component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version}
+	if m.Path == "slipway" {
+		license = Own
+	}
+	return Component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version, License: license}
 }
 
 // Debian returns the packages of a list that dpkg keeps.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +20,8 @@ func TestComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Component{
-		{"library", "libstdc++6", "1:12.2.0-14+deb12u1", "pkg:deb/debian/libstdc++6@1%3A12.2.0-14%2Bdeb12u1?arch=amd64"},
-		{"library", "bash", "5.2", "pkg:deb/debian/bash@5.2?arch=amd64"},
+		{"library", "libstdc++6", "1:12.2.0-14+deb12u1", "pkg:deb/debian/libstdc++6@1%3A12.2.0-14%2Bdeb12u1?arch=amd64", ""},
+		{"library", "bash", "5.2", "pkg:deb/debian/bash@5.2?arch=amd64", ""},
 	}
 	if !slices.Equal(all, want) {
 		t.Errorf("got %+v", all)
@@ -30,8 +31,14 @@ func TestComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts, err := Program(self)
-	if err != nil || len(parts) == 0 || parts[0].Name != "Go" {
+	if err != nil || len(parts) == 0 || parts[0].Name != "Go" || parts[0].License != "BSD-3-Clause" {
 		t.Errorf("of this program: %+v, %v", parts, err)
+	}
+	if m := module(&debug.Module{Path: "github.com/klauspost/compress", Version: "v1"}); m.License != "BSD-3-Clause AND Apache-2.0 AND MIT" {
+		t.Errorf("the license of a module: %+v", m)
+	}
+	if text, err := json.Marshal(Component{Name: "x", License: "MIT"}); err != nil || !strings.Contains(string(text), `"licenses":[{"expression":"MIT"}]`) {
+		t.Errorf("written as %s, %v", text, err)
 	}
 	file := filepath.Join(t.TempDir(), "list.json")
 	if err := Write(file, time.Unix(0, 0).UTC(), Component{Type: "container", Name: "x", Version: "1"}, all); err != nil {
