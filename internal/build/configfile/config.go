@@ -66,10 +66,7 @@ var commas = lazyregexp.New(`,(\s*[}\]])`)
 // unexpected type leaves its field alone. Errors name the line.
 func JSONC(src string, into any) error {
 	var last error
-	for _, text := range []func() string{
-		func() string { return src },
-		func() string { return commas.ReplaceAllString(Code(src), "$1") },
-	} {
+	for _, text := range []func() string{func() string { return src }, func() string { return Plain(src) }} {
 		b := text()
 		if last = CheckJSON(b); last != nil {
 			continue // comments may hide what counts from the first pass, but not from the second
@@ -89,6 +86,9 @@ func JSONC(src string, into any) error {
 	}
 	return last
 }
+
+// Plain returns JSON without comments and trailing commas. Lines stay where they are.
+func Plain(src string) string { return commas.ReplaceAllString(Code(src), "$1") }
 
 // Conflict returns the lines between which a merge left both sides of a conflict, 0 for none.
 func Conflict(src string) (first, last int) {

@@ -76,6 +76,18 @@ var staticRules = []hostFile{
 
 const appliesNot = "redirects, rewrites and headers are for static sites; this application answers for its own paths"
 
+var basicAuth = lazyregexp.New(`(?im)^[ \t"']*basic[-_ ]?auth\b`)
+
+// passwords refuses rules that protect paths of a static site where a server answers for them.
+func (p *project) passwords() {
+	for _, f := range staticRules {
+		if at := worktree.Join(p.root, f.name); basicAuth.MatchString(p.t.Config(at)) {
+			p.t.Refuse(at, "its Basic-Auth is for static sites, and this application answers for its own paths",
+				"remove it, and let the application ask for the password, or protect the whole site in its serving settings")
+		}
+	}
+}
+
 // otherScripts are those that other platforms run to build a project, in the place of its build
 // script or around it.
 var otherScripts = []string{"heroku-prebuild", "heroku-postbuild", "gcp-build", "vercel-build", "now-build"}
@@ -110,6 +122,7 @@ func (p *project) otherHosts(d *draft) {
 		}
 	}
 	if d.Runtime != Static {
+		p.passwords()
 		p.warnOf(d, staticRules, p.root, "")
 		p.apache(d)
 		return

@@ -68,6 +68,26 @@ func TestUnreadableFilesFail(t *testing.T) {
 	}
 }
 
+// A server doesn't obey Basic-Auth of static sites, so what it protects would be open.
+func TestPasswordsOfServers(t *testing.T) {
+	t.Parallel()
+	const table = "[[headers]]\nfor = \"/a/*\"\n[headers.values]\n\"basic-auth\" = \"a:b\"\n"
+	for file, text := range map[string]string{
+		"_headers": "/a/*\n  Basic-Auth: a:b\n", "public/_headers": "/a/*\n  basic-auth: a:b\n", "netlify.toml": table, "slipway.toml": table,
+	} {
+		files, err := FromFS(fstest.MapFS{
+			"package.json": {Data: []byte(`{"dependencies": {"express": "5"}, "scripts": {"start": "node x.js"}}`)},
+			"x.js":         {}, file: {Data: []byte(text)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan, err := Detect(files, Overrides{}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %q, %v", file, plan.Name, err)
+		}
+	}
+}
+
 // A long manifest is read like any other.
 func TestLongManifests(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -44,17 +45,42 @@ func Rules(ctx context.Context, w *release.Writer, s Serving, tree Tree, plan fr
 		if !regular[at] {
 			continue
 		}
-		b, err := tree.ReadFile(ctx, at, rules.MaxTable)
-		switch {
-		case fault.Is(err, fault.TooLarge):
-			w.RuleProblem(name, "the file is too large; none of its rules are applied")
-			continue
-		case err != nil:
-			return fmt.Errorf("read %s: %w", at, err)
+		b, err := readRules(ctx, tree, at)
+		if err != nil {
+			return err
 		}
 		w.RuleFile(name, b)
 	}
+	for _, at := range []string{path.Join(plan.Root, headersFile), headersFile} {
+		if !regular[at] {
+			continue
+		}
+		b, err := readRules(ctx, tree, at)
+		if err != nil {
+			return err
+		}
+		w.SpareHeaders(b)
+		break
+	}
 	return nil
+}
+
+const headersFile = "_headers"
+
+// readRules returns a file of the commit. One that is too large is cut, which a parser of rules notices.
+func readRules(ctx context.Context, tree Tree, name string) ([]byte, error) {
+	b, err := tree.ReadFile(ctx, name, rules.MaxFile+1)
+	switch {
+	case fault.Is(err, fault.TooLarge):
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &fault.Error{
+			Kind: fault.Invalid, Code: "unreadable_file", Message: name + " can't be read",
+			Details: "it is a link that leads outside the repository or to nothing; commit the file itself",
+		}
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
 }
 
 // hashedIn tells a release's writer where the plan's hashed files lie, and returns the

@@ -183,7 +183,7 @@ func (t *Tree) rewrite(r *rules.Redirect, values []rules.Field, name string, sla
 // assetName reports whether a path names a file that is no page, by its extension.
 func assetName(name string) bool {
 	kind := mediaType(name)
-	return kind != "" && !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "application/xhtml")
+	return PHPSource(name) || kind != "" && !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "application/xhtml")
 }
 
 // maxSkipped bounds the rules that match and lead in circles, before a file or 404 answers.

@@ -1,14 +1,26 @@
 package release
 
-import "slipway/internal/build/rules"
+import (
+	"slipway/internal/build/rules"
+	"slipway/internal/platform/fault"
+)
 
 // RuleFile takes the rules of a configuration file in: slipway.toml, netlify.toml or
 // vercel.json. _redirects and _headers come with Add.
 func (w *Writer) RuleFile(name string, content []byte) { w.rules.Take(name, content) }
 
-// RuleProblem notes why a rule file was not taken in.
-func (w *Writer) RuleProblem(file, text string) {
-	w.rules.Lost = append(w.rules.Lost, rules.Problem{File: file, Text: text})
+// SpareHeaders takes in a _headers that is not in the published folder, see rules.Sources.
+func (w *Writer) SpareHeaders(content []byte) { w.rules.Spare(content) }
+
+// refusal returns the fault of rules that a release can't be made with.
+func refusal(problems []rules.Problem) error {
+	if len(problems) == 0 || !problems[0].Fatal {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.Invalid, Code: "release_rules", Message: "The site's rules can't be read, so paths that they close might be open",
+		Details: problems[0].String(), Received: problems[0].File,
+	}
 }
 
 // SinglePage says that the release looks like a single-page application: unless a rule

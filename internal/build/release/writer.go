@@ -281,6 +281,9 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 		files[i].Immutable = w.immutable(files[i])
 	}
 	compiled, problems := w.rules.Compile()
+	if err := refusal(problems); err != nil {
+		return Sealed{}, err
+	}
 	// The contents go first: a manifest that is there names only what is there.
 	if err := w.batch.Flush(); err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)

@@ -122,7 +122,7 @@ func loops(all Rules) []Problem {
 				file, line, _ := strings.Cut(r.Source, ":")
 				n := 0
 				fmt.Sscan(line, &n)
-				problems = append(problems, Problem{file, n, "the redirect leads back to itself; it is ignored"})
+				problems = append(problems, Problem{File: file, Line: n, Text: "the redirect leads back to itself; it is ignored"})
 				break
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"slipway/internal/platform/text"
 
@@ -24,11 +23,6 @@ var forbidden = []string{
 // headerLines reads a _headers file as Netlify and Cloudflare Pages document it: a path
 // or an address, and below it indented "Name: value" lines; "! Name" takes a header away.
 func (p *parser) headerLines(text string) {
-	text = strings.TrimPrefix(text, "\ufeff")
-	if !utf8.ValidString(text) {
-		p.problem(0, "the file is not UTF-8; none of its rules are applied")
-		return
-	}
 	var rule HeaderRule
 	start, n := 0, 0
 	end := func() {
@@ -40,30 +34,55 @@ func (p *parser) headerLines(text string) {
 		}
 		rule, start = HeaderRule{}, 0
 	}
-	skipping := false
+	skipping, doubtful := false, false // what the lines are said of isn't known, or may not be
 	for line := range strings.Lines(text) {
 		n++
 		words := strings.TrimSpace(line)
 		switch {
 		case words == "" || words[0] == '#':
-		case len(words) > maxLine:
-			p.problem(n, "the line is longer than %d bytes and is ignored", maxLine)
 		case words[0] == '/' || strings.HasPrefix(words, "https://") || strings.HasPrefix(words, "http://"):
 			end()
 			host, path, why := splitFrom(words)
-			if skipping = why != ""; skipping {
+			if len(words) > maxLine {
+				why = "the path is too long"
+			}
+			if skipping, doubtful = why != "", false; skipping {
 				p.problem(n, "%s; the rule is ignored", why)
 				continue
 			}
 			rule, start = HeaderRule{Host: host, For: path}, n
+		case protects(words) && (skipping || doubtful || start == 0):
+			p.fail(n, "it isn't known which path the password protects, since a line above it is not understood")
 		case skipping:
 		case start == 0:
 			p.problem(n, "a header comes before the first path and is ignored")
+		case !strings.Contains(words, ":") && words[0] != '!':
+			doubtful = true // it may be a path
+			p.header(n, &rule, words)
+		case len(words) > maxLine && !protects(words):
+			p.problem(n, "the line is longer than %d bytes and is ignored", maxLine)
 		default:
 			p.header(n, &rule, words)
 		}
 	}
 	end()
+}
+
+const basicAuth = "Basic-Auth"
+
+// protects reports whether a line or a name is meant to be Basic-Auth, however it is spelled.
+func protects(name string) bool {
+	plain := strings.NewReplacer("-", "", "_", "", " ", "", "\t", "").Replace(name[:min(len(name), 40)])
+	return len(plain) >= 9 && strings.EqualFold(plain[:9], "basicauth")
+}
+
+// ignore notes a rule of headers that can't be obeyed. One that protects a path must be.
+func (p *parser) ignore(line int, auth bool, why string) {
+	if auth {
+		p.fail(line, "%s, and the rule protects it with a password", why)
+		return
+	}
+	p.problem(line, "%s; the rule is ignored", why)
 }
 
 // header adds a line below a path to its rule.
@@ -79,6 +98,10 @@ func (p *parser) header(n int, rule *HeaderRule, line string) {
 	}
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
+		if protects(line) {
+			p.setHeader(n, rule, line, "")
+			return
+		}
 		p.problem(n, "\"%s\" is no header: a colon is missing", text.Line(line, 200))
 		return
 	}
@@ -86,13 +109,15 @@ func (p *parser) header(n int, rule *HeaderRule, line string) {
 }
 
 func (p *parser) setHeader(n int, rule *HeaderRule, name, value string) {
-	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	canonical := textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
 	switch {
+	case canonical != basicAuth && protects(name):
+		p.fail(n, "\"%s\" is not understood; visitors are asked for a password by Basic-Auth: user:password", text.Line(name, 200))
 	case !httpguts.ValidHeaderFieldName(name):
 		p.problem(n, "%q is no name of a header", text.Line(name, 200))
-	case !httpguts.ValidHeaderFieldValue(value) || len(value) > maxLine:
+	case canonical != basicAuth && (!httpguts.ValidHeaderFieldValue(value) || len(value) > maxLine):
 		p.problem(n, "the value of %s contains control characters or is too long; it is ignored", canonical)
-	case canonical == "Basic-Auth":
+	case canonical == basicAuth:
 		for _, pair := range strings.Fields(value) {
 			if user, password, ok := strings.Cut(pair, ":"); !ok || user == "" || password == "" || len(rule.Auth) >= 4*maxNames {
 				p.problem(n, "Basic-Auth takes pairs of user:password; one is ignored")

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"slipway/internal/platform/text"
 )
@@ -14,11 +13,6 @@ import (
 // redirectLines reads a _redirects file: lines of "from [query…] [to] [status][!] [Condition=…]",
 // as Netlify and Cloudflare Pages document it. The default status is 301.
 func (p *parser) redirectLines(text string) {
-	text = strings.TrimPrefix(text, "\ufeff")
-	if !utf8.ValidString(text) {
-		p.problem(0, "the file is not UTF-8; none of its rules are applied")
-		return
-	}
 	n := 0
 	for line := range strings.Lines(text) {
 		n++

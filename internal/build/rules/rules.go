@@ -16,13 +16,12 @@ import (
 	"strconv"
 	"strings"
 
-	"slipway/internal/platform/fault"
+	"slipway/internal/build/configfile"
 	"slipway/internal/platform/text"
 )
 
 // The limits of a release's rules. What is over them is left out and named as a Problem.
 const (
-	maxRuleFile  = 1 << 20 // bytes of _redirects or of _headers
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders
 	maxSame      = 1_000 // redirects for one path without either
@@ -36,8 +35,8 @@ const (
 // MaxBytes is how many bytes all rules of a release may have, as Compile returns them.
 const MaxBytes = 2 << 20
 
-// MaxTable is how many bytes a slipway.toml, netlify.toml or vercel.json with rules may have.
-const MaxTable = 64 << 10
+// MaxFile is how many bytes a file with rules may have.
+const MaxFile = configfile.MaxConfig
 
 // Rules hold what a release answers beyond its files. They are immutable like the files.
 type Rules struct {
@@ -90,9 +89,10 @@ type Field struct {
 
 // Problem is something in a rule file that is not obeyed.
 type Problem struct {
-	File string
-	Line int // from 1; 0 is the whole file
-	Text string
+	File  string
+	Line  int // from 1; 0 is the whole file
+	Text  string
+	Fatal bool // without it a path would be open that the file closes, or nothing of the file is known
 }
 
 // String returns the problem as a line of a log.
@@ -112,9 +112,9 @@ type Sources struct {
 	byFile   map[string]*parser
 	fallback *bool
 
-	Lost      []Problem // of files that were not taken in
-	Forward   []string  // hosts that rules may forward to
-	Countries bool      // whether visitors' countries are known
+	spare     *parser  // _headers of the repository, where the published folder may have one
+	Forward   []string // hosts that rules may forward to
+	Countries bool     // whether visitors' countries are known
 }
 
 // order is that in which files count.
@@ -125,12 +125,20 @@ type parser struct {
 	file     string
 	rules    Rules
 	problems []Problem
+	fatal    *Problem // the first one
 	spa      *bool
+}
+
+// fail notes that a release must not be made.
+func (p *parser) fail(line int, format string, args ...any) {
+	if p.fatal == nil {
+		p.fatal = &Problem{p.file, line, fmt.Sprintf(format, args...), true}
+	}
 }
 
 func (p *parser) problem(line int, format string, args ...any) {
 	if len(p.problems) <= maxProblems {
-		p.problems = append(p.problems, Problem{p.file, line, fmt.Sprintf(format, args...)})
+		p.problems = append(p.problems, Problem{p.file, line, fmt.Sprintf(format, args...), false})
 	}
 }
 
@@ -156,7 +164,7 @@ func (p *parser) add(line int, r Redirect) {
 func (p *parser) addHeaders(line int, h HeaderRule) {
 	h.Source = p.source(line)
 	if _, why := compilePattern(h.For); why != "" {
-		p.problem(line, "%s; the rule is ignored", why)
+		p.ignore(line, h.Auth != nil, why)
 		return
 	}
 	if len(h.Set)+len(h.Unset)+len(h.Auth) > 0 {
@@ -166,15 +174,9 @@ func (p *parser) addHeaders(line int, h HeaderRule) {
 
 // Read takes a _redirects or _headers file in.
 func (s *Sources) Read(path string, r io.Reader) error {
-	b, err := io.ReadAll(io.LimitReader(r, maxRuleFile+1))
+	b, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
 		return err
-	}
-	if len(b) > maxRuleFile {
-		return &fault.Error{
-			Kind: fault.Invalid, Code: "release_rules", Message: "A rule file is too large",
-			Details: fmt.Sprintf("%s is larger than %s; use splats and placeholders", path, text.Size(maxRuleFile)), Received: path,
-		}
 	}
 	s.Take(path, b)
 	return nil
@@ -182,19 +184,7 @@ func (s *Sources) Read(path string, r io.Reader) error {
 
 // Take takes the rules of a file in, by its name.
 func (s *Sources) Take(file string, b []byte) {
-	p := &parser{file: file}
-	switch file {
-	case "_redirects":
-		p.redirectLines(string(b))
-	case "_headers":
-		p.headerLines(string(b))
-	case "netlify.toml", "slipway.toml":
-		p.table(string(b))
-	case "vercel.json":
-		p.vercel(b)
-	default:
-		return
-	}
+	p := parse(file, b)
 	if s.byFile == nil {
 		s.byFile = map[string]*parser{}
 	}
@@ -204,15 +194,89 @@ func (s *Sources) Take(file string, b []byte) {
 	}
 }
 
-// Compile merges all rules. What does not fit is a problem.
+// Spare takes in the _headers of the repository. It counts where the published folder has none, as soon
+// as it protects a path: what it closes must not be open because a build left it out.
+func (s *Sources) Spare(b []byte) { s.spare = parse("_headers", b) }
+
+// useSpare puts the spare file in its place, or finds out that the published one protects as much.
+func (s *Sources) useSpare() []Problem {
+	if s.spare == nil {
+		return nil
+	}
+	var protects []HeaderRule
+	for _, h := range s.spare.rules.Headers {
+		if h.Auth != nil {
+			protects = append(protects, h)
+		}
+	}
+	own := s.byFile["_headers"]
+	if own != nil {
+		for _, h := range protects {
+			same := func(o HeaderRule) bool { return o.Auth != nil && o.Host == h.Host && o.For == h.For }
+			if !slices.ContainsFunc(own.rules.Headers, same) {
+				s.spare.fail(0, "the file of the repository protects %s, and that of the published folder doesn't", text.Line(h.For, 200))
+			}
+		}
+	}
+	switch {
+	case s.spare.fatal != nil:
+		return []Problem{*s.spare.fatal}
+	case own != nil:
+		return nil
+	case protects == nil:
+		return []Problem{{File: "_headers", Text: "the published folder has no such file, so these rules are not applied"}}
+	}
+	if s.byFile == nil {
+		s.byFile = map[string]*parser{}
+	}
+	s.byFile["_headers"] = s.spare
+	return []Problem{{File: "_headers", Text: "the published folder has no such file, so that of the repository applies"}}
+}
+
+// parse reads a file by its name.
+func parse(file string, b []byte) *parser {
+	p := &parser{file: file}
+	written, form := configfile.Decode(b)
+	if form != "" {
+		p.problem(0, "it is read as %s; save it as UTF-8", form)
+	}
+	switch first, last := configfile.Conflict(written); {
+	case len(b) > MaxFile:
+		p.fail(0, "it is larger than %s; shorten it with splats and placeholders", text.Size(MaxFile))
+	case first > 0:
+		p.fail(first, "lines %d to %d are a merge conflict; keep one side of it", first, last)
+	case file == "_redirects":
+		p.redirectLines(written)
+	case file == "_headers":
+		p.headerLines(written)
+	case file == "vercel.json":
+		p.vercel(written)
+	default:
+		p.table(written)
+	}
+	return p
+}
+
+// Compile merges all rules. What does not fit is a problem. One that is fatal is the first.
 func (s *Sources) Compile() (string, []Problem) {
+	spare := s.useSpare()
 	all, problems := s.merge()
+	problems = append(problems, spare...)
 	problems = append(problems, s.unforwarded(all)...)
 	problems = append(problems, s.nowhere(all)...)
 	text, tooMuch := encode(all)
 	if tooMuch != nil {
 		problems = append(problems, *tooMuch)
 	}
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		switch {
+		case a.Fatal == b.Fatal:
+			return 0
+		case a.Fatal:
+			return -1
+		}
+		return 1
+	})
 	return text, problems
 }
 
@@ -223,7 +287,7 @@ func (s *Sources) nowhere(all Rules) (problems []Problem) {
 		}
 		file, line, _ := strings.Cut(r.Source, ":")
 		n, _ := strconv.Atoi(line)
-		problems = append(problems, Problem{file, n, "no database of countries is configured here, so the rule never applies"})
+		problems = append(problems, Problem{File: file, Line: n, Text: "no database of countries is configured here, so the rule never applies"})
 	}
 	return problems
 }
@@ -239,9 +303,8 @@ func (s *Sources) unforwarded(all Rules) (problems []Problem) {
 			file, line, _ := strings.Cut(r.Source, ":")
 			n, _ := strconv.Atoi(line)
 			problems = append(problems, Problem{
-				file,
-				n,
-				fmt.Sprintf("requests are forwarded to %s only when the site's serving settings allow that host", text.Line(host, 200)),
+				File: file, Line: n,
+				Text: fmt.Sprintf("requests are forwarded to %s only when the site's serving settings allow that host", text.Line(host, 200)),
 			})
 		}
 	}
@@ -251,11 +314,14 @@ func (s *Sources) unforwarded(all Rules) (problems []Problem) {
 // merge puts the rules of all files in the order in which they count.
 func (s *Sources) merge() (Rules, []Problem) {
 	var all Rules
-	problems := slices.Clone(s.Lost)
+	var problems []Problem
 	for _, name := range order {
 		p := s.byFile[name]
 		if p == nil {
 			continue
+		}
+		if p.fatal != nil {
+			problems = append(problems, *p.fatal)
 		}
 		problems = append(problems, p.problems...)
 		all.Redirects = append(all.Redirects, p.rules.Redirects...)
@@ -280,8 +346,8 @@ func encode(all Rules) (string, *Problem) {
 	b, err := json.Marshal(all)
 	if err != nil || len(b) > MaxBytes {
 		return "", &Problem{
-			File: "Rules",
-			Text: fmt.Sprintf("all rules together are larger than %s; none are applied", text.Size(MaxBytes)),
+			File: "Rules", Fatal: true,
+			Text: fmt.Sprintf("all rules together are larger than %s", text.Size(MaxBytes)),
 		}
 	}
 	return string(b), nil
@@ -338,6 +404,12 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 				h.Source,
 				fmt.Sprintf("more than %d header rules or %d headers: those from %s on are ignored", maxHeaders, maxFields, h.Source),
 			)
+			if i := slices.IndexFunc(all.Headers[i:], func(h HeaderRule) bool { return h.Auth != nil }); i >= 0 {
+				problems = append([]Problem{{
+					File: h.Source, Fatal: true,
+					Text: fmt.Sprintf("more than %d header rules or %d headers: one beyond them protects a path", maxHeaders, maxFields),
+				}}, problems...)
+			}
 			all.Headers = all.Headers[:i]
 			break
 		}

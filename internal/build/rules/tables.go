@@ -5,26 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/build/configfile"
 	"slipway/internal/platform/text"
-
-	"github.com/BurntSushi/toml"
 )
 
 // table reads the rules of netlify.toml and of slipway.toml: [[redirects]] and
 // [[headers]] have the same grammar in both, [serve] is ours alone. Whatever else the
 // files say is read by package framework.
 func (p *parser) table(written string) {
-	if !strings.Contains(written, "redirects") && !strings.Contains(written, "headers") && !strings.Contains(written, "serve") {
-		return
-	}
-	if len(written) > MaxTable {
-		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(MaxTable))
-		return
-	}
-	if tooDeep(written) {
-		p.problem(0, "the file nests too deeply; none of its rules are applied")
-		return
-	}
 	var f struct {
 		Redirects []redirectTable `toml:"redirects"`
 		Headers   []struct {
@@ -33,10 +21,16 @@ func (p *parser) table(written string) {
 		} `toml:"headers"`
 		Serve map[string]any `toml:"serve"`
 	}
-	if _, err := toml.Decode(written, &f); err != nil {
+	md, err := configfile.DecodeTOML(written, &f)
+	if err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), "\n")
-		p.problem(0, "%s; none of its rules are applied", text.Line(first, 200))
+		p.fail(0, "%s", text.Line(first, 200))
 		return
+	}
+	for _, k := range md.Undecoded() {
+		if k[0] == "headers" && protects(k[len(k)-1]) {
+			p.fail(0, "%s is not understood; Basic-Auth belongs to [headers.values]", text.Line(k.String(), 200))
+		}
 	}
 	lines := tableLines(written, "redirects")
 	for i, t := range f.Redirects {
@@ -100,16 +94,20 @@ func (p *parser) redirectTable(line int, t redirectTable) (r Redirect, why strin
 
 func (p *parser) headerTable(line int, path string, values map[string]any) {
 	host, path, why := splitFrom(path)
-	if path == "" || why != "" {
-		p.problem(line, "for must be a path or an address; the rule is ignored")
-		return
-	}
 	rule := HeaderRule{Host: host, For: path}
 	for _, name := range sortedNames(values) {
-		for _, v := range texts(values[name]) {
+		list := texts(values[name])
+		if len(list) == 0 && protects(name) {
+			list = []string{""}
+		}
+		for _, v := range list {
 			// Netlify's own examples write several lines in one text.
 			p.setHeader(line, &rule, name, strings.Join(strings.Fields(v), " "))
 		}
+	}
+	if path == "" || why != "" {
+		p.ignore(line, rule.Auth != nil, "for must be a path or an address")
+		return
 	}
 	p.addHeaders(line, rule)
 }
@@ -179,36 +177,4 @@ func lineAt(lines []int, i int) int {
 		return lines[i]
 	}
 	return 0
-}
-
-// tooDeep reports whether brackets or dotted keys nest deeper than anybody writes: the
-// decoder's own recursion has no bound. The count is rough and too high rather than low.
-func tooDeep(text string) bool {
-	const most = 32
-	open := 0
-	for line := range strings.Lines(text) {
-		dots := 0
-		for i := 0; i < len(line); i++ {
-			switch c := line[i]; c {
-			case '#':
-				i = len(line)
-			case '"', '\'':
-				for i++; i < len(line) && line[i] != c; i++ {
-					if line[i] == '\\' && c == '"' {
-						i++
-					}
-				}
-			case '.':
-				dots++
-			case '[', '{':
-				open++
-			case ']', '}':
-				open = max(0, open-1)
-			}
-			if open+dots > most {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -7,17 +7,18 @@ import (
 	"regexp"
 	"strings"
 
+	"slipway/internal/build/configfile"
 	"slipway/internal/platform/text"
 )
 
 // vercel reads redirects, rewrites, headers and trailingSlash of vercel.json. Redirects
 // come before files there, rewrites after them. Of path-to-regexp's patterns those are
 // taken that are paths with parameters; the others are named.
-func (p *parser) vercel(b []byte) {
-	if len(b) > MaxTable {
-		p.problem(0, "the file is larger than %s; none of its rules are applied", text.Size(MaxTable))
-		return
+func (p *parser) vercel(written string) {
+	if !json.Valid([]byte(written)) {
+		written = configfile.Plain(written)
 	}
+	b := []byte(written)
 	var f struct {
 		Redirects     []json.RawMessage `json:"redirects"`
 		Rewrites      []json.RawMessage `json:"rewrites"`
@@ -26,7 +27,7 @@ func (p *parser) vercel(b []byte) {
 		Routes        []json.RawMessage `json:"routes"`
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		p.problem(0, "the file is not valid vercel.json; none of its rules are applied")
+		p.fail(0, "it is not a valid vercel.json: %s", text.Line(err.Error(), 200))
 		return
 	}
 	if len(f.Routes) > 0 {
@@ -132,13 +133,13 @@ func (p *parser) vercelHeaders(line int, raw json.RawMessage) {
 	if why == "" && len(v.Has)+len(v.Missing) > 0 {
 		why = "conditions of headers are not supported"
 	}
-	if why != "" {
-		p.problem(line, "%s; the rule is ignored", why)
-		return
-	}
 	rule := HeaderRule{For: from}
 	for _, h := range v.Headers {
 		p.setHeader(line, &rule, h.Key, h.Value)
+	}
+	if why != "" {
+		p.ignore(line, rule.Auth != nil, why)
+		return
 	}
 	p.addHeaders(line, rule)
 }

@@ -161,8 +161,8 @@ func (t *Tree) Names(p string) bool { return t.Has(p) || t.dangling[p] }
 // Err returns the first reason why a file that decides something can't be read or understood.
 func (t *Tree) Err() error { return t.err }
 
-// refuse makes Err name a file, what is wrong with it, and the remedy.
-func (t *Tree) refuse(file, why, remedy string) {
+// Refuse makes Err name a file, what is wrong with it, and the remedy.
+func (t *Tree) Refuse(file, why, remedy string) {
 	if t.err == nil {
 		t.err = &fault.Error{Kind: fault.Invalid, Code: "unreadable_file", Message: file + " can't be read: " + why, Details: remedy}
 	}
@@ -191,16 +191,16 @@ func (t *Tree) Config(p string) string {
 // config returns false where there is no such file, or its text isn't known.
 func (t *Tree) config(p string) (string, bool) {
 	if t.dangling[p] {
-		t.refuse(p, "it is a link that leads outside the repository or to nothing", "commit the file itself")
+		t.Refuse(p, "it is a link that leads outside the repository or to nothing", "commit the file itself")
 		return "", false
 	}
 	s, whole, read := t.load(p, configfile.MaxConfig)
 	if !whole {
-		t.refuse(p, fmt.Sprintf("it is larger than %d KiB", configfile.MaxConfig>>10), "shorten it")
+		t.Refuse(p, fmt.Sprintf("it is larger than %d KiB", configfile.MaxConfig>>10), "shorten it")
 		return "", false
 	}
 	if first, last := configfile.Conflict(s); first > 0 {
-		t.refuse(p, fmt.Sprintf("lines %d to %d are a merge conflict", first, last), "keep one side of it, and commit the file again")
+		t.Refuse(p, fmt.Sprintf("lines %d to %d are a merge conflict", first, last), "keep one side of it, and commit the file again")
 		return "", false
 	}
 	return s, read
@@ -218,9 +218,9 @@ func (t *Tree) JSON(p string, into any) bool {
 	case err == nil:
 		return true
 	case strings.TrimSpace(src) == "":
-		t.refuse(p, "it is empty", "write a JSON object into it, or delete it")
+		t.Refuse(p, "it is empty", "write a JSON object into it, or delete it")
 	default:
-		t.refuse(p, err.Error(), "correct it so that it is a JSON object")
+		t.Refuse(p, err.Error(), "correct it so that it is a JSON object")
 	}
 	return false
 }
@@ -230,7 +230,7 @@ func (t *Tree) JSON(p string, into any) bool {
 func (t *Tree) TOML(p string, into any, remedy string) toml.MetaData {
 	md, err := configfile.DecodeTOML(t.Config(p), into)
 	if err != nil {
-		t.refuse(p, FirstLine(err), remedy)
+		t.Refuse(p, FirstLine(err), remedy)
 		return toml.MetaData{}
 	}
 	return md

@@ -3,7 +3,31 @@ package deploy
 import (
 	"strings"
 	"testing"
+
+	"slipway/internal/deploy/deployment"
 )
+
+// A _headers at the top that protects paths counts though a folder is published, and one that can't be
+// understood fails the deployment.
+func TestProtectionAtTheTop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	files := map[string]string{"public/index.html": "home", "_headers": "/secret/*\n  Basic-Auth: anna:pass\n"}
+	w.commit("site", files)
+	s := w.live(w.site("git.test/acme/site").ID)
+	tree, err := w.rel.Load(t.Context(), s.LiveRelease)
+	ok(t, err)
+	if h := tree.Rules().Headers; len(h) != 1 || h[0].For != "/secret/*" || len(h[0].Auth) != 1 {
+		t.Errorf("rules: %+v", h)
+	}
+	files["_headers"] = "/secret/*/*\n  Basic-Auth: anna:pass\n"
+	w.commit("site", files)
+	x := w.trigger(s.ID, Trigger{})
+	w.until("it fails", func() bool { return w.status(x.ID).Status.Ended() })
+	if got := w.status(x.ID); got.Status != deployment.Failed || !strings.Contains(got.Error, "_headers line 1: a path may contain only one *") {
+		t.Errorf("it is %s: %q", got.Status, got.Error)
+	}
+}
 
 // A commit's rules are compiled with its deployment, and what is not obeyed is a warning in
 // the log with its line.

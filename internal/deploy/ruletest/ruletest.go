@@ -65,7 +65,10 @@ type Answer struct {
 	Deployment  deployment.ID
 }
 
-const maxTestPath = 4096
+const (
+	maxTestPath = 4096
+	maxFile     = 64 << 10 // bytes of a rule file to try
+)
 
 // Try says how a release of the owner's site answers a request.
 func (r *Rules) Try(ctx context.Context, owner account.OwnerID, id site.ID, t Trial) (Answer, error) {
@@ -143,10 +146,10 @@ func (r *Rules) request(t *Trial) (rules.Request, error) {
 				Details: "rules must be named " + strings.Join(rules.Files(), ", "), Received: name,
 			}
 		}
-		if len(text) > rules.MaxTable {
+		if len(text) > maxFile {
 			return rules.Request{}, &fault.Error{
 				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: fmt.Sprintf("%s may have at most %d bytes here", name, rules.MaxTable),
+				Details: fmt.Sprintf("%s may have at most %d bytes here", name, maxFile),
 			}
 		}
 	}
