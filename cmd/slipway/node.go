@@ -15,6 +15,7 @@ type nodeCommand struct {
 	Resume        nodeResume        `cmd:"" help:"Let a draining node take programs again. A restart does the same."`
 	Forget        nodeForget        `cmd:"" help:"Take a node that will never return off the list, and free its sites."`
 	AcceptStorage nodeAcceptStorage `cmd:"" name:"accept-storage" help:"Make a directory the installation's storage of sites, whatever it was before. Nothing is moved."`
+	AcceptFiles   nodeAcceptFiles   `cmd:"" name:"accept-files" help:"Make what --blobs names the installation's files, whatever it was before. Nothing is moved."`
 	AcceptKey     nodeAcceptKey     `cmd:"" name:"accept-key" help:"Make the secrets.key of the data directory the installation's key, if the old one is lost for good."`
 }
 
@@ -51,6 +52,13 @@ type nodeAcceptStorage struct {
 // Run accepts the directory; the nodes are restarted after it.
 func (n nodeAcceptStorage) Run(ctx context.Context) error {
 	return admin.AcceptStorage(ctx, n.Store(), n.Storage, stdout)
+}
+
+type nodeAcceptFiles struct{ flags.Data }
+
+// Run accepts the place of files; the nodes are restarted after it.
+func (n nodeAcceptFiles) Run(ctx context.Context) error {
+	return admin.AcceptFiles(ctx, n.Store(), stdout)
 }
 
 type nodeForget struct {

@@ -1,13 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"slipway/internal/operator/config"
+	"slipway/internal/operator/doctor"
 	"slipway/internal/operator/installation"
+	"slipway/internal/platform/db"
 )
 
 // started cancels its context when the service says that it starts.
@@ -29,21 +34,82 @@ func (s started) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A new installation starts and ends: everything that wire connects exists by then.
-func TestServe(t *testing.T) {
-	t.Parallel()
+// serve starts the service and ends it as soon as it has started.
+func serve(t *testing.T, store installation.Store) error {
+	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var seen bool
 	err := Serve(ctx, config.Config{
-		Store:  installation.Store{DataDir: t.TempDir()},
+		Store:  store,
 		Log:    slog.New(started{slog.DiscardHandler, stop, &seen}),
 		Roles:  []string{"api", "worker", "edge"},
 		Listen: "127.0.0.1:0", EdgeHTTP: "127.0.0.1:0", EdgeHTTPS: "127.0.0.1:0",
 		SiteDomain: "localhost", RateLimit: 100, GitHistory: 10, MaxFileSize: 1, MaxReleaseSize: 1,
 		BuildMemory: 512, BuildDisk: 512, BuildTime: time.Minute, DatabaseSize: 64, MariaDBMemory: 256,
 	}, nil)
-	if err != nil || !seen {
-		t.Fatalf("started: %v; %v", seen, err)
+	if err == nil && !seen {
+		t.Error("it ended before it started")
 	}
+	return err
+}
+
+// A new installation starts and ends: everything that wire connects exists by then.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	if err := serve(t, installation.Store{DataDir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The service doesn't start with a directory of files that isn't the installation's, be it for want of a mount, and doctor says why. An
+// installation without a mark gets one if its files are there.
+func TestServeKnowsItsFiles(t *testing.T) {
+	t.Parallel()
+	store := installation.Store{DataDir: t.TempDir(), Blobs: filepath.Join(t.TempDir(), "files")}
+	d, err := store.OpenDatabase(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	blobs, err := store.OpenBlobs(nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, _, err := blobs.Put(t.Context(), strings.NewReader("a release"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs.Close()
+	err = d.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `
+			INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+				needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+			VALUES ('site_1', 'ada', 'one', 'one', 'static', 'static', 'active', '', '', '', '', '{}', '', FALSE, 'dep_1', $1, 1, 0, 0, 0)`, digest.String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finds := func(want string) {
+		t.Helper()
+		var out strings.Builder
+		_ = doctor.Print(t.Context(), store, config.SMTP{}, doctor.Certificates{}, &out)
+		err := serve(t, store)
+		if !strings.Contains(out.String(), cmp.Or(want, "stored in "+store.Blobs)) || want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("it starts with %v, want %q; doctor says %s", err, want, out.String())
+		}
+	}
+	right := store.Blobs
+	store.Blobs = t.TempDir()
+	finds("has none of the files of this installation's sites") // and isn't made the installation's
+	store.Blobs = right
+	finds("") // an upgrade
+	store.Blobs = t.TempDir()
+	finds("is it mounted?")
+	store.Blobs = filepath.Join(t.TempDir(), "missing")
+	finds("is it mounted?")
+	store.Blobs = right
+	finds("")
 }

@@ -38,6 +38,7 @@ import (
 	"slipway/internal/operator/metrics"
 	"slipway/internal/operator/recovery"
 	"slipway/internal/operator/upgrade"
+	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/gc"
@@ -136,7 +137,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		Version:        s.Version,
 	}}
 	h.Ready = &h.serving
-	if h.DB, h.seal, err = s.Open(ctx, s.Log); err != nil {
+	if h.DB, err = s.OpenDatabase(ctx, s.Log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -150,9 +151,16 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 			return nil, err
 		}
 	}
+	store, files, err := h.openFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if h.seal, err = s.Secrets(ctx, h.DB); err != nil {
+		return nil, err
+	}
 	h.self, err = fleet.New(fleet.Config{
 		DB: h.DB, Dir: s.DataDir, Version: s.Version, Roles: s.Roles, Address: s.NodeAddress, Blobs: s.Shared(), SiteDomain: s.SiteDomain,
-		Storage: h.volume.Mark(), Log: s.Log,
+		Storage: h.volume.Place(), Files: files, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -163,13 +171,6 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	}
 	authorities, err := certs.AuthorityClient(s.OutboundCAFile, s.Log)
 	if err != nil {
-		return nil, err
-	}
-	store, err := s.OpenBlobs(gc.NewRecord(h.DB), s.Log)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.ProbeBlobs(ctx, store, s.Log); err != nil {
 		return nil, err
 	}
 	releases := release.New(release.Config{
@@ -623,6 +624,25 @@ func (h *node) prepare(ctx context.Context) error {
 		return h.certs.WriteRoot(ctx, h.s.Path("root.pem"))
 	}
 	return nil
+}
+
+// openFiles opens the store of files, if it is the installation's.
+func (h *node) openFiles(ctx context.Context) (store *blob.Store, files *fleet.Place, err error) {
+	if !h.s.Remote() { // opening makes what is missing
+		if files, err = h.s.Files(ctx, h.DB, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	if store, err = h.s.OpenBlobs(gc.NewRecord(h.DB), h.s.Log); err != nil {
+		return nil, nil, err
+	}
+	if err := h.s.ProbeBlobs(ctx, store, h.s.Log); err != nil {
+		return nil, nil, err
+	}
+	if h.s.Remote() {
+		files, err = h.s.Files(ctx, h.DB, store)
+	}
+	return store, files, err
 }
 
 // worker has jobs that the queue runs. What must happen again and again it has a Schedule for.

@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -101,20 +103,11 @@ func AcceptKey(ctx context.Context, s installation.Store, out io.Writer) error {
 
 // AcceptStorage makes a directory the storage of sites that all nodes mount; an empty one says that each node has its own.
 func AcceptStorage(ctx context.Context, s installation.Store, dir string, out io.Writer) error {
-	d, _, err := s.Open(ctx, nil)
+	d, err := openStopped(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	list, err := doctor.NodesOf(ctx, s, d)
-	if err != nil {
-		return err
-	}
-	for _, n := range list {
-		if n.State != node.Down {
-			return fmt.Errorf("node %s runs: stop all nodes first", n.Name)
-		}
-	}
 	if dir != "" {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return err
@@ -130,6 +123,41 @@ func AcceptStorage(ctx context.Context, s installation.Store, dir string, out io
 	}
 	fmt.Fprintf(out, "%s is the storage of all sites: start every node with --storage and this directory, wherever it is mounted there\n", dir)
 	return nil
+}
+
+// AcceptFiles makes what --blobs names the installation's files.
+func AcceptFiles(ctx context.Context, s installation.Store, out io.Writer) error {
+	if err := s.CheckBlobs(); err != nil {
+		return fmt.Errorf("--blobs: %w", err)
+	}
+	d, err := openStopped(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	dir, remote := s.FilesAt()
+	if err := node.AcceptFiles(ctx, d, dir, remote); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The files of this installation are in %s\n", cmp.Or(dir, remote))
+	return nil
+}
+
+// openStopped opens the database of an installation none of whose nodes runs.
+func openStopped(ctx context.Context, s installation.Store) (*db.DB, error) {
+	d, err := s.OpenDatabase(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, err := doctor.NodesOf(ctx, s, d)
+	if at := slices.IndexFunc(list, func(n node.Node) bool { return n.State != node.Down }); err == nil && at >= 0 {
+		err = fmt.Errorf("node %s runs: stop all nodes first", list[at].Name)
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
 }
 
 // ForgetNode takes a node that will never return off the list and frees its sites. What they have there alone is lost, which

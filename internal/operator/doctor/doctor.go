@@ -25,7 +25,6 @@ import (
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/upgrade"
-	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/node"
@@ -193,8 +192,19 @@ func files(ctx context.Context, s installation.Store) Check {
 		c.Text = "--blobs: " + err.Error()
 		return c
 	}
+	d, err := s.OpenDatabase(ctx, nil)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer d.Close()
 	if !s.Remote() {
 		c.OK, c.Text = true, "stored in "+s.BlobDir()
+		if remote, err := node.RemoteFiles(ctx, d); s.Blobs == "" && err == nil && remote != "" {
+			c.OK, c.Required, c.Text = false, false, "stored in "+remote+": name it with --blobs to have it checked"
+		} else if _, err := s.Files(ctx, d, nil); err != nil {
+			c.OK, c.Text = false, err.Error()
+		}
 		return c
 	}
 	elsewhere := s // the cache belongs to the process that serves
@@ -217,8 +227,11 @@ func files(ctx context.Context, s installation.Store) Check {
 		c.Text = err.Error()
 		return c
 	}
-	where, _ := blob.ParseS3(s.Blobs, os.Getenv)
-	c.OK, c.Text = true, where.String()+" answers"
+	if _, err := s.Files(ctx, d, store); err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	c.OK, c.Text = true, s.Shared()+" answers"
 	return c
 }
 

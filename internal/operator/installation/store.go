@@ -66,26 +66,40 @@ func (s Store) Reachable(ctx context.Context) error {
 // Open opens and migrates the database and reads the secrets key. Any process may, also
 // beside one that serves. A nil log hears nothing.
 func (s Store) Open(ctx context.Context, log *slog.Logger) (*db.DB, *seal.Sealer, error) {
+	d, err := s.OpenDatabase(ctx, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	sealer, err := s.Secrets(ctx, d)
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, sealer, nil
+}
+
+// OpenDatabase opens and migrates the database.
+func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, error) {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	d, err := db.Open(ctx, db.Config{URL: s.URL(), Log: log})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := d.Migrate(ctx); err != nil {
 		d.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	sealer, err := node.Secrets(ctx, d, s.Path("secrets.key"))
-	if err != nil {
-		d.Close()
-		return nil, nil, err
-	}
-	return d, sealer, nil
+	return d, nil
+}
+
+// Secrets reads the secrets key, which is made for a new installation.
+func (s Store) Secrets(ctx context.Context, d *db.DB) (*seal.Sealer, error) {
+	return node.Secrets(ctx, d, s.Path("secrets.key"))
 }
 
 // URL is the address of the database.

@@ -175,7 +175,7 @@ func Restore(ctx context.Context, s installation.Store, p Place, id backup.ID, t
 	}
 	defer d.Close()
 	// The sites' storage comes into the data directory, the nodes that had their programs are others, and the backup itself has ended.
-	if err := errors.Join(node.AcceptStorage(ctx, d, ""), placement.Clear(ctx, d), backup.EndCopied(ctx, d)); err != nil {
+	if err := errors.Join(node.Unmark(ctx, d), placement.Clear(ctx, d), backup.EndCopied(ctx, d)); err != nil {
 		return err
 	}
 	step("Restoring files of releases")

@@ -172,6 +172,15 @@ func (s *Store) Open(ctx context.Context, d Digest) (io.ReadSeekCloser, int64, e
 	return v, size, nil
 }
 
+// Has reports whether a blob is there, without reading it.
+func (s *Store) Has(ctx context.Context, d Digest) (bool, error) {
+	_, err := s.backend.Stat(ctx, d.String())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // ReadAll returns a whole blob, verified. It refuses one longer than limit bytes.
 func (s *Store) ReadAll(ctx context.Context, d Digest, limit int64) ([]byte, error) {
 	b, err := s.readAll(ctx, d, limit)

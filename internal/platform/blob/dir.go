@@ -43,6 +43,15 @@ func OpenDir(path string) (*Store, error) {
 	return New(Config{Backend: d, Scratch: filepath.Join(path, tmp)}), nil
 }
 
+// In reports whether a blob is in a directory that may be any: it isn't opened, and nothing is made in it.
+func In(path string, d Digest) bool {
+	at, err := place(d.String())
+	if err == nil {
+		_, err = os.Stat(filepath.Join(path, at))
+	}
+	return err == nil
+}
+
 // Dir is OpenDir's Backend. Put fsyncs the file, renames it into place and fsyncs the
 // directory before it returns.
 func Dir(path string) (Backend, error) {

@@ -30,10 +30,14 @@ func List(ctx context.Context, d *db.DB) ([]Node, error) {
 	if _, err := d.Sync(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := d.Query(ctx, `
+	return listOf(ctx, d, d.Now())
+}
+
+func listOf(ctx context.Context, r db.Reader, now db.Time) ([]Node, error) {
+	rows, err := r.Query(ctx, `
 		SELECT id, name, address, version, roles, blobs, site_domain, ahead_ms, CASE WHEN lease_until > $1 THEN state
 		ELSE 'down' END AS now, started_at, seen_at, storage
-		FROM nodes ORDER BY CASE WHEN lease_until > $1 THEN 0 ELSE 1 END, name, id LIMIT 1000`, d.Now())
+		FROM nodes ORDER BY CASE WHEN lease_until > $1 THEN 0 ELSE 1 END, name, id LIMIT 1000`, now)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (n Node, err error) {
 		var roles string
 		var ahead int64

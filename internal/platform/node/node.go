@@ -54,7 +54,8 @@ type Config struct {
 	Address    string // host:port at which other nodes reach it. Optional: empty means that they don't.
 	Blobs      string // where its files are, without credentials; empty: in its data directory
 	SiteDomain string
-	Storage    string // the mark of the storage that all nodes mount, as SharedStorage has it; empty: in its data directory
+	Storage    *Place // of the sites. Optional: this node runs no programs.
+	Files      *Place // of releases. Optional: it isn't known, since the bucket didn't answer.
 	Log        *slog.Logger
 }
 
@@ -133,15 +134,60 @@ func unlisted(d *db.DB, path string) error {
 // ID names this node, the same after a restart.
 func (s *Self) ID() string { return s.id }
 
-// Join writes this node into the list. It is an error where its settings can't be right beside those of the nodes that run.
-func (s *Self) Join(ctx context.Context) error {
-	if err := s.fits(ctx); err != nil {
+// Join writes this node into the list, and the marks of its places where they are missing. It is an error, and changes nothing, if its
+// settings can't be right beside those of the nodes that run.
+func (s *Self) Join(ctx context.Context) (err error) {
+	for try := 1; ; try++ {
+		for _, p := range s.places() {
+			if err = p.propose(); err != nil {
+				break
+			}
+		}
+		var of *Place
+		var is string
+		if err == nil {
+			of, is, err = s.join(ctx)
+		}
+		if errors.Is(err, errMarked) && try < 5 {
+			if err = of.adopt(is); err == nil {
+				continue
+			}
+		}
+		break
+	}
+	if err == nil {
+		for _, p := range s.places() {
+			err = errors.Join(err, p.settle())
+		}
+		if err != nil {
+			s.leave(ctx)
+		}
 		return err
 	}
+	if !db.Unknown(err) {
+		for _, p := range s.places() {
+			p.drop()
+		}
+	}
+	return err
+}
+
+// places returns those that this node has marks of, or is to have.
+func (s *Self) places() (list []*Place) {
+	for _, p := range []*Place{s.c.Storage, s.c.Files} {
+		if p != nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// join is one try of Join. If the error is errMarked, the installation has the mark is of a place.
+func (s *Self) join(ctx context.Context) (of *Place, is string, err error) {
 	name, _ := os.Hostname()
 	ahead, err := s.c.DB.Sync(ctx)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	begun, now := time.Now(), s.c.DB.Now()
 	until := now.Add(Lease)
@@ -149,10 +195,21 @@ func (s *Self) Join(ctx context.Context) error {
 		until = forever
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE secrets_keys SET key_id = key_id WHERE id = 1`); err != nil { // one after the other
+			return err
+		}
+		for _, of = range s.places() {
+			var err error
+			if is, err = of.claimTx(ctx, tx); err != nil {
+				return err
+			}
+		}
 		if s.c.DB.Single() { // a database that was copied here tells of a node that is elsewhere
 			if _, err := tx.Exec(ctx, `DELETE FROM nodes WHERE id <> $1`, s.id); err != nil {
 				return err
 			}
+		} else if err := s.fits(ctx, tx); err != nil {
+			return err
 		}
 		_, err := tx.Exec(ctx, `
 			INSERT INTO nodes (id, run, name, address, version, roles, blobs, site_domain, ahead_ms, state, started_at, seen_at, lease_until,
@@ -163,16 +220,19 @@ func (s *Self) Join(ctx context.Context) error {
 				state = excluded.state, started_at = excluded.started_at, seen_at = excluded.seen_at, lease_until = excluded.lease_until,
 				storage = excluded.storage`,
 			s.id, s.run, cmp.Or(name, "?"), s.c.Address, s.c.Version, strings.Join(s.c.Roles, ","), s.c.Blobs, s.c.SiteDomain,
-			ahead.Milliseconds(), now, until, s.c.Storage)
+			ahead.Milliseconds(), now, until, s.c.Storage.Mark())
+		if err != nil {
+			return fmt.Errorf("join the nodes of this installation: %w", err)
+		}
 		tx.Notify(Topic)
-		return err
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("join the nodes of this installation: %w", err)
+		return of, is, err
 	}
 	s.holds(begun, Up)
 	s.warn(ctx, ahead)
-	return nil
+	return nil, "", nil
 }
 
 // Topic is notified when a node joins, leaves or changes its state.
@@ -231,11 +291,8 @@ func (s *Self) Drain(ctx context.Context) error {
 }
 
 // fits compares this node's settings with those of the others that run.
-func (s *Self) fits(ctx context.Context) error {
-	if s.c.DB.Single() {
-		return nil
-	}
-	list, err := List(ctx, s.c.DB)
+func (s *Self) fits(ctx context.Context, tx *db.Tx) error {
+	list, err := listOf(ctx, tx, tx.Now())
 	if err != nil {
 		return err
 	}
@@ -249,7 +306,7 @@ func (s *Self) fits(ctx context.Context) error {
 			return fmt.Errorf("--blobs: node %s has its files in %s, this one in %s", n.Name, n.Blobs, s.c.Blobs)
 		case n.SiteDomain != s.c.SiteDomain:
 			return fmt.Errorf("--site-domain: node %s has %s, this one %s", n.Name, n.SiteDomain, s.c.SiteDomain)
-		case n.Storage == s.c.Storage, !slices.Contains(n.Roles, "worker"), !slices.Contains(s.c.Roles, "worker"):
+		case n.Storage == s.c.Storage.Mark(), !slices.Contains(n.Roles, "worker"), !slices.Contains(s.c.Roles, "worker"):
 		case n.Storage == "":
 			return fmt.Errorf("--storage: node %s runs without it; stop that one first, and start all of them with it", n.Name)
 		default:

@@ -37,6 +37,8 @@ type Config struct {
 	Mark string       // of a directory that all nodes mount. Optional: empty is this node's own.
 	Log  *slog.Logger // Optional.
 
+	Place *node.Place // has the mark, instead of Mark, once this node has joined. Optional.
+
 	Every, Patience time.Duration // Optional: 0 means 2 s, and 8 s.
 }
 
@@ -56,12 +58,12 @@ func New(c Config) *Volume {
 // Open returns the volume of a node that runs programs: shared, a directory that all nodes mount, or where that is empty own. It is an
 // error where the installation's storage is elsewhere, or own has storage of sites that nothing would use beside shared.
 func Open(ctx context.Context, d *db.DB, shared, own string, log *slog.Logger) (*Volume, error) {
-	mark, err := node.SharedStorage(ctx, d, shared)
+	place, err := node.Storage(ctx, d, shared)
 	if err != nil {
 		return nil, err
 	}
-	if mark == "" {
-		return New(Config{Dir: own, Log: log}), nil
+	if place.Mark() == "" {
+		return New(Config{Dir: own, Place: place, Log: log}), nil
 	}
 	left, err := os.ReadDir(own)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,17 +73,20 @@ func Open(ctx context.Context, d *db.DB, shared, own string, log *slog.Logger) (
 		return nil, fmt.Errorf("--storage: %s still has the storage of sites (%d folders): move what is in it to %s first, with its owners and "+
 			"permissions", own, len(left), shared)
 	}
-	return New(Config{Dir: shared, Mark: mark, Log: log}), nil
+	return New(Config{Dir: shared, Place: place, Log: log}), nil
 }
 
 // Mark returns the mark of a directory that all nodes mount; empty: it is this node's own.
-func (v *Volume) Mark() string { return v.c.Mark }
+func (v *Volume) Mark() string { return cmp.Or(v.c.Place.Mark(), v.c.Mark) }
+
+// Place is the directory's place among those of the installation; nil: this node runs no programs.
+func (v *Volume) Place() *node.Place { return v.c.Place }
 
 // Dir returns the directory.
 func (v *Volume) Dir() string { return v.c.Dir }
 
 // Shared reports whether all nodes mount it.
-func (v *Volume) Shared() bool { return v != nil && v.c.Mark != "" }
+func (v *Volume) Shared() bool { return v != nil && v.Mark() != "" }
 
 // Check returns a fault while the directory can't be used, as far as is known.
 func (v *Volume) Check() error {
@@ -115,7 +120,7 @@ func (v *Volume) look() string {
 		return err.Error()
 	case mark == "":
 		return fmt.Sprintf("%s has no %s: is it mounted?", v.c.Dir, node.MarkFile)
-	case mark != v.c.Mark:
+	case mark != v.Mark():
 		return v.c.Dir + " is another installation's storage"
 	}
 	return ""
