@@ -34,6 +34,6 @@ func (h *node) forget(ctx context.Context) error {
 		if _, _, err := placement.ForgetNodeTx(ctx, tx, h.self.ID()); err != nil {
 			return err
 		}
-		return fleet.ForgetTx(ctx, tx, h.self.ID())
+		return fleet.DeleteTx(ctx, tx, h.self.ID())
 	})
 }

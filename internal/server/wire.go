@@ -602,6 +602,7 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := h.self.Join(ctx); err != nil {
 		return err
 	}
+	h.DB.Guard(h.self.Guard)
 	if err := h.Apps.Adopt(ctx, h.Databases); err != nil {
 		return err
 	}

@@ -62,6 +62,7 @@ type DB struct {
 	marked atomic.Bool           // the schema has commit_marks
 	silent atomic.Int64          // when a connection of PostgreSQL didn't answer, in nanoseconds since 1970: older ones aren't used again
 	clock  atomic.Pointer[clock] // nil: this machine's
+	guard  atomic.Pointer[func(context.Context) error]
 
 	prepared prepared
 	writing  writing

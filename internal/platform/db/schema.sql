@@ -1,4 +1,4 @@
--- version 302
+-- version 303
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1760,6 +1760,10 @@ CREATE VIEW known_secrets AS
 CREATE TABLE commit_marks (
   id     TEXT PRIMARY KEY, -- sorts by the time it was made
   barred BOOLEAN NOT NULL DEFAULT FALSE
+);
+CREATE TABLE forgotten_nodes (
+  id           TEXT PRIMARY KEY,
+  forgotten_at BIGINT NOT NULL
 );
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);

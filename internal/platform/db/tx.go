@@ -118,7 +118,22 @@ func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	}
 }
 
+// Guard has every later Write ask may first, and end with its error.
+func (d *DB) Guard(may func(ctx context.Context) error) { d.guard.Store(&may) }
+
+type unguardedKey struct{}
+
+// Unguarded returns a context under which Write doesn't ask.
+func Unguarded(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unguardedKey{}, true)
+}
+
 func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
+	if may := d.guard.Load(); may != nil && ctx.Value(unguardedKey{}) == nil {
+		if err := (*may)(ctx); err != nil {
+			return err
+		}
+	}
 	conn, release, err := d.writer(ctx)
 	if err != nil {
 		return err

@@ -82,13 +82,22 @@ func Find(ctx context.Context, d *db.DB, name string) (Node, error) {
 	return Node{}, fmt.Errorf("%d nodes have the name %s: give the id that slipway node list shows", len(up), name)
 }
 
-// ForgetTx takes a node off the list.
-func ForgetTx(ctx context.Context, tx *db.Tx, id string) error {
+// DeleteTx takes a node off the list.
+func DeleteTx(ctx context.Context, tx *db.Tx, id string) error {
 	tx.Notify(Topic)
 	if _, err := tx.Exec(ctx, `DELETE FROM nodes WHERE id = $1`, id); err != nil {
-		return fmt.Errorf("forget node: %w", err)
+		return fmt.Errorf("delete node: %w", err)
 	}
 	return nil
+}
+
+// ForgetTx takes a node off the list for good: it is refused if it returns.
+func ForgetTx(ctx context.Context, tx *db.Tx, id string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO forgotten_nodes (id, forgotten_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, tx.Now())
+	if err != nil {
+		return fmt.Errorf("forget node: %w", err)
+	}
+	return DeleteTx(ctx, tx, id)
 }
 
 // Set makes a node that runs, named by its id or a name that no other has, drain or take programs again. It knows within seconds.

@@ -27,6 +27,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/disk"
+	"slipway/internal/platform/fault"
 )
 
 // Lease is how long a node that says nothing is taken for one that runs.
@@ -68,6 +69,7 @@ type Self struct {
 	until atomic.Pointer[time.Time] // the end of the lease by this process's own clock; nil: it has none
 	state atomic.Pointer[string]
 
+	left   atomic.Bool  // this process gives its place up
 	lapses atomic.Int64 // leases that had ended when they were renewed
 
 	confirming sync.Mutex // guards asked, answer
@@ -198,8 +200,12 @@ func (s *Self) join(ctx context.Context) (of *Place, is string, err error) {
 		if _, err := tx.Exec(ctx, `UPDATE secrets_keys SET key_id = key_id WHERE id = 1`); err != nil { // one after the other
 			return err
 		}
+		var forgotten bool
+		err := tx.QueryRow(ctx, `SELECT COUNT(*) > 0 FROM forgotten_nodes WHERE id = $1`, s.id).Scan(&forgotten)
+		if err != nil || forgotten {
+			return cmp.Or(err, errForgotten)
+		}
 		for _, of = range s.places() {
-			var err error
 			if is, err = of.claimTx(ctx, tx); err != nil {
 				return err
 			}
@@ -211,7 +217,7 @@ func (s *Self) join(ctx context.Context) (of *Place, is string, err error) {
 		} else if err := s.fits(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `
+		_, err = tx.Exec(ctx, `
 			INSERT INTO nodes (id, run, name, address, version, roles, blobs, site_domain, ahead_ms, state, started_at, seen_at, lease_until,
 				storage)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'up', $10, $10, $11, $12)
@@ -316,9 +322,16 @@ func (s *Self) fits(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// Run keeps this node in the list until ctx ends, and takes it off then.
+// Run keeps this node in the list until ctx ends, and takes it off then. It is an error if an operator has taken it off.
 func (s *Self) Run(ctx context.Context) error {
-	defer s.leave(context.WithoutCancel(ctx))
+	err := s.stay(ctx)
+	if err == nil {
+		s.leave(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+func (s *Self) stay(ctx context.Context) error {
 	if s.c.DB.Single() {
 		<-ctx.Done()
 		return nil
@@ -332,10 +345,14 @@ func (s *Self) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		bounded, done := context.WithTimeout(ctx, Lease/2)
-		if err := s.renew(bounded); err != nil && ctx.Err() == nil {
+		err := s.renew(bounded)
+		done()
+		if errors.Is(err, errForgotten) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
 			s.c.Log.ErrorContext(ctx, "node's lease not renewed", "err", err)
 		}
-		done()
 		if !s.Holds() {
 			s.tellLost()
 		}
@@ -346,8 +363,13 @@ func (s *Self) Run(ctx context.Context) error {
 var errCopied = errors.New("another process has this node's id: was the data directory copied? Delete node-id in the copy, " +
 	"and start it again")
 
+// errForgotten is the error of a node that an operator took off the list.
+var errForgotten = errors.New("an operator has taken this node off the list (slipway node forget), and others have its sites: to use " +
+	"this machine again, start it with an empty data directory that has the installation's secrets.key")
+
 // renew renews the lease. One that had ended is renewed too: whoever runs something asks then whether it still may.
 func (s *Self) renew(ctx context.Context) error {
+	ctx = db.Unguarded(ctx)
 	ahead, err := s.c.DB.Sync(ctx)
 	if err != nil {
 		return err
@@ -362,7 +384,11 @@ func (s *Self) renew(ctx context.Context) error {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		s.until.Store(nil)
-		return errCopied
+		var listed bool
+		if err := s.c.DB.QueryRow(ctx, `SELECT COUNT(*) > 0 FROM nodes WHERE id = $1`, s.id).Scan(&listed); err != nil || listed {
+			return cmp.Or(err, errCopied)
+		}
+		return errForgotten
 	case err != nil:
 		return fmt.Errorf("renew node's lease: %w", err)
 	}
@@ -392,6 +418,18 @@ func (s *Self) Confirm(ctx context.Context) error {
 	return s.answer
 }
 
+// Guard refuses writes to the database of a node that is not on the list any more, or whose place another process has taken.
+func (s *Self) Guard(ctx context.Context) error {
+	if s.left.Load() || s.Holds() {
+		return nil
+	}
+	switch err := s.Confirm(ctx); {
+	case errors.Is(err, errForgotten), errors.Is(err, errCopied):
+		return &fault.Error{Kind: fault.Unavailable, Message: "This server doesn't belong to the installation any more", RetryAfter: time.Second}
+	}
+	return nil // a database that doesn't answer says so itself
+}
+
 // Lost returns a channel that is told when this node's lease was found to have ended, whether or not it has a new one by then.
 func (s *Self) Lost() <-chan struct{} {
 	c := make(chan struct{}, 1)
@@ -414,6 +452,7 @@ func (s *Self) tellLost() {
 
 // leave ends the lease. A node that can't is off the list when it ends by itself.
 func (s *Self) leave(ctx context.Context) {
+	s.left.Store(true)
 	s.until.Store(nil)
 	ctx, done := context.WithTimeout(ctx, 5*time.Second)
 	defer done()

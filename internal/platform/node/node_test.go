@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/wait"
 )
 
@@ -133,6 +135,72 @@ func TestLeaseEnds(t *testing.T) {
 	}
 	if err := twin.renew(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A node that is forgotten while its machine sleeps ends when it wakes, writes nothing before it does, and isn't let in again. One whose
+// data directory was copied isn't told that it was forgotten, and writes nothing either.
+func TestForgottenNodeReturns(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if d.Single() {
+		t.Skip("SQLite has one node")
+	}
+	dir := t.TempDir()
+	s := open(t, d, func(c *Config) { c.Dir = dir })
+	if err := s.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Guard(s.Guard)
+	write := func() error {
+		return d.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `DELETE FROM secrets_keys`)
+			return err
+		})
+	}
+	lapse := func(s *Self) {
+		past := time.Now().Add(-time.Second)
+		s.until.Store(&past)
+		s.asked = time.Time{}
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	lapse(s)
+	if err := write(); err != nil || !s.Holds() {
+		t.Fatalf("a node that slept and is still on the list: %v", err)
+	}
+	err := d.Write(t.Context(), func(tx *db.Tx) error { return ForgetTx(t.Context(), tx, s.ID()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	lapse(s)
+	if f := fault.As(write()); f == nil || f.Kind != fault.Unavailable {
+		t.Errorf("a forgotten node writes: %v", f)
+	}
+	if err := s.Run(t.Context()); !errors.Is(err, errForgotten) {
+		t.Errorf("it goes on: %v", err)
+	}
+	if err := write(); fault.As(err) == nil {
+		t.Errorf("it writes while it ends: %v", err)
+	}
+	d.Guard(func(context.Context) error { return nil }) // another process
+	again := open(t, d, func(c *Config) { c.Dir = dir })
+	if err := again.Join(t.Context()); !errors.Is(err, errForgotten) || len(list(t, d)) != 0 {
+		t.Errorf("it joins again: %v, %+v", err, list(t, d))
+	}
+
+	dir = t.TempDir()
+	original, twin := open(t, d, func(c *Config) { c.Dir = dir }), open(t, d, func(c *Config) { c.Dir = dir })
+	for _, s := range []*Self{original, twin} {
+		if err := s.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Guard(original.Guard)
+	lapse(original)
+	if err := write(); fault.As(err) == nil || !errors.Is(original.answer, errCopied) {
+		t.Errorf("a node whose place another process has: %v, %v", err, original.answer)
 	}
 }
 

@@ -54,6 +54,7 @@ func (a *Apps) enqueue(ctx context.Context, t task.Declared, now db.Time) error 
 			Deployment: t.Deployment,
 			Name:       t.Name,
 			Command:    t.Command,
+			Queued:     tx.Now(),
 		}, job.Options{
 			Queue:  CommandQueue,
 			Unique: "cron/" + t.Key(), Share: string(t.Owner), Group: turn(t.Owner, t.Key()),
@@ -82,6 +83,7 @@ type RunCron struct {
 	Deployment id.Deployment
 	Name       string
 	Command    task.Command
+	Queued     db.Time // 0: by a version that didn't say
 }
 
 // Kind names the job.
@@ -96,7 +98,15 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 		return err
 	}
 	if attempt > 1 {
-		a.logs.Note(r.Site, r.Deployment, process, "Interrupted by a restart of the server, and not repeated")
+		began, err := a.tasks.Last(ctx, r.Site, r.Name)
+		if err != nil {
+			return err
+		}
+		said := "Interrupted by a restart of the server, and not repeated"
+		if began == 0 || began < r.Queued {
+			said = "Missed: the server ended before the command began"
+		}
+		a.logs.Note(r.Site, r.Deployment, process, said)
 		return nil
 	}
 	begun := time.Now()
@@ -129,7 +139,7 @@ func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 
 // executeCron executes a scheduled command and writes when it began and how it ended.
 func (a *Apps) executeCron(ctx context.Context, site id.Site, name string, x Execution) (runtime.Exit, error) {
-	if err := a.tasks.Ran(ctx, site, name, db.Now(), -1); err != nil {
+	if err := a.tasks.Ran(ctx, site, name, a.c.DB.Now(), -1); err != nil {
 		return runtime.Exit{}, fmt.Errorf("note start of scheduled command: %w", err)
 	}
 	exit, err := a.Execute(ctx, x)

@@ -162,18 +162,28 @@ func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) erro
 	} else if err != nil {
 		return err
 	}
-	if attempt > 1 {
-		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)
-	}
-	if err := a.advance(ctx, r.Operation, "Running"); err != nil {
+	began := false
+	err := a.c.DB.Write(ctx, func(tx *db.Tx) error {
+		op, err := a.c.Operations.GetTx(ctx, tx, r.Operation)
+		if err != nil {
+			return err
+		}
+		if began = attempt > 1 && op.Status == operation.Running; began {
+			return nil
+		}
+		return a.c.Operations.AdvanceTx(ctx, tx, r.Operation, -1, "", "Running")
+	})
+	if err != nil {
 		return err
+	}
+	if began {
+		return end("", "The command was interrupted by a restart of the server and was not repeated", nil)
 	}
 	running, done := task.WhileAllowed(ctx, a.c.DB, r.User, r.Owner, r.Site)
 	defer done()
 	var tail task.Tail
 	x := Execution{Deployment: r.Deployment, Command: r.Command, Process: CommandProcess, Timeout: r.Timeout, Output: tail.Add}
 	var exit runtime.Exit
-	var err error
 	switch {
 	case running.Err() != nil:
 		err = context.Cause(running)

@@ -198,6 +198,8 @@ func TestCronRun(t *testing.T) {
 		t.Errorf("after it has ended: %+v", s)
 	}
 	f.ok(a.runCron(t.Context(), r, 2))
+	r.Queued = state().Last + 1 // another run, whose node was killed before it began
+	f.ok(a.runCron(t.Context(), r, 2))
 	if n := e.starts(); n != 1 {
 		t.Errorf("%d starts, want 1", n)
 	}
@@ -207,10 +209,10 @@ func TestCronRun(t *testing.T) {
 	for _, l := range lines {
 		said = append(said, l.Message)
 	}
-	if len(said) != 3 || said[0] != "Started: node tidy.js" || !strings.HasPrefix(
+	if len(said) != 4 || said[0] != "Started: node tidy.js" || !strings.HasPrefix(
 		said[1],
 		"Ended with exit code 1 after ",
-	) || !strings.HasPrefix(said[2], "Interrupted") {
+	) || !strings.HasPrefix(said[2], "Interrupted") || !strings.HasPrefix(said[3], "Missed: ") {
 		t.Errorf("its log: %q", said)
 	}
 	// On request it is an operation, and counts as a run of it.
@@ -334,6 +336,9 @@ func TestCommand(t *testing.T) {
 		}); code(err) != "operation_running" {
 			t.Errorf("a second at once: %v", err)
 		}
+		if attempt > 2 { // it had begun
+			f.ok(a.advance(t.Context(), op.ID, "Running"))
+		}
 		f.ok(a.runCommand(t.Context(), RunCommand{
 			Operation:  op.ID,
 			Site:       "site",
@@ -346,21 +351,18 @@ func TestCommand(t *testing.T) {
 		return op
 	}
 	e.dieIn = 10 * time.Millisecond
-	if op := run(
-		time.Minute,
-		1,
-	); op.Status != operation.Failed || op.Error != "The command failed: exit code 1" || !strings.Contains(
-		string(op.Result),
-		`"exitCode":1`,
-	) {
-		t.Errorf("ended as %+v %s", op, op.Result)
+	for attempt := range int64(2) { // the second after a crash before it began
+		op := run(time.Minute, attempt+1)
+		if op.Status != operation.Failed || op.Error != "The command failed: exit code 1" || !strings.Contains(string(op.Result), `"exitCode":1`) {
+			t.Errorf("ended as %+v %s", op, op.Result)
+		}
 	}
 	e.dieIn = 0
 	if op := run(20*time.Millisecond, 1); op.Status != operation.Failed || !strings.Contains(op.Error, "did not end within 20ms") {
 		t.Errorf("out of time it ended as %+v", op)
 	}
 	starts := e.starts()
-	if op := run(time.Minute, 2); op.Status != operation.Failed || !strings.Contains(op.Error, "not repeated") || e.starts() != starts {
+	if op := run(time.Minute, 3); op.Status != operation.Failed || !strings.Contains(op.Error, "not repeated") || e.starts() != starts {
 		t.Errorf("after a crash it ended as %+v", op)
 	}
 	most = 0

@@ -295,6 +295,16 @@ func (s *Tasks) LetGo(ctx context.Context, t Declared) error {
 	return nil
 }
 
+// Last returns when a scheduled command last began; 0: it has not, or there is none of that name.
+func (s *Tasks) Last(ctx context.Context, site id.Site, name string) (at db.Time, err error) {
+	err = s.c.DB.QueryRow(ctx, `
+		SELECT COALESCE(MAX(last_at), 0) FROM app_tasks WHERE site_id = $1 AND kind = 'cron' AND name = $2`, site, name).Scan(&at)
+	if err != nil {
+		return 0, fmt.Errorf("read start of scheduled command: %w", err)
+	}
+	return at, nil
+}
+
 // Ran writes that a scheduled command began at a moment, or how it ended where at is 0.
 func (s *Tasks) Ran(ctx context.Context, site id.Site, name string, at db.Time, exit int) error {
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
