@@ -102,7 +102,7 @@ func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, unti
 // longest. One owner has at most half of the places. The lease is renewed, and the
 // number of attempts fences off whoever lost the lease.
 func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
-	now := db.Now()
+	now := s.c.DB.Now()
 	var n int
 	err = s.c.DB.QueryRow(
 		ctx,

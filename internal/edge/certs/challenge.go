@@ -47,7 +47,7 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 			_, err := tx.Exec(ctx, `
 				INSERT INTO acme_challenges (token, host, kind, answer, until) VALUES ($1, $2, $3, $4, $5)
 				ON CONFLICT (token) DO UPDATE SET until = excluded.until`,
-				c.Token, s.asked(c), c.Type, c.KeyAuthorization, db.Now().Add(attemptBudget+time.Minute))
+				c.Token, s.asked(c), c.Type, c.KeyAuthorization, tx.Now().Add(attemptBudget+time.Minute))
 			return err
 		})
 		if err != nil {
@@ -163,7 +163,7 @@ func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) []strin
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	q, args := "SELECT answer FROM acme_challenges WHERE host = $1 AND kind = $2 AND until > $3", []any{host, kind, db.Now()}
+	q, args := "SELECT answer FROM acme_challenges WHERE host = $1 AND kind = $2 AND until > $3", []any{host, kind, s.c.DB.Now()}
 	if token != "" {
 		q, args = q+" AND token = $4", append(args, token)
 	}

@@ -91,7 +91,7 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
 	if err != nil {
 		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
 	}
-	now := db.Now()
+	now := tx.Now()
 	r := row{host: a.host, kind: a.kind, owner: a.owner, route: a.route, state: Pending, nextAt: now}
 	if len(have) == 1 {
 		old := have[0]
@@ -146,7 +146,7 @@ func RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	n, err := tx.Exec(ctx, `
 		UPDATE certificates SET next_at = CASE WHEN next_at < changed_at + $3 * failures * failures THEN next_at
 		  WHEN changed_at + $3 * failures * failures > $2 THEN changed_at + $3 * failures * failures ELSE $2 END
-		WHERE host = $1 AND failures > 0 AND state <> 'gone'`, host, db.Now(), time.Second.Milliseconds())
+		WHERE host = $1 AND failures > 0 AND state <> 'gone'`, host, tx.Now(), time.Second.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("retry certificate of %s: %w", host, err)
 	}

@@ -3,6 +3,7 @@ package certs
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -32,5 +33,41 @@ func TestRenewLease(t *testing.T) {
 	var until int64
 	if err := d.QueryRow(t.Context(), `SELECT lease_until FROM certificates`).Scan(&until); err != nil || until != 77 {
 		t.Errorf("leased until %d, %v", until, err)
+	}
+}
+
+// Leases are by the database's clock: a node whose own is an hour fast or slow takes nothing that another one is at.
+func TestLeasesByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} { // the database, of this machine
+		d := dbtest.New(t)
+		d.Shift(ahead)
+		s := &Certs{c: Config{DB: d, Workers: 4}}
+		err := d.Write(t.Context(), func(tx *db.Tx) error {
+			return s.askTx(t.Context(), tx, ask{host: "a.test", kind: kindSite})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, found, err := s.due(t.Context()); err != nil || !found || r.host != "a.test" {
+			t.Fatalf("what is due: %+v %v %v", r, found, err)
+		}
+		if r, found, err := s.due(t.Context()); err != nil || found {
+			t.Errorf("taken twice: %+v %v", r, err)
+		}
+		lock := NewStorage(d, nil)
+		if got, err := lock.lease(t.Context(), "order", true); err != nil || !got {
+			t.Fatal(got, err)
+		}
+		var until, locked db.Time
+		err = d.QueryRow(t.Context(), `SELECT c.lease_until, l.until FROM certificates c, acme_locks l`).Scan(&until, &locked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, until := range map[string]db.Time{"attempt": until, "lock": locked} {
+			if left := until.Sub(d.Now()); left <= 0 || left > time.Minute {
+				t.Errorf("the %s is leased for %s", what, left)
+			}
+		}
 	}
 }

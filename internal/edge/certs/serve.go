@@ -318,7 +318,7 @@ func (s *Certs) repair(ctx context.Context, r row, cause error) error {
 			return err
 		}
 		return s.reportTx(ctx, tx, row{
-			host: r.host, kind: r.kind, state: Pending, nextAt: db.Now(),
+			host: r.host, kind: r.kind, state: Pending, nextAt: tx.Now(),
 			err: "The stored certificate was damaged; another one is being ordered.",
 		}, Nothing)
 	})

@@ -217,7 +217,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 // lease takes the row, or lengthens it where it is ours already.
 func (s *Storage) lease(ctx context.Context, name string, take bool) (got bool, err error) {
 	err = s.db.Write(ctx, func(tx *db.Tx) error {
-		now := db.Now()
+		now := tx.Now()
 		var n int64
 		var err error
 		if take {

@@ -40,5 +40,8 @@ func (d *DB) Sync(ctx context.Context) (ahead time.Duration, err error) {
 	return At(middle).Sub(server), nil
 }
 
+// Shift has Now be ahead of this machine's clock, or behind it. It is for tests.
+func (d *DB) Shift(ahead time.Duration) { d.clock.Store(&clock{Now().Add(ahead), time.Now()}) }
+
 // Now is the database's Now.
 func (t *Tx) Now() Time { return t.d.Now() }

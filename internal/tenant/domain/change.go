@@ -108,7 +108,7 @@ func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to id.Site
 		UPDATE domains SET findings = $2, checks = checks + 1, tries = 0, lease_until = 0, next_check_at = $3,
 		  pending_at = CASE WHEN status = 'failed' THEN $3 ELSE pending_at END,
 		  status = CASE WHEN status = 'failed' THEN 'pending' ELSE status END
-		WHERE id = $1`, dom.ID, string(seen), db.Now())
+		WHERE id = $1`, dom.ID, string(seen), tx.Now())
 	if err != nil {
 		return fmt.Errorf("move domain %s: %w", dom.ID, err)
 	}

@@ -141,7 +141,7 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	if err != nil {
 		return Domain{}, err
 	}
-	now := db.Now()
+	now := tx.Now()
 	j := diagnose(d.claim(name, token, target, rival, false), observed{ours: n.ours})
 	dom := Domain{
 		ID: db.ID[ID]("dom"), Owner: owner, SiteID: siteID, Name: name, Status: Pending, Reason: j.reason, SSL: SSLPending,

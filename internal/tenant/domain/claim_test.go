@@ -604,3 +604,26 @@ func TestChecksGiveUp(t *testing.T) {
 		t.Errorf("back again: %+v", dom)
 	}
 }
+
+// Leases are by the database's clock: a node whose own is an hour fast or slow checks no domain that another one checks.
+func TestLeasesByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} { // the database, of this machine
+		w := newWorld(t, nil, nil)
+		w.db.Shift(ahead)
+		dom := w.add("ada", "clock.test")
+		if got, found, err := w.due(t.Context()); err != nil || !found || got.ID != dom.ID {
+			t.Fatalf("what is due: %+v %v %v", got, found, err)
+		}
+		if _, found, err := w.due(t.Context()); err != nil || found {
+			t.Errorf("it is taken twice: %v", err)
+		}
+		var until db.Time
+		if err := w.db.QueryRow(t.Context(), `SELECT lease_until FROM domains`).Scan(&until); err != nil {
+			t.Fatal(err)
+		}
+		if left := until.Sub(w.db.Now()); left <= 0 || left > 2*lease {
+			t.Errorf("it is leased for %s", left)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 	var dom Domain
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		dom, err = scan(tx.QueryRow(ctx, "UPDATE domains SET "+restart+`, checks = checks + 1, lease_until = $4
-			WHERE id = $1 AND owner_id = $2 RETURNING `+columns, id, owner, db.Now(), db.Now().Add(lease)))
+			WHERE id = $1 AND owner_id = $2 RETURNING `+columns, id, owner, tx.Now(), tx.Now().Add(lease)))
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -72,7 +72,7 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 // due leases the domain that has waited longest, or reports none. It may be leased
 // again when the lease ends: a check only ever looks, and its result is fenced.
 func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
-	now := db.Now()
+	now := d.c.DB.Now()
 	const waiting = "SELECT id FROM domains WHERE next_check_at <> 0 AND next_check_at <= $1 AND lease_until <= $1 ORDER BY " +
 		"next_check_at LIMIT 1"
 	var id ID
