@@ -4,7 +4,7 @@
 // Run waits for a free slot, fairly between owners, prepares a directory that belongs to
 // the site's own uid, runs each command in a sandbox of its own over the same files, and
 // calls the caller with the artefact while it exists. When Run returns, every process of
-// the build is dead and its directory is gone; caches stay for the site's next build.
+// the build is dead; its directory goes and caches are saved for the site's next build meanwhile.
 // The package knows nothing of deployments: callers tell it what to build, and it reports
 // progress. It never publishes and never decides the kind of project.
 package build
@@ -53,7 +53,7 @@ type Builds struct {
 
 	sweeping sync.Mutex // one makes room at a time
 
-	measuring panics.Background // of caches, after their builds
+	ending panics.Background // saves and measures caches and deletes folders, after their builds
 }
 
 // New returns Builds. It starts nothing.

@@ -85,18 +85,51 @@ func newBusy() *busy {
 	return b
 }
 
-// take reserves a cache, waiting for whoever has it where it may.
-func (b *busy) take(dir string, wait bool) bool {
+// take reserves a cache, unless it is in use.
+func (b *busy) take(dir string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.dirs[dir] {
-		if !wait {
-			return false
-		}
-		b.free.Wait()
+	if b.dirs[dir] {
+		return false
 	}
 	b.dirs[dir] = true
 	return true
+}
+
+// await reserves a cache once it isn't in use.
+func (b *busy) await(ctx context.Context, dir string) error {
+	return b.until(ctx, func() bool { return !b.dirs[dir] }, func() { b.dirs[dir] = true })
+}
+
+// quiet waits until no cache of a site is in use.
+func (b *busy) quiet(ctx context.Context, dir string) error {
+	return b.until(ctx, func() bool {
+		for used := range b.dirs {
+			if filepath.Dir(used) == dir {
+				return false
+			}
+		}
+		return true
+	}, func() {})
+}
+
+// until calls do once good is true; both are called with mu held.
+func (b *busy) until(ctx context.Context, good func() bool, do func()) error {
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.free.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !good() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		b.free.Wait()
+	}
+	do()
+	return nil
 }
 
 func (b *busy) give(dir string) {
@@ -208,7 +241,7 @@ func (b *Builds) makeRoom(ctx context.Context) error {
 // drop removes a cache unless a build is using it.
 func (b *Builds) drop(ctx context.Context, site id.Site, name string) (gone bool, err error) {
 	c := b.cacheAt(site, name)
-	if !b.busy.take(c.dir, false) {
+	if !b.busy.take(c.dir) {
 		return false, nil // it is measured again when that build has ended
 	}
 	// Out of the way first: deleting thousands of files takes a moment for which a build
@@ -235,12 +268,16 @@ func (b *Builds) CacheUse(ctx context.Context, r db.Reader, owner id.Owner) (n i
 	return n, r.QueryRow(ctx, `SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM build_caches WHERE owner_id = $1`, owner).Scan(&n)
 }
 
-// Forget drops every cache of a site.
+// Forget drops every cache of a site, which has no build any more.
 func (b *Builds) Forget(ctx context.Context, site id.Site) error {
 	if b.c.Dir == "" {
 		return nil
 	}
-	if err := removeTree(filepath.Join(b.c.Dir, "caches", string(site))); err != nil {
+	dir := filepath.Dir(b.cacheAt(site, "any").dir)
+	if err := b.busy.quiet(ctx, dir); err != nil { // a build that has just ended may still be saving one
+		return err
+	}
+	if err := removeTree(dir); err != nil {
 		return err
 	}
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {

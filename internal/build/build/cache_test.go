@@ -1,6 +1,8 @@
 package build
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -252,7 +254,7 @@ func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 	if !there(first) || !there(second) {
 		t.Fatal("two fit")
 	}
-	d.busy.take(first.dir, true)
+	d.busy.take(first.dir)
 	third := use("anna", "site_c", "main")
 	if !there(first) {
 		t.Error("a cache was dropped that a build works with")
@@ -271,15 +273,21 @@ func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 func TestBusyCaches(t *testing.T) {
 	t.Parallel()
 	b := newBusy()
-	b.take("a", true)
-	if b.take("a", false) || !b.take("b", false) {
+	b.take("a")
+	if b.take("a") || !b.take("b") {
 		t.Error("one is taken, the other is not")
 	}
-	got := make(chan bool)
-	go func() { got <- b.take("a", true) }()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	canceled := errors.New("canceled")
+	time.AfterFunc(time.Millisecond, func() { cancel(canceled) })
+	if err := b.await(ctx, "a"); !errors.Is(err, canceled) {
+		t.Errorf("canceled while it waits: %v", err)
+	}
+	got := make(chan error)
+	go func() { got <- b.await(t.Context(), "a") }()
 	b.give("a")
-	if !<-got || b.take("a", false) {
-		t.Error("it was not handed on")
+	if err := <-got; err != nil || b.take("a") {
+		t.Errorf("it was not handed on: %v", err)
 	}
 }
 
@@ -369,7 +377,7 @@ func TestCachesMakeRoom(t *testing.T) {
 	}{{5, "", "0 1 2 3 4"}, {3, "", "2 3 4"}, {2, "site_2", "2 4"}, {0, "site_2", "2"}, {0, "", ""}} {
 		room = step.room
 		if step.busy != "" {
-			d.busy.take(d.cacheOf(id.Site(step.busy), "main").dir, true)
+			d.busy.take(d.cacheOf(id.Site(step.busy), "main").dir)
 		}
 		ok(t, d.makeRoom(t.Context()))
 		if step.busy != "" {

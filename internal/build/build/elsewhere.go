@@ -82,13 +82,8 @@ func (l Left) check() error {
 func (b *Builds) CarryOut(e Elsewhere) { b.c.Elsewhere, b.c.Why = e, "" }
 
 // elsewhere has the build carried out in another place, and hands over what comes back.
-func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
+func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefact) error) error {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
-	defer func() {
-		if e := removeTree(b.dir); e != nil && err == nil {
-			err = fmt.Errorf("clear build directory: %w", e)
-		}
-	}()
 	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
 		return fmt.Errorf("clear build directory: %w", err)
 	}
@@ -102,6 +97,7 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	if err := b.makeRoom(ctx); err != nil {
 		return err
 	}
+	var err error
 	if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
 		return err
 	}
@@ -163,7 +159,9 @@ func Alone(
 			Storage: j.Storage,
 		},
 	}
-	return x.carryOut(ctx, use)
+	err := x.carryOut(ctx, use)
+	x.end(ctx, err == nil)
+	return err
 }
 
 // Ended returns the fault of a build that its place ended in a stage for what it used, in the words of a build here.

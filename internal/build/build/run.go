@@ -31,6 +31,7 @@ type build struct {
 	log    *buildlog.Log
 	cache  cache
 	saved  bool             // whether cache has been saved
+	ran    bool             // whether its commands were reached, so that caches are worth saving
 	before map[string]int64 // when the folders that may be the output had changed last, before anything ran
 	tools  toolchain.Tools
 	extra  []toolchain.Tools // what of tools is released apart
@@ -40,9 +41,14 @@ type build struct {
 	env    []string
 }
 
-// Run builds what s says and calls use with the artefact. Caches for the next build are
-// saved whole only when use succeeded.
-func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Context, Artefact) error) (err error) {
+// Run builds what s says and calls use with the artefact. When it returns, caches for the next build are still being saved
+// and the build's folders deleted: the site's next build of the branch waits for that, visitors don't. Caches are saved
+// whole only when use succeeded.
+func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Context, Artefact) error) error {
+	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
+	if len(s.Plan.Install)+len(s.Plan.Build) == 0 {
+		return x.asItIs(ctx, use)
+	}
 	if b.c.Runner == nil && b.c.Elsewhere == nil {
 		return &fault.Error{
 			Kind:    fault.Unavailable,
@@ -75,44 +81,83 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		r.Begin()
 		printf(r, "info", "A build slot is free")
 	}
-	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
-	b.busy.take(x.cache.dir, true)
+	if err := b.busy.await(ctx, x.cache.dir); err != nil {
+		return err
+	}
+	good := false
 	defer func() {
-		b.busy.give(x.cache.dir)
-		if x.saved {
-			b.measuring.Go(func() { x.measure(ctx) }) // thousands of files: nobody needs to wait for it
-		}
+		b.ending.Go(func() {
+			defer b.busy.give(x.cache.dir)
+			x.end(ctx, good)
+			if x.saved {
+				x.measure(ctx)
+			}
+		})
 	}()
 	if b.c.Elsewhere != nil {
-		return x.elsewhere(ctx, use)
+		err = x.elsewhere(ctx, use)
+	} else {
+		err = x.carryOut(ctx, use)
 	}
-	return x.carryOut(ctx, use)
+	good = err == nil
+	return err
+}
+
+// asItIs hands over a commit that no command changes, such as plain PHP: it needs no slot, no sandbox and no tools.
+func (b *build) asItIs(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
+	b.report.Enter("prepare")
+	b.warnOfVersions()
+	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
+	b.work = filepath.Join(b.dir, "work")
+	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
+		return fmt.Errorf("clear build directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, removeTree(b.dir)) }()
+	if err := os.MkdirAll(b.work, 0o700); err != nil {
+		return fmt.Errorf("make build directory: %w", err)
+	}
+	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, RepoDir)); err != nil {
+		return fmt.Errorf("check out: %w", err)
+	}
+	b.log = buildlog.New(buildlog.Config{})
+	b.report.Skip("install")
+	b.report.Skip("build")
+	b.report.Enter("publish")
+	return b.handOver(ctx, use)
+}
+
+// end saves what the next build can use and deletes the rest.
+func (b *build) end(ctx context.Context, good bool) {
+	if b.ran {
+		b.saveCaches(ctx, good)
+	}
+	if err := removeTree(b.dir); err != nil {
+		b.c.Log.WarnContext(ctx, "build directory not removed", "site", b.Site, "err", err)
+	}
 }
 
 // carryOut is a build from its first stage to its last.
-func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
+func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact) error) error {
 	b.report.Enter("prepare")
-	for _, text := range b.Plan.VersionWarnings(b.Env) {
-		b.printf("warn", "%s", text)
-	}
+	b.warnOfVersions()
 	if err := b.makeRoom(ctx); err != nil {
 		return err
 	}
-	cleanup, err := b.prepare(ctx)
-	defer func() { err = errors.Join(err, cleanup()) }()
-	if err != nil {
+	defer b.release()
+	if err := b.prepare(ctx); err != nil {
 		return err
 	}
 	var network sandbox.Network
 	if b.c.Egress != nil {
 		var closeNetwork func()
+		var err error
 		network, closeNetwork, err = Network(ctx, b.c.Egress, b.dir, func(why string) { b.printf("warn", "%s", why) })
 		if err != nil {
 			return err
 		}
 		defer closeNetwork()
 	}
-	defer func() { b.saveCaches(ctx, err == nil) }()
+	b.ran = true
 	b.noteOutputs()
 	if err := b.install(ctx, network); err != nil {
 		return err
@@ -124,69 +169,73 @@ func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact
 	return b.handOver(ctx, use)
 }
 
+func (b *build) warnOfVersions() {
+	for _, text := range b.Plan.VersionWarnings(b.Env) {
+		b.printf("warn", "%s", text)
+	}
+}
+
+// release gives back what a build needed while its commands ran, and ends its log.
+func (b *build) release() {
+	for _, t := range append(b.extra, b.tools) {
+		t.Release()
+	}
+	if b.log != nil {
+		b.log.Close()
+	}
+}
+
 // prepare checks the commit out, brings caches and tools, and gives it all to the
-// site's uid. The cleanup it returns is always to be called.
-func (b *build) prepare(ctx context.Context) (cleanup func() error, err error) {
+// site's uid. release is always to be called after it.
+func (b *build) prepare(ctx context.Context) (err error) {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
 	b.work = cmp.Or(b.work, filepath.Join(b.dir, "work"))
-	cleanup = func() error {
-		for _, t := range append(b.extra, b.tools) {
-			t.Release()
-		}
-		if b.log != nil {
-			b.log.Close()
-		}
-		if err := removeTree(b.dir); err != nil {
-			return fmt.Errorf("clear build directory: %w", err)
-		}
-		return nil
-	}
 	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
-		return cleanup, fmt.Errorf("clear build directory: %w", err)
+		return fmt.Errorf("clear build directory: %w", err)
 	}
 	// The place of the commands is below it, but for a build that is alone.
 	if err := errors.Join(os.MkdirAll(b.dir, 0o700), os.MkdirAll(b.work, 0o700)); err != nil {
-		return cleanup, fmt.Errorf("make build directory: %w", err)
+		return fmt.Errorf("make build directory: %w", err)
 	}
 	if b.uid == 0 {
 		if b.uid, err = b.uidOf(ctx, b.Site); err != nil {
-			return cleanup, err
+			return err
 		}
 	}
 	texts := b.texts(ctx)
 	b.environment(texts)
 	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, RepoDir)); err != nil {
-		return cleanup, fmt.Errorf("check out: %w", err)
+		return fmt.Errorf("check out: %w", err)
 	}
 	want := toolchain.Want{Node: b.Plan.Node, Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
 	if b.tools, err = b.c.Toolchain.Ready(ctx, want, func(format string, args ...any) { b.printf("info", format, args...) }); err != nil {
-		return cleanup, fmt.Errorf("prepare tools: %w", err)
+		return fmt.Errorf("prepare tools: %w", err)
 	}
 	if err := b.moreTools(ctx, managers(texts)); err != nil {
-		return cleanup, err
+		return err
 	}
 	if err := b.php(ctx); err != nil {
-		return cleanup, err
+		return err
 	}
 	if b.ClearCache {
 		b.printf("info", "The cache was cleared")
 		if err := b.cache.clear(); err != nil {
-			return cleanup, fmt.Errorf("clear cache: %w", err)
+			return fmt.Errorf("clear cache: %w", err)
 		}
 	}
 	for _, dir := range []string{globalDir + "/bin", globalDir + "/lib", tempDir} { // npx wants the first two there
 		if err := os.MkdirAll(filepath.Join(b.work, dir), 0o755); err != nil {
-			return cleanup, fmt.Errorf("make home: %w", err)
+			return fmt.Errorf("make home: %w", err)
 		}
 	}
 	if err := sandbox.Own(b.work, b.uid); err != nil {
-		return cleanup, err
+		return err
 	}
 	// What caches hold is the uid's already: walking thousands of files again costs time.
 	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
-		return cleanup, err
+		return err
 	}
-	return cleanup, nil
+	return nil
 }
 
 // removeTree deletes a directory that a build may have made hard to delete: folders

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/build/framework"
 	"slipway/internal/build/toolchain"
@@ -113,6 +115,7 @@ func (s *site) build(files map[string]string, plan framework.Plan, change ...fun
 			return err
 		})
 	})
+	s.ending.Wait()
 	return o
 }
 
@@ -138,6 +141,69 @@ func TestRun(t *testing.T) {
 	}
 	if got := o.text(); got != "info: $ mkdir dist\ninfo: $ cp in.txt dist/index.html; echo built; echo odd >&2\ninfo: built\ninfo: odd" {
 		t.Errorf("log: %s", got)
+	}
+	if left, _ := os.ReadDir(filepath.Join(s.c.Dir, "work")); len(left) > 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
+// blocked is a log whose lines wait.
+type blocked struct {
+	slog.Handler
+	once       *sync.Once
+	began, end chan struct{}
+}
+
+func (b blocked) Handle(context.Context, slog.Record) error {
+	b.once.Do(func() { close(b.began) })
+	<-b.end
+	return nil
+}
+
+// A build is over once its artefact is used: whoever waits for it doesn't wait for its caches.
+func TestCachesAreSavedAfterTheBuild(t *testing.T) {
+	t.Parallel()
+	log := blocked{slog.NewTextHandler(io.Discard, nil), new(sync.Once), make(chan struct{}), make(chan struct{})}
+	s := newSite(t, func(c *Config) { c.Log = slog.New(log) })
+	at := filepath.Dir(s.cacheOf("site_x", "main").dir)
+	ok(t, os.MkdirAll(filepath.Dir(at), 0o700))
+	ok(t, os.WriteFile(at, nil, 0o600)) // so that saving fails, and says so
+	source := t.TempDir()
+	plan := sh("mkdir dist; echo hi > dist/index.html")
+	plan.Cache = []string{".c"}
+	used := false
+	spec := Spec{ID: "dep_c", Site: "site_x", Owner: "anna", Branch: "main", Plan: plan, Tree: folder(filepath.Join(source, "repo"))}
+	ok(t, os.Mkdir(filepath.Join(source, "repo"), 0o755))
+	ok(t, s.Run(t.Context(), spec, quiet{}, func(context.Context, Artefact) error { used = true; return nil }))
+	<-log.began
+	if _, err := os.Stat(filepath.Join(s.c.Dir, "work", "dep_c")); !used || err != nil {
+		t.Errorf("used: %v, its folder: %v", used, err)
+	}
+	forgotten := make(chan error)
+	go func() { forgotten <- s.Forget(t.Context(), "site_x") }()
+	select {
+	case err := <-forgotten:
+		t.Errorf("forgotten while a cache is being saved: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(log.end)
+	ok(t, <-forgotten)
+	s.ending.Wait()
+	if left, _ := os.ReadDir(filepath.Join(s.c.Dir, "work")); len(left) > 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
+// A commit that no command changes needs no slot and no sandbox.
+func TestPlainFilesNeedNoSlot(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *Config) { c.AtOnce, c.Runner, c.Toolchain = 1, nil, nil })
+	done, err := s.slots.take(t.Context(), "bob", func(int) {})
+	ok(t, err)
+	defer done()
+	o := s.build(map[string]string{"index.php": "<?php"}, framework.Plan{Runtime: framework.PHP, Start: &framework.Start{}})
+	if o.err != nil || o.files["index.php"] != "<?php" || strings.Join(o.stages, " ") != "prepare -install -build publish" {
+		t.Errorf("%v: %v, stages %v\n%s", o.err, o.files, o.stages, o.text())
 	}
 	if left, _ := os.ReadDir(filepath.Join(s.c.Dir, "work")); len(left) > 0 {
 		t.Errorf("left on disk: %v", left)
