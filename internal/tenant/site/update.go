@@ -23,6 +23,8 @@ type Patch struct {
 	Framework  *string
 	Build      *Build            // its nil fields are left as they are; an empty string returns one to detection
 	Run        *Run              // its nil fields are left as they are
+	BuildNulls []byte            // JSON of the fields of Build that are reset, each with null; may be empty
+	RunNulls   []byte            // like BuildNulls
 	EditRun    func(r *Run)      // sets fields, and makes those nil that are to be left to detection. What they point to is not changed.
 	Tags       *[]string         // all of them
 	Credential *fetch.Credential // the empty one removes what is stored, and so does a repository on another host
@@ -94,13 +96,17 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		if err := checkBuild(*p.Build); err != nil {
 			return Site{}, err
 		}
-		site.Build = merge(site.Build, *p.Build)
+		if site.Build, err = reset(merge(site.Build, *p.Build), p.BuildNulls); err != nil {
+			return Site{}, err
+		}
 	}
 	if p.Run != nil {
 		if err := CheckRun(*p.Run); err != nil {
 			return Site{}, err
 		}
-		site.Run = mergeRun(site.Run, *p.Run)
+		if site.Run, err = reset(mergeRun(site.Run, *p.Run), p.RunNulls); err != nil {
+			return Site{}, err
+		}
 	}
 	if p.EditRun != nil {
 		p.EditRun(&site.Run)
@@ -195,6 +201,22 @@ func (x Site) differs(before Site, p Patch) (changed []string) {
 	note("tags", !slices.Equal(x.Tags, before.Tags))
 	note("credential", p.Credential != nil && (before.Credential || *p.Credential != fetch.Credential{}))
 	return changed
+}
+
+// reset returns settings without the fields that nulls, the JSON of a merge patch (RFC 7396), has null for.
+func reset[T any](have T, nulls []byte) (T, error) {
+	if len(nulls) == 0 {
+		return have, nil
+	}
+	var fresh T // what have points to stays as it is
+	text, err := json.Marshal(have)
+	if err == nil {
+		err = json.Unmarshal(text, &fresh)
+	}
+	if err == nil {
+		err = json.Unmarshal(nulls, &fresh)
+	}
+	return fresh, err
 }
 
 func merge(old, p Build) Build {

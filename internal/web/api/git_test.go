@@ -198,8 +198,8 @@ func TestGitHookPushes(t *testing.T) {
 
 	wants(
 		t,
-		"a ref of 201 characters",
-		h.github("push", pushOf(strings.Repeat("y", 201), shaA, "x", "apps/web/a.js")),
+		"a ref of 245 characters",
+		h.github("push", pushOf(strings.Repeat("y", 245), shaA, "x", "apps/web/a.js")),
 		200,
 		`"skipped":true`,
 		"characters",

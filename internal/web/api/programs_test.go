@@ -30,6 +30,38 @@ func (w *world) print(site string, n int, lines ...string) {
 	}
 }
 
+// null resets each field of run and build, at any depth, beside others that are set or kept, and is refused where there is no default.
+func TestNullResets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	path := "/sites/" + w.site(key, "x")
+	run := m{
+		"command": "node a.js", "release": "node r.js", "healthCheck": m{"path": "/up", "timeoutSeconds": 5}, "sleepAfterSeconds": 60,
+		"memoryMiB": 256, "cpus": 2, "pids": 64, "instances": m{"min": 1, "max": 2}, "storageMiB": 64, "ports": []int{5432}, "requestMiB": 5,
+		"responseSeconds": 9, "terminal": true, "drainSeconds": 3,
+	}
+	build := m{"command": "make", "install": "true", "output": "out", "root": "web", "node": "24"}
+	w.must(200, "PATCH", path, key, m{"run": run, "build": build})
+	for part, all := range map[string]m{"run": run, "build": build} {
+		for name := range all {
+			before := w.must(200, "GET", path, key, nil)[part].(m)
+			after := w.must(200, "PATCH", path, key, m{part: m{name: nil}})[part].(m)
+			if _, there := after[name]; there || len(after) != len(before)-1 {
+				t.Errorf("%s.%s is null: %v, was %v", part, name, after, before)
+			}
+		}
+	}
+	w.must(200, "PATCH", path, key, m{"run": run})
+	got := w.must(200, "PATCH", path, key, m{
+		"run": m{"healthCheck": m{"path": nil}, "instances": m{"max": nil}, "pids": 128},
+	})["run"].(m)
+	if fmt.Sprint(got["healthCheck"], got["instances"], got["pids"], got["cpus"]) != "map[timeoutSeconds:5] map[min:1] 128 2" {
+		t.Errorf("parts reset: %v", got)
+	}
+	wants(t, "no default", w.api("PATCH", path, key, m{"backups": m{"keep": m{"daily": nil}}}), 400, "can't be null")
+}
+
 func TestFollowSiteLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

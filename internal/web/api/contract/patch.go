@@ -40,6 +40,14 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 					Code:    "invalid_" + Snake(name),
 				}
 			}
+			if inside := nulls(value, shown[name]); inside != nil && !cleared[noun+" "+name+".*"] {
+				return &fault.Error{
+					Kind:    fault.Invalid,
+					Message: "Invalid " + noun + " " + name,
+					Details: "its fields can't be null; omit those that keep their values",
+					Code:    "invalid_" + Snake(name),
+				}
+			}
 			continue
 		}
 		instead, known := fixed[name]
@@ -60,8 +68,46 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 	return nil
 }
 
-// cleared lists fields that null clears.
-var cleared = map[string]bool{"expiresAt": true, "notification channel siteIds": true, "sign-in provider joinRole": true}
+// cleared lists fields that null clears; with .*, those inside of a field.
+var cleared = map[string]bool{
+	"expiresAt": true, "notification channel siteIds": true, "sign-in provider joinRole": true, "site build.*": true, "site run.*": true,
+	"WordPress setting php.*": true, // refused by its own check
+}
+
+// Nulls returns the members that are null inside of a field of the body, at any depth, as JSON that has nothing else: what a merge patch
+// (RFC 7396) removes. It is nil if there are none.
+func Nulls(ctx context.Context, field string) json.RawMessage {
+	var sent map[string]json.RawMessage
+	if json.Unmarshal(From(ctx).Body, &sent) != nil {
+		return nil
+	}
+	return nulls(sent[field], nil)
+}
+
+// nulls is Nulls of an object, without members that are null in shown too.
+func nulls(value, shown json.RawMessage) json.RawMessage {
+	var members, have map[string]json.RawMessage
+	if json.Unmarshal(value, &members) != nil {
+		return nil // no object
+	}
+	_ = json.Unmarshal(shown, &have) // what is no object has no members
+	found := map[string]json.RawMessage{}
+	for name, v := range members {
+		if !bytes.Equal(v, []byte("null")) {
+			v = nulls(v, have[name])
+		} else if bytes.Equal(have[name], v) {
+			v = nil
+		}
+		if v != nil {
+			found[name] = v
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(found) // of valid JSON
+	return text
+}
 
 // Sends reports whether the request's body has a field, null included.
 func Sends(ctx context.Context, name string) bool {
@@ -69,12 +115,6 @@ func Sends(ctx context.Context, name string) bool {
 	_ = json.Unmarshal(From(ctx).Body, &sent) // what is no object has none
 	_, ok := sent[name]
 	return ok
-}
-
-// SentNull reports whether the body of the request has null for a field.
-func SentNull(ctx context.Context, field string) bool {
-	var sent map[string]json.RawMessage
-	return json.Unmarshal(From(ctx).Body, &sent) == nil && string(bytes.TrimSpace(sent[field])) == "null"
 }
 
 // sameJSON compares two values whatever their white space.

@@ -210,7 +210,7 @@ func (a *API) updateHook(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err == nil && b.Addresses != nil {
 		p.Addresses, err = networks(b.Addresses)
 	}
-	if err == nil && (b.ExpiresAt != nil || contract.SentNull(ctx, "expiresAt")) {
+	if err == nil && (b.ExpiresAt != nil || contract.IsNull(ctx, "expiresAt")) {
 		var at db.Time
 		if b.ExpiresAt != nil {
 			at, err = expiry(*b.ExpiresAt)

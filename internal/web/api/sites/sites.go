@@ -240,8 +240,8 @@ type updateSiteIn struct {
 		Repository *string        `json:"repository,omitempty" doc:"host/owner/repo. Empty removes it with its branch: a static site is then deployed from uploads. What is live stays live. Callers who are restricted to some sites send a credential with another repository; the connected account is no longer used then."`
 		Branch     *string        `json:"branch,omitempty" doc:"Empty: the repository's default."`
 		Framework  *string        `json:"framework,omitempty"`
-		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields are kept; an empty string resets a field to detection."`
-		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields are kept; an empty command resets it to detection."`
+		Build      *site.Build    `json:"build,omitempty" doc:"Absent fields are kept; null or an empty string resets a field to detection."`
+		Run        *site.Run      `json:"run,omitempty" doc:"Absent fields are kept; null resets a field to its default, and so does an empty command."`
 		Tags       *[]string      `json:"tags,omitempty" doc:"Replaces all tags: up to 10 words of up to 40 characters."`
 		Backups    *schedulePatch `json:"backups,omitempty" doc:"Backup schedule. Absent fields are kept."`
 		Credential *credential    `json:"credential,omitempty" doc:"Replaces the stored credential; an empty object removes it. A credential is sent only to the repository's host: if repository changes to another host, the stored credential is removed."`
@@ -276,6 +276,8 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		Framework:  b.Framework,
 		Build:      b.Build,
 		Run:        b.Run,
+		BuildNulls: contract.Nulls(ctx, "build"),
+		RunNulls:   contract.Nulls(ctx, "run"),
 		Tags:       b.Tags,
 		Credential: b.Credential.read(),
 	}
