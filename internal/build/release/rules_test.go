@@ -197,6 +197,17 @@ func TestRedirects(t *testing.T) {
 				"/logo.png":       "404",
 			},
 		}, // never a page for a missing asset
+		"netlify, beyond ASCII": {
+			"/a /café#ü 301\n/b https://müller.test/straße?q=ä 301\n/c/* /ziel/:splat 302\n/old /new 301\n",
+			"index.html",
+			map[string]string{
+				"/a":        "301 > /caf%C3%A9#%C3%BC",
+				"/b":        "301 > https://xn--mller-kva.test/stra%C3%9Fe?q=%C3%A4",
+				"/c/x%20y":  "302 > /ziel/x%20y",
+				"/old?q=é":  "301 > /new?q=%C3%A9",
+				"/old?a%C3": "301 > /new?a%C3",
+			},
+		},
 		"netlify, language": {
 			"/china/* /china/zh-cn/:splat 302 Language=zh\n/ /de 302! Language=de,at\n/one /two 301 Language=en\n",
 			"index.html china/zh-cn/a.html",

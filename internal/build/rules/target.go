@@ -1,8 +1,12 @@
 package rules
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
+
+	"golang.org/x/net/idna"
 )
 
 // maxLocation is how many bytes the address may have that a rule leads to.
@@ -26,6 +30,13 @@ func (r *Redirect) Target(values []Field, q Request) (string, bool) {
 			safe = safe && hostLabel(v)
 			return v
 		}, maxLocation)
+		if strings.ContainsFunc(host, func(c rune) bool { return c > unicode.MaxASCII }) {
+			ascii, err := idna.Lookup.ToASCII(host)
+			if err != nil {
+				return "", false
+			}
+			host = ascii
+		}
 		if !safe {
 			return "", false
 		}
@@ -47,6 +58,7 @@ func (r *Redirect) Target(values []Field, q Request) (string, bool) {
 	if hasFragment {
 		path += "#" + expand(fragment, values, escapePath, maxLocation)
 	}
+	path = escapeRaw(path)
 	return path, len(path) <= maxLocation
 }
 
@@ -76,12 +88,29 @@ func passedOn(raw string, asked []Field, own string) string {
 	return CleanQuery(strings.Join(rest, "&"))
 }
 
-// CleanQuery drops a query that does not fit into a header as it is.
-func CleanQuery(raw string) string {
-	if strings.ContainsFunc(raw, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		return ""
+// CleanQuery escapes what does not fit into a header as it is.
+func CleanQuery(raw string) string { return escapeRaw(raw) }
+
+// escapeRaw percent-encodes bytes that no URL has: control characters, blanks and everything beyond ASCII (RFC 3986 §2.1).
+func escapeRaw(s string) string {
+	raw := func(c byte) bool { return c <= ' ' || c >= 0x7f }
+	i := 0
+	for i < len(s) && !raw(s[i]) {
+		i++
 	}
-	return raw
+	if i == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.WriteString(s[:i])
+	for ; i < len(s); i++ {
+		if raw(s[i]) {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		} else {
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
 }
 
 // hostLabel reports whether a value may stand in a host's name without changing whose it is.

@@ -281,6 +281,9 @@ func TestFetchFaults(t *testing.T) {
 			if f == nil || f.Kind != tt.kind || tt.message != "" && f.Message != tt.message {
 				t.Fatalf("got %v (%+v), want %q", err, f, tt.message)
 			}
+			if f.Code == codeNoBranch && !strings.HasPrefix(f.Details, "the repository's default branch is main") {
+				t.Errorf("details %q, want the default branch", f.Details)
+			}
 			for _, secret := range []string{token, "tok_wrong", s.c.Dir, h.root} {
 				if strings.Contains(f.Message+f.Details, secret) {
 					t.Errorf("the fault gives %q away", secret)

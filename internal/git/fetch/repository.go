@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -50,7 +51,7 @@ func ParseRepository(s string) (Repository, error) {
 			Code:    "invalid_repository",
 		}
 	}
-	r, why := parseRepository(s)
+	r, why := parseRepository(strings.TrimSpace(s))
 	if why == "" {
 		return r, nil
 	}
@@ -116,12 +117,36 @@ func parseRepository(s string) (r Repository, why string) {
 	if len(segments) < 2 || len(segments) > 20 {
 		return r, "owner and name of the repository must follow the host"
 	}
+	if page := pageOf(host, segments); page != "" {
+		return r, page
+	}
 	for _, seg := range segments {
 		if !segmentForm.MatchString(seg) || strings.Contains(seg, "..") || seg == "." || seg == "~" || strings.EqualFold(seg, ".git") {
 			return r, "a part of the path is empty or has characters that aren't allowed"
 		}
 	}
 	return Repository{host, path}, ""
+}
+
+// pageOf says what to use in place of the address of a page of a repository, as people copy it from a browser; empty: it is none.
+func pageOf(host string, segments []string) string {
+	n := 2 // how many segments name the repository
+	switch {
+	case host == "github.com" || host == "bitbucket.org":
+	case slices.Contains(segments, "-"): // GitLab's pages: a group can't have that name
+		n = slices.Index(segments, "-")
+	case len(segments) > 3 && segments[2] == "src" && (segments[3] == "branch" || segments[3] == "commit" || segments[3] == "tag"): // Gitea's
+	default:
+		return ""
+	}
+	if len(segments) <= n || n < 2 {
+		return ""
+	}
+	why := "this is a page of the repository " + host + "/" + strings.Join(segments[:n], "/")
+	if slices.Contains(segments[n:], "tree") || segments[n] == "src" {
+		why += "; use that and set the branch"
+	}
+	return why
 }
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -13,6 +13,7 @@ func TestParseRepository(t *testing.T) {
 		"git.test/acme/site":                    "git.test/acme/site",
 		"https://GitHub.com/Acme/Site.git":      "github.com/Acme/Site",
 		"https://github.com/acme/site/":         "github.com/acme/site",
+		" https://github.com/acme/site \r\n":    "github.com/acme/site",
 		"HTTPS://github.com:443/acme/site.git/": "github.com/acme/site",
 		"https://git@github.com/acme/site":      "github.com/acme/site",
 		"https://git.test:8443/acme/site":       "git.test:8443/acme/site",
@@ -45,7 +46,9 @@ var hostileRepositories = []string{
 	"/srv/git/a", "ext::sh -c id", "ext::git.test/a/b", "git://git.test/a/b", "http://git.test/a/b",
 	"ftp://git.test/a/b", "-oProxyCommand=id/a/b", "git.test/-a/b", "git.test/a/-b", "git.test/a/--upload-pack=x",
 	"ssh://-oProxyCommand=id/a/b", "ssh://git@-x/a/b", "-x@git.test:a/b", "git@git.test:/etc/passwd",
-	"git@git.test:../b", "git.test/a/b%2e", "git.test/a/b c", "git.test/a/b\n", "git.test/a/b\x00", "git.test/a/b\r",
+	"git@git.test:../b", "git.test/a/b%2e", "git.test/a/b c", "git.test/a\n/b", "git.test/a/b\x00",
+	"https://github.com/acme/site/tree/main", "github.com/acme/site/pull/7", "https://gitlab.com/group/sub/site/-/tree/main",
+	"git.test/acme/site/src/branch/main", "https://bitbucket.org/acme/site/src/main",
 	"git.test/a/b?x=y", "git.test/a/b#x", "git.test/a/b;id", "git.test/a/$(id)", "git.test/a/`id`", "git.test/a/b'c",
 	`git.test/a/b\c`, `git.test\a\b`, "git.test/a/b:c", "git.test/a@b/c", "git.test:0/a/b", "git.test:99999/a/b",
 	"git.test:abc/a/b", "git.test:-1/a/b", "git.test:022/a/b", "git..test/a/b", ".git.test/a/b", "git.test./a/b",
@@ -55,6 +58,21 @@ var hostileRepositories = []string{
 	"git.test/" + strings.Repeat("a/", 30) + "b",
 	strings.Repeat("a", 600) + "/a/b",
 	"https://https://git.test/a/b",
+}
+
+// The address of a page is refused with the address to use: it was taken for a repository called tree/main.
+func TestParseRepositoryPages(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"https://github.com/acme/site/tree/main":           "github.com/acme/site; use that and set the branch",
+		"https://github.com/acme/site/pull/7":              "github.com/acme/site",
+		"https://gitlab.com/group/sub/site/-/tree/feature": "gitlab.com/group/sub/site; use that and set the branch",
+		"https://git.test/acme/site/src/branch/main":       "git.test/acme/site; use that and set the branch",
+	} {
+		if _, err := ParseRepository(in); err == nil || !strings.HasSuffix(fault.As(err).Message, "the repository "+want) {
+			t.Errorf("%s: %v, want %s", in, err, want)
+		}
+	}
 }
 
 func TestParseRepositoryRefuses(t *testing.T) {

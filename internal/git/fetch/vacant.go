@@ -3,12 +3,13 @@ package fetch
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"slipway/internal/platform/fault"
 )
 
 // orVacant returns the fault of a repository without any commit in place of one about a
-// branch that it doesn't have.
+// branch that it doesn't have, and names the default branch where there are commits.
 func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err error) error {
 	if f := fault.As(err); f == nil || f.Code != codeNoBranch && f.Code != codeNoDefault {
 		return err
@@ -17,7 +18,7 @@ func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err e
 	e := remote.try(func(config [][2]string) error {
 		out = limited{max: 1 << 10}
 		stderr, e := s.run(ctx, command{
-			args: []string{"ls-remote", "--end-of-options", "slipway"}, env: remote.env,
+			args: []string{"ls-remote", "--symref", "--end-of-options", "slipway"}, env: remote.env,
 			config: config, show: remote.show, ours: remote.ours, several: true, stdout: &out,
 		})
 		if e != nil {
@@ -25,7 +26,17 @@ func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err e
 		}
 		return nil
 	})
-	if e != nil || out.Len() > 0 {
+	if e != nil {
+		return err
+	}
+	if out.Len() > 0 {
+		f := *fault.As(err)
+		first, _, _ := strings.Cut(out.String(), "\n")
+		ref, head := strings.CutSuffix(first, "\tHEAD")
+		if b, ok := strings.CutPrefix(ref, "ref: refs/heads/"); head && ok && CheckBranch(b) == nil && f.Code == codeNoBranch && b != r.Branch {
+			f.Details = "the repository's default branch is " + b + ": set the site's branch to it, or to none"
+			return &f
+		}
 		return err
 	}
 	return &fault.Error{

@@ -19,6 +19,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/webhook/event"
 )
@@ -244,6 +245,9 @@ func snake(name string) string {
 	return b.String()
 }
 
+// hostForm is a name of at least two labels (RFC 1123 §2.1), or an IPv4 address.
+var hostForm = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$`)
+
 func proxyHosts(list []string) ([]string, error) {
 	if len(list) > maxProxyHosts {
 		return nil, &fault.Error{
@@ -255,7 +259,7 @@ func proxyHosts(list []string) ([]string, error) {
 	}
 	out := []string{}
 	for _, h := range list {
-		h = strings.ToLower(strings.TrimSpace(h))
+		h = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(h)), ".")
 		name := h
 		if host, port, err := net.SplitHostPort(h); err == nil {
 			n, err := strconv.Atoi(port)
@@ -263,10 +267,7 @@ func proxyHosts(list []string) ([]string, error) {
 				name = ""
 			}
 		}
-		if len(name) > 253 || !strings.Contains(name, ".") || strings.Trim(
-			name,
-			"abcdefghijklmnopqrstuvwxyz0123456789.-",
-		) != "" || strings.HasPrefix(name, ".") || strings.Contains(name, "..") {
+		if len(name) > 253 || !hostForm.MatchString(name) {
 			return nil, &fault.Error{
 				Kind:     fault.Invalid,
 				Message:  "Invalid proxy host",

@@ -53,7 +53,7 @@ func TestServing(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if v, err := update(site.ServingPatch{
-		ProxyHosts: &[]string{"API.example.com ", "api.example.com", "x.test:8443"},
+		ProxyHosts: &[]string{"API.example.com ", "api.example.com.", "x.test:8443"},
 	}, ""); err != nil || !slices.Equal(v.ProxyHosts, []string{
 		"api.example.com",
 		"x.test:8443",

@@ -216,7 +216,7 @@ func TestLastPasskey(t *testing.T) {
 	must(t, w.db.Admin(t.Context(), `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
 		VALUES ('psk_1', '`+string(ada.ID)+`', 'c', '{}', 'Laptop', 1, 0)`))
 	remove := func() error {
-		return w.db.Write(t.Context(), func(tx *db.Tx) error { return w.accounts.RemovePasskeyTx(t.Context(), tx, ada.ID, "psk_1") })
+		return w.db.Write(t.Context(), func(tx *db.Tx) error { return w.accounts.RemovePasskeyTx(t.Context(), tx, ada.ID, "psk_1", "") })
 	}
 	wantCode(t, remove(), "last_way_in")
 	must(t, w.link(ada))
@@ -239,7 +239,7 @@ func TestLastWayInUnderRaces(t *testing.T) {
 	must(t, err)
 	unlinked := make(chan error, 1)
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		if err := w.accounts.RemovePasskeyTx(t.Context(), tx, ada.ID, "psk_1"); err != nil {
+		if err := w.accounts.RemovePasskeyTx(t.Context(), tx, ada.ID, "psk_1", ""); err != nil {
 			return err
 		}
 		locks := w.locks.Load()

@@ -72,6 +72,10 @@ func CheckURL(s string) (string, error) {
 	return out, nil
 }
 
+// lookup is idna.Lookup for names that exist already: hosts of previews such as qa--site.netlify.app have hyphens in their third and
+// fourth place, where registries allow none.
+var lookup = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
+
 func checkHost(h string) (host, why string) {
 	if a, err := netip.ParseAddr(h); err == nil {
 		if a.Zone() != "" {
@@ -85,12 +89,12 @@ func checkHost(h string) (host, why string) {
 	if strings.HasSuffix(h, ".") {
 		return "", "the host must not end with a dot"
 	}
-	h, err := idna.Lookup.ToASCII(h)
+	h, err := lookup.ToASCII(h)
 	if err != nil || len(h) > 253 || h == "" {
 		return "", "the host name is malformed"
 	}
 	for label := range strings.SplitSeq(h, ".") {
-		if label == "" || len(label) > 63 {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
 			return "", "the host name is malformed"
 		}
 	}

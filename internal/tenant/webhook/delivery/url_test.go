@@ -12,6 +12,7 @@ func TestCheckURL(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://example.test/hook":          "https://example.test/hook",
 		"HTTPS://Example.TEST:443/A?b=c%20d": "https://example.test/A?b=c%20d",
+		"https://qa--site.netlify.test/":     "https://qa--site.netlify.test/",
 		"https://münchen.test/ü":             "https://xn--mnchen-3ya.test/%C3%BC",
 		"https://127.0.0.1:8443/x":           "https://127.0.0.1:8443/x",
 		"https://[::1]:8443/x":               "https://[::1]:8443/x",
