@@ -173,8 +173,17 @@ func (l *Log) unknown(f Failure) string {
 			return whole
 		}
 	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		last := strings.TrimSpace(lines[i])
+		if last != "" && level(last) != "warn" && !announces().MatchString(last) {
+			return "Its output ends with: " + text.Clip(last, 300)
+		}
+	}
 	return "Its output does not say why"
 }
+
+// announces is what managers print before they run a script.
+var announces = lazy(`^(?:[>$] |yarn run v\d)`)
 
 func stage(f Failure) string {
 	if f.Stage == "" {

@@ -153,8 +153,13 @@ func TestCauseOfFailure(t *testing.T) {
 			Failure{ExitCode: 134, MemoryLimit: 1 << 28},
 			"A process of the build crashed; Node.js does so when memory or threads run out: the limit is 256 MiB",
 		},
-		"silent": {"hello", Failure{ExitCode: 3, Stage: "install"}, "Its output does not say why"},
-		"zero":   {"", Failure{}, "The build failed"},
+		"silent": {"hello", Failure{ExitCode: 3, Stage: "install"}, "Its output ends with: hello"},
+		"unreachable PyPI": {
+			"WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError'\n" +
+				"ERROR: Could not find a version that satisfies the requirement mkdocs (from versions: none)",
+			Failure{ExitCode: 1}, "The Python package index can't be reached: check its address, or redeploy later",
+		},
+		"zero": {"", Failure{}, "The build failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

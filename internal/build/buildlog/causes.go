@@ -293,6 +293,10 @@ var causes = []cause{
 	),
 	when(`ModuleNotFoundError: No module named '([^']+)'`, "Python module ${1} is missing: add it to requirements.txt or pyproject.toml"),
 	when(
+		`Retrying \(Retry\(.*after connection broken by|Could not fetch URL https?://|Failed to establish a new connection`,
+		"The Python package index can't be reached: check its address, or redeploy later",
+	),
+	when(
 		`(?:ERROR: )?Could not find a version that satisfies the requirement (\S+)`,
 		"No version of the Python package ${1} fits: check its name and version",
 	),

@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"slipway/internal/build/build"
+	"slipway/internal/build/buildlog"
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/framework"
 	"slipway/internal/build/publish"
@@ -35,7 +38,11 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 		return nil
 	}
 	p.Printf("info", "$ %s", plan.Release)
+	var last []string
 	err := d.c.Programs.Release(ctx, x.ID, *plan.Release, func(stream, line string) {
+		if last = append(last, line); len(last) > causeLines {
+			last = last[1:]
+		}
 		level := "info"
 		if stream == "system" {
 			level = "warn"
@@ -43,7 +50,7 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 		p.Line(level, line, "")
 	})
 	if err != nil {
-		return err
+		return explained(err, last, plan)
 	}
 	return p.Commit(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE deployments SET released_at = $2 WHERE id = $1`, x.ID, db.Now())
@@ -127,18 +134,39 @@ func (d *Deployments) startProgram(
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
 	done, err = d.c.Programs.Start(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
-		if !errors.Is(err, job.ErrStopping) { // it is started again
-			d.showLastLines(ctx, x, p)
+		if errors.Is(err, job.ErrStopping) { // it is started again
+			return nil, err
 		}
-		return nil, err
+		return nil, explained(err, d.showLastLines(ctx, x, p), plan)
 	}
 	p.Printf("info", "The application is healthy")
 	return done, nil
 }
 
-// showLastLines adds what the deployment's program printed last to the log of one that failed.
-func (d *Deployments) showLastLines(ctx context.Context, x deployment.Deployment, p *progress) {
-	for _, line := range d.c.Programs.LastLines(ctx, x.Site, x.ID) {
+// showLastLines adds what the deployment's program printed last to the log of one that failed, and returns it.
+func (d *Deployments) showLastLines(ctx context.Context, x deployment.Deployment, p *progress) []string {
+	lines := d.c.Programs.LastLines(ctx, x.Site, x.ID)
+	for _, line := range lines {
 		p.Printf("error", "%s", line)
 	}
+	return lines
+}
+
+// causeLines is how many lines of a release command are looked at for why it failed.
+const causeLines = 60
+
+// explained gives the fault of a program that didn't start, or answers with errors, the cause that its last lines show.
+func explained(err error, lines []string, plan framework.Plan) error {
+	f := fault.As(err)
+	if f == nil || !slices.Contains([]string{"application_crashed", "application_unhealthy", "release_failed"}, f.Code) ||
+		strings.Contains(f.Details, "memory limit") {
+		return err
+	}
+	cause := buildlog.StartCause(lines, plan.Root)
+	if cause == "" {
+		return err
+	}
+	own := *f
+	own.Details = cause
+	return &own
 }

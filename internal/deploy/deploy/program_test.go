@@ -1,0 +1,34 @@
+package deploy
+
+import (
+	"errors"
+	"testing"
+
+	"slipway/internal/build/framework"
+	"slipway/internal/platform/fault"
+)
+
+// The error of a program that didn't start has the cause that its output shows; others, and one for its memory, stay.
+func TestStartsThatFailAreExplained(t *testing.T) {
+	t.Parallel()
+	lines := []string{"starting", "Error: EROFS: read-only file system, mkdir '/app/web/data'"}
+	plan := framework.Plan{Root: "web"}
+	for code, want := range map[string]string{
+		"application_crashed":   `It writes to data, and a release is read-only: add storage = ["data"] under [run] in slipway.toml, or set run.storage of the site`,
+		"application_unhealthy": `It writes to data, and a release is read-only: add storage = ["data"] under [run] in slipway.toml, or set run.storage of the site`,
+		"application_full":      "see its log",
+	} {
+		before := &fault.Error{Kind: fault.Invalid, Message: "It ended", Details: "see its log", Code: code}
+		f := fault.As(explained(before, lines, plan))
+		if f.Details != want || f.Message != "It ended" || f.Code != code || before.Details != "see its log" {
+			t.Errorf("%s: %+v", code, f)
+		}
+	}
+	memory := &fault.Error{Code: "application_crashed", Details: "raise the site's memory limit, or let the application use less"}
+	if got := explained(memory, lines, plan); got != error(memory) {
+		t.Errorf("out of memory: %v", got)
+	}
+	if other := errors.New("x"); explained(other, lines, plan) != other {
+		t.Error("another error is changed")
+	}
+}
