@@ -22,21 +22,18 @@ type AppOutcome struct {
 	Outcome
 }
 
-// HandleAppTx does what a verified call of a GitHub App's webhook asks for: for each site of
+// HandleAppTx does what a verified call of a GitHub App's webhook, of which e was read, asks for: for each site of
 // the event's repository on the app's host that uses reports to be one of the app's. What
 // one site refuses doesn't concern the others.
 func (g *Pushes) HandleAppTx(
 	ctx context.Context,
 	tx *db.Tx,
 	host string,
+	e forge.Event,
 	h http.Header,
 	body []byte,
 	uses func(site.Site) (bool, error),
 ) ([]AppOutcome, error) {
-	e, err := forge.Read(h, body)
-	if err != nil {
-		return nil, err
-	}
 	if e.Kind != forge.Push && e.Kind != forge.PullRequest || e.FullName == "" {
 		return nil, nil
 	}

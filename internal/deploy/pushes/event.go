@@ -38,16 +38,9 @@ type Outcome struct {
 }
 
 // HandleTx does what a call of a site's hook asks for, once. The settings are those that
-// ByHook has just returned. It is an Unauthorized fault where the call isn't signed with the
-// hook's secret, and a NotFound fault where the hook was replaced meanwhile.
-func (g *Pushes) HandleTx(ctx context.Context, tx *db.Tx, set Settings, h http.Header, body []byte) (Outcome, error) {
-	if err := set.Verify(h, body); err != nil {
-		return Outcome{}, err
-	}
-	e, err := forge.Read(h, body)
-	if err != nil {
-		return Outcome{}, err
-	}
+// ByHook has just returned and that verified the call, and e is what was read of it. It is
+// a NotFound fault where the hook was replaced meanwhile.
+func (g *Pushes) HandleTx(ctx context.Context, tx *db.Tx, set Settings, e forge.Event, h http.Header, body []byte) (Outcome, error) {
 	s, err := g.c.Sites.LockTx(ctx, tx, set.Owner, set.Site)
 	if err != nil {
 		return Outcome{}, err

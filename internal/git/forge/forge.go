@@ -82,8 +82,10 @@ type Pull struct {
 
 // Bounds of a payload.
 const (
-	maxDepth   = 64 // levels of nesting
-	maxChanges = 50 // branches and tags of one push
+	MaxBody    = 25 << 20 // bytes: GitHub's limit
+	maxOthers  = 1 << 20  // bytes of Bitbucket's, which lists no files
+	maxDepth   = 64       // levels of nesting
+	maxChanges = 50       // branches and tags of one push
 )
 
 // Recognize names the forge that sends such headers and its word for the event. Gitea
@@ -136,6 +138,9 @@ func Read(h http.Header, body []byte) (Event, error) {
 			Code:    "unknown_forge",
 		}
 	}
+	if len(body) > maxOthers && (p == Bitbucket || p == BitbucketServer) {
+		return Event{}, TooLarge(maxOthers)
+	}
 	if rest, form := bytes.CutPrefix(bytes.TrimSpace(body), []byte("payload=")); form {
 		raw, _, _ := strings.Cut(string(rest), "&")
 		text, err := url.QueryUnescape(raw)
@@ -168,6 +173,14 @@ func Read(h http.Header, body []byte) (Event, error) {
 		}
 	}
 	return e, err
+}
+
+// TooLarge is the fault of a body over a limit in bytes.
+func TooLarge(limit int) error {
+	return &fault.Error{
+		Kind: fault.TooLarge, Message: "The request body is too large",
+		Details: fmt.Sprintf("the limit is %d MiB", limit>>20), Code: "body_too_large",
+	}
 }
 
 func malformed(why string) error {

@@ -13,6 +13,40 @@ func header(name, value string) http.Header {
 	return h
 }
 
+// 25 MB hold millions of commits and of names: as many are read as matter, and what isn't read counts as anything.
+func TestReadBounds(t *testing.T) {
+	t.Parallel()
+	const a, b = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	for name, commits := range map[string]string{
+		"many commits":             strings.Repeat(`{},`, 1_000_000) + "{}",
+		"many files":               `{"added":[` + strings.Repeat(`"",`, 1_000_000) + `""]}`,
+		"many files of many":       strings.Repeat(`{"added":["","","","","","","","","","","","","","","","","","","",""]},`, 2000) + "{}",
+		"the most commits":         strings.Repeat(`{"added":["x"]},`, maxListed-1) + "{}",
+		"fewer commits than these": strings.Repeat(`{"added":["x"]},`, maxListed-2) + "{}",
+	} {
+		body := `{"ref":"refs/heads/main","before":"` + b + `","after":"` + a + `","head_commit":{"id":"` + a + `","message":"m"},` +
+			`"commits":[` + commits + `]}`
+		e, err := Read(header("X-GitHub-Event", "push"), []byte(body))
+		if err != nil || len(e.Changes) != 1 {
+			t.Fatalf("%s: %+v, %v", name, e, err)
+		}
+		c := e.Changes[0]
+		if want := name == "fewer commits than these"; c.All != want || len(c.Files) > 2*maxFiles || c.Message != "m" || c.Branch != "main" {
+			t.Errorf("%s: %d files, all of them: %v", name, len(c.Files), c.All)
+		}
+	}
+	for _, bad := range []string{`{"added":"x"}`, `{"added":[1]}`, `5`, `{"id":5}`} {
+		if _, err := Read(header("X-GitHub-Event", "push"), []byte(`{"commits":[`+bad+`]}`)); err == nil {
+			t.Errorf("a commit is %s: read", bad)
+		}
+	}
+	for _, bad := range []string{`5`, `{}`, `"x"`} {
+		if _, err := Read(header("X-GitHub-Event", "push"), []byte(`{"commits":`+bad+`}`)); err == nil {
+			t.Errorf("commits are %s: read", bad)
+		}
+	}
+}
+
 func TestRead(t *testing.T) {
 	t.Parallel()
 	const a, b, zero = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "0000000000000000000000000000000000000000"

@@ -1,14 +1,75 @@
 package forge
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// headBody is a commit whose files don't matter.
+type headBody struct {
+	ID      string `json:"id"`
+	Message string `json:"message"`
+	Author  author `json:"author"`
+}
 
 type commitBody struct {
-	ID       string   `json:"id"`
-	Message  string   `json:"message"`
-	Author   author   `json:"author"`
-	Added    []string `json:"added"`
-	Removed  []string `json:"removed"`
-	Modified []string `json:"modified"`
+	headBody
+	Added    paths `json:"added"`
+	Removed  paths `json:"removed"`
+	Modified paths `json:"modified"`
+}
+
+// maxFiles is how many files of a push are read: beyond that, any may have changed.
+const maxFiles = 20_000
+
+// paths are names of files, the first of them where there are very many: 25 MB of JSON hold millions.
+type paths []string
+
+func (p *paths) UnmarshalJSON(text []byte) error {
+	return eachOf(text, func(d *json.Decoder) (more bool, err error) {
+		var name string
+		err = d.Decode(&name)
+		*p = append(*p, name)
+		return len(*p) <= maxFiles, err
+	})
+}
+
+// commits are those that a push lists, the first of them where there are very many.
+type commits struct {
+	list []commitBody
+	all  bool // the list has all of them, with all their files
+}
+
+func (c *commits) UnmarshalJSON(text []byte) error {
+	c.all = true
+	files := 0
+	return eachOf(text, func(d *json.Decoder) (more bool, err error) {
+		var x commitBody
+		err = d.Decode(&x)
+		c.list = append(c.list, x)
+		files += len(x.Added) + len(x.Removed) + len(x.Modified)
+		c.all = len(c.list) < maxListed && files <= maxFiles
+		return c.all, err
+	})
+}
+
+// eachOf calls next for the elements of a JSON array, which is well formed, as long as it wants more of them.
+func eachOf(text []byte, next func(d *json.Decoder) (more bool, err error)) error {
+	if bytes.Equal(text, []byte("null")) {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.New("no array")
+	}
+	for d.More() {
+		if more, err := next(d); err != nil || !more {
+			return err
+		}
+	}
+	return nil
 }
 
 type author struct {
@@ -45,8 +106,8 @@ func (e *Event) github(body []byte) error {
 		After      string           `json:"after"`
 		Forced     bool             `json:"forced"`
 		Deleted    bool             `json:"deleted"`
-		Commits    []commitBody     `json:"commits"`
-		Head       *commitBody      `json:"head_commit"`
+		Commits    commits          `json:"commits"`
+		Head       *headBody        `json:"head_commit"`
 		Total      *int             `json:"total_commits"` // Gitea
 		Repository githubRepository `json:"repository"`
 
@@ -80,16 +141,16 @@ func (e *Event) github(body []byte) error {
 		if c.Deleted {
 			c.Commit = ""
 		}
-		c.files(b.Commits)
+		c.files(b.Commits.list)
 		if b.Head != nil && b.Head.ID == b.After {
 			c.Message, c.Author = b.Head.Message, b.Head.Author.Name
 		}
 		if b.Head != nil && c.Tag != "" && !c.Deleted { // after is the annotated tag itself
 			c.Commit, c.Message, c.Author = b.Head.ID, b.Head.Message, b.Head.Author.Name
 		}
-		c.All = !b.Forced && !unset(b.Before) && len(b.Commits) > 0 && len(b.Commits) < maxListed
+		c.All = !b.Forced && !unset(b.Before) && len(b.Commits.list) > 0 && b.Commits.all
 		if e.Provider == Gitea { // it doesn't say what was forced, but lists the commits up to the new one
-			c.All = c.All && b.Total != nil && *b.Total == len(b.Commits)
+			c.All = c.All && b.Total != nil && *b.Total == len(b.Commits.list)
 		}
 		e.Changes = []Change{c}
 	case "delete":

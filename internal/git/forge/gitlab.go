@@ -18,9 +18,9 @@ func (e *Event) gitlab(body []byte) error {
 		User       struct {
 			Username string `json:"username"`
 		} `json:"user"`
-		Total   int          `json:"total_commits_count"`
-		Commits []commitBody `json:"commits"`
-		Project project      `json:"project"`
+		Total   int     `json:"total_commits_count"`
+		Commits commits `json:"commits"`
+		Project project `json:"project"`
 		Merge   struct {
 			IID     int     `json:"iid"`
 			Title   string  `json:"title"`
@@ -51,10 +51,10 @@ func (e *Event) gitlab(body []byte) error {
 		if c.Tag != "" && !c.Deleted && b.Checkout != "" { // after is the annotated tag itself
 			c.Commit = b.Checkout
 		}
-		c.files(b.Commits)
+		c.files(b.Commits.list)
 		// It lists the newest 20, and doesn't say what was forced; only a single one whose
 		// predecessor is known would tell, so more than it lists is not all.
-		c.All = !unset(b.Before) && len(b.Commits) > 0 && b.Total == len(b.Commits)
+		c.All = !unset(b.Before) && len(b.Commits.list) > 0 && b.Commits.all && b.Total == len(b.Commits.list)
 		e.Changes = []Change{c}
 	case "merge_request":
 		e.Kind = PullRequest

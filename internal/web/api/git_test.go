@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -305,10 +306,12 @@ func TestGitHookRefuses(t *testing.T) {
 	wants(t, "an empty token", send(body, "X-Gitlab-Event: Push Hook", "X-Gitlab-Token:"), 401, "invalid_signature")
 	wants(t, "no forge", send(body), 401, "invalid_signature")
 	wants(t, "an unknown hook", w.send("POST", "/hooks/git/ghk_"+strings.Repeat("a", 52), "", body, event, sign(body)), 404, "not found")
-	big := `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
-	wants(t, "over 1 MiB", send(big, event, sign(big)), 413, "body_too_large")
-	huge := `{"x":"` + strings.Repeat("x", 10<<20) + `"}`
-	wants(t, "10 MB", send(huge, event, sign(huge)), 413, "body_too_large")
+	big := `{"x":"` + strings.Repeat("x", 25<<20) + `"}`
+	wants(t, "over 25 MiB", send(big, event, sign(big)), 413, "25 MiB")
+	wants(t, "over 1 MiB and unsigned", send(big[:2<<20], event), 401, "invalid_signature")
+	bitbucket := "X-Event-Key: repo:push"
+	long := `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
+	wants(t, "over 1 MiB of Bitbucket", send(long, bitbucket, "X-Hub-Signature: sha256="+hexMAC(h.secret, long)), 413, "1 MiB")
 	deep := strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)
 	wants(t, "deep", send(deep, event, sign(deep)), 400, "malformed_json")
 	for _, bad := range []string{"", "x", "[1]", `{"ref":1}`, `payload=%zz`} {
@@ -345,6 +348,40 @@ func TestGitHookRefuses(t *testing.T) {
 }
 
 // Each forge's push deploys, signed in its own way and no other's.
+// A push of 1,500 commits is some 2 MiB of JSON: it deploys, also where several come at once, which wait for each other.
+func TestLargePush(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	h := w.gitHook(key, w.site(key, "One"))
+	push := func(sha string) string {
+		p := pushOf("main", sha, "the last one", "src/a.js")
+		list := p["commits"].([]m)
+		for i := range 1500 {
+			list = append([]m{{"id": fmt.Sprintf("%040x", i), "message": strings.Repeat("m", 1000), "modified": []string{"src/b.js"}}}, list...)
+		}
+		p["commits"] = list
+		b, _ := json.Marshal(p)
+		return string(b)
+	}
+	begun := len(h.deployments())
+	var all sync.WaitGroup
+	for _, sha := range []string{shaA, shaB} {
+		all.Go(func() {
+			body := push(sha)
+			if len(body) < 1<<20 {
+				t.Errorf("only %d bytes", len(body))
+			}
+			a := w.send("POST", h.path, "", body, "X-GitHub-Event: push", "X-Hub-Signature-256: sha256="+hexMAC(h.secret, body))
+			wants(t, "a large push", a, 200, `"status":"pending"`)
+		})
+	}
+	all.Wait()
+	if n := len(h.deployments()) - begun; n != 2 {
+		t.Errorf("%d deployments of two pushes", n)
+	}
+}
+
 func TestGitHookForges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

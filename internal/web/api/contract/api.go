@@ -20,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
 	"slipway/internal/tenant/site"
@@ -59,6 +60,7 @@ type API struct {
 	ops       []Route
 	byPattern map[string]Route // by the mux's pattern
 	hooks     []Hook           // what may be called below /hooks
+	large     *fair.Pool       // of bodies over MaxBody
 	spec      func() []byte    // openapi.json
 	docs      func() *docs.Docs
 }
@@ -77,7 +79,9 @@ func New(c Config) *API {
 		c.Streams = requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
 	}
 	mux := http.NewServeMux()
-	return &API{Config: c, mux: mux, huma: newHuma(mux, c)}
+	// share: total 2 large bodies of hooks; owner 1 of them; edge 503 after 5 seconds
+	large := fair.New(fair.Config{Places: 2, Owner: 1, Waiting: 20, OwnerWaiting: 4})
+	return &API{Config: c, mux: mux, huma: newHuma(mux, c), large: large}
 }
 
 // Finish completes the document. Every operation is registered by then.

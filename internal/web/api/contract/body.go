@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 )
 
@@ -70,12 +72,17 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
-// readAnyBody reads what a deploy hook's caller sends, which need not be JSON. What is
-// over the limit comes cut, one byte longer than the limit.
-func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if !slices.ContainsFunc(a.hooks, func(h Hook) bool { return h.Is(r.URL.Path) }) {
+// largeWait is how long a body over MaxBody waits for its turn, less than Git providers do.
+const largeWait = 5 * time.Second
+
+// readAnyBody reads what a hook's caller sends, which need not be JSON. What is
+// over the hook's limit comes cut, one byte longer than the limit.
+func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request, req *request) ([]byte, error) {
+	i := slices.IndexFunc(a.hooks, func(h Hook) bool { return h.Is(r.URL.Path) })
+	if i < 0 {
 		return nil, nil
 	}
+	most := a.hooks[i].Most()
 	conn := http.NewResponseController(w)
 	conn.SetReadDeadline(time.Now().Add(bodyTime))
 	defer conn.SetReadDeadline(time.Time{})
@@ -83,7 +90,28 @@ func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if err != nil {
 		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
 	}
-	if len(body) > MaxBody {
+	if len(body) > MaxBody && most > MaxBody {
+		who := fair.Who{Owner: r.URL.Path}
+		if req.Push != nil {
+			who.Owner = string(req.Push.Owner)
+		}
+		wait, done := context.WithTimeout(r.Context(), largeWait)
+		defer done()
+		release, err := a.large.Take(wait, who)
+		if err != nil {
+			Discard(r)
+			return nil, &fault.Error{
+				Kind: fault.Unavailable, Message: "Too many large requests at once", Code: "busy", RetryAfter: 2 * largeWait,
+			}
+		}
+		context.AfterFunc(r.Context(), release) // when it is answered
+		rest, err := io.ReadAll(io.LimitReader(r.Body, int64(most+1-len(body))))
+		if err != nil {
+			return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
+		}
+		body = append(body, rest...)
+	}
+	if len(body) > most {
 		Discard(r)
 	}
 	return body, nil

@@ -213,6 +213,8 @@ type Hook interface {
 	// Key returns what a call is counted under: the hook when there is one, so that one address (a CI's) may
 	// call many, else false for the caller's address, so that guessing has a limit.
 	Key(ctx context.Context, r *http.Request) (string, bool)
+	// Most returns how many bytes the body of a call may have: MaxBody, or more where those over it wait for their turn.
+	Most() int
 }
 
 // AddHook lets a kind of hooks be called.
@@ -325,7 +327,7 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch || r.Method == http.MethodPut ||
 		r.Method == http.MethodDelete && r.ContentLength != 0 {
 		if under(r.URL.Path, "/hooks") {
-			req.Body, err = a.readAnyBody(w, r)
+			req.Body, err = a.readAnyBody(w, r, req)
 		} else {
 			req.Body, err = ReadBody(w, r)
 		}

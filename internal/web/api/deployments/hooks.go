@@ -448,6 +448,8 @@ var hookForm = lazyregexp.New(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
 // calls recognizes calls of deploy hooks.
 type calls struct{ a *API }
 
+func (calls) Most() int { return contract.MaxBody }
+
 func (calls) Is(path string) bool { return hookForm.MatchString(path) }
 
 func (c calls) Key(ctx context.Context, r *http.Request) (string, bool) {

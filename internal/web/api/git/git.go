@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/pushes"
+	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
@@ -415,10 +416,14 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 	if err := a.Accounts.Stands(ctx, a.DB, set.Owner); err != nil {
 		return nil, err
 	}
-	if len(req.Body) > contract.MaxBody {
-		return nil, contract.ErrTooLarge
+	if len(req.Body) > forge.MaxBody {
+		return nil, forge.TooLarge(forge.MaxBody)
 	}
 	if err := set.Verify(req.HTTP.Header, req.Body); err != nil { // also where the answer is stored
+		return nil, err
+	}
+	event, err := forge.Read(req.HTTP.Header, req.Body) // a large one takes a while, and no transaction waits for it
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(db.WithShare(ctx, string(set.Owner)), contract.HandlerTimeout)
@@ -441,7 +446,7 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 		}
 	}
 	handle := func(ctx context.Context, tx *db.Tx) ([]byte, error) {
-		o, err := a.Git.HandleTx(ctx, tx, set, req.HTTP.Header, req.Body)
+		o, err := a.Git.HandleTx(ctx, tx, set, event, req.HTTP.Header, req.Body)
 		if err != nil {
 			return nil, err
 		}
@@ -483,6 +488,8 @@ var gitHookForm = lazyregexp.New(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
 
 // gitCalls recognizes calls of Git hooks.
 type gitCalls struct{ a *API }
+
+func (gitCalls) Most() int { return forge.MaxBody }
 
 func (gitCalls) Is(path string) bool { return gitHookForm.MatchString(path) }
 

@@ -7,6 +7,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/deploy/pushes"
+	"slipway/internal/git/forge"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
@@ -48,10 +49,14 @@ func (a *API) answerGitHubApp(ctx context.Context, r contract.Route, in *callGit
 
 func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubApp, err error) {
 	req := contract.From(ctx)
-	if len(req.Body) > contract.MaxBody {
-		return out, contract.ErrTooLarge
+	if len(req.Body) > forge.MaxBody {
+		return out, forge.TooLarge(forge.MaxBody)
 	}
 	app, err := a.Connections.AppEvent(ctx, hook, req.HTTP.Header, req.Body)
+	if err != nil {
+		return out, err
+	}
+	event, err := forge.Read(req.HTTP.Header, req.Body)
 	if err != nil {
 		return out, err
 	}
@@ -59,7 +64,7 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	defer cancel()
 	var list []pushes.AppOutcome
 	err = a.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		list, err = a.Git.HandleAppTx(ctx, tx, app.Host, req.HTTP.Header, req.Body, func(s site.Site) (bool, error) {
+		list, err = a.Git.HandleAppTx(ctx, tx, app.Host, event, req.HTTP.Header, req.Body, func(s site.Site) (bool, error) {
 			return a.usesApp(
 				ctx,
 				tx,
@@ -117,6 +122,8 @@ var appHookForm = lazyregexp.New(`^` + connection.HookPath + `([A-Za-z0-9_-]{43}
 
 // appCalls recognizes calls of the webhooks of GitHub Apps.
 type appCalls struct{ a *API }
+
+func (appCalls) Most() int { return forge.MaxBody }
 
 func (appCalls) Is(path string) bool { return appHookForm.MatchString(path) }
 

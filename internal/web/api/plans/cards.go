@@ -158,6 +158,8 @@ var stripeForm = lazyregexp.New(`^` + stripe.HookPath + `(sta_[a-z2-7]{26})$`)
 // stripeCalls recognizes calls of Stripe.
 type stripeCalls struct{ a *API }
 
+func (stripeCalls) Most() int { return contract.MaxBody }
+
 func (stripeCalls) Is(path string) bool { return stripeForm.MatchString(path) }
 
 func (c stripeCalls) Key(ctx context.Context, r *http.Request) (string, bool) {
