@@ -38,7 +38,9 @@ func applyPHP(w *app.Wanted, p program) {
 	}
 	w.Spec.PHP = &runtime.PHP{Version: p.PHP}
 	if p.Start.Command.Shell == "" && len(p.Start.Command.Argv) == 0 {
-		w.PHP = &transport.PHP{Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController}
+		w.PHP = &transport.PHP{
+			Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController, Closed: p.Start.Closed,
+		}
 		w.Spec.Dir = p.Root
 	}
 }

@@ -86,8 +86,8 @@ func (b *build) phpProgram(a *Artefact) {
 	a.Hidden = hiddenPHP(a.Start, b.Storage)
 }
 
-// hiddenPHP returns which files of a PHP project are not served as they are: what looks like source, and what
-// lies in storage.
+// hiddenPHP returns which files of a PHP project are not served as they are: what looks like source, what is
+// closed, and what lies in storage.
 func hiddenPHP(start *framework.Start, storage []string) func(name string) bool {
 	var stored []string
 	if start != nil {
@@ -101,6 +101,7 @@ func hiddenPHP(start *framework.Start, storage []string) func(name string) bool 
 	}
 	stored = append(stored, "storage") // the link
 	return func(name string) bool {
-		return !framework.ShowsPHP(name) || slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
+		return !framework.ShowsPHP(name) || start != nil && start.Closes(name) ||
+			slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
 	}
 }

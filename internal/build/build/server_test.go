@@ -90,3 +90,16 @@ func TestTheFolderThatTheBuildWrote(t *testing.T) {
 		})
 	}
 }
+
+// Static files of a PHP site are those that it shows: no source, nothing closed, nothing in storage.
+func TestHiddenFilesOfPHP(t *testing.T) {
+	t.Parallel()
+	hidden := hiddenPHP(&framework.Start{DocumentRoot: "public", Closed: []string{"data", "keys.txt"}, Storage: []string{"public/up"}}, nil)
+	for name, want := range map[string]bool{
+		"a.css": false, "a.php": true, "data": true, "data/x.txt": true, "database.txt": false, "keys.txt": true, "up/a.png": true,
+	} {
+		if got := hidden(name); got != want {
+			t.Errorf("%s is hidden: %v", name, got)
+		}
+	}
+}

@@ -104,10 +104,11 @@ type Tool struct {
 // Start says how a server is kept running. Every Node program gets the port to listen
 // on in PORT and the address in HOST (and HOSTNAME, which Next.js reads instead).
 type Start struct {
-	Command         Command `json:"command,omitzero"`          // Node
-	PortEnv         string  `json:"portEnv,omitempty"`         // the variable that carries the port: "PORT"
-	DocumentRoot    string  `json:"documentRoot,omitempty"`    // PHP: relative to Root, "" is Root
-	FrontController string  `json:"frontController,omitempty"` // PHP: answers what is not a file, relative to DocumentRoot
+	Command         Command  `json:"command,omitzero"`          // Node
+	PortEnv         string   `json:"portEnv,omitempty"`         // the variable that carries the port: "PORT"
+	DocumentRoot    string   `json:"documentRoot,omitempty"`    // PHP: relative to Root, "" is Root
+	FrontController string   `json:"frontController,omitempty"` // PHP: answers what is not a file, relative to DocumentRoot
+	Closed          []string `json:"closed,omitempty"`          // PHP: files and folders that visitors never reach, relative to DocumentRoot
 	// Storage are the folders, relative to Root, that a program may write to and that stay
 	// when another deployment takes over; Temporary begin anew with each start.
 	Storage   []string `json:"storage,omitempty"`

@@ -135,39 +135,6 @@ func (p *project) otherHosts(d *draft) {
 	}
 }
 
-// What a .htaccess of a PHP project asks for beside its front controller.
-var (
-	apacheCloses = lazyregexp.New(
-		`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|` +
-			`^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`,
-	)
-	apacheSets = lazyregexp.New(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
-)
-
-const maxApache = 5 // warnings
-
-// apache warns of files of Apache in the document root of a PHP project.
-func (p *project) apache(d *draft) {
-	if d.Runtime != PHP || d.Start == nil {
-		return
-	}
-	root, n := worktree.Join(p.root, d.Start.DocumentRoot), 0
-	for _, f := range p.t.List {
-		if path.Base(f) != ".htaccess" || root != "" && !strings.HasPrefix(f, root+"/") || n == maxApache {
-			continue
-		}
-		switch text := p.t.Config(f); {
-		case apacheCloses.MatchString(text):
-			d.warn(f + ": rules of Apache are not obeyed, so what it closes may be open to visitors; move that out of the document root")
-		case apacheSets.MatchString(text):
-			d.warn(f + ": rules of Apache are not obeyed; settings of PHP are read from .user.ini")
-		default:
-			continue
-		}
-		n++
-	}
-}
-
 // warnOf warns of those files that are there, in the first of these folders that has one.
 func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
 	for _, f := range files {

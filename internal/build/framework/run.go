@@ -29,6 +29,8 @@ type Run struct {
 	RequestMiB                *int      `toml:"request_mib" json:"requestMiB,omitempty"`
 	ResponseSeconds           *int      `toml:"response_seconds" json:"responseSeconds,omitempty"`
 	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
+	Closed                    *[]string `toml:"closed" json:"closed,omitempty"`                    // beside those of Start
+	FrontController           *string   `toml:"front_controller" json:"frontController,omitempty"` // PHP: in place of the one that was found
 	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
 }
 
@@ -90,6 +92,11 @@ func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) er
 			return badRun(commandRule, nil)
 		default:
 			*to = said{*from, bySlipway}
+		}
+	}
+	if front := f.Run.FrontController; front != nil && *front != "" {
+		if clean, ok := worktree.CleanDir(*front); !ok || clean != *front || !phpFile.MatchString(clean) {
+			return badRun("front_controller is a .php file, relative to the document root; \"\" is none", *front)
 		}
 	}
 	list := f.Processes

@@ -208,12 +208,16 @@ func TestNotDoneIsNamed(t *testing.T) {
 			"",
 		},
 		"files that Apache closes": {
-			map[string]string{"index.php": "x", "data/.htaccess": "<IfModule x>\n  Require all denied\n</IfModule>\n"},
+			map[string]string{"index.php": "x", "data/.htaccess": "<FilesMatch \"\\.db$\">\n  Require all denied\n</FilesMatch>\n"},
 			"data/.htaccess: rules of Apache are not obeyed, so what it closes",
 		},
 		"paths that Apache closes": {
-			map[string]string{"index.php": "x", ".htaccess": "RewriteRule ^content/(.*) error [R=404,F]\n"},
+			map[string]string{"index.php": "x", ".htaccess": "RewriteRule ^content/(.*)\\.txt error [R=404,F]\n"},
 			".htaccess: rules of Apache are not obeyed, so what it closes",
+		},
+		"a folder that Apache closes": {
+			map[string]string{"index.php": "x", "data/.htaccess": "<IfModule x>\n  Require all denied\n</IfModule>\n"},
+			"",
 		},
 		"settings for Apache": {
 			map[string]string{"public/index.php": "x", "public/.htaccess": "php_value memory_limit 64M\n"},

@@ -35,3 +35,16 @@ var phpPrivate = map[string]bool{
 func ShowsPHP(name string) bool {
 	return !phpSource.MatchString(name) && !phpPrivate[strings.ToLower(name)] && !strings.HasPrefix(name, "node_modules/")
 }
+
+// Closes reports whether a path of the document root is closed to visitors, or lies in a folder that is.
+func (s *Start) Closes(name string) bool { return Closes(s.Closed, name) }
+
+// Closes reports whether a path is one of those that are closed, or lies below one.
+func Closes(closed []string, name string) bool {
+	for _, c := range closed {
+		if rest, ok := strings.CutPrefix(name, c); ok && (rest == "" || rest[0] == '/') {
+			return true
+		}
+	}
+	return false
+}

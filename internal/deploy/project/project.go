@@ -5,6 +5,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	}
 	if err := check(plan); err != nil {
 		return framework.Plan{}, err
+	}
+	if c := cmp.Or(s.Run.Closed, RunSettings(plan.Run).Closed); c != nil && plan.Runtime == framework.PHP {
+		plan.Start.Closed = append(plan.Start.Closed, *c...)
 	}
 	if err := CheckInstances(s.Run, plan); err != nil {
 		return framework.Plan{}, err

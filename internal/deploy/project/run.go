@@ -22,6 +22,7 @@ func RunSettings(r *framework.Run) (out site.Run) {
 		DrainSeconds:      r.DrainSeconds,
 		Storage:           r.Storage,
 		StorageMiB:        r.StorageMiB,
+		Closed:            r.Closed,
 		Ports:             r.Ports,
 		RequestMiB:        r.RequestMiB,
 		ResponseSeconds:   r.ResponseSeconds,

@@ -6,7 +6,7 @@
 // .php, at exactly the path that was asked for (an index.php in a folder, what comes before
 // PATH_INFO), or the front controller. Nothing in storage is ever run, nor are names that
 // begin with a dot or anything below vendor: what a visitor could have put there, or what
-// is there for other code. A file that looks like source is never shown either.
+// is there for other code. A file that looks like source is never shown either, nor is what is closed.
 //
 // The package starts no process and knows neither sites nor deployments.
 package php
@@ -37,6 +37,8 @@ type Site struct {
 	Top   string // where the files appear to PHP: /app
 	Root  string // document root, relative to the top; "" is the top
 	Front string // front controller, relative to the root; "" for none
+
+	Closed []string // files and folders that visitors never reach, relative to the root
 
 	// Open opens a file or folder by its path relative to the top, as PHP itself would see
 	// it, never outside of the site. stored says that it lies in storage.
@@ -72,6 +74,9 @@ func split(p string) (clean string, folder, ok bool) {
 // PATH_INFO that follows it. moved is where a folder without its slash leads.
 func (s *Site) script(p string) (script, info string, moved bool) {
 	clean, slash, ok := split(p)
+	if framework.Closes(s.Closed, clean) {
+		return "", "", false
+	}
 	if ok {
 		whole := clean
 		if slash {
@@ -100,7 +105,7 @@ func (s *Site) script(p string) (script, info string, moved bool) {
 
 // shows reports whether a path of the document root is a file that Serve answers with.
 func (s *Site) shows(name string) bool {
-	if !framework.ShowsPHP(name) {
+	if !framework.ShowsPHP(name) || framework.Closes(s.Closed, name) {
 		return false
 	}
 	f, _, err := s.Open(path.Join(s.Root, name))
@@ -142,7 +147,7 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 		}
 		name = path.Join(name, "index.html")
 	}
-	if !framework.ShowsPHP(name) {
+	if !framework.ShowsPHP(name) || framework.Closes(s.Closed, name) {
 		return false
 	}
 	f, stored, err := s.Open(path.Join(s.Root, name))

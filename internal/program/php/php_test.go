@@ -99,6 +99,28 @@ func TestScript(t *testing.T) {
 	}
 }
 
+// What is closed is no file, no script, and nothing that the front controller answers for.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	s := site(t, "public", "public/index.php", "public/data/a.txt", "public/data/index.php", "public/data/index.html", "public/database.txt",
+		"public/keys.txt")
+	s.Closed = []string{"data", "keys.txt"}
+	for path, want := range map[string]string{
+		"/data/a.txt": "", "/data/": "", "/data": "", "/data/index.php": "", "/data/index.php/x": "", "/x/../data/a.txt": "", "//data/none": "",
+		"/keys.txt": "", "/keys.txt/x": "", "/database.txt": "file", "/database": "index.php", "/": "index.php",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.Path = path
+		got, _, moved := s.script(path)
+		if s.Serve(httptest.NewRecorder(), r) {
+			got = "file"
+		}
+		if got != want || moved {
+			t.Errorf("%s: %q, %v; want %q", path, got, moved, want)
+		}
+	}
+}
+
 // Requests whose length is not announced, as over HTTP/3, need no place among those that are
 // stored while they are short; and a site has a share of the places alone.
 func TestBodiesOfUnknownLength(t *testing.T) {

@@ -21,7 +21,9 @@ import (
 type PHP struct {
 	Root  string // document root, relative to the bundle
 	Front string // front controller, relative to it; "" for none
-	Tasks string // folder of the bundle whose scripts the service alone may run; "" for none
+	// Closed are files and folders that visitors never reach, relative to Root.
+	Closed []string
+	Tasks  string // folder of the bundle whose scripts the service alone may run; "" for none
 }
 
 // Config says of a program what its requests need.
@@ -64,6 +66,7 @@ func New(c Config) Transport {
 		Top:    runtime.AppDir,
 		Root:   c.PHP.Root,
 		Front:  c.PHP.Front,
+		Closed: c.PHP.Closed,
 		Open:   c.Program.Open,
 		Dial:   c.Program.Dial,
 		Copies: c.Copies,

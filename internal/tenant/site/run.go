@@ -24,6 +24,7 @@ type Run struct {
 	Instances         *Instances   `json:"instances,omitempty"`
 	Storage           *[]string    `json:"storage,omitempty" doc:"Folders that the program can write to, kept across deployments. Detected folders are always included. At most 10. Applies at the next start."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"Maximum total size of the storage folders, 16 to 10240. Default: 1024. Applies at the next start."`
+	Closed            *[]string    `json:"closed,omitempty" doc:"Files and folders of a PHP site that visitors never reach, by their path below its address, such as data. Added to what .htaccess files close. At most 50. Applies on the next deployment."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Additional ports of public hosts that the program can connect to, beside 80 and 443, for example of databases. At most 16. Default: none. Applies at the next start."`
 	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"Maximum size of a request body, 1 to 1048576; larger ones get 413. Default: no limit. Applies within seconds."`
 	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"Time from the end of the request to the first byte of the response, 1 to 3600; after that visitors get a 504. Default: 100. Applies within seconds."`
@@ -126,6 +127,7 @@ func mergeRun(have, p Run) Run {
 	have.Instances = have.Instances.merge(p.Instances)
 	have.Storage = cmp.Or(p.Storage, have.Storage)
 	have.StorageMiB = cmp.Or(p.StorageMiB, have.StorageMiB)
+	have.Closed = cmp.Or(p.Closed, have.Closed)
 	have.Ports = cmp.Or(p.Ports, have.Ports)
 	have.RequestMiB = cmp.Or(p.RequestMiB, have.RequestMiB)
 	have.ResponseSeconds = cmp.Or(p.ResponseSeconds, have.ResponseSeconds)
@@ -180,6 +182,16 @@ func CheckRun(r Run) error {
 			}
 		}
 	}
+	if r.Closed != nil {
+		if len(*r.Closed) > maxClosed {
+			return bad("closed", fmt.Sprintf("at most %d paths", maxClosed), len(*r.Closed))
+		}
+		for i, name := range *r.Closed {
+			if !storageFolder(name) || slices.Contains((*r.Closed)[:i], name) {
+				return bad("closed", "paths below the site's address, each once, such as data or config/keys.txt", text.Clip(name, 200))
+			}
+		}
+	}
 	if r.Ports != nil {
 		if len(*r.Ports) > maxPorts {
 			return bad("ports", fmt.Sprintf("at most %d ports", maxPorts), len(*r.Ports))
@@ -210,8 +222,9 @@ func CheckRun(r Run) error {
 	return nil
 }
 
-// The most folders of storage, and ports, that a site may name.
+// The most folders of storage, closed paths and ports that a site may name.
 const (
+	maxClosed  = 50
 	maxStorage = 10
 	maxPorts   = 16
 )

@@ -410,6 +410,7 @@ func TestRunSettings(t *testing.T) {
 		"run_request_mib", "50", "run_response", "20", "run_instances_min", "1", "run_instances_max", "1",
 	)
 	set("part", "storage", "run_storage", "public/uploads\n\n /data/ \n", "run_storage_mib", "2048")
+	set("part", "closed", "run_closed", "/data/\nconfig/keys.txt")
 	set("part", "ports", "run_ports", "5432, 6379")
 	b.get(at).want(
 		t, 200, `value="node server.js"`, `value="/ready"`, `value="90"`, `value="1024"`, `value="0.5"`,
@@ -420,6 +421,7 @@ func TestRunSettings(t *testing.T) {
 		*r.Instances.Min != 1 || *r.Instances.Max != 1 || *r.DrainSeconds != 10 || *r.RequestMiB != 50 || *r.ResponseSeconds != 20 || r.Release != nil ||
 		fmt.Sprint(*r.Storage) != "[public/uploads data]" ||
 		*r.StorageMiB != 2048 ||
+		fmt.Sprint(*r.Closed) != "[data config/keys.txt]" ||
 		fmt.Sprint(*r.Ports) != "[5432 6379]" {
 		t.Errorf("%+v", r)
 	}
@@ -437,6 +439,7 @@ func TestRunSettings(t *testing.T) {
 		"run_response":       {"part", "run", "run_response", "3601"},
 		"run_storage":        {"part", "storage", "run_storage", "../x"},
 		"run_storage_mib":    {"part", "storage", "run_storage_mib", "15"},
+		"run_closed":         {"part", "closed", "run_closed", "../x"},
 		"run_ports":          {"part", "ports", "run_ports", "5432, 25"},
 	} {
 		if p := b.post(at, form...); p.status != 422 || !p.has("wrong-"+field) {
@@ -451,6 +454,7 @@ func TestRunSettings(t *testing.T) {
 	}
 	set("part", "run")
 	set("part", "storage")
+	set("part", "closed")
 	set("part", "ports")
 	if r := now(); (r != site.Run{}) {
 		t.Errorf("returned to the defaults it is %+v", r)

@@ -95,7 +95,7 @@ var runDefaults = map[string]string{
 	"health_path": "/", "health_timeout": "60", "sleep": "900", "drain": "30", "memory": "512", "cpus": "1", "pids": "512",
 	"response":      "100",
 	"instances_min": "1", "instances_max": "As many as the minimum",
-	"storage_mib": strconv.Itoa(site.DefaultStorage >> 20), "request_mib": "No limit", "release": "None", "ports": "None",
+	"storage_mib": strconv.Itoa(site.DefaultStorage >> 20), "request_mib": "No limit", "release": "None", "ports": "None", "closed": "None",
 }
 
 // RunSetting returns what applies to a setting of how the program is run.

@@ -31,6 +31,7 @@ var runFields = map[string]string{
 	"instances.max":              "run_instances_max",
 	"storage":                    "run_storage",
 	"storageMiB":                 "run_storage_mib",
+	"closed":                     "run_closed",
 	"ports":                      "run_ports",
 }
 
@@ -93,6 +94,10 @@ func runText(r site.Run, name string) string {
 	case "storage":
 		if r.Storage != nil {
 			return strings.Join(*r.Storage, "\n")
+		}
+	case "closed":
+		if r.Closed != nil {
+			return strings.Join(*r.Closed, "\n")
 		}
 	case "ports":
 		if r.Ports != nil {
@@ -179,16 +184,12 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 			}
 		}
 	case "storage":
-		var folders *[]string
-		if list := strings.FieldsFunc(q.Value("run_storage"), func(r rune) bool { return r == '\n' || r == '\r' }); len(list) > 0 {
-			for i := range list {
-				list[i] = strings.Trim(strings.TrimSpace(list[i]), "/")
-			}
-			list = slices.DeleteFunc(list, func(dir string) bool { return dir == "" })
-			folders = &list
-		}
+		folders := paths(q.Value("run_storage"))
 		most := number("run_storage_mib")
 		edit = func(r *site.Run) { r.Storage, r.StorageMiB = folders, most }
+	case "closed":
+		closed := paths(q.Value("run_closed"))
+		edit = func(r *site.Run) { r.Closed = closed }
 	case "ports":
 		var ports *[]int
 		if list := strings.FieldsFunc(q.Value("run_ports"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }); len(
@@ -205,6 +206,19 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 		edit = func(r *site.Run) { r.Ports = ports }
 	}
 	return edit, wrong
+}
+
+// paths returns the lines of a text as paths, nil where there are none.
+func paths(text string) *[]string {
+	list := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	if len(list) == 0 {
+		return nil
+	}
+	for i := range list {
+		list[i] = strings.Trim(strings.TrimSpace(list[i]), "/")
+	}
+	list = slices.DeleteFunc(list, func(name string) bool { return name == "" })
+	return &list
 }
 
 // atRun says at which field of those forms a fault belongs.

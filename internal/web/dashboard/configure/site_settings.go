@@ -136,7 +136,7 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 			Output:  text("build_output"),
 			Node:    text("build_node"),
 		}
-	case "run", "storage", "ports":
+	case "run", "storage", "closed", "ports":
 		if p.EditRun, err = runForm(q, part); err != nil {
 			return shell.Answer{}, err
 		}
