@@ -87,8 +87,21 @@ func TestGitHubAction(t *testing.T) {
 		}
 		serve("/identity", map[string]any{"value": text + "." + b64(signature)})
 	}
-	dir := t.TempDir()
-	if err := world.WriteFiles(dir, map[string]string{"index.html": "<h1>from a workflow</h1>", ".env": "PASSWORD=canary", ".git/HEAD": "ref"}); err != nil {
+	// The example is built and deployed as its workflow says.
+	example := t.TempDir()
+	if err := os.CopyFS(example, os.DirFS(filepath.Join(world.Root(), "examples/github-actions"))); err != nil {
+		t.Fatal(err)
+	}
+	workflow, err := os.ReadFile(filepath.Join(example, ".github/workflows/deploy.yml"))
+	if err != nil || !strings.Contains(string(workflow), "run: sh build.sh") || !strings.Contains(string(workflow), "directory: dist\n          kind: output") {
+		t.Fatalf("the example's workflow: %v\n%s", err, workflow)
+	}
+	build := exec.CommandContext(ctx, "sh", "build.sh")
+	if build.Dir = example; build.Run() != nil {
+		t.Fatal("the example isn't built")
+	}
+	dir := filepath.Join(example, "dist")
+	if err := world.WriteFiles(dir, map[string]string{".env": "PASSWORD=canary", ".git/HEAD": "ref"}); err != nil {
 		t.Fatal(err)
 	}
 	run := func(target, ref, site string) (outputs map[string]string, log string, err error) {
@@ -140,7 +153,7 @@ func TestGitHubAction(t *testing.T) {
 		}
 		return answer.StatusCode, string(text)
 	}
-	if status, page := visit("/"); status != 200 || !strings.Contains(page, "from a workflow") {
+	if status, page := visit("/"); status != 200 || !strings.Contains(page, "deployed by a workflow in 2") {
 		t.Errorf("the site answers %d with %s", status, page)
 	}
 	if status, text := visit("/.env"); status == 200 || strings.Contains(text, "canary") {

@@ -42,6 +42,19 @@ func (h *installation) commit(files map[string]string) {
 	ok(h.t, err)
 }
 
+// The example of a theme is deployed as it is, and the new site wears it.
+func (h *installation) example() {
+	_, err := h.Git.Commit("ada/harbor", "main", filepath.Join(world.Root(), "examples/wordpress-theme"), "Harbor")
+	ok(h.t, err)
+	var made struct{ Data siteBody }
+	h.call("POST", "/sites", map[string]any{"name": "Harbor", "type": "wordpress", "repository": "git.test/ada/harbor"}, &made)
+	s := h.ready(made.Data.ID)
+	h.until("a page with the theme", func() bool {
+		status, text, err := h.asks(s.URL + "/")
+		return err == nil && status == 200 && strings.Contains(text, "News from the harbor") && strings.Contains(text, "/themes/harbor/style.css")
+	})
+}
+
 // A repository is the site's wp-content: deployed, rolled back, with what was uploaded kept.
 func (h *installation) repository() {
 	t := h.t

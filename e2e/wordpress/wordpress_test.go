@@ -115,6 +115,7 @@ func TestContentComes(t *testing.T) {
 		h.story(t, "database killed", func(h *installation) { h.databaseKilled(blog) })
 	}
 	h.story(t, "repository", (*installation).repository)
+	h.story(t, "example", (*installation).example)
 	h.story(t, "gone", (*installation).gone)
 }
 

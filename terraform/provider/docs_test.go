@@ -124,6 +124,33 @@ func guide(t *testing.T) string {
 }`, `provider "slipway" {}`, 1)
 }
 
+// The example is applied as it is, and its page is live.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	found := tools(t)
+	if len(found) == 0 {
+		t.Skip("NOT RUN: neither Terraform nor OpenTofu, 1.11 or later, is there")
+	}
+	w, key := start(t)
+	f := newFolder(t, found[0], "http://"+w.Listen, key)
+	if err := os.CopyFS(f.dir, os.DirFS("../../examples/terraform")); err != nil {
+		t.Fatal(err)
+	}
+	f.does("fmt", "-check", "-diff")
+	f.does("apply", "-no-color", "-input=false", "-auto-approve")
+	address := strings.TrimSpace(f.does("output", "-raw", "address"))
+	browser, err := w.Browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := world.Read(browser.Get(address))
+	if err != nil || page.Status != 200 || !strings.Contains(string(page.Body), "A harbor made by Terraform") {
+		t.Errorf("%s answers %d %s, %v", address, page.Status, page.Body, err)
+	}
+	f.plansNothing("after it was applied")
+	f.does("destroy", "-no-color", "-auto-approve")
+}
+
 // What the guide shows works with the real tools: it is applied, a plan is then empty, everything is protected, and is
 // destroyed once it isn't. No state, plan or log has the secret or the token.
 func TestGuide(t *testing.T) {
