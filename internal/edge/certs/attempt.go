@@ -334,18 +334,17 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 // noteTx writes what an attempt found out, unless somebody else has taken the name over
 // or nobody wants it any more: kept is false then.
 func (s *Certs) noteTx(ctx context.Context, tx *db.Tx, r row) (kept bool, err error) {
-	v, err := nextVersion(ctx, tx)
-	if err != nil {
-		return false, err
-	}
 	n, err := tx.Exec(ctx, `
 		UPDATE certificates SET state = $3, material = $4, issuer = $5, not_before = $6, not_after = $7, failures = $8, error = $9,
-		  next_at = $10, told_at = $11, warned = $12, version = $13, changed_at = $14, owner_id = $15, lease_until = 0
+		  next_at = $10, told_at = $11, warned = $12, changed_at = $13, owner_id = $14, lease_until = 0
 		WHERE host = $1 AND attempts = $2 AND state <> 'gone'`,
 		r.host, r.attempts, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err,
-		r.nextAt, r.toldAt, r.warned, v, db.Now(), r.owner)
+		r.nextAt, r.toldAt, r.warned, db.Now(), r.owner)
 	if err != nil {
 		return false, fmt.Errorf("note certificate of %s: %w", r.host, err)
+	}
+	if n == 1 {
+		nextVersion(tx, r.host)
 	}
 	return n == 1, nil
 }

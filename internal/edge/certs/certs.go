@@ -278,12 +278,10 @@ func woken(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 // topic wakes those who wait for an order or a change.
 const topic = "certificates"
 
-// nextVersion takes the next number of the counter that orders what nodes must see.
-func nextVersion(ctx context.Context, tx *db.Tx) (int64, error) {
-	var v int64
-	if err := tx.QueryRow(ctx, "UPDATE certificate_version SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&v); err != nil {
-		return 0, fmt.Errorf("take certificate version: %w", err)
-	}
+// nextVersion gives a row, which the transaction has written, the next number of the counter that orders what nodes must see.
+func nextVersion(tx *db.Tx, host string) {
+	const counter = "certificate_version"
+	tx.Last(counter, "UPDATE certificate_version SET n = n + 1 WHERE id = 1")
+	tx.Last(counter, "UPDATE certificates SET version = (SELECT n FROM certificate_version WHERE id = 1) WHERE host = $1", host)
 	tx.Notify(topic)
-	return v, nil
 }

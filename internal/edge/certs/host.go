@@ -82,11 +82,8 @@ type ask struct {
 // wants again gets back the certificate that it had, if that lasts: authorities issue only
 // a few for one name.
 func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
-	v, err := nextVersion(ctx, tx) // first: its row's lock keeps the row below as it is read
-	if err != nil {
-		return err
-	}
-	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1", a.host)
+	// The lock keeps the row as it is read.
+	rows, err := tx.Query(ctx, "UPDATE certificates SET host = host WHERE host = $1 RETURNING "+columns, a.host)
 	have, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
@@ -120,17 +117,18 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
 		`
 		INSERT INTO certificates (host, kind, owner_id, route, state, material, issuer, not_before, not_after, failures, error,
 		next_at, told_at, warned, version, changed_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, $15)
 		ON CONFLICT (host) DO UPDATE SET kind = excluded.kind, owner_id = excluded.owner_id, route = excluded.route, state = excluded.state,
 		  material = excluded.material, issuer = excluded.issuer, not_before = excluded.not_before, not_after = excluded.not_after,
 		  failures = excluded.failures, error = excluded.error, next_at = excluded.next_at, told_at = excluded.told_at, warned = excluded.warned,
-		  version = excluded.version, changed_at = excluded.changed_at`,
+		  changed_at = excluded.changed_at`,
 		r.host, r.kind, r.owner, r.route, r.state, r.material, r.issuer, r.notBefore, r.notAfter, r.failures, r.err,
-		r.nextAt, r.toldAt, r.warned, v, now,
+		r.nextAt, r.toldAt, r.warned, now,
 	)
 	if err != nil {
 		return fmt.Errorf("ask for certificate of %s: %w", a.host, err)
 	}
+	nextVersion(tx, a.host)
 	if r.state == Active && a.unknown {
 		return s.reportTx(ctx, tx, r, Issued)
 	}
@@ -162,11 +160,7 @@ const keptMax = 100
 // dropTx ends a name's certificate: nodes forget it. It is kept for its owner until it
 // ends, the newest keptMax of each.
 func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
-	v, err := nextVersion(ctx, tx) // first, as in askTx
-	if err != nil {
-		return err
-	}
-	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM certificates WHERE host = $1 AND state <> 'gone'", host)
+	rows, err := tx.Query(ctx, "UPDATE certificates SET host = host WHERE host = $1 AND state <> 'gone' RETURNING "+columns, host)
 	have, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return fmt.Errorf("drop certificate of %s: %w", host, err)
@@ -182,13 +176,14 @@ func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
 		r.material, r.issuer, r.notBefore, r.notAfter = "", "", 0, 0
 	}
 	_, err = tx.Exec(ctx, `
-		UPDATE certificates SET state = 'gone', material = $4, issuer = $5, not_before = $6, not_after = $7, failures = 0,
+		UPDATE certificates SET state = 'gone', material = $3, issuer = $4, not_before = $5, not_after = $6, failures = 0,
 		error = '', next_at = 0,
-		  lease_until = 0, told_at = 0, warned = 0, route = 0, attempts = attempts + 1, version = $2, changed_at = $3
-		WHERE host = $1`, host, v, db.Now(), r.material, r.issuer, r.notBefore, r.notAfter)
+		  lease_until = 0, told_at = 0, warned = 0, route = 0, attempts = attempts + 1, changed_at = $2
+		WHERE host = $1`, host, db.Now(), r.material, r.issuer, r.notBefore, r.notAfter)
 	if err != nil {
 		return fmt.Errorf("drop certificate of %s: %w", host, err)
 	}
+	nextVersion(tx, host)
 	rows, err = tx.Query(ctx, fmt.Sprintf(`
 		SELECT host, material FROM certificates WHERE owner_id = $1 AND state = 'gone' AND material <> ''
 		ORDER BY changed_at DESC LIMIT 100 OFFSET %d`, keptMax), r.owner)

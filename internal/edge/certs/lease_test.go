@@ -2,6 +2,8 @@ package certs
 
 import (
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,5 +71,36 @@ func TestLeasesByTheDatabasesClock(t *testing.T) {
 				t.Errorf("the %s is leased for %s", what, left)
 			}
 		}
+	}
+}
+
+// A machine that stops inside a transaction about one name's certificate holds up no other name.
+func TestStalledTransaction(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if d.Single() {
+		t.Skip("SQLite writes one transaction at a time")
+	}
+	s := &Certs{c: Config{DB: d}}
+	asks := func(host string, then func()) error {
+		return d.Write(t.Context(), func(tx *db.Tx) error {
+			defer then()
+			return s.askTx(t.Context(), tx, ask{host: host, kind: kindSite})
+		})
+	}
+	stalled, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	once := sync.OnceFunc(func() { close(stalled) })
+	go func() { ended <- asks("a.test", func() { once(); <-goOn }) }()
+	<-stalled
+	if err := asks("b.test", func() {}); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	rows, err := d.Query(t.Context(), `SELECT host FROM certificates WHERE version > 0 ORDER BY version`)
+	if hosts, err := db.Collect(rows, err, column); err != nil || strings.Join(hosts, " ") != "b.test a.test" {
+		t.Errorf("in the order of their commits: %v, %v", hosts, err)
 	}
 }

@@ -303,17 +303,14 @@ func (s *Certs) open(ctx context.Context, material string) (*tls.Certificate, er
 func (s *Certs) repair(ctx context.Context, r row, cause error) error {
 	s.c.Log.ErrorContext(ctx, "stored certificate is damaged; it is ordered again", "host", r.host, "err", cause)
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		v, err := nextVersion(ctx, tx)
-		if err != nil {
-			return err
-		}
 		n, err := tx.Exec(ctx, `
 			UPDATE certificates SET state = 'pending', material = '', issuer = '', not_before = 0, not_after = 0, next_at = $3,
-			version = $4, changed_at = $3
-			WHERE host = $1 AND material = $2 AND state <> 'gone'`, r.host, r.material, db.Now(), v)
+			changed_at = $3
+			WHERE host = $1 AND material = $2 AND state <> 'gone'`, r.host, r.material, tx.Now())
 		if err != nil || n == 0 { // somebody else has repaired it
 			return err
 		}
+		nextVersion(tx, r.host)
 		if err := s.removeTx(ctx, tx, r.material); err != nil {
 			return err
 		}

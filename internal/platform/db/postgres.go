@@ -230,6 +230,9 @@ func (t transaction) Rollback() error {
 func (t transaction) Commit() error {
 	ctx, _, end := t.c.bounded(context.Background(), answerTime)
 	var b pgx.Batch
+	for _, s := range t.t.last {
+		b.Queue(s.q, s.args...)
+	}
 	if t.t.mark != "" {
 		b.Queue(markText, t.t.mark)
 	}

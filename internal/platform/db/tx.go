@@ -1,10 +1,12 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +23,7 @@ type Tx struct {
 	tx     *sql.Tx
 	d      *DB
 	topics []string
+	last   []statement
 	after  []func()
 	ran    []string // statements that were run as text
 	mark   string   // of the commit; empty: nothing is found out about it
@@ -81,6 +84,20 @@ func (t *Tx) IndexesOnly(ctx context.Context) error {
 		return fmt.Errorf("plan by index: %w", err)
 	}
 	return nil
+}
+
+// statement is one that Last was given.
+type statement struct {
+	counter, q string
+	args       []any
+}
+
+// Last runs a statement with the commit, after those of the same counter that Last was given before: for a row that every such
+// transaction locks, so that what it counts becomes visible in order. On PostgreSQL the statements go with COMMIT in one message, so a
+// machine that stops inside a transaction doesn't hold up the others. They lock no row that the transaction hasn't locked yet, but the
+// counter's.
+func (t *Tx) Last(counter, q string, args ...any) {
+	t.last = append(t.last, statement{counter, q, args})
 }
 
 // AfterCommit runs fn once the transaction is on disk, and never after a rollback. fn
@@ -150,6 +167,15 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	tx.tx = sqlTx
 	if err := fn(tx); err != nil {
 		return err
+	}
+	// All transactions lock counters in one order.
+	slices.SortStableFunc(tx.last, func(a, b statement) int { return cmp.Compare(a.counter, b.counter) })
+	if d.single {
+		for _, s := range tx.last {
+			if _, err := tx.Exec(ctx, s.q, s.args...); err != nil {
+				return fmt.Errorf("%s: %w", s.counter, err)
+			}
+		}
 	}
 	if err := d.commit(ctx, sqlTx, tx); err != nil {
 		return fmt.Errorf("commit: %w", err)

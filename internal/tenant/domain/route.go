@@ -11,14 +11,11 @@ import (
 // route makes the edge serve a domain, or changes how. The row's version orders
 // it among everything else that edges read.
 func route(ctx context.Context, tx *db.Tx, dom Domain) error {
-	v, err := nextVersion(ctx, tx, dom.Owner)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, `
-		INSERT INTO domain_routes (host, site_id, redirect_to, state, version, changed_at) VALUES ($1, $2, $3, 'active', $4, $5)
+	nextVersion(tx, dom.Owner, dom.Name)
+	_, err := tx.Exec(ctx, `
+		INSERT INTO domain_routes (host, site_id, redirect_to, state, version, changed_at) VALUES ($1, $2, $3, 'active', 0, $4)
 		ON CONFLICT (host) DO UPDATE SET site_id = excluded.site_id, redirect_to = excluded.redirect_to, state = excluded.state,
-		  version = excluded.version, changed_at = excluded.changed_at`, dom.Name, dom.SiteID, dom.RedirectTo, v, db.Now())
+		  changed_at = excluded.changed_at`, dom.Name, dom.SiteID, dom.RedirectTo, db.Now())
 	if err != nil {
 		return fmt.Errorf("route %s: %w", dom.Name, err)
 	}
@@ -46,25 +43,20 @@ func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
 	if served, err := routed(ctx, tx, dom); err != nil || !served {
 		return err
 	}
-	v, err := nextVersion(ctx, tx, dom.Owner)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, "UPDATE domain_routes SET state = 'deleted', redirect_to = '', version = $2, changed_at = $3 WHERE host = $1",
-		dom.Name, v, db.Now()); err != nil {
+	nextVersion(tx, dom.Owner, dom.Name)
+	if _, err := tx.Exec(ctx, "UPDATE domain_routes SET state = 'deleted', redirect_to = '', changed_at = $2 WHERE host = $1",
+		dom.Name, db.Now()); err != nil {
 		return fmt.Errorf("end route of %s: %w", dom.Name, err)
 	}
 	return nil
 }
 
-// nextVersion takes the next number of the counter that orders what the edge must see;
-// its row lock makes versions commit in the order they were taken.
-func nextVersion(ctx context.Context, tx *db.Tx, owner account.OwnerID) (int64, error) {
-	var v int64
-	if err := tx.QueryRow(ctx, "UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&v); err != nil {
-		return 0, fmt.Errorf("take live version: %w", err)
-	}
+// nextVersion gives a route, which the transaction has written, the next number of the counter that orders what the edge must see: its
+// row's lock makes versions commit in the order they were taken.
+func nextVersion(tx *db.Tx, owner account.OwnerID, host string) {
+	const counter = "live_version"
+	tx.Last(counter, "UPDATE live_version SET n = n + 1 WHERE id = 1")
+	tx.Last(counter, "UPDATE domain_routes SET version = (SELECT n FROM live_version WHERE id = 1) WHERE host = $1", host)
 	tx.Notify("live")
 	tx.Notify(owner.Topic())
-	return v, nil
 }

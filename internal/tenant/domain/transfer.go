@@ -43,12 +43,12 @@ func (d *Domains) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 		if _, err := tx.Exec(ctx, "DELETE FROM domain_releases WHERE name = $1 AND owner_id = $2", dom.Name, to); err != nil {
 			return 0, fmt.Errorf("move domain %s: %w", dom.Name, err)
 		}
-		v, err := nextVersion(ctx, tx, to) // certificates and the edge read its row again
+		moved, err := tx.Exec(ctx, "UPDATE domain_routes SET changed_at = $2 WHERE host = $1 AND state = 'active'", dom.Name, db.Now())
 		if err != nil {
-			return 0, err
-		}
-		if _, err := tx.Exec(ctx, "UPDATE domain_routes SET version = $2 WHERE host = $1 AND state = 'active'", dom.Name, v); err != nil {
 			return 0, fmt.Errorf("move route of %s: %w", dom.Name, err)
+		}
+		if moved > 0 { // certificates and the edge read its row again
+			nextVersion(tx, to, dom.Name)
 		}
 	}
 	return int64(len(list)), nil

@@ -32,13 +32,10 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return err
 	}
-	version, err := bump(ctx, tx, owner)
-	if err != nil {
-		return err
-	}
+	bump(tx, owner, id)
 	now := db.Now()
 	if _, err := tx.Exec(
-		ctx, `UPDATE sites SET deleted_at = $2, live_version = $3, credential = '' WHERE id = $1`, id, now, version,
+		ctx, `UPDATE sites SET deleted_at = $2, credential = '' WHERE id = $1`, id, now,
 	); err != nil {
 		return fmt.Errorf("delete site: %w", err)
 	}

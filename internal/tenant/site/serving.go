@@ -222,11 +222,8 @@ func (s *Sites) UpdateServingTx(
 		ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`, id, string(text)); err != nil {
 		return v, fmt.Errorf("update serving settings: %w", err)
 	}
-	version, err := bump(ctx, tx, owner)
-	if err != nil {
-		return v, err
-	}
-	if _, err := tx.Exec(ctx, `UPDATE sites SET live_version = $2, updated_at = $3 WHERE id = $1`, id, version, db.Now()); err != nil {
+	bump(tx, owner, id)
+	if _, err := tx.Exec(ctx, `UPDATE sites SET updated_at = $2 WHERE id = $1`, id, db.Now()); err != nil {
 		return v, fmt.Errorf("update serving settings: %w", err)
 	}
 	return v, s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), "serving"))

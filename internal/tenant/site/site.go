@@ -254,16 +254,14 @@ func missing(err error) error {
 	return err
 }
 
-// bump takes the next version of what the edge sees, and wakes the edges and the owner's
+// bump gives a site, which the transaction has written, the next version of what the edge sees, and wakes the edges and the owner's
 // open pages.
-func bump(ctx context.Context, tx *db.Tx, owner account.OwnerID) (version int64, err error) {
-	err = tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version)
-	if err != nil {
-		return 0, fmt.Errorf("take live version: %w", err)
-	}
+func bump(tx *db.Tx, owner account.OwnerID, id ID) {
+	const counter = "live_version"
+	tx.Last(counter, `UPDATE live_version SET n = n + 1 WHERE id = 1`)
+	tx.Last(counter, `UPDATE sites SET live_version = (SELECT n FROM live_version WHERE id = 1) WHERE id = $1`, string(id))
 	tx.Notify("live")
 	tx.Notify(owner.Topic())
-	return version, nil
 }
 
 // credentialPurpose binds a sealed credential to its site.

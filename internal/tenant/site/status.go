@@ -41,13 +41,10 @@ func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reaso
 			Code:    "invalid_transition",
 		}
 	}
-	version, err := bump(ctx, tx, site.Owner)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, `
-		UPDATE sites SET status = $2, status_reason = $3, live_version = $4, updated_at = $5 WHERE id = $1`,
-		site.ID, to, reason, version, db.Now())
+	bump(tx, site.Owner, site.ID)
+	_, err := tx.Exec(ctx, `
+		UPDATE sites SET status = $2, status_reason = $3, updated_at = $4 WHERE id = $1`,
+		site.ID, to, reason, db.Now())
 	if err != nil {
 		return fmt.Errorf("change status of %s: %w", site.ID, err)
 	}
@@ -128,19 +125,16 @@ func (s *Sites) ActivateTx(
 	if site.LiveDeployment >= deployment {
 		return nil, nil
 	}
-	version, err := bump(ctx, tx, site.Owner)
-	if err != nil {
-		return nil, err
-	}
+	bump(tx, site.Owner, id)
 	to := site.Status
 	if to != Stopped {
 		to = Active
 	}
 	_, err = tx.Exec(ctx, `
 		UPDATE sites SET live_deployment = $2, live_release = $3, runtime = $4, status = $5, status_reason = '',
-			needs_redeploy = FALSE, live_version = $6, updated_at = $7
+			needs_redeploy = FALSE, updated_at = $6
 		WHERE id = $1`,
-		id, deployment, release, runtime, to, version, db.Now())
+		id, deployment, release, runtime, to, db.Now())
 	if err != nil {
 		return nil, fmt.Errorf("activate %s: %w", deployment, err)
 	}

@@ -22,13 +22,10 @@ func (s *Sites) MoveSiteTx(ctx context.Context, tx *db.Tx, id ID, from, to accou
 	if err := count(ctx, tx, to, site.Type, site.Status, 1); err != nil {
 		return 0, err
 	}
-	version, err := bump(ctx, tx, from)
-	if err != nil {
-		return 0, err
-	}
+	bump(tx, from, id)
 	tx.Notify(to.Topic())
 	if _, err := tx.Exec(ctx, `
-		UPDATE sites SET owner_id = $2, live_version = $3, credential = '' WHERE id = $1`, id, to, version); err != nil {
+		UPDATE sites SET owner_id = $2, credential = '' WHERE id = $1`, id, to); err != nil {
 		return 0, fmt.Errorf("move site: %w", err)
 	}
 	for _, q := range []string{
