@@ -172,7 +172,10 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 
 // operator returns the handler of --listen.
 func (h *node) operator() http.Handler {
-	needs := map[string]control.Need{"the database does not answer": func(ctx context.Context) bool { return h.DB.Ping(ctx) == nil }}
+	needs := map[string]control.Need{
+		"the database does not answer":      func(ctx context.Context) bool { return h.DB.Ping(ctx) == nil },
+		"the database does not take writes": control.Seldom(time.Second, func(ctx context.Context) bool { return h.DB.TakesWrites(ctx) == nil }),
+	}
 	if h.edge != nil {
 		needs["the edge has not read its table yet"] = func(context.Context) bool { return h.edge.Ready() }
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
+	"slipway/internal/platform/wait"
 )
 
 // faults has commits fail so in turn.
@@ -244,5 +246,48 @@ func TestSilentConnections(t *testing.T) {
 		if !db.Lost(err) && !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			t.Fatalf("after %s: %v", time.Since(begun), err)
 		}
+	}
+}
+
+// A write that waits for another transaction's lock ends as one that the database is too busy for. Whether writes are taken is known
+// meanwhile: they are as long as only that row is locked, and not while all places for writing wait.
+func TestWaitsForLocks(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	if d.Single() {
+		t.Skip("SQLite has one writer")
+	}
+	table(t, d)
+	update := func(then func()) error {
+		return d.Write(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), "INSERT INTO t VALUES ('a', 1, TRUE, 0) ON CONFLICT (id) DO UPDATE SET n = t.n + 1")
+			then()
+			return err
+		})
+	}
+	locked, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	once := sync.OnceFunc(func() { close(locked) })
+	go func() { ended <- update(func() { once(); <-goOn }) }()
+	<-locked
+	if err := d.TakesWrites(t.Context()); err != nil {
+		t.Errorf("one row is locked: %v", err)
+	}
+	waiting := make(chan error, 40)
+	for range cap(waiting) {
+		go func() { waiting <- update(func() {}) }()
+	}
+	wait.Until(t, "writes wait for their turn", func() bool { return d.Waiting() > 0 })
+	bounded, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := d.TakesWrites(bounded); err == nil {
+		t.Error("all places for writing are taken, and writes are said to be possible")
+	}
+	if err := <-waiting; !db.Busy(err) {
+		t.Errorf("a write that waits for the lock: %v", err)
+	}
+	close(goOn)
+	<-ended
+	for range cap(waiting) - 1 {
+		<-waiting
 	}
 }

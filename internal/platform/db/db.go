@@ -191,6 +191,17 @@ func (d *DB) SkipLocked() string {
 // Ping reports whether the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.read.PingContext(ctx) }
 
+// TakesWrites reports whether a transaction can be committed. On SQLite, where only writes of this process could be in the way, it is Ping.
+func (d *DB) TakesWrites(ctx context.Context) error {
+	if d.single {
+		return d.Ping(ctx)
+	}
+	return d.Write(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, `SELECT txid_current()`) // a standby has none to give; with it, the commit's mark is written
+		return err
+	})
+}
+
 // Snapshot lets fn read several times from one moment of the database.
 func (d *DB) Snapshot(ctx context.Context, fn func(r Reader) error) error {
 	o := &sql.TxOptions{ReadOnly: true}

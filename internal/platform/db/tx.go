@@ -211,7 +211,9 @@ var errBusy = errors.New("waited for the database's one writer (is there a Write
 // Busy reports whether err says that the database could not take the write in time.
 func Busy(err error) bool {
 	var s *sqlite.Error
-	return errors.Is(err, errBusy) || errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_BUSY
+	var p *pgconn.PgError // 55P03: lock_timeout; 57014: statement_timeout
+	return errors.Is(err, errBusy) || errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_BUSY ||
+		errors.As(err, &p) && (p.Code == "55P03" || p.Code == "57014")
 }
 
 // Full reports whether err says that the disk is full.

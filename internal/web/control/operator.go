@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,22 @@ type Operator struct {
 
 // Need reports whether something that requests need is ready.
 type Need func(ctx context.Context) bool
+
+// Seldom asks n once in a while; who comes in between gets the last answer.
+func Seldom(every time.Duration, n Need) Need {
+	var mu sync.Mutex // guards the rest
+	var asked time.Time
+	var is bool
+	return func(ctx context.Context) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(asked) >= every {
+			is = n(ctx)
+			asked = time.Now()
+		}
+		return is
+	}
+}
 
 // Handler returns what answers.
 func (o Operator) Handler() http.Handler {
