@@ -182,6 +182,9 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 		d.Sources["framework"] = "detection"
 	}
 	chosen.plan(p, d)
+	if d.refused != nil && !p.s.commands.web.ok() && !p.s.output.ok() && !p.s.command.ok() {
+		return Plan{}, d.refused
+	}
 	if err := p.apply(d); err != nil {
 		return Plan{}, err
 	}
@@ -198,6 +201,14 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 // draft is a plan while its preset and the overrides work on it.
 type draft struct {
 	Plan
+	refused error // why what the build makes can't run here, unless the owner says how
+}
+
+// refuse says that a project builds for another host, and what to do.
+func (d *draft) refuse(what, remedy string) {
+	if d.refused == nil {
+		d.refused = invalid(what+" builds for another host", remedy, nil)
+	}
 }
 
 func (d *draft) warn(text string) { d.Warnings = append(d.Warnings, text) }

@@ -15,6 +15,8 @@ func calls(pattern string) *lazyregexp.Regexp {
 }
 
 var (
+	astroAdapter = lazyregexp.New(`["'](@astrojs/(?:vercel|netlify|cloudflare|deno)|@deno/astro-adapter|astro-sst|astro-aws-amplify)\b`)
+
 	nextExport   = calls(`next\s+export`)
 	nuxtGenerate = calls(`(?:(?:nuxt|nuxi)\s+generate|(?:nuxt|nuxi)\s+build\s+(?:\S+\s+)*--prerender)`)
 	asksGenerate = calls(`(?:nuxt|nuxi|run|yarn|pnpm|bun)\s+generate`)
@@ -85,6 +87,8 @@ func metaFrameworks() []preset {
 					p.start(d, m, []string{"nuxt", "start"})
 					return
 				}
+				src, _ := p.config("nuxt.config")
+				p.refuseNitro(d, configfile.JSString(configfile.JSBlock(src, "nitro"), "preset"))
 				d.Output = ".output"
 				d.assets(".output/public", "")
 				d.run("node", ".output/server/index.mjs")
@@ -136,8 +140,10 @@ func metaFrameworks() []preset {
 							"to pin this choice",
 					)
 				default:
-					d.warn(
-						"@sveltejs/adapter-" + adapter + " builds for another host; install @sveltejs/adapter-static or @sveltejs/adapter-node",
+					d.refuse(
+						"The adapter @sveltejs/adapter-"+adapter,
+						"install @sveltejs/adapter-node for a server, @sveltejs/adapter-static for pages, or @sveltejs/adapter-auto, which chooses, "+
+							"and import it in the configuration",
 					)
 				}
 			},
@@ -162,7 +168,13 @@ func metaFrameworks() []preset {
 				m := planAstro(p, d)
 				src, _ := p.config("astro.config")
 				d.output(configfile.JSPath(src, "outDir"), "dist")
-				if !strings.Contains(src, "@astrojs/node") {
+				if f := astroAdapter.FindStringSubmatch(src); f != nil && !strings.Contains(src, "@astrojs/node") {
+					d.refuse(
+						"The adapter "+f[1],
+						"put @astrojs/node in its place (npx astro add node, and adapter: node({ mode: \"standalone\" }) in the configuration), "+
+							"or remove the adapter and set output to static",
+					)
+				} else if !strings.Contains(src, "@astrojs/node") {
 					d.warn("Astro's server output needs the adapter @astrojs/node here; add it, or set output to static")
 				}
 				if configfile.JSString(src, "mode") == "middleware" {
@@ -184,7 +196,7 @@ func metaFrameworks() []preset {
 			plan: func(p *project, d *draft) {
 				planAstro(p, d)
 				src, _ := p.config("astro.config")
-				d.output(configfile.JSPath(src, "outDir"), "dist", "dist/client")
+				d.output(configfile.JSPath(src, "outDir"), "dist", "dist/client", ".vercel/output/static")
 			},
 		},
 

@@ -5,6 +5,7 @@ import (
 
 	"slipway/internal/build/configfile"
 	"slipway/internal/build/worktree"
+	"slipway/internal/platform/lazyregexp"
 )
 
 // How the meta frameworks of javascript.go are told apart and planned.
@@ -178,10 +179,22 @@ func nitro(id, name, tool string, deps ...string) preset {
 				d.output("", ".output/public", "dist")
 				return
 			}
+			p.refuseNitro(d, configfile.JSString(src, "preset"))
 			d.Output = ".output"
 			d.assets(".output/public", "")
 			d.run("node", ".output/server/index.mjs")
 		},
+	}
+}
+
+// nitroElsewhere matches the presets by which Nitro builds for other hosts.
+var nitroElsewhere = lazyregexp.New(
+	`^(?:vercel|netlify|cloudflare|aws|azure|firebase|deno|heroku|render|zeabur|edgio|stormkit|koyeb|iis|digital|layer0|alwaysdata|genezio)`,
+)
+
+func (p *project) refuseNitro(d *draft, preset string) {
+	if nitroElsewhere.MatchString(preset) {
+		d.refuse("Nitro's preset "+preset, "remove the preset from the configuration, or set it to node-server")
 	}
 }
 

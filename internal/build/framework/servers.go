@@ -308,8 +308,30 @@ func (p *project) entry() string {
 		"src/server.js", "src/index.js", "src/app.js", "src/main.js")
 }
 
+// content is a server of content with a program of its own, and the folders that it writes to.
+func content(id, name, program string, storage []string, deps ...string) preset {
+	return preset{
+		Preset: Preset{id, name, Node}, server: true,
+		match: func(p *project) string {
+			if dep := p.pkg.ProdDep(deps...); dep != "" {
+				return dependsOn(dep)
+			}
+			return ""
+		},
+		plan: func(p *project, d *draft) {
+			m := p.js(d)
+			p.build(d, m, []string{"build"})
+			p.start(d, m, []string{program, "start"})
+			d.Start.Storage, d.Output = storage, ""
+		},
+	}
+}
+
 func nodeFrameworks() []preset {
 	return []preset{
+		content("strapi", "Strapi", "strapi", []string{"public/uploads", ".tmp"}, "@strapi/strapi", "strapi"),
+		content("keystone", "Keystone", "keystone", nil, "@keystone-6/core"),
+		content("directus", "Directus", "directus", []string{"uploads"}, "directus"),
 		{
 			Preset: Preset{"nestjs", "NestJS", Node}, server: true,
 			match: func(p *project) string {
