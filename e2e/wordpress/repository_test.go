@@ -3,6 +3,7 @@ package wordpress
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"slipway/e2e/world"
@@ -31,6 +32,45 @@ func withTools(files map[string]string) map[string]string {
 	files["package.json"] = `{"name": "content", "private": true, "scripts": {"build": "node build.js"}}`
 	files["build.js"] = "require('fs').writeFileSync('themes/ours/built.css', 'body{color:#456}')"
 	return files
+}
+
+// A repository that is one theme or one plugin becomes that, and is active unless it breaks the site.
+func (h *installation) extensions() {
+	t := h.t
+	const theme, plugin = "/*\nTheme Name: Ours\n*/", "<?php\n/* Plugin Name: Ours */\n"
+	for name, tt := range map[string]struct {
+		files       map[string]string
+		shows, says string
+	}{
+		"theme": {
+			map[string]string{"style.css": theme, "index.php": "<html><body>Our theme</body></html>", "plugins/x/x.php": plugin},
+			"Our theme", "The theme content is active",
+		},
+		"broken-theme": {
+			map[string]string{"style.css": theme, "index.php": "x", "functions.php": "<?php undefined_call();"}, "</html>",
+			"The theme content is not active, because the front page breaks",
+		},
+		"plugin": {
+			map[string]string{"ours.php": plugin + "add_action('wp_footer', function () { echo 'Our plugin'; });"}, "Our plugin",
+			"The plugin content is active",
+		},
+		"broken-plugin": {map[string]string{"ours.php": plugin + "undefined_call();"}, "</html>", "undefined_call"},
+	} {
+		h.commit(tt.files)
+		var made struct{ Data siteBody }
+		h.call("POST", "/sites", map[string]any{"name": name, "type": "wordpress", "repository": "git.test/ada/content"}, &made)
+		s := h.ready(made.Data.ID)
+		if status, _, text := h.visitor(s.URL).get("/"); status != 200 || !strings.Contains(text, tt.shows) {
+			t.Errorf("%s: %d %.500s", name, status, text)
+		}
+		var log struct{ Logs []struct{ Message string } }
+		var list struct{ Data []struct{ ID string } }
+		h.call("GET", "/sites/"+s.ID+"/deployments?limit=1", nil, &list)
+		h.call("GET", "/deployments/"+list.Data[0].ID+"/logs", nil, &log)
+		if !slices.ContainsFunc(log.Logs, func(l struct{ Message string }) bool { return strings.Contains(l.Message, tt.says) }) {
+			t.Errorf("%s: the log: %+v", name, log)
+		}
+	}
 }
 
 // commit makes these files the repository's newest commit.

@@ -116,6 +116,7 @@ func TestContentComes(t *testing.T) {
 	}
 	h.story(t, "repository", (*installation).repository)
 	h.story(t, "example", (*installation).example)
+	h.story(t, "extensions", (*installation).extensions)
 	h.story(t, "gone", (*installation).gone)
 }
 

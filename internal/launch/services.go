@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"slipway/internal/build/framework"
 	"slipway/internal/program/app"
@@ -94,8 +95,8 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 	if w.Spec.Redis && l.c.Redis != nil {
 		w.Spec.RedisServer, env["SLIPWAY_REDIS_PREFIX"] = true, redis.Client{Site: p.Site.ID}.Prefix()
 	}
-	if len(p.Content) > 0 {
-		env["SLIPWAY_WP_MANAGED"] = "1"
+	if slices.ContainsFunc(p.Content, func(folder string) bool { return !strings.Contains(folder, "/") }) {
+		env["SLIPWAY_WP_MANAGED"] = "1" // beside a single theme, others may be installed
 	}
 	for _, own := range []string{address, l.c.Sites.URL(p.Site.Slug)} {
 		if own = ownAddress(own); own != "" && !slices.Contains(w.Spec.Own, own) {

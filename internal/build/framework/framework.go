@@ -78,6 +78,7 @@ type Plan struct {
 	Assets []AssetFolder  `json:"assets,omitempty"` // of a server: folders whose files are served without it
 	// Content are the folders of a WordPress site's wp-content that come from the repository.
 	Content []string `json:"content,omitempty"`
+	Parts   []Part   `json:"parts,omitempty"` // what becomes of a repository that isn't laid out as a wp-content
 	SPA     bool     `json:"spa,omitempty"`   // the browser's router answers for paths without a file
 	Watch   []string `json:"watch,omitempty"` // patterns of slipway.toml: a push that changes none of these files is not deployed
 

@@ -108,12 +108,16 @@ var phpStorage = []struct {
 	{"craftcms/cms", []string{"storage"}, []string{"web/cpresources"}},
 }
 
+func composerInstall(dir string) Command {
+	argv := []string{"composer", "install", "--no-dev", "--no-interaction", "--no-progress", "--prefer-dist", "--optimize-autoloader"}
+	return Command{Argv: argv, Dir: dir}
+}
+
 func planPHP(p *project, d *draft) {
 	require := p.composer()
 	d.tool("php", constraint(require["php"]))
 	if require != nil {
-		argv := []string{"composer", "install", "--no-dev", "--no-interaction", "--no-progress", "--prefer-dist", "--optimize-autoloader"}
-		d.Install = []Command{{Argv: argv, Dir: p.root}}
+		d.Install = []Command{composerInstall(p.root)}
 		d.tool("composer", "")
 		d.cache("~/.cache/composer")
 		if !p.has("composer.lock") {

@@ -27,9 +27,14 @@ var notContent = []string{
 	"node_modules",
 }
 
+// Extensions are the themes and plugins that a repository brings.
+type Extensions struct {
+	Themes []string // folders that may be themes
+	Plugin string   // the folder of the only plugin, of a repository that isn't laid out as a wp-content
+}
+
 // Content joins what a build has left of a wp-content to the core, and names its folders in
-// the plan. It returns the bundle, of whose bytes only the wp-content's count, and the folders
-// that may be themes.
+// the plan. It returns the bundle, of whose bytes only the wp-content's count.
 func Content(
 	ctx context.Context,
 	bundles *bundle.Bundles,
@@ -37,33 +42,22 @@ func Content(
 	a build.Artefact,
 	core bundle.ID,
 	say Log,
-) (whole bundle.Stored, themes []string, err error) {
+) (whole bundle.Stored, x Extensions, err error) {
 	say("info", "Storing themes and plugins")
-	folder := path.Join(plan.Root, plan.Output)
-	root := a.Files
-	if folder != "" {
-		info, err := a.Files.Stat(folder)
-		if err == nil && !info.IsDir() { // opening a pipe would wait for ever
-			err = fs.ErrNotExist
-		}
-		if err != nil {
-			return whole, nil, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "There is nothing to publish",
-				Details: "the folder " + folder + " is missing after the build",
-				Code:    "output_missing",
-			}
-		}
-		if root, err = a.Files.OpenRoot(folder); err != nil {
-			return whole, nil, fmt.Errorf("open wp-content: %w", err)
-		}
-		defer root.Close()
+	plan.Content = nil
+	if len(plan.Parts) > 0 {
+		return parts(ctx, bundles, plan, a, core, say)
 	}
+	folder := path.Join(plan.Root, plan.Output)
+	root, err := openFolder(a.Files, folder)
+	if err != nil {
+		return whole, x, err
+	}
+	defer root.Close()
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return whole, nil, fmt.Errorf("list wp-content: %w", err)
+		return whole, x, fmt.Errorf("list wp-content: %w", err)
 	}
-	plan.Content = nil
 	for _, e := range entries {
 		switch {
 		case e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(notContent, e.Name()) && contentName(e.Name()):
@@ -77,41 +71,128 @@ func Content(
 		}
 	}
 	if len(plan.Content) > maxContent {
-		return whole, nil, &fault.Error{
+		return whole, x, &fault.Error{
 			Kind:    fault.Invalid,
 			Message: "The wp-content has too many folders",
 			Details: fmt.Sprintf("at most %d at its top level", maxContent),
 		}
 	}
-	stored, err := storeContent(ctx, bundles, root, plan.Content, func(name string) bool {
-		return a.Skip != nil && a.Skip(path.Join(
-			folder,
-			name,
-		))
-	})
+	stored, err := storeContent(ctx, bundles, root, func(name string) bool {
+		top, _, _ := strings.Cut(name, "/")
+		return !slices.Contains(plan.Content, top) || a.Skip != nil && a.Skip(path.Join(folder, name))
+	}, say)
 	if err != nil {
-		return whole, nil, err
-	}
-	for _, name := range stored.Left {
-		say("warn", "Skipped %q: it points outside, or is not a file", name)
+		return whole, x, err
 	}
 	// A folder without a file is none in a bundle.
 	have := map[string]bool{}
 	for f, err := range bundles.Files(ctx, stored.ID) {
 		if err != nil {
-			return whole, nil, err
+			return whole, x, err
 		}
 		top, rest, _ := strings.Cut(f.Path, "/")
 		have[top] = true
 		if theme, ok := strings.CutSuffix(rest, "/style.css"); ok && top == "themes" && !strings.Contains(theme, "/") {
-			themes = append(themes, theme)
+			x.Themes = append(x.Themes, theme)
 		}
 	}
 	plan.Content = slices.DeleteFunc(plan.Content, func(name string) bool { return !have[name] })
 	say("info", "Stored %d files, %s: %s", stored.Files, Size(stored.Bytes), strings.Join(plan.Content, ", "))
 	whole, err = bundles.Join(ctx, core, stored.ID, ContentAt)
 	whole.Bytes = stored.Bytes // the core is nobody's
-	return whole, themes, err
+	return whole, x, err
+}
+
+// parts joins themes and plugins to the core, each of which is a folder of its own.
+func parts(
+	ctx context.Context,
+	bundles *bundle.Bundles,
+	plan *framework.Plan,
+	a build.Artefact,
+	core bundle.ID,
+	say Log,
+) (whole bundle.Stored, x Extensions, err error) {
+	whole.ID = core
+	plugins := 0
+	for _, part := range plan.Parts {
+		root, err := openFolder(a.Files, part.From)
+		if err != nil {
+			return whole, x, err
+		}
+		stored, err := storeContent(ctx, bundles, root, func(name string) bool {
+			top, _, _ := strings.Cut(name, "/")
+			return strings.HasPrefix(top, ".") || top == "node_modules" || a.Skip != nil && a.Skip(path.Join(part.From, name))
+		}, say)
+		_ = root.Close()
+		if err != nil {
+			return whole, x, err
+		}
+		kind, name, _ := strings.Cut(part.At, "/")
+		if kind == "plugins" {
+			plugins++
+			x.Plugin = name
+		} else {
+			theme, err := themeIn(ctx, bundles, stored.ID)
+			if err != nil {
+				return whole, x, err
+			}
+			if theme == "" {
+				return whole, x, &fault.Error{
+					Kind: fault.Invalid, Code: "output_missing", Message: "The theme has no style.css after the build",
+					Details: fmt.Sprintf("%s must have one, or set the output folder to what the build writes", folderName(part.From)),
+				}
+			}
+			x.Themes = append(x.Themes, path.Join(name, path.Dir(theme)))
+		}
+		bytes := whole.Bytes + stored.Bytes
+		if whole, err = bundles.Join(ctx, whole.ID, stored.ID, path.Join(ContentAt, part.At)); err != nil {
+			return whole, x, err
+		}
+		whole.Bytes = bytes // the core is nobody's
+		plan.Content = append(plan.Content, part.At)
+		say("info", "Stored wp-content/%s: %d files, %s", part.At, stored.Files, Size(stored.Bytes))
+	}
+	if plugins > 1 {
+		x.Plugin = ""
+	}
+	if len(x.Themes) > 1 {
+		x.Themes = nil // which one is the site's isn't known
+	}
+	return whole, x, nil
+}
+
+// themeIn returns the style.css of a theme, "" without one.
+func themeIn(ctx context.Context, bundles *bundle.Bundles, id bundle.ID) (style string, err error) {
+	for f, err := range bundles.Files(ctx, id) {
+		if err != nil {
+			return "", err
+		}
+		if f.Path == "style.css" || f.Path == "resources/style.css" && style == "" { // as Sage 9 has it
+			style = f.Path
+		}
+	}
+	return style, nil
+}
+
+// openFolder opens a folder of what a build has left.
+func openFolder(files *os.Root, folder string) (*os.Root, error) {
+	info, err := files.Stat(path.Join(".", folder))
+	if err == nil && !info.IsDir() { // opening a pipe would wait for ever
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, &fault.Error{
+			Kind:    fault.Invalid,
+			Message: "There is nothing to publish",
+			Details: "the folder " + folder + " is missing after the build",
+			Code:    "output_missing",
+		}
+	}
+	root, err := files.OpenRoot(path.Join(".", folder))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", folder, err)
+	}
+	return root, nil
 }
 
 // maxContent bounds the folders of a wp-content, each of which is a mount.
@@ -122,20 +203,15 @@ func contentName(name string) bool {
 	return len(name) <= 100 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
 
-func storeContent(
-	ctx context.Context,
-	bundles *bundle.Bundles,
-	root *os.Root,
-	folders []string,
-	skip func(string) bool,
-) (bundle.Stored, error) {
+func storeContent(ctx context.Context, bundles *bundle.Bundles, root *os.Root, skip func(string) bool, say Log) (bundle.Stored, error) {
 	for try := 1; ; try++ {
-		stored, err := bundles.Store(ctx, root, func(name string) bool {
-			top, _, _ := strings.Cut(name, "/")
-			return !slices.Contains(folders, top) || skip(name)
-		})
-		if !errors.Is(err, blob.ErrSwept) || try == 3 {
-			return stored, err
+		stored, err := bundles.Store(ctx, root, skip)
+		if errors.Is(err, blob.ErrSwept) && try < 3 {
+			continue
 		}
+		for _, name := range stored.Left {
+			say("warn", "Skipped %q: it points outside, or is not a file", name)
+		}
+		return stored, err
 	}
 }

@@ -236,9 +236,9 @@ func (t *Tree) TOML(p string, into any, remedy string) toml.MetaData {
 	return md
 }
 
-// head returns the beginning of a file that may be of any size, such as a lock file.
-func (t *Tree) head(p string) string {
-	s, _, _ := t.load(p, 4<<10)
+// Head returns the first max bytes of a file that may be of any size, such as a lock file.
+func (t *Tree) Head(p string, max int64) string {
+	s, _, _ := t.load(p, max)
 	return s
 }
 

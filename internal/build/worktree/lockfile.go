@@ -101,6 +101,8 @@ func (t *Tree) FindManager(dir string) Manager {
 	return m
 }
 
+const lockHead = 4 << 10 // bytes that have a lock file's version
+
 var (
 	yarnRelease = lazyregexp.New(`releases/yarn-([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.]+)?)\.c?js$`)
 	berryMeta   = lazyregexp.New(`(?m)^__metadata:\s*\n\s+version:\s*"?(\d+)`)
@@ -124,7 +126,7 @@ func (t *Tree) managerVersion(m *Manager) {
 	switch m.Name {
 	case "yarn":
 		rc := t.Read(Join(m.Dir, ".yarnrc.yml"))
-		lock := berryMeta.FindStringSubmatch(t.head(Join(m.Dir, "yarn.lock")))
+		lock := berryMeta.FindStringSubmatch(t.Head(Join(m.Dir, "yarn.lock"), lockHead))
 		if f := yarnRelease.FindStringSubmatch(configfile.YAMLScalar(rc, "yarnPath")); f != nil && m.Version == "" {
 			m.Version = f[1]
 		}
@@ -146,7 +148,7 @@ func (t *Tree) managerVersion(m *Manager) {
 			}
 		}
 	case "pnpm":
-		f := pnpmLock.FindStringSubmatch(t.head(Join(m.Dir, "pnpm-lock.yaml")))
+		f := pnpmLock.FindStringSubmatch(t.Head(Join(m.Dir, "pnpm-lock.yaml"), lockHead))
 		if f == nil || m.Version != "" {
 			return
 		}

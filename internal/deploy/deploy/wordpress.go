@@ -22,9 +22,12 @@ type WordPress interface {
 	// Prepare returns what the site runs from, with its database made.
 	Prepare(ctx context.Context, s site.Site, say func(format string, args ...any)) (bundle.ID, error)
 	// Install installs it in the deployment's program, which runs, where it isn't yet, with one
-	// of the repository's themes.
-	Install(ctx context.Context, s site.Site, deployment deployment.ID, themes []string, say func(format string, args ...any)) error
+	// of the repository's themes and its plugin.
+	Install(ctx context.Context, s site.Site, deployment deployment.ID, x publish.Extensions, say Log) error
 }
+
+// Log hears of what is worth a line in a deployment's log.
+type Log = publish.Log
 
 // runWordPress brings a WordPress site to life, or onto the core that new sites get: its
 // program starts beside the one that serves, and the installation runs in it before any
@@ -68,9 +71,9 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 		return err
 	}
 	x.Bundle = core
-	var themes []string
+	var extensions publish.Extensions
 	if tree != nil {
-		if themes, err = d.content(ctx, s, x, tree, &plan, core, p); err != nil {
+		if extensions, err = d.content(ctx, s, x, tree, &plan, core, p); err != nil {
 			return err
 		}
 	}
@@ -91,7 +94,7 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 	}
 	defer done() // once the site serves it
 	p.enter("install", deployment.Deploying)
-	if err := d.wordpress.Install(ctx, s, x.ID, themes, say); err != nil {
+	if err := d.wordpress.Install(ctx, s, x.ID, extensions, p.Printf); err != nil {
 		d.showLastLines(ctx, *x, p)
 		return err
 	}
@@ -112,8 +115,7 @@ func (d *Deployments) contentPlan(ctx context.Context, s site.Site, tree sourceT
 	return plan, d.readyPHP(ctx, plan, p)
 }
 
-// content builds the repository and joins its wp-content to the core. It returns the folders
-// that may be themes.
+// content builds the repository and joins its wp-content to the core.
 func (d *Deployments) content(
 	ctx context.Context,
 	s site.Site,
@@ -122,17 +124,16 @@ func (d *Deployments) content(
 	plan *framework.Plan,
 	core bundle.ID,
 	p *progress,
-) (themes []string, err error) {
+) (found publish.Extensions, err error) {
 	err = d.build(ctx, s, x, tree, *plan, p, func(ctx context.Context, a build.Artefact) error {
-		whole, found, err := publish.Content(ctx, d.c.Bundles, plan, a, core, p.Printf)
-		if err != nil {
+		var whole bundle.Stored
+		if whole, found, err = publish.Content(ctx, d.c.Bundles, plan, a, core, p.Printf); err != nil {
 			return err
 		}
-		themes = found
 		x.Bundle, p.stored = whole.ID, whole.Bytes
 		p.added, err = d.addedByBundle(ctx, s, whole.ID)
 		p.added = min(p.added, whole.Bytes) // the core is nobody's
 		return err
 	})
-	return themes, err
+	return found, err
 }

@@ -75,8 +75,8 @@ func Content(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error
 		return framework.Plan{}, err
 	}
 	plan, err := framework.Content(files, framework.Overrides{
-		Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Node: s.Build.Node,
-	})
+		Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Output: s.Build.Output, Node: s.Build.Node,
+	}, s.Repository)
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
 	}

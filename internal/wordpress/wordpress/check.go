@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/probe"
@@ -13,6 +14,10 @@ import (
 
 // look asks the pages of a site's program, past the cache.
 func (w *WordPress) look(ctx context.Context, s site.Site, paths []string) ([]probe.Page, error) {
+	return w.lookAt(ctx, s, s.LiveDeployment, paths)
+}
+
+func (w *WordPress) lookAt(ctx context.Context, s site.Site, deployment id.Deployment, paths []string) ([]probe.Page, error) {
 	address, err := w.Address(ctx, s)
 	if err != nil {
 		return nil, err
@@ -24,7 +29,7 @@ func (w *WordPress) look(ctx context.Context, s site.Site, paths []string) ([]pr
 	var out []probe.Page
 	for _, path := range paths {
 		p, err := probe.Look(ctx, u.Host, path, func(r *http.Request) (*http.Response, error) {
-			return w.visit(r.Context(), s.LiveDeployment, r)
+			return w.visit(r.Context(), deployment, r)
 		})
 		if err != nil {
 			return nil, err

@@ -8,9 +8,11 @@ import (
 	"strconv"
 
 	"slipway/internal/build/bundle"
+	"slipway/internal/build/publish"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/text"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/core"
@@ -52,47 +54,44 @@ func (w *WordPress) Prepare(ctx context.Context, s site.Site, say func(format st
 const DatabaseName = "wordpress"
 
 // Install installs the WordPress of a deployment that runs, where it isn't yet, with the
-// first of the themes that works, and else sees that the database is what its core needs.
-func (w *WordPress) Install(
-	ctx context.Context,
-	s site.Site,
-	deployment id.Deployment,
-	themes []string,
-	say func(format string, args ...any),
-) error {
+// first of the repository's themes that works and its plugin, and else sees that the database is what its core needs.
+func (w *WordPress) Install(ctx context.Context, s site.Site, deployment id.Deployment, own publish.Extensions, say publish.Log) error {
 	x, err := w.get(ctx, w.c.DB, s.ID)
 	if err != nil {
 		return err
 	}
 	if x.Installed == "" {
-		say("Installing %q in %s", x.Title, x.Locale)
-	}
-	if themes == nil {
-		themes = []string{}
+		say("info", "Installing %q in %s", x.Title, x.Locale)
 	}
 	var out struct {
 		Version, Warning string
 		Upgraded         bool
+		activated
 	}
 	err = w.task(ctx, s, deployment, "install", map[string]any{
 		"title":     x.Title,
 		"user":      x.AdminUser,
 		"email":     x.AdminEmail,
 		"locale":    x.Locale,
-		"themes":    themes,
+		"themes":    append([]string{}, own.Themes...),
 		"installed": x.Installed != "",
 	}, &out)
 	if err != nil {
 		return err
 	}
 	if out.Upgraded {
-		say("The database is that of WordPress %s now", out.Version)
+		say("info", "The database is that of WordPress %s now", out.Version)
 	}
 	if out.Version == x.Installed {
 		return nil
 	}
 	if out.Warning != "" {
-		say("%s", out.Warning)
+		say("warn", "%s", out.Warning)
+	}
+	if x.Installed == "" {
+		if err := w.tryExtensions(ctx, s, deployment, out.activated, own.Plugin, say); err != nil {
+			return err
+		}
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(
@@ -104,6 +103,73 @@ func (w *WordPress) Install(
 		)
 		return err
 	})
+}
+
+// activated is what an installation says of the repository's themes.
+type activated struct {
+	Theme    string // the one that is active; empty: none of them
+	Fallback string // a theme of the core
+	Refused  string // why the first one isn't active
+}
+
+// tryExtensions activates the repository's plugin in a WordPress that was just installed, and undoes what breaks its front
+// page: no visitor reaches it yet. What isn't active is still there to be activated later.
+func (w *WordPress) tryExtensions(
+	ctx context.Context, s site.Site, deployment id.Deployment, a activated, plugin string, say publish.Log,
+) error {
+	change := func(m Manage, safe bool) (out managed, err error) {
+		in := map[string]any{"kind": m.Kind, "action": m.Action, "slugs": m.Slugs, "safe": safe}
+		return out, w.task(ctx, s, deployment, "extensions", in, &out)
+	}
+	// undo reports whether the front page is broken, and undoes what broke it.
+	undo := func(what string, m Manage) (bool, error) {
+		pages, err := w.lookAt(ctx, s, deployment, []string{"/"})
+		if err != nil {
+			return false, err
+		}
+		p := pages[0]
+		if p.Status > 0 && p.Status < 500 && (p.Whole || p.Status >= 300) {
+			return false, nil
+		}
+		if _, err = change(m, true); err != nil {
+			return true, err
+		}
+		say("warn", "%s is not active, because the front page breaks with it (status %d); its error is in the site's log", what, p.Status)
+		return true, nil
+	}
+	switch {
+	case a.Refused != "":
+		say("warn", "The repository's theme is not active: %s", text.Clip(a.Refused, 300))
+	case a.Theme != "":
+		what := "The theme " + text.Clip(a.Theme, 100)
+		broken, err := undo(what, Manage{Kind: Theme, Action: Activate, Slugs: []string{a.Fallback}})
+		if err != nil {
+			return err
+		}
+		if !broken {
+			say("info", "%s is active", what)
+		}
+	}
+	if plugin == "" {
+		return nil
+	}
+	what := "The plugin " + plugin
+	out, err := change(Manage{Kind: Plugin, Action: Activate, Slugs: []string{plugin}}, false)
+	switch f := fault.As(err); {
+	case f != nil && f.Code == "wordpress_failed":
+		say("warn", "%s is not active: %s", what, f.Details)
+		return nil
+	case err != nil:
+		return err
+	case len(out.Refused) > 0:
+		say("warn", "%s is not active: %s", what, text.Clip(out.Refused[0].Error, 300))
+		return nil
+	}
+	broken, err := undo(what, Manage{Kind: Plugin, Action: Deactivate, Slugs: []string{plugin}})
+	if err == nil && !broken {
+		say("info", "%s is active", what)
+	}
+	return err
 }
 
 // Environment returns the variables of a site's WordPress beside what every program gets,

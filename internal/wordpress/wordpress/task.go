@@ -2,6 +2,7 @@ package wordpress
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"strings"
@@ -17,6 +19,8 @@ import (
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
+	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
@@ -72,11 +76,11 @@ func (r released) Close() error {
 // task runs one of our scripts in a site's WordPress. Plugins run with it, so its answer
 // is as hostile as they are.
 func (w *WordPress) task(ctx context.Context, s site.Site, deployment id.Deployment, name string, in, out any) error {
-	text, err := json.Marshal(in)
+	body, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://task/"+name+".php", bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://task/"+name+".php", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -107,15 +111,10 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment id.Deploym
 	}
 	var failed struct{ Error string }
 	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
-		why := failed.Error
-		if why == "" {
-			why = string(b)
-		}
-		why = strings.TrimSpace(strings.ToValidUTF8(why[:min(len(why), 500)], "\uFFFD")) // it is stored
 		return &fault.Error{
 			Kind:    fault.Conflict,
 			Message: "WordPress reports an error",
-			Details: fmt.Sprintf("%s (status %d)", why, resp.StatusCode),
+			Details: fmt.Sprintf("%s (status %d)", cmp.Or(reason(b), "it gives no reason"), resp.StatusCode),
 			Code:    "wordpress_failed",
 		}
 	}
@@ -129,6 +128,23 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment id.Deploym
 	}
 	return nil
 }
+
+// reason returns an error's words. Beside our tasks, WordPress itself ends requests, with JSON of its own or with a page.
+func reason(b []byte) string {
+	var told struct {
+		Error, Message string
+		Data           struct{ Error struct{ Message string } }
+	}
+	why := string(b)
+	if _ = json.Unmarshal(b, &told); told.Error+told.Message != "" {
+		why = cmp.Or(told.Error, told.Data.Error.Message, told.Message)
+	}
+	why = html.UnescapeString(tags.ReplaceAllString(why[:min(len(why), 64<<10)], " "))
+	return text.Line(strings.Join(strings.Fields(why), " "), 500) // it is stored
+}
+
+// tags are those of HTML, with all that isn't shown.
+var tags = lazyregexp.New(`(?is)<(?:style|script|head)\b.*?</(?:style|script|head)>|</?[a-z!][^<>]*>`)
 
 // Login is a link that logs its holder in once.
 type Login struct {

@@ -82,12 +82,30 @@ update_option('permalink_structure', '/%postname%/');
 update_option('blog_public', 1);
 update_option('default_ping_status', 'closed');
 update_option('uploads_use_yearmonth_folders', 1);
-foreach (array_merge($in['themes'], ['twentytwentythree']) as $theme) {
-	if (wp_get_theme($theme)->exists() && !wp_get_theme($theme)->errors()) {
-		switch_theme($theme);
+// The first theme of the repository that works, or one that came with the core.
+$own = $refused = $fallback = '';
+foreach (array_merge(['twentytwentythree'], array_keys(wp_get_themes())) as $theme) {
+	if ($fallback === '' && !in_array((string) $theme, $in['themes'], true) && wp_get_theme($theme)->exists() && !wp_get_theme($theme)->errors()) {
+		$fallback = (string) $theme;
+	}
+}
+foreach ($in['themes'] as $theme) {
+	$errors = wp_get_theme($theme)->errors();
+	if (!$errors && function_exists('validate_theme_requirements') && is_wp_error($needs = validate_theme_requirements($theme))) {
+		$errors = $needs;
+	}
+	if (!$errors) {
+		$own = $theme;
 		break;
 	}
+	$refused = $refused ?: wp_strip_all_tags($errors->get_error_message());
+}
+if ($own !== '' || $fallback !== '') {
+	switch_theme($own !== '' ? $own : $fallback);
 }
 flush_rewrite_rules(false);
 update_option('slipway_installed', time(), false); // last: it says that all of it was done
-answer(['installed' => true, 'version' => $GLOBALS['wp_version'], 'locale' => $locale, 'warning' => $warning]);
+answer([
+	'installed' => true, 'version' => $GLOBALS['wp_version'], 'locale' => $locale, 'warning' => $warning,
+	'theme' => $own, 'fallback' => $fallback, 'refused' => $own === '' ? $refused : '',
+]);
