@@ -54,7 +54,7 @@ var repos = map[string]repo{
 	}, error: "This is a Python server (requirements.txt, app.py, Procfile)"},
 	"writes-beside-itself": {files: map[string]string{
 		"package.json": `{"scripts":{"start":"node server.js"}}`,
-		"server.js":    `require("fs").mkdirSync("./data")`,
+		"server.js":    `require("fs").mkdirSync("./data", {recursive: true})`,
 	}, error: `add storage = ["data"] under [run] in slipway.toml`},
 }
 

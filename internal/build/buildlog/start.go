@@ -29,6 +29,7 @@ const noFolder = "It writes to a folder of its release, which is read-only: keep
 // startCauses is read from the top, as causes is.
 var startCauses = []startCause{
 	{lazy(`\bEROFS\b|[Rr]ead-only file system|` +
+		`\bENOENT: no such file or directory, mkdir '|` + // so Node.js says of a recursive mkdir on a read-only file system
 		`\bEACCES: permission denied, (?:mkdir|open|unlink|rename|copyfile|mkdtemp|rmdir|symlink|chmod)\b|` +
 		`Permission denied: '/|[Cc]annot create directory|[Ff]ailed to open stream: Permission denied`), writes},
 	starting(`SQLITE_CANTOPEN|SQLITE_READONLY|attempt to write a readonly database|unable to open (?:the )?database file`,

@@ -11,6 +11,7 @@ func TestStartCause(t *testing.T) {
 	const wrote = " under [run] in slipway.toml, or set run.storage of the site"
 	for output, want := range map[string]string{
 		"Error: EROFS: read-only file system, mkdir './data'":                                        `It writes to data, and a release is read-only: add storage = ["data"]` + wrote,
+		"Error: ENOENT: no such file or directory, mkdir './data/x'":                                 `It writes to data/x, and a release is read-only: add storage = ["data/x"]` + wrote,
 		"Error: EROFS: read-only file system, open '/app/web/data/db.json'":                          `It writes to data, and a release is read-only: add storage = ["data"]` + wrote,
 		"Error: EACCES: permission denied, mkdir '/build/repo/web/public/uploads'":                   `It writes to public/uploads, and a release is read-only: add storage = ["public/uploads"]` + wrote,
 		"OSError: [Errno 30] Read-only file system: '/app/web/logs/a.log'":                           `It writes to logs, and a release is read-only: add storage = ["logs"]` + wrote,
