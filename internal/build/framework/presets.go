@@ -107,10 +107,15 @@ func choose(p *project) (*preset, string, error) {
 			}
 		}
 	}
+	said := p.s.command.ok() || p.s.output.ok() || p.s.commands.web.source == bySlipway
+	if w, ok := p.t.WorkspaceAt(p.root); ok && by != nil && by.tier == site && !said && !p.ownPages() {
+		if a, err := p.pick(p.t.Members(w), "of the workspace that "+w.Source+" declares"); a != nil && a.tier == site || err != nil {
+			return p.move(a, err) // the framework at the top is the version that the members share
+		}
+	}
 	if by != nil && by.tier == site {
 		return by, why, nil
 	}
-	said := p.s.command.ok() || p.s.output.ok() || p.s.commands.web.source == bySlipway
 	if by != nil && (by.tier >= library || by.ID == "procfile") && !said {
 		if err := p.otherServer(); err != nil {
 			return nil, "", err
@@ -138,6 +143,16 @@ func choose(p *project) (*preset, string, error) {
 		return find("custom"), customWhy(p), nil
 	}
 	return nil, "", p.nothing()
+}
+
+// ownPages reports whether the folder has what an app is made of, beside the folders of others.
+func (p *project) ownPages() bool {
+	_, config := p.config(
+		"next.config", "nuxt.config", "astro.config", "svelte.config", "gatsby-config", "react-router.config", "remix.config",
+	)
+	return config != "" || p.startScript() != "" ||
+		p.any("index.html", "index.php", "angular.json", "composer.json", "server.js", "server.ts", "index.js", "app.js") != "" ||
+		slices.ContainsFunc([]string{"src", "app", "pages", "public"}, p.hasDir)
 }
 
 // move makes the project that was picked the one that is planned.
