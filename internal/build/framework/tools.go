@@ -266,8 +266,14 @@ func jekyll(p *project) string {
 	switch {
 	case gem(p, "jekyll") || gem(p, "github-pages"):
 		return "the Gemfile names jekyll"
-	case conf == "" || p.pkg.Dep("hexo") != "":
+	case p.has(".nojekyll") || p.pkg.Dep("hexo") != "":
 		return ""
+	case p.frontMatter("index.html"):
+		return "index.html begins with front matter, as pages of Jekyll do"
+	case conf == "":
+		return ""
+	case p.frontMatter("index.md") || p.frontMatter("404.html"):
+		return conf + " and pages with front matter are there"
 	}
 	for _, dir := range []string{"_posts", "_layouts", "_includes", "_data", "_sass"} {
 		if p.hasDir(dir) {
@@ -282,6 +288,12 @@ func jekyll(p *project) string {
 		return conf + " and a page in Markdown are there"
 	}
 	return ""
+}
+
+// frontMatter reports whether a page begins with values for a generator, which no browser understands.
+func (p *project) frontMatter(page string) bool {
+	head := p.t.Head(worktree.Join(p.root, page), 5)
+	return strings.HasPrefix(head, "---\n") || head == "---\r\n"
 }
 
 // ruby runs a program through Bundler where there is a Gemfile.
