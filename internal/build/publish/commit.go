@@ -57,7 +57,7 @@ func (c Commit) Fill(ctx context.Context, w *release.Writer) error {
 	var unread []fetch.File
 	for _, f := range c.files {
 		name, ok := inside(c.folder, f.Path)
-		if !ok || name == "slipway.toml" || w.Reuse(name, f.OID) {
+		if !ok || name == "slipway.toml" || w.Skips(name) || w.Reuse(name, f.OID) {
 			continue
 		}
 		unread = append(unread, f)
@@ -86,6 +86,9 @@ func Report(rel release.Sealed, err error, folder string, say Log) (release.Seal
 	files := "files"
 	if rel.Files == 1 {
 		files = "file"
+	}
+	for _, skipped := range rel.Skipped {
+		say("warn", "%s", skipped)
 	}
 	for _, problem := range rel.Problems {
 		say("warn", "%s", problem)

@@ -21,8 +21,8 @@ import (
 // meanwhile: everything is opened beneath root (os.Root), without blocking, and looked
 // at once more after it was opened. Bytes are copied; modes and owners are not. A
 // relative symbolic link that leads to something inside is published as what it leads to;
-// a FIFO, socket or device is a fault that names it. Hidden names are passed over unread, and
-// so is PHP source, whose first file is told to skipped.
+// a FIFO, socket or device is a fault that names it. Hidden names, and
+// names that no path may have, are passed over unread and told by Seal; so is PHP source, whose first file is told to skipped.
 //
 // Every other symbolic link is left out and told to skipped, unless it stands for a file of
 // rules: that is a fault.
@@ -116,11 +116,8 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 }
 
 func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
-	if Hidden(name) || d.w.leave != nil && d.w.leave(name) {
+	if d.w.Skips(name) || d.w.leave != nil && d.w.leave(name) {
 		return nil
-	}
-	if why := checkPath(name); why != "" {
-		return badPath(name, why)
 	}
 	info, err := d.root.Lstat(real)
 	if err != nil {

@@ -120,9 +120,6 @@ func TestAddDirRefuses(t *testing.T) {
 		"link to a fifo": {func(dir string) error {
 			return errorsFirst(syscall.Mkfifo(filepath.Join(dir, ".p"), 0o644), os.Symlink(".p", filepath.Join(dir, "bad")))
 		}, "hidden"},
-		"control character": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "bad\nname"), nil, 0o644) }, "control"},
-		"invalid utf-8":     {func(dir string) error { return os.WriteFile(filepath.Join(dir, "bad\xff"), nil, 0o644) }, "UTF-8"},
-		"backslash":         {func(dir string) error { return os.WriteFile(filepath.Join(dir, "bad\\x"), nil, 0o644) }, "backslash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,6 +154,29 @@ func TestAddDirRefuses(t *testing.T) {
 			invalid(t, err, "bad")
 			invalid(t, err, tt.says)
 		})
+	}
+}
+
+// Names that a release can't have don't fail it, and what is left out is told.
+func TestAddDirSkipsNames(t *testing.T) {
+	t.Parallel()
+	dir := lay(t, map[string]string{
+		"a.html": "a", "bad\nname": "x", "bad\xff": "x", "bad\\x": "x", ".env": "SECRET", ".gitignore": "x", "sub/.hidden/a": "x", "sub/.hidden/b": "x",
+		".1": "", ".2": "", ".3": "", ".4": "", ".well-known/security.txt": "x",
+	})
+	w := begin(t, open(t), "")
+	if err := addDir(t, w, dir); err != nil {
+		t.Fatal(err)
+	}
+	rel := seal(t, w)
+	want := []string{
+		"Skipped bad\ufffd: it is not valid UTF-8", "Skipped bad\\x: it contains a backslash", "Skipped bad\ufffdname: it contains a control character",
+		"Skipped .1, .2, .3, .4, .env and 1 more: names that begin with a dot are not published",
+	}
+	slices.Sort(rel.Skipped)
+	slices.Sort(want)
+	if rel.Files != 2 || !slices.Equal(rel.Skipped, want) {
+		t.Errorf("%d files, skipped %q", rel.Files, rel.Skipped)
 	}
 }
 

@@ -2,6 +2,8 @@ package release
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -67,6 +69,54 @@ func PHPSource(path string) bool {
 		i = strings.Index(last, ".P")
 	}
 	return i >= 0 && phpSource.MatchString(last)
+}
+
+// Skips reports whether the file at a path is left out because of its name, and remembers it for Seal. What
+// Add refuses fails a deployment that has thousands of other files.
+func (w *Writer) Skips(path string) bool {
+	if why := checkPath(path); why != "" {
+		w.left(why, show(path))
+		return true
+	}
+	if !Hidden(path) {
+		return false
+	}
+	at := 0 // the first name that is hidden, all of whose files are
+	for s := range strings.SplitSeq(path, "/") {
+		at += len(s) + 1
+		if strings.HasPrefix(s, ".") {
+			if !strings.HasPrefix(s, ".git") { // nobody expects those
+				w.left("names that begin with a dot are not published", show(path[:at-1]))
+			}
+			break
+		}
+	}
+	return true
+}
+
+// left remembers a name that is left out and why.
+func (w *Writer) left(why, name string) {
+	if w.skipped == nil {
+		w.skipped = map[string]map[string]bool{}
+	}
+	if w.skipped[why] == nil {
+		w.skipped[why] = map[string]bool{}
+	}
+	w.skipped[why][name] = true
+}
+
+// leftOut returns a sentence for each reason why files were left out.
+func (w *Writer) leftOut() (list []string) {
+	const most = 5 // names
+	for _, why := range slices.Sorted(maps.Keys(w.skipped)) {
+		names := slices.Sorted(maps.Keys(w.skipped[why]))
+		text := strings.Join(names[:min(len(names), most)], ", ")
+		if n := len(names) - most; n > 0 {
+			text += fmt.Sprintf(" and %d more", n)
+		}
+		list = append(list, fmt.Sprintf("Skipped %s: %s", text, why))
+	}
+	return list
 }
 
 func badPath(path, why string) error {

@@ -29,6 +29,7 @@ type Sealed struct {
 	Added  int64 // bytes of the files that the previous release doesn't have
 
 	Problems []rules.Problem // in the rules: what was left out, and where it stands
+	Skipped  []string        // sentences about files that were left out for their names
 }
 
 // Writer makes one release. It is for one goroutine; it ends with Seal or Abort, and
@@ -44,6 +45,7 @@ type Writer struct {
 	byDigest map[blob.Digest]int
 
 	entries  map[string]*entry
+	skipped  map[string]map[string]bool // names by why they are left out
 	fallback string
 	hashed   []HashedFolder
 	verbatim func(path string) bool
@@ -292,7 +294,9 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
-	return Sealed{ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused, Added: w.added, Problems: problems}, nil
+	return Sealed{
+		ID: ID(d.String()), Files: len(files), Bytes: w.bytes, Reused: w.reused, Added: w.added, Problems: problems, Skipped: w.leftOut(),
+	}, nil
 }
 
 // Abort ends the Writer. What it stored stays behind unreferenced, until it is collected.
