@@ -9,6 +9,8 @@ import (
 
 	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // The manifest, in order: magic; fallback path; rules, as JSON or empty; table of media
@@ -53,9 +55,10 @@ func (f File) Compressed() bool { return f.Brotli.Size > 0 || f.Gzip.Size > 0 ||
 // Tree is a decoded manifest. It is immutable, and as compact as the manifest itself:
 // files are decoded when they are asked for.
 type Tree struct {
-	raw      string   // the manifest up to its keys
-	types    []string // substrings of raw
-	at       []uint32 // where each file begins in raw
+	raw      string         // the manifest up to its keys
+	types    []string       // substrings of raw
+	at       []uint32       // where each file begins in raw
+	composed map[string]int // files whose path isn't in Unicode's form NFC, by that form
 	fallback string
 	slash    rules.Slash // in place of the rules'; see Served
 	rules    *rules.Set  // nil for none
@@ -70,7 +73,7 @@ func (t *Tree) Bytes() int64 { return t.bytes }
 
 // Memory is about how many bytes the Tree itself holds on to.
 func (t *Tree) Memory() int64 {
-	return int64(len(t.raw)+4*len(t.at)+16*len(t.types)+128) + t.rules.Memory()
+	return int64(len(t.raw)+4*len(t.at)+16*len(t.types)+(maxPath/4)*len(t.composed)+128) + t.rules.Memory()
 }
 
 // Files yields the files sorted by path.
@@ -99,7 +102,26 @@ func (t *Tree) has(path string) bool {
 	return ok && !PHPSource(path)
 }
 
+// search finds a path in either form of Unicode: a browser sends the form that a link has, and files have the
+// form of the system that they were made on.
 func (t *Tree) search(path string) (int, bool) {
+	i, ok := t.exactly(path)
+	if ok {
+		return i, true
+	}
+	composed := norm.NFC.String(path)
+	if composed != path {
+		if j, ok := t.exactly(composed); ok {
+			return j, true
+		}
+	}
+	if j, ok := t.composed[composed]; ok {
+		return j, true
+	}
+	return i, false
+}
+
+func (t *Tree) exactly(path string) (int, bool) {
 	return slices.BinarySearchFunc(t.at, path, func(at uint32, path string) int {
 		s := scanner{rest: t.raw[at:]}
 		return strings.Compare(s.string(maxPath), path)
@@ -202,6 +224,12 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 			return nil, "", errManifest
 		}
 		last = f.Path
+		if !norm.NFC.IsNormalString(f.Path) {
+			if t.composed == nil {
+				t.composed = map[string]int{}
+			}
+			t.composed[norm.NFC.String(f.Path)] = i
+		}
 		if t.bytes += f.Body.Size; t.bytes < 0 {
 			return nil, "", errManifest
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"slipway/internal/build/rules"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Kind says what a path is.
@@ -106,7 +108,8 @@ func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doub
 	params := rules.Query{Raw: q.Query}
 	var buf [4]rules.Field
 	skipped := 0
-	for i := range t.rules.Candidates(name) {
+	asked := norm.NFC.String(name) // as patterns are
+	for i := range t.rules.Candidates(asked) {
 		if there && !t.rules.Forced || v.Left == 0 {
 			break
 		}
@@ -115,7 +118,7 @@ func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doub
 		if there && !r.Force {
 			continue
 		}
-		values, ok := t.rules.Matches(i, name, &q, v, &params, &on, buf[:])
+		values, ok := t.rules.Matches(i, asked, &q, v, &params, &on, buf[:])
 		if !ok {
 			continue
 		}

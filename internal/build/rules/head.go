@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // The most that header rules add to one answer. What is over it is left out.
@@ -25,6 +27,7 @@ type Head struct {
 // for or the file that answers, so that a page is protected and marked under all its
 // addresses. Values of the same name are joined, as Netlify and Cloudflare do.
 func (s *Set) HeadOf(host, name, file string) (a Head) {
+	name, file = norm.NFC.String(name), norm.NFC.String(file) // as patterns are
 	bytes := 0
 	more := map[string][]string{} // further values of fields in a.Set, which are joined once
 	var labels []string

@@ -3,6 +3,8 @@ package rules
 import (
 	"net/url"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // pattern is a compiled From or For: path segments with placeholders, and at most one
@@ -102,12 +104,13 @@ func wordByte(c byte, first bool) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || !first && c >= '0' && c <= '9'
 }
 
-// unescape decodes a literal of a rule, which may be written as in an address or plainly.
+// unescape decodes a literal of a rule, which may be written as in an address or plainly, to
+// Unicode's form NFC.
 func unescape(s string) string {
 	if plain, err := url.PathUnescape(s); err == nil {
-		return plain
+		s = plain
 	}
-	return s
+	return norm.NFC.String(s)
 }
 
 // static returns the one path that matches, without slashes around it, if there is only one.

@@ -17,13 +17,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // File is one file to upload.
 type File struct {
-	Path   string // with slashes, relative to the folder, in Unicode's form NFC
+	Path   string // with slashes, relative to the folder
 	Mode   string // "" a file, "x" an executable one, "l" a symbolic link
 	Size   int64
 	Digest string // SHA-256, hexadecimal
@@ -93,11 +91,6 @@ func (f *Folder) list(ctx context.Context, o Options) error {
 		return err
 	}
 	slices.SortFunc(f.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	for i := 1; i < len(f.Files); i++ {
-		if f.Files[i].Path == f.Files[i-1].Path {
-			return fmt.Errorf("two files have the same name in Unicode's form NFC: %q", f.Files[i].Path)
-		}
-	}
 	return nil
 }
 
@@ -289,7 +282,7 @@ func (w *walker) walk(ctx context.Context, dir string, above []patterns) error {
 
 // file takes one file.
 func (w *walker) file(name string, info fs.FileInfo) error {
-	file := File{Path: norm.NFC.String(name), Size: info.Size(), name: name, info: info}
+	file := File{Path: name, Size: info.Size(), name: name, info: info}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		to, err := w.f.root.Readlink(filepath.FromSlash(name))

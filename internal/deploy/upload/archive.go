@@ -17,7 +17,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/text/unicode/norm"
 
 	"slipway/internal/client/folder"
 	"slipway/internal/platform/blob"
@@ -284,7 +283,7 @@ func trimmed(name string) string {
 	for strings.HasPrefix(name, "./") {
 		name = strings.TrimLeft(name[2:], "/")
 	}
-	return norm.NFC.String(name)
+	return name
 }
 
 // entry counts whatever the archive lists.

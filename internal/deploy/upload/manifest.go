@@ -16,7 +16,6 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/text/unicode/norm"
 
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
@@ -221,8 +220,6 @@ func checkPath(p string) string {
 		return fmt.Sprintf("it is longer than %d bytes", maxPath)
 	case !utf8.ValidString(p):
 		return "it is not valid UTF-8"
-	case !norm.NFC.IsNormalString(p):
-		return "it is not in Unicode's form NFC"
 	case p[0] == '/':
 		return "it begins with a slash"
 	case len(p) > 1 && p[1] == ':':

@@ -238,7 +238,6 @@ func TestUploadRefusesMalformedBodies(t *testing.T) {
 		"a backslash": {line("a\\b"), "invalid_path", 400},
 		"NUL":         {strings.Replace(line("aQb"), "Q", "\\u0000", 1), "invalid_path", 400},
 		"an escape":   {strings.Replace(line("aQb"), "Q", "\\u001b[31m", 1), "\\\\x1b", 400},
-		"NFD":         {line("cafe\u0301"), "NFC", 400},
 		"git":         {line("x/.GIT/config"), "Git folder", 400},
 		"twins":       {line("a") + line("a"), "twice", 400},
 		"both":        {line("a") + line("a/b"), "a file and a folder", 400},
