@@ -321,6 +321,10 @@ func (h *installation) life(s siteBody) {
 	if status, _, text := owner.get("/wp-admin/"); status != 200 || !strings.Contains(text, "Dashboard") {
 		t.Errorf("wp-admin: %d %.200s", status, text)
 	}
+	if status, _, text := owner.get("/wp-admin/options-permalink.php"); status != 200 || !strings.Contains(text, "/%postname%/") ||
+		strings.Contains(text, "/index.php/") {
+		t.Errorf("permalinks with index.php are proposed (%d)", status)
+	}
 	if status, _, _ := h.visitor(s.URL).get(link); status != 403 {
 		t.Errorf("the link works twice: %d", status)
 	}

@@ -40,6 +40,9 @@ var (
 	)
 )
 
+// contentScripts matches what some server runs as PHP, by the last suffix of a part of the path or by one before others (x.php.png).
+var contentScripts = lazyregexp.New(`\.(php[0-9]?|phtml|phps|pht|phar)(\.|~|/|$)`)
+
 // closed reports whether nobody may see a path.
 func closed(name string, xmlrpc bool) bool {
 	low := script(strings.ToLower(name))
@@ -48,7 +51,7 @@ func closed(name string, xmlrpc bool) bool {
 		return true
 	case low == "/xmlrpc.php":
 		return !xmlrpc
-	case strings.HasPrefix(low, "/wp-content/") && strings.Contains(low, ".ph"): // scripts of plugins run through WordPress alone
+	case strings.HasPrefix(low, "/wp-content/") && contentScripts.MatchString(low): // scripts of plugins run through WordPress alone
 		return true
 	case strings.HasPrefix(low, "/wp-includes/") && strings.HasSuffix(low, ".php"):
 		return true

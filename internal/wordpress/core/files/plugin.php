@@ -152,6 +152,9 @@ add_action('update_option_cron', function ($old, $new) {
 	}
 }, 10, 2);
 
+// Addresses without index.php work, as with Apache's mod_rewrite: Settings > Permalinks would propose /index.php/%postname%/.
+add_filter('got_url_rewrite', '__return_true');
+
 // Updates of the core come from Slipway.
 add_filter('user_has_cap', function ($caps) {
 	unset($caps['update_core']);
