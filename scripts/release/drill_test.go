@@ -86,6 +86,7 @@ func TestMachines(t *testing.T) {
 		clean(t, m.clean)
 	}
 	m.packages(t, r)
+	t.Run("Install", m.install)
 	t.Run("Drill", m.drill)
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
 		t.Run("Unit", func(t *testing.T) { m.unit(t, "v1") })
@@ -94,6 +95,39 @@ func TestMachines(t *testing.T) {
 	t.Run("Upgrade", m.upgrade)
 	t.Run("Auto", func(t *testing.T) { m.auto(t, r) })
 	t.Run("Apt", m.apt)
+}
+
+// docs/install.md from top to bottom on a clean Debian. What differs: the names are in /etc/hosts, certificates are from the local
+// authority instead of Let's Encrypt, and without systemd the service is started by hand.
+func (m machines) install(t *testing.T) {
+	text, err := os.ReadFile("docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := ""
+	for i, part := range strings.Split(string(text), "```\n") {
+		if i%2 == 1 {
+			page += part
+		}
+	}
+	for _, change := range [][2]string{
+		{"apt-get install minisign\n", ""}, // it is there
+		{"slipway setup --yes", "slipway setup >/mnt/setup.txt --yes"},
+		{"systemctl enable --now slipway.socket slipway.service\n", "sed -i '/^acme-/d' /etc/slipway/server.toml; cat /mnt/setup.txt" + serve},
+		{"mkdir harbor", "slipway ca export >/root/root.pem; export SLIPWAY_CA_FILE=/root/root.pem CURL_CA_BUNDLE=/root/root.pem\n" +
+			"curl -fsS $(grep -o 'https://slipway.example.com/setup/.*' /mnt/setup.txt) | grep -i password\nmkdir /root/harbor"},
+		{"cd harbor", "cd /root/harbor"},
+	} {
+		if strings.Count(page, change[0]) != 1 {
+			t.Fatalf("the page hasn't %q once:\n%s", change[0], page)
+		}
+		page = strings.Replace(page, change[0], change[1], 1)
+	}
+	out := m.run(t, "installed", "echo 127.0.0.1 slipway.example.com harbor.sites.example.net >>/etc/hosts\n"+page)
+	if !strings.HasSuffix(out, "<h1>It floats.</h1>\n") {
+		t.Errorf("the site isn't live:\n%s", out)
+	}
+	t.Log(out)
 }
 
 // The drill of docs/runbook.md, word for word: an installation on one clean Debian is lost, and comes back on another from its

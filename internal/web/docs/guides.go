@@ -48,7 +48,7 @@ var chapterNames = []struct {
 		"cli-webhooks",
 	}},
 	{"Coming from", 0.8, []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
-	{"Operate", 0.8, []string{"runbook", "operating", "kubernetes", "stability", "rights"}},
+	{"Operate", 0.8, []string{"install", "runbook", "operating", "kubernetes", "stability", "rights"}},
 	{"About", 0.4, []string{"glossary"}},
 }
 
