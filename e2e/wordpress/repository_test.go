@@ -47,11 +47,13 @@ func (h *installation) extensions() {
 			"Our theme", "The theme content is active",
 		},
 		"broken-theme": {
-			map[string]string{"style.css": theme, "index.php": "x", "functions.php": "<?php undefined_call();"}, "</html>",
+			map[string]string{"style.css": theme, "index.php": "x", "functions.php": "<?php undefined_call();"},
+			"</html>",
 			"The theme content is not active, because the front page breaks",
 		},
 		"plugin": {
-			map[string]string{"ours.php": plugin + "add_action('wp_footer', function () { echo 'Our plugin'; });"}, "Our plugin",
+			map[string]string{"ours.php": plugin + "add_action('wp_footer', function () { echo 'Our plugin'; });"},
+			"Our plugin",
 			"The plugin content is active",
 		},
 		"broken-plugin": {map[string]string{"ours.php": plugin + "undefined_call();"}, "</html>", "undefined_call"},

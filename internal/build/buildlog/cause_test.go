@@ -157,7 +157,8 @@ func TestCauseOfFailure(t *testing.T) {
 		"unreachable PyPI": {
 			"WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError'\n" +
 				"ERROR: Could not find a version that satisfies the requirement mkdocs (from versions: none)",
-			Failure{ExitCode: 1}, "The Python package index can't be reached: check its address, or redeploy later",
+			Failure{ExitCode: 1},
+			"The Python package index can't be reached: check its address, or redeploy later",
 		},
 		"zero": {"", Failure{}, "The build failed"},
 	} {

@@ -36,18 +36,24 @@ var languages = []language{
 		"ruby | bundle rails rackup puma unicorn thin rake bin/rails",
 	},
 	{
-		"Go", []string{"go.mod"}, []string{"main.go", "server.go"},
+		"Go",
+		[]string{"go.mod"},
+		[]string{"main.go", "server.go"},
 		lazyregexp.New(
 			`"net/http"|gin-gonic/gin|labstack/echo|gofiber/fiber|go-chi/chi|gorilla/mux|valyala/fasthttp|google.golang.org/grpc`,
 		), "| go",
 	},
 	{
-		"Java", []string{"pom.xml", "build.gradle", "build.gradle.kts", "build.sbt"}, nil,
+		"Java",
+		[]string{"pom.xml", "build.gradle", "build.gradle.kts", "build.sbt"},
+		nil,
 		lazyregexp.New(`(?i)spring-boot|springframework|quarkus|micronaut|ktor|jetty|tomcat|javalin|dropwizard|vertx|play-`),
 		"| java mvn ./mvnw gradle ./gradlew sbt",
 	},
 	{
-		"Rust", []string{"Cargo.toml"}, []string{"src/main.rs"},
+		"Rust",
+		[]string{"Cargo.toml"},
+		[]string{"src/main.rs"},
 		lazyregexp.New(`(?m)^\s*"?(actix-web|axum|rocket|warp|hyper|tide|poem|salvo)"?\s*=`), "| cargo",
 	},
 	{".NET", []string{".csproj", ".fsproj", ".sln"}, nil, lazyregexp.New(`Microsoft\.NET\.Sdk\.Web|Microsoft\.AspNetCore`), "| dotnet"},

@@ -89,8 +89,10 @@ func TestParseRepositoryRefuses(t *testing.T) {
 
 func TestCheckBranch(t *testing.T) {
 	t.Parallel()
-	for _, ok := range []string{"main", "feature/x", "fix-#41", "v1.2.3", "user@topic", "a+b", "0", strings.Repeat("a", 244),
-		"#42-x", "fix(ui)", "it's", "feature/über", "a&b", "日本", "+a", "a/-b", "a./b", "a;id", "a$(id)", "a|b", `a"b`, "a`b`", "a%2e", "a{b", "👩‍💻"} {
+	for _, ok := range []string{
+		"main", "feature/x", "fix-#41", "v1.2.3", "user@topic", "a+b", "0", strings.Repeat("a", 244),
+		"#42-x", "fix(ui)", "it's", "feature/über", "a&b", "日本", "+a", "a/-b", "a./b", "a;id", "a$(id)", "a|b", `a"b`, "a`b`", "a%2e", "a{b", "👩‍💻",
+	} {
 		if err := CheckBranch(ok); err != nil {
 			t.Errorf("CheckBranch(%q): %v", ok, err)
 		}
