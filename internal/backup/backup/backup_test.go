@@ -668,6 +668,10 @@ func TestDamage(t *testing.T) {
 	s := w.site("docs", map[string]string{"index.html": "readable text " + strings.Repeat("plain ", 100)})
 	w.env(s.ID, site.NewVar{Key: "TOKEN", Value: "s3cr3t-value", Secret: true})
 	dir := w.folder(s.ID, map[string]string{"note": "kept in storage"})
+	_, err := webhook.New(webhook.Config{DB: w.db, Seal: w.seal}).Create(t.Context(), anna, webhook.NewWebhook{
+		URL: "https://hooks.example.com/x", Events: []string{"backup.failed"},
+	})
+	ok(t, err)
 	b := w.backUp(s.ID, NewBackup{})
 	var objects []string
 	ok(t, filepath.WalkDir(w.place, func(p string, e fs.DirEntry, err error) error {
@@ -730,6 +734,11 @@ func TestDamage(t *testing.T) {
 	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) (err error) { o, err = w.VerifyTx(t.Context(), tx, anna, b.ID); return err }))
 	if o, _ := w.operation(o.ID); o.Status != operation.Success {
 		t.Errorf("mended, verification says %+v", o)
+	}
+	var told int
+	ok(t, w.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM webhook_deliveries`).Scan(&told))
+	if told == 0 || told > 6 {
+		t.Errorf("%d events say that the backup can't be restored", told)
 	}
 }
 

@@ -410,13 +410,17 @@ func (s *Backups) emitTx(ctx context.Context, tx *db.Tx, b Backup) error {
 		VerifiedAt: b.VerifiedAt,
 		Error:      b.Error,
 	}
-	if b.Status == Completed {
+	if b.Status == Completed && b.Error == "" {
 		return s.c.Hooks.EmitTx(ctx, tx, b.Owner, event.BackupCompleted(of, what))
+	}
+	title := "Backup of " + b.SiteName + " failed"
+	if b.Status == Completed {
+		title = "Backup of " + b.SiteName + " can't be restored"
 	}
 	if s.c.Notify != nil {
 		err := s.c.Notify.TellTx(ctx, tx, b.Owner, b.Site, notify.Message{
 			Event: notify.BackupFailed,
-			Title: "Backup of " + b.SiteName + " failed",
+			Title: title,
 			Text:  b.Error,
 			Path:  "/sites/" + string(b.Site) + "/backups",
 		})

@@ -252,16 +252,24 @@ func (s *Backups) verified(ctx context.Context, v Verify, answer, why string) er
 		if why != "" {
 			at = 0
 		}
-		rows, err := tx.Query(
-			ctx, `UPDATE backups SET verified_at = $2, error = $3, answer = $4 WHERE id = $1 RETURNING owner_id`,
-			v.Backup, at, why, answer,
-		)
-		owners, err := db.Collect(rows, err, func(s db.Scanner) (o account.OwnerID, err error) { return o, s.Scan(&o) })
-		if err != nil {
-			return fmt.Errorf("note verification: %w", err)
+		b, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, v.Backup))
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
 		}
-		for _, o := range owners {
-			tx.Notify(o.Topic())
+		if err == nil {
+			known := b.Error == why
+			b.VerifiedAt, b.Error = at, why
+			if _, err := tx.Exec(
+				ctx, `UPDATE backups SET verified_at = $2, error = $3, answer = $4 WHERE id = $1`, v.Backup, at, why, answer,
+			); err != nil {
+				return fmt.Errorf("note verification: %w", err)
+			}
+			tx.Notify(b.Owner.Topic())
+			if why != "" && !known { // its owner counts on it
+				if err := s.emitTx(ctx, tx, b); err != nil {
+					return err
+				}
+			}
 		}
 		if why == "" { // the next time that there is none for long is told again
 			if _, err := tx.Exec(

@@ -141,6 +141,8 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 			return nil, fmt.Errorf("load database: %w", err)
 		}
 	}
+	// A server of the operator's may know no such bound, or allow less: then the statement says so.
+	_ = run(fmt.Sprintf("SET SESSION max_session_mem_used = %d", loadMemory))
 	sums, ended, of := map[string]dump.Sum{}, false, ""
 	read := dump.NewStatements(r, func(line []byte) {
 		if rest, ok := bytes.CutPrefix(line, []byte("-- slipway:sum ")); ok {

@@ -300,6 +300,10 @@ func inside(name string) string { return sandbox.Root + "/" + name }
 
 const redoLog = "32M"
 
+// loadMemory is what the session of a load may take: several times the longest statement, so that what can
+// be stored, a column at a time, can be loaded.
+const loadMemory = 384 << 20
+
 // arguments of a private server. What it takes before anybody asks is little, for there is
 // one for each owner. What a session may set for itself is bounded by --maximum-…, for the
 // memory is all its owner's sites'. Undo and temporary tables end at workMost.
@@ -331,7 +335,8 @@ func (s *server) arguments() []string {
 		"--innodb-temp-data-file-path=ibtmp1:12M:autoextend" + most,
 		"--max-connections=" + strconv.Itoa(mostConnections),
 		"--connect-timeout=10", "--max-prepared-stmt-count=1000000", "--max-allowed-packet=64M",
-		"--maximum-max-allowed-packet=64M", "--max-session-mem-used=64M", "--maximum-max-session-mem-used=64M",
+		"--maximum-max-allowed-packet=64M", "--max-session-mem-used=64M",
+		"--maximum-max-session-mem-used=" + strconv.Itoa(loadMemory),
 		"--maximum-sort-buffer-size=4M", "--maximum-join-buffer-size=4M", "--maximum-read-buffer-size=1M",
 		"--maximum-read-rnd-buffer-size=1M", "--maximum-tmp-memory-table-size=32M",
 		"--maximum-max-heap-table-size=32M", "--maximum-bulk-insert-buffer-size=8M",
