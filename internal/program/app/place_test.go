@@ -2,7 +2,10 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,6 +79,39 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	if !f.engines[1].last().running() {
 		t.Error("the second node has ended it too")
 	}
+}
+
+// A request for a program of a node that doesn't answer waits as long as that node may be dead: not once it has renewed its lease, as
+// where only the connection between the two is cut.
+func TestCutBetweenNodes(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	f, selves := twoNodes(t, func(c *Config) {
+		c.WakeTime, c.Relay = 2*time.Minute, &relay.Dialer{TLS: &tls.Config{ServerName: "node", MinVersion: tls.VersionTLS13}}
+	})
+	f.exec(`UPDATE nodes SET address = $1`, l.Addr().String())
+	e, err := f.nodes[0].Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = selves[0].Run(ctx) }) // renews its lease
+	t.Cleanup(running.Wait)
+	t.Cleanup(stop)
+	_, err = f.nodes[1].Acquire(t.Context(), "one")
+	if f := fault.As(err); f == nil || f.Code != placement.NodeDown || !strings.Contains(f.Message, "can't reach") || f.RetryAfter == 0 {
+		t.Errorf("got %v", err)
+	}
+	// A node that is dead doesn't renew it: another one takes over.
+	stop()
+	running.Wait()
+	e, err = f.nodes[1].Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
 }
 
 // A node that refuses what another one asks it for holds nothing: the program that it still runs may go to sleep.

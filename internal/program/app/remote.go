@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"time"
 
@@ -41,10 +42,20 @@ func (a *Apps) Acquire(ctx context.Context, deployment id.Deployment) (*endpoint
 	}
 	bounded, done := context.WithTimeoutCause(ctx, a.c.WakeTime, errWakeTimeout)
 	defer done()
+	var first *silent
 	for {
 		e, err := a.acquireAnywhere(bounded, deployment)
 		if err == nil || !again(err) {
 			return e, err
+		}
+		if now := (*silent)(nil); errors.As(err, &now) {
+			if first != nil && first.at.Node == now.at.Node && first.at.Ended < now.at.Ended {
+				return nil, &fault.Error{
+					Kind: fault.Unavailable, Code: placement.NodeDown, RetryAfter: 5 * time.Second,
+					Message: "The site runs on the node " + now.at.Name + ", which this one can't reach",
+				}
+			}
+			first = cmp.Or(first, now)
 		}
 		select { // its node may be about to die, or to give it away
 		case <-time.After(relayRetry):
@@ -53,6 +64,15 @@ func (a *Apps) Acquire(ctx context.Context, deployment id.Deployment) (*endpoint
 		}
 	}
 }
+
+// silent is the error of a node that gave no sign of itself. If it renews its lease after that, it is not about to die, and waiting for
+// another one to take over is in vain: the connection between the two is cut.
+type silent struct {
+	at placement.Place
+	error
+}
+
+func (s *silent) Unwrap() error { return s.error }
 
 // again reports whether who asks again may find it otherwise: nothing of a request has been sent.
 func again(err error) bool {
@@ -127,6 +147,10 @@ func (a *Apps) acquireAt(ctx context.Context, away *placement.Away, deployment i
 		}
 	case fault.As(err) != nil && fault.As(err).Code == placement.OnAnotherNode: // it has moved this moment
 		return nil, relay.ErrUnreached
+	}
+	var timeout net.Error // one that was refused may be starting
+	if errors.Is(err, relay.ErrUnreached) && (errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
+		err = &silent{away.Place, err}
 	}
 	return nil, err
 }

@@ -27,6 +27,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/panics"
@@ -37,6 +39,7 @@ const (
 	maxLine    = 4 << 10          // bytes of either line
 	greetTime  = 10 * time.Second // for the handshake, and the first line
 	dialTime   = 3 * time.Second  // for a connection to another node
+	silentTime = 5 * time.Second  // for any sign of the other machine
 	maxCarried = 8192             // connections from other nodes at once
 )
 
@@ -111,10 +114,17 @@ func (d *Dialer) dial(ctx context.Context, address string, what asked) (net.Conn
 	return reached{c}, p, nil
 }
 
-// connect makes a connection whose other end is a node. The kernel ends it when nothing has been heard of that machine for as
-// long as a node's lease lasts: one that lost its power says nothing.
+// connect makes a connection whose other end is a node. The kernel ends it when nothing has been heard of that machine for silentTime:
+// one that lost its power, or whose packets are dropped, says nothing.
 func (d *Dialer) connect(ctx context.Context, address string) (*tls.Conn, error) {
-	near := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 4 * time.Second, Interval: 4 * time.Second, Count: 3}}
+	near := net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3},
+		ControlContext: func(_ context.Context, _, _ string, raw syscall.RawConn) (err error) {
+			return errors.Join(raw.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silentTime.Milliseconds()))
+			}), err)
+		},
+	}
 	raw, err := near.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
