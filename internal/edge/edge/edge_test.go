@@ -69,7 +69,13 @@ func (f visitsTo) Record(ctx context.Context, b visit.Batch, group []visit.Count
 // what is behind them are not this package's business.
 func start(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
-	d := dbtest.New(t)
+	return startOn(t, dbtest.URL(t), change...)
+}
+
+// startOn is start on the database at url.
+func startOn(t testing.TB, url string, change ...func(*Config)) *world {
+	t.Helper()
+	d := dbtest.Open(t, url)
 	for _, q := range []string{
 		`DROP VIEW IF EXISTS live`, `DROP VIEW IF EXISTS previews`, `DROP VIEW IF EXISTS custom_hosts`,
 		`CREATE TABLE custom_hosts (host TEXT PRIMARY KEY, site_id TEXT, redirect_to TEXT, state TEXT, version BIGINT NOT NULL, certified_until BIGINT NOT NULL DEFAULT 0)`,

@@ -16,6 +16,8 @@ const (
 	// All rows are read again now and then: a row that vanished from the view says
 	// nothing, and on PostgreSQL a lower version may become visible after a higher one.
 	allEvery = 5 * time.Minute
+
+	silent = 3 * time.Second // a connection that sends no answer for so long
 )
 
 // follow keeps the tables like the views live and custom_hosts.
@@ -33,6 +35,10 @@ func (e *Edge) follow(ctx context.Context) error {
 	down := false
 	for {
 		var err error
+		ctx := ctx
+		if !down { // a connection that is silent is given up soon for a new one; a database that is slow is waited for
+			ctx = db.Patient(ctx, silent)
+		}
 		if time.Since(looked) > pausedEvery {
 			if err = e.readPaused(ctx, time.Now()); err == nil {
 				looked = time.Now()

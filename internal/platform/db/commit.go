@@ -91,7 +91,8 @@ func (d *DB) commit(ctx context.Context, sqlTx *sql.Tx, t *Tx) error {
 	if t.mark == "" {
 		return fmt.Errorf("%w: %w", errUnknown, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	limit, waited := d.limit(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	for {
 		var barred bool
@@ -105,6 +106,7 @@ func (d *DB) commit(ctx context.Context, sqlTx *sql.Tx, t *Tx) error {
 		}
 		select {
 		case <-ctx.Done():
+			waited(true)
 			return fmt.Errorf("%w: %w: %w", errUnknown, err, asked)
 		case <-time.After(100 * time.Millisecond):
 		}

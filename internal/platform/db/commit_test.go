@@ -291,3 +291,43 @@ func TestWaitsForLocks(t *testing.T) {
 		<-waiting
 	}
 }
+
+// A statement that finds no connection free ends as one that the database is too busy for. A request waits for the first one alone.
+func TestNoConnectionFree(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t, func(c *db.Config) { c.Readers, c.Wait = 2, 4*time.Second })
+	if d.Single() {
+		t.Skip("SQLite's readers never wait for a network")
+	}
+	for range 2 {
+		rows, err := d.Query(t.Context(), "SELECT 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tries := map[string]func(ctx context.Context) error{
+		"rows": func(ctx context.Context) error { _, err := d.Query(ctx, "SELECT 1"); return err },
+		"row":  func(ctx context.Context) error { var n int; return d.QueryRow(ctx, "SELECT 1").Scan(&n) },
+		"snapshot": func(ctx context.Context) error {
+			return d.Snapshot(ctx, func(db.Reader) error { return nil })
+		},
+		"write": func(ctx context.Context) error { return d.Write(ctx, func(*db.Tx) error { return nil }) },
+	}
+	for what, try := range tries {
+		if err := try(ctx); !db.Busy(err) || ctx.Err() != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	request, begun := db.ForRequest(ctx), time.Now()
+	for what, try := range tries {
+		if err := try(request); !db.Busy(err) {
+			t.Errorf("%s of a request: %v", what, err)
+		}
+	}
+	if took := time.Since(begun); took > 7*time.Second { // 2 s for all; each for itself takes 2 s
+		t.Errorf("the request waited for %s", took)
+	}
+}

@@ -208,7 +208,16 @@ func (d *DB) Snapshot(ctx context.Context, fn func(r Reader) error) error {
 	if !d.single {
 		o.Isolation = sql.LevelRepeatableRead // SQLite's readers always have it
 	}
-	tx, err := d.read.BeginTx(ctx, o)
+	begin := d.read.BeginTx
+	if !d.single {
+		conn, err := d.conn(ctx)
+		if err != nil {
+			return fmt.Errorf("begin snapshot: %w", err)
+		}
+		defer conn.Close()
+		begin = conn.BeginTx
+	}
+	tx, err := begin(ctx, o)
 	if err != nil {
 		return fmt.Errorf("begin snapshot: %w", err)
 	}

@@ -92,7 +92,12 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	got(ctx)
+	limit, end := c.d.limit(ctx, time.Hour) // but for a request, the connection has its own
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSilent)
+	defer cancel()
 	conn, err := c.Connector.Connect(ctx)
+	end(err != nil)
 	if err != nil {
 		return nil, ours(err)
 	}
@@ -111,12 +116,15 @@ var errSilent = errors.New("the database doesn't answer")
 
 // bounded returns a context that ends when an answer takes too long. The caller calls end as soon as there is one, with the error or nil.
 func (c *connection) bounded(ctx context.Context, limit time.Duration) (_ context.Context, timer *time.Timer, end func(error) error) {
+	got(ctx)
+	limit, waited := c.d.limit(ctx, limit)
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("%w for %s", errSilent, limit)) })
 	return ctx, timer, func(err error) error {
 		timer.Stop()
 		cause := context.Cause(ctx)
 		cancel(nil)
+		waited(err != nil && errors.Is(cause, errSilent))
 		if err != nil && errors.Is(cause, errSilent) {
 			c.d.silent.Store(time.Now().UnixNano())
 			return cause
@@ -149,13 +157,18 @@ func (c *connection) ExecContext(ctx context.Context, q string, args []driver.Na
 
 func (c *connection) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
 	limit := answerLimit(ctx)
+	outer := ctx
 	ctx, timer, end := c.bounded(ctx, limit)
 	r, err := c.Conn.QueryContext(ctx, q, args)
 	if err != nil {
+		done(outer)
 		return nil, end(err)
 	}
 	timer.Stop() // the caller may take its time between two rows
-	return &answer{r.(*stdlib.Rows), timer, limit, end}, nil
+	return &answer{r.(*stdlib.Rows), timer, limit, func(err error) error {
+		defer done(outer)
+		return end(err)
+	}}, nil
 }
 
 func (c *connection) Ping(ctx context.Context) error {
@@ -195,11 +208,14 @@ func (a *answer) Close() error { return a.end(a.Rows.Close()) }
 // BeginTx begins one of Write with its settings, and others as stdlib does.
 func (c *connection) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
 	t, _ := ctx.Value(markingKey{}).(*Tx)
-	if t == nil {
+	text := begin
+	switch {
+	case t == nil && o.ReadOnly: // of Snapshot, which never commits
+		text = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+	case t == nil:
 		return c.Conn.BeginTx(ctx, o)
 	}
-	text := begin
-	if most := patience(ctx); most > 0 {
+	if most := patience(ctx); most > 0 && t != nil {
 		text += fmt.Sprintf("; SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = '60s'", most.Milliseconds())
 	}
 	ctx, _, end := c.bounded(ctx, answerTime)
@@ -208,17 +224,18 @@ func (c *connection) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx
 		c.Conn.Close()
 		return nil, err
 	}
-	return transaction{c, t}, nil
+	return transaction{c, t, context.WithoutCancel(ctx)}, nil
 }
 
 // transaction is one of Write.
 type transaction struct {
-	c *connection
-	t *Tx
+	c   *connection
+	t   *Tx
+	ctx context.Context // that it began with: database/sql gives none to Commit and Rollback
 }
 
 func (t transaction) Rollback() error {
-	ctx, _, end := t.c.bounded(context.Background(), pingTime)
+	ctx, _, end := t.c.bounded(t.ctx, pingTime)
 	_, err := t.c.Conn.Conn().Exec(ctx, "ROLLBACK")
 	if err = end(err); err != nil {
 		t.c.Conn.Close() // the server rolls back what it loses
@@ -228,7 +245,7 @@ func (t transaction) Rollback() error {
 
 // Commit sends what is left to do and COMMIT at once. The error is one of the server, which then has not committed, or errNoAnswer.
 func (t transaction) Commit() error {
-	ctx, _, end := t.c.bounded(context.Background(), answerTime)
+	ctx, _, end := t.c.bounded(t.ctx, answerTime)
 	var b pgx.Batch
 	for _, s := range t.t.last {
 		b.Queue(s.q, s.args...)

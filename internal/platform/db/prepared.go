@@ -57,7 +57,10 @@ func (d *DB) Query(ctx context.Context, q string, args ...any) (*sql.Rows, error
 	if s := d.reading(ctx, q); s != nil {
 		return s.QueryContext(ctx, args...)
 	}
-	return d.read.QueryContext(ctx, q, args...)
+	if d.single {
+		return d.read.QueryContext(ctx, q, args...)
+	}
+	return d.read.QueryContext(d.waitFree(ctx), q, args...)
 }
 
 // QueryRow runs a statement that reads one row.
@@ -66,7 +69,10 @@ func (d *DB) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 	if s := d.reading(ctx, q); s != nil {
 		return s.QueryRowContext(ctx, args...)
 	}
-	return d.read.QueryRowContext(ctx, q, args...)
+	if d.single {
+		return d.read.QueryRowContext(ctx, q, args...)
+	}
+	return d.read.QueryRowContext(d.waitFree(ctx), q, args...)
 }
 
 // writing keeps what SQLite's one writer has made of the statements that come again and

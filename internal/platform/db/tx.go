@@ -192,7 +192,11 @@ func (d *DB) writeOnce(ctx context.Context, fn func(tx *Tx) error) error {
 // writer takes a writing connection when it is the share's turn, waiting for at most the
 // configured time. release gives the turn back, after the connection.
 func (d *DB) writer(ctx context.Context) (conn *sql.Conn, release func(), err error) {
-	wait, cancel := context.WithTimeoutCause(ctx, d.wait, errBusy)
+	limit, waited := d.wait, func(bool) {}
+	if !d.single {
+		limit, waited = d.limit(ctx, d.wait)
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, limit, errBusy)
 	defer cancel()
 	if release, err = d.slots.Take(wait, fair.Who{Owner: Share(ctx)}); err == nil {
 		if conn, err = d.write.Conn(wait); err != nil {
@@ -200,7 +204,8 @@ func (d *DB) writer(ctx context.Context) (conn *sql.Conn, release func(), err er
 		}
 	}
 	if err != nil && errors.Is(context.Cause(wait), errBusy) {
-		return nil, nil, fmt.Errorf("%w for %s", errBusy, d.wait)
+		waited(true)
+		return nil, nil, fmt.Errorf("%w for %s", errBusy, limit)
 	}
 	return conn, release, err
 }

@@ -92,9 +92,17 @@ func newWorld(t testing.TB, with ...func(*api.Config)) *world {
 
 func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.Config)) *world {
 	t.Helper()
+	return newWorldOn(t, dbtest.New, settings, with...)
+}
+
+// newWorldOn is newLimitedWorld on a database that open opens.
+func newWorldOn(
+	t testing.TB, open func(testing.TB, ...func(*db.Config)) *db.DB, settings limits.Settings, with ...func(*api.Config),
+) *world {
+	t.Helper()
 	quotas := limits.New(settings)
 	statements := new(atomic.Int64)
-	d := dbtest.New(t, func(c *db.Config) { c.Seen = func(string) { statements.Add(1) } })
+	d := open(t, func(c *db.Config) { c.Seen = func(string) { statements.Add(1) } })
 	s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)

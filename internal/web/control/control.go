@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/tenant/billing/seller"
 )
 
@@ -95,8 +96,9 @@ func (d *Door) ownHost(r *http.Request) bool {
 
 // Bounded puts the control plane's deadlines around a handler, on --listen and behind the
 // edge alike: a body that doesn't arrive and an answer that nobody reads end. Streams go
-// on for as long as somebody reads them. While the process drains, each answer is the
-// last one of its connection, so that clients go elsewhere without losing a request.
+// on for as long as somebody reads them. A database that doesn't answer is waited for as
+// db.ForRequest says. While the process drains, each answer is the last one of its
+// connection, so that clients go elsewhere without losing a request.
 func (d *Door) Bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
@@ -111,7 +113,7 @@ func (d *Door) Bounded(next http.Handler) http.Handler {
 		}
 		out := &timedWriter{ResponseWriter: w, conn: conn}
 		out.arm()
-		next.ServeHTTP(out, r)
+		next.ServeHTTP(out, r.WithContext(db.ForRequest(r.Context())))
 		out.arm() // for what net/http still holds
 	})
 }

@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"context"
+	"errors"
 	"math"
 	"net/http"
 	"regexp"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 )
 
@@ -55,6 +58,11 @@ var statuses = map[fault.Kind]int{
 // ours, which they only learn the request's id of.
 func Describe(err error, id string) (*Problem, bool) {
 	f := fault.As(err)
+	if f == nil && (db.Busy(err) || db.Full(err) || db.Lost(err) || errors.Is(err, context.DeadlineExceeded)) { // as in the API
+		return &Problem{
+			Message: "The service is overloaded", Details: "Try again in a moment.", Request: id, status: http.StatusServiceUnavailable,
+		}, false
+	}
 	if f == nil {
 		return &Problem{
 			Message: "Internal error",

@@ -258,6 +258,8 @@ func (d *Shell) finish(w http.ResponseWriter, q *Request, rt Route, a Answer, er
 		a = d.failed(q, rt, err)
 		if f := fault.As(err); f != nil && f.RetryAfter > 0 {
 			setRetry(w.Header(), f.RetryAfter)
+		} else if a.status == http.StatusServiceUnavailable {
+			setRetry(w.Header(), 2*time.Second)
 		}
 	}
 	for _, c := range a.Cookies {

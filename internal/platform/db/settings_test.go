@@ -1,0 +1,23 @@
+package db
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page for operators names what is set on connections.
+func TestSettingsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "### Connections to PostgreSQL")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, s := range settings {
+		if !ok || !strings.Contains(section, "`"+s.name+"`") || !strings.Contains(section, "`"+s.value+"`") {
+			t.Errorf("docs/operating.md lacks %s = %s", s.name, s.value)
+		}
+	}
+}
