@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"slipway/internal/operator/doctor"
 	"slipway/internal/operator/installation"
 	"slipway/internal/platform/db"
+	fleet "slipway/internal/platform/node"
 )
 
 // started cancels its context when the service says that it starts.
@@ -54,11 +56,22 @@ func serve(t *testing.T, store installation.Store) error {
 	return err
 }
 
-// A new installation starts and ends: everything that wire connects exists by then.
+// A new installation starts and ends: everything that wire connects exists by then. It starts again, also with a database of before.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	if err := serve(t, installation.Store{DataDir: t.TempDir()}); err != nil {
+	store := installation.Store{DataDir: t.TempDir()}
+	if err := serve(t, store); err != nil {
 		t.Fatal(err)
+	}
+	d, err := store.OpenDatabase(t.Context(), nil)
+	if err == nil {
+		err = errors.Join(fleet.Unmark(t.Context(), d), d.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serve(t, store); err != nil {
+		t.Errorf("after the mark of its files was lost in the database: %v", err)
 	}
 }
 

@@ -47,6 +47,7 @@ func (s Store) Files(ctx context.Context, d *db.DB, store *blob.Store) (*node.Pl
 			}
 			named = true
 		}
-		return named, false, nil
+		// What is in the data directory is this installation's, also if its database is one of before it was marked.
+		return named, !named && s.Blobs == "", nil
 	})
 }
