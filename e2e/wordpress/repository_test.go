@@ -72,6 +72,15 @@ func (h *installation) extensions() {
 		if !slices.ContainsFunc(log.Logs, func(l struct{ Message string }) bool { return strings.Contains(l.Message, tt.says) }) {
 			t.Errorf("%s: the log: %+v", name, log)
 		}
+		if name != "plugin" {
+			continue
+		}
+		h.commit(map[string]string{"style.css": theme, "index.php": "<html><body>Our later theme</body></html>"})
+		h.deploy(s)
+		h.until("a theme that came later is active", func() bool {
+			status, text, err := h.asks(s.URL + "/")
+			return err == nil && status == 200 && strings.Contains(text, "Our later theme")
+		})
 	}
 }
 

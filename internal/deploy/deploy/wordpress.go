@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
@@ -24,6 +27,8 @@ type WordPress interface {
 	// Install installs it in the deployment's program, which runs, where it isn't yet, with one
 	// of the repository's themes and its plugin.
 	Install(ctx context.Context, s site.Site, deployment deployment.ID, x publish.Extensions, say Log) error
+	// Activate begins to activate the theme, or else the plugin, of a site that runs, unless it breaks the site.
+	Activate(ctx context.Context, s site.Site, x publish.Extensions) error
 }
 
 // Log hears of what is worth a line in a deployment's log.
@@ -98,8 +103,43 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 		d.showLastLines(ctx, *x, p)
 		return err
 	}
+	added, err := d.added(ctx, s, plan, extensions)
+	if err != nil {
+		return err
+	}
 	p.enter("activate", deployment.Deploying)
-	return d.activate(ctx, s, *x, rel, plan, byDefault && tree != nil, p)
+	if err := d.activate(ctx, s, *x, rel, plan, byDefault && tree != nil, p); err != nil {
+		return err
+	}
+	if len(added.Themes) > 0 || added.Plugin != "" { // visitors have its files now
+		if err := d.wordpress.Activate(ctx, s, added); err != nil { // its owner still can
+			d.c.Log.WarnContext(ctx, "theme or plugin of a repository not activated", "site", s.ID, "err", err)
+		}
+	}
+	return nil
+}
+
+// added returns the extensions that the deployment before didn't have; none before WordPress is installed, which
+// activates them, and none of a wp-content.
+func (d *Deployments) added(ctx context.Context, s site.Site, plan framework.Plan, x publish.Extensions) (publish.Extensions, error) {
+	if s.LiveDeployment == "" || len(plan.Parts) == 0 {
+		return publish.Extensions{}, nil
+	}
+	var text string
+	if err := d.c.DB.QueryRow(ctx, `SELECT plan FROM deployments WHERE id = $1`, s.LiveDeployment).Scan(&text); err != nil {
+		return publish.Extensions{}, fmt.Errorf("read the live plan: %w", err)
+	}
+	var live framework.Plan
+	_ = json.Unmarshal([]byte(text), &live) // one that can't be read had nothing
+	had := func(kind, name string) bool {
+		name, _, _ = strings.Cut(name, "/")
+		return slices.Contains(live.Content, kind) || slices.Contains(live.Content, kind+"/"+name)
+	}
+	x.Themes = slices.DeleteFunc(slices.Clone(x.Themes), func(name string) bool { return had("themes", name) })
+	if had("plugins", x.Plugin) {
+		x.Plugin = ""
+	}
+	return x, nil
 }
 
 // contentPlan returns how the repository of a WordPress site becomes its wp-content.

@@ -172,6 +172,19 @@ func (w *WordPress) tryExtensions(
 	return err
 }
 
+// Activate begins to activate what a repository has brought to a WordPress that runs: its theme, or else its plugin. The
+// operation checks the site and undoes what breaks it.
+func (w *WordPress) Activate(ctx context.Context, s site.Site, own publish.Extensions) error {
+	m := Manage{Kind: Plugin, Action: Activate, Slugs: []string{own.Plugin}}
+	if len(own.Themes) > 0 {
+		m = Manage{Kind: Theme, Action: Activate, Slugs: own.Themes[:1]}
+	}
+	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := w.ManageTx(ctx, tx, s.Owner, s.ID, m)
+		return err
+	})
+}
+
 // Environment returns the variables of a site's WordPress beside what every program gets,
 // the secrets among their values, and which revision of its settings they are of. address is
 // where visitors find it.
