@@ -82,6 +82,16 @@ func (k kind) has(dir, mark string) (bool, error) {
 // an error where either is not what the installation has: what was stored elsewhere would seem to be lost.
 func Storage(ctx context.Context, d *db.DB, dir string) (*Place, error) {
 	k := storageKind
+	var is string
+	if dir != "" {
+		info, err := os.Stat(dir)
+		if err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--storage: %s is not a directory", dir)
+		}
+		if is, err = k.read(dir); err != nil { // before the database, which is marked first
+			return nil, fmt.Errorf("--storage: %w", err)
+		}
+	}
 	mark, placed, err := markOf(ctx, d, k)
 	switch {
 	case err != nil:
@@ -90,15 +100,6 @@ func Storage(ctx context.Context, d *db.DB, dir string) (*Place, error) {
 		return &Place{of: k}, nil
 	case dir == "":
 		return nil, errUnmounted
-	}
-	info, err := os.Stat(dir)
-	if err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("--storage: %s is not a directory", dir)
-	}
-	is, err := k.read(dir)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("--storage: %w", err)
 	case is == "" && placed:
 		if ok, err := k.has(dir, mark); !ok {
 			return nil, errors.Join(k.unmounted(dir), err)
@@ -127,21 +128,22 @@ func (k kind) others(dir string) error {
 // place has files that the database names: named says that the database names any.
 func Files(ctx context.Context, d *db.DB, dir, remote string, there func() (named, found bool, err error)) (*Place, error) {
 	k := filesKind
+	is := remote
+	if dir != "" {
+		var err error
+		if is, err = k.read(dir); err != nil { // as in Storage
+			return nil, fmt.Errorf("--blobs: %w", err)
+		}
+	}
 	mark, _, err := markOf(ctx, d, k)
 	if err != nil {
 		return nil, err
 	}
-	is := remote
-	if dir != "" {
-		if is, err = k.read(dir); err != nil {
-			return nil, fmt.Errorf("--blobs: %w", err)
+	if dir != "" && is == "" && mark != "" && !strings.HasPrefix(mark, remoteFiles) {
+		if ok, err := k.has(dir, mark); !ok {
+			return nil, errors.Join(k.unmounted(dir), err)
 		}
-		if is == "" && mark != "" && !strings.HasPrefix(mark, remoteFiles) {
-			if ok, err := k.has(dir, mark); !ok {
-				return nil, errors.Join(k.unmounted(dir), err)
-			}
-			is = mark
-		}
+		is = mark
 	}
 	if is != "" && is == mark {
 		return &Place{of: k, dir: dir, mark: mark}, nil
