@@ -156,6 +156,12 @@ func TestStorageOfAllNodes(t *testing.T) {
 	if out, err := home.CLI("", "node", "forget", i.id(other)); err != nil || !strings.Contains(out, "is forgotten") {
 		t.Errorf("%v: %s", err, out)
 	}
+	other.Flags = flags
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := other.Start(ctx); err == nil || !strings.Contains(err.Error(), "taken this node off the list") {
+		t.Errorf("it returns all the same: %v", err)
+	}
 	if out, err := home.CLI("", "node", "forget", i.id(home)); err == nil {
 		t.Errorf("a node that runs is forgotten: %s", out)
 	}
