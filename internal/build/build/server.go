@@ -51,7 +51,7 @@ func hasPage(root *os.Root, folder string) (found bool) {
 }
 
 // compiledServer returns the file by which the server is started that a build has written, relative to the plan's root:
-// the main file of package.json, or the only one with a likely name. Of several it returns none, and them.
+// the main file of package.json, or the only one with a likely name, the others being further below. Of several it returns none, and them.
 func (b *build) compiledServer(root *os.Root) (file string, several []string) {
 	dir := path.Clean(b.Plan.Root)
 	p := pruning{root: root}
@@ -75,9 +75,15 @@ func (b *build) compiledServer(root *os.Root) (file string, several []string) {
 		})
 	}
 	for _, stem := range serverNames {
-		if list := found[stem]; len(list) == 1 {
+		list := found[stem]
+		if len(list) == 0 {
+			continue
+		}
+		slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")) })
+		if len(list) == 1 || strings.Count(list[0], "/") < strings.Count(list[1], "/") { // compilers repeat the folders of the sources below
 			return list[0], nil
-		} else if len(list) > 1 && several == nil {
+		}
+		if several == nil {
 			several = list[:min(len(list), maxCompiled)]
 		}
 	}

@@ -28,13 +28,16 @@ func TestServersThatBuildsMake(t *testing.T) {
 		runtime string
 		says    string // the fault
 	}{
-		"main.js":             {files: map[string]string{"dist/api/main.js": "x", "dist/api/chunk.js": "x"}, plan: static, server: "dist/api/main.js", runtime: "node"},
-		"the main file":       {files: map[string]string{"package.json": `{"main": "out/start"}`, "out/start.js": "x", "dist/main.js": "x"}, plan: static, server: "out/start.js", runtime: "node"},
-		"index.js, no main":   {files: map[string]string{"package.json": `{"main": "gone.js"}`, "build/index.js": "x"}, plan: static, server: "build/index.js", runtime: "node"},
-		"in a folder":         {files: map[string]string{"apps/api/dist/server.mjs": "x", "dist/main.js": "x"}, plan: app, server: "dist/server.mjs", runtime: "node"},
-		"a front end beside":  {files: map[string]string{"dist/web/main.js": "x", "dist/web/index.html": "x", "dist/api/main.js": "x"}, plan: static, runtime: "static"},
-		"pages":               {files: map[string]string{"dist/docs/a.html": "x", "dist/main.js": "x"}, plan: static, runtime: "static"},
-		"several":             {files: map[string]string{"dist/a/main.js": "x", "dist/b/main.js": "x"}, plan: static, says: "the build wrote dist/a/main.js, dist/b/main.js"},
+		"main.js":            {files: map[string]string{"dist/api/main.js": "x", "dist/api/chunk.js": "x"}, plan: static, server: "dist/api/main.js", runtime: "node"},
+		"the main file":      {files: map[string]string{"package.json": `{"main": "out/start"}`, "out/start.js": "x", "dist/main.js": "x"}, plan: static, server: "out/start.js", runtime: "node"},
+		"index.js, no main":  {files: map[string]string{"package.json": `{"main": "gone.js"}`, "build/index.js": "x"}, plan: static, server: "build/index.js", runtime: "node"},
+		"in a folder":        {files: map[string]string{"apps/api/dist/server.mjs": "x", "dist/main.js": "x"}, plan: app, server: "dist/server.mjs", runtime: "node"},
+		"a front end beside": {files: map[string]string{"dist/web/main.js": "x", "dist/web/index.html": "x", "dist/api/main.js": "x"}, plan: static, runtime: "static"},
+		"pages":              {files: map[string]string{"dist/docs/a.html": "x", "dist/main.js": "x"}, plan: static, runtime: "static"},
+		"several":            {files: map[string]string{"dist/a/main.js": "x", "dist/b/main.js": "x"}, plan: static, says: "the build wrote dist/a/main.js, dist/b/main.js"},
+		"the sources below": {
+			files: map[string]string{"dist/api/main.js": "x", "dist/api/src/main.js": "x"}, plan: static, server: "dist/api/main.js", runtime: "node",
+		},
 		"none":                {files: map[string]string{"dist/style.css": "x"}, plan: static, says: "set command under [run] in slipway.toml"},
 		"no server":           {files: map[string]string{"dist/main.js": "x"}, plan: framework.Plan{Runtime: framework.Static, Output: "dist"}, runtime: "static"},
 		"of Nest in a folder": {files: map[string]string{"dist/apps/api/main.js": "x"}, plan: nest, server: "dist/apps/api/main.js", runtime: "node"},
