@@ -15,14 +15,14 @@ import (
 
 // Bounds of the search for pages and for a server in what a build left.
 const (
-	maxSearched  = 20_000 // entries
-	maxBelow     = 5      // folders below one another
-	maxCompiled  = 5      // files that an error names
-	compiledEnds = ".js .cjs .mjs"
+	maxSearched = 20_000 // entries
+	maxBelow    = 5      // folders below one another
+	maxCompiled = 5      // files that an error names
 )
 
 // builtFolders are where compilers write to, and serverNames how they call what is started, the likeliest first.
 var (
+	compiled     = []string{".js", ".cjs", ".mjs"}
 	builtFolders = []string{"dist", "build", "out", "lib", "output"}
 	serverNames  = []string{"main", "server", "index", "app"}
 )
@@ -57,7 +57,7 @@ func (b *build) compiledServer(root *os.Root) (file string, several []string) {
 	p := pruning{root: root}
 	if d, ok := p.manifest(dir); ok && d.Main != "" {
 		if name, _ := p.module(path.Join(dir, d.Main)); within(name, dir) || dir == "." && name != "" {
-			if ext := path.Ext(name); strings.Contains(compiledEnds, cmp.Or(ext, "none")) {
+			if slices.Contains(compiled, path.Ext(name)) {
 				return relative(dir, name), nil
 			}
 		}
@@ -67,7 +67,7 @@ func (b *build) compiledServer(root *os.Root) (file string, several []string) {
 		walk(root, path.Join(dir, folder), func(name string, e fs.DirEntry) bool {
 			ext := path.Ext(name)
 			stem := strings.TrimSuffix(path.Base(name), ext)
-			if e.Type().IsRegular() && strings.Contains(compiledEnds, cmp.Or(ext, "none")) && slices.Contains(serverNames, stem) &&
+			if e.Type().IsRegular() && slices.Contains(compiled, ext) && slices.Contains(serverNames, stem) &&
 				!p.has(path.Join(path.Dir(name), "index.html")) { // that is a front end's
 				found[stem] = append(found[stem], relative(dir, name))
 			}

@@ -36,7 +36,7 @@ func TestServersThatBuildsMake(t *testing.T) {
 		"pages":              {files: map[string]string{"dist/docs/a.html": "x", "dist/main.js": "x"}, plan: static, runtime: "static"},
 		"several":            {files: map[string]string{"dist/a/main.js": "x", "dist/b/main.js": "x"}, plan: static, says: "the build wrote dist/a/main.js, dist/b/main.js"},
 		"the sources below": {
-			files: map[string]string{"dist/api/main.js": "x", "dist/api/src/main.js": "x"}, plan: static, server: "dist/api/main.js", runtime: "node",
+			files: map[string]string{"dist/api/main.js": "x", "dist/api/src/main.js": "x", "build/main.c": "x"}, plan: static, server: "dist/api/main.js", runtime: "node",
 		},
 		"none":                {files: map[string]string{"dist/style.css": "x"}, plan: static, says: "set command under [run] in slipway.toml"},
 		"no server":           {files: map[string]string{"dist/main.js": "x"}, plan: framework.Plan{Runtime: framework.Static, Output: "dist"}, runtime: "static"},

@@ -40,6 +40,8 @@ var startCauses = []startCause{
 	starting(`\blisten (?:EACCES|EADDRINUSE|EADDRNOTAVAIL|EPERM)\b.*?(\S*:\d+|/\S+)$`,
 		"It can't listen on ${1}: it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses"),
 	{lazy(`Cannot find (?:module|package) ['"]([^'"]+)['"]|ModuleNotFoundError: No module named '([^']+)'`), module},
+	starting(`did not initialize yet\. Please run "prisma generate"`,
+		"Prisma's client was not generated: call prisma generate in the build script or in postinstall, with prisma in the dependencies"),
 	starting(`Could not find a production build in the '([^']+)' directory`,
 		"There is no build in ${1}: the build command must run next build"),
 	starting(`Environment variable not found: (\w+)`, envUnset),
