@@ -3,7 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,8 +56,8 @@ func (d *DB) limit(ctx context.Context, most time.Duration) (limit time.Duration
 	}
 }
 
-// errNoConnection is a kind of errBusy.
-var errNoConnection = fmt.Errorf("%w: no connection to the database is free", errBusy)
+// errNoConnection is what Busy reports of a statement outside of a write.
+var errNoConnection = errors.New("no connection to the database was free in time")
 
 type freeKey struct{}
 
