@@ -52,6 +52,14 @@ var repos = map[string]repo{
 	"python": {files: map[string]string{
 		"requirements.txt": "flask\n", "app.py": "from flask import Flask\n", "Procfile": "web: gunicorn app:app\n",
 	}, error: "This is a Python server (requirements.txt, app.py, Procfile)"},
+	"merge-conflict": {files: map[string]string{
+		"index.html": "source", "package.json": "<<<<<<< HEAD\n{}\n=======\n{\"a\": 1}\n>>>>>>> topic\n",
+	}, error: "package.json can't be read: lines 1 to 5 are a merge conflict"},
+	"protected-beside-a-build": {files: map[string]string{
+		"package.json": `{"scripts":{"build":"node build.js"}}`,
+		"build.js":     `const fs = require("fs"); fs.mkdirSync("dist"); fs.writeFileSync("dist/index.html", "page")`,
+		"_headers":     "/secret/*/*\n  Basic-Auth: ada:secret\n",
+	}, error: "_headers line 1: a path may contain only one *, and the rule protects it with a password"},
 	"writes-beside-itself": {files: map[string]string{
 		"package.json": `{"scripts":{"start":"node server.js"}}`,
 		"server.js":    `require("fs").mkdirSync("./data", {recursive: true})`,
