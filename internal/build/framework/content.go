@@ -72,7 +72,7 @@ func planContent(t *worktree.Tree, o Overrides, repository string) (Plan, error)
 	switch kind := p.extension(); {
 	case kind != "":
 		part := Part{p.root, kind + repository}
-		if s.output.ok() { // its build makes it
+		if s.output.firm() { // its build makes it
 			part.From = worktree.Join(p.root, s.output.text)
 		}
 		d.Parts, d.Why = []Part{part}, "the repository is a "+strings.TrimSuffix(kind, "s/")

@@ -36,7 +36,13 @@ func TestContent(t *testing.T) {
 		},
 		"a theme":       {files: map[string]string{"style.css": theme, "index.php": "x", "plugins/tgm/tgm.php": plugin}, parts: ">themes/our-repo"},
 		"a block theme": {files: map[string]string{"style.css": theme, "theme.json": "{}", "templates/index.html": "x"}, parts: ">themes/our-repo"},
-		"a plugin":      {files: map[string]string{"ours.php": plugin, "themes/x/style.css": "x"}, parts: ">plugins/our-repo"},
+		"a theme with settings for another host": {
+			files: map[string]string{"style.css": theme, "netlify.toml": "[build]\npublish = \"docs\"\n"}, parts: ">themes/our-repo",
+		},
+		"a theme whose output is set": {
+			files: map[string]string{"style.css": theme, "slipway.toml": "output = \"dist\"\n"}, parts: "dist>themes/our-repo",
+		},
+		"a plugin": {files: map[string]string{"ours.php": plugin, "themes/x/style.css": "x"}, parts: ">plugins/our-repo"},
 		"a plugin with a build": {
 			files: map[string]string{
 				"ours.php": plugin, "package.json": `{"scripts": {"build": "wp-scripts build"}}`, "package-lock.json": `{"lockfileVersion": 3, "packages": {}}`,

@@ -76,7 +76,7 @@ var staticRules = []hostFile{
 
 const appliesNot = "redirects, rewrites and headers are for static sites; this application answers for its own paths"
 
-var basicAuth = lazyregexp.New(`(?im)^[ \t"']*basic[-_ ]?auth\b`)
+var basicAuth = lazyregexp.New(`(?im)^[ \t"']*basic-auth\b`)
 
 // passwords refuses rules that protect paths of a static site where a server answers for them.
 func (p *project) passwords() {

@@ -88,6 +88,21 @@ func TestPasswordsOfServers(t *testing.T) {
 	}
 }
 
+// A variable of this name protects nothing.
+func TestVariablesAreNoPasswords(t *testing.T) {
+	t.Parallel()
+	files, err := FromFS(fstest.MapFS{
+		"package.json": {Data: []byte(`{"dependencies": {"express": "5"}, "scripts": {"start": "node x.js"}}`)},
+		"x.js":         {}, "netlify.toml": {Data: []byte("[build.environment]\nBASIC_AUTH = \"a:b\"\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Detect(files, Overrides{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A long manifest is read like any other.
 func TestLongManifests(t *testing.T) {
 	t.Parallel()

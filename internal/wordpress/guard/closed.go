@@ -36,7 +36,9 @@ var (
 	}
 	closedNames = lazyregexp.New(
 		`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|` +
-			`(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$`,
+			`(^|/)(error_log|composer\.(json|lock)|package(-lock)?\.json)$|` +
+			// of a theme or plugin that is a repository of its own
+			`^/wp-content/(.*/)?(auth\.json|(docker-)?compose[\w.-]*\.ya?ml|dockerfile|makefile|vagrantfile)$`,
 	)
 )
 

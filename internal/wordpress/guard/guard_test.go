@@ -175,6 +175,11 @@ func TestClosed(t *testing.T) {
 		"/.env":                              true,
 		"/wp-content/.git/config":            true,
 		"/wp-content/debug.log":              true,
+		"/wp-content/themes/x/auth.json":     true,
+		"/wp-content/themes/x/Dockerfile":    true,
+		"/wp-content/plugins/x/compose.yaml": true,
+		"/wp-content/themes/x/theme.json":    false,
+		"/dockerfile":                        false,
 		"/dump.sql":                          true,
 		"/wp-content/updraft/x":              true,
 	} {
