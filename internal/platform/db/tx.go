@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -227,6 +228,12 @@ func Full(err error) bool {
 	var p *pgconn.PgError
 	return disk.Full(err) || errors.As(err, &s) && (s.Code()&0xff == sqlite3.SQLITE_FULL || s.Code()&0xff == sqlite3.SQLITE_IOERR) ||
 		errors.As(err, &p) && p.Code == "53100"
+}
+
+// Away reports whether err says that the database didn't take a statement, and may take it when it is asked again.
+func Away(err error) bool {
+	// The last is what database/sql says after Close; it has no name there.
+	return Busy(err) || Full(err) || Lost(err) || err != nil && strings.Contains(err.Error(), "sql: database is closed")
 }
 
 // Duplicate reports whether err is a unique index refusing a row.

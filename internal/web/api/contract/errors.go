@@ -115,22 +115,16 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		status: 503, Message: "The service is overloaded", Details: "try again in a moment",
 		Code: "unavailable", RequestID: id, retryAfter: 2 * time.Second,
 	}
+	var op *net.OpError // of what else was asked
 	switch {
 	case errors.Is(err, context.Canceled):
 		return busy // nobody is there to read it
-	case db.Busy(err), db.Full(err), unreachable(err), errors.Is(err, context.DeadlineExceeded):
+	case db.Away(err), errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):
 		a.Log.ErrorContext(ctx, "request not answered", "request", id, "err", err)
 		return busy
 	}
 	a.Log.ErrorContext(ctx, "request failed", "request", id, "err", err)
 	return &problem{status: 500, Message: internalError, Code: "internal_error", RequestID: id}
-}
-
-// unreachable reports whether the database (or what else was asked) could not be reached.
-func unreachable(err error) bool {
-	// The last is what database/sql says after Close; it has no name there.
-	var op *net.OpError
-	return db.Lost(err) || errors.As(err, &op) || strings.Contains(err.Error(), "sql: database is closed")
 }
 
 // Fail answers with an error outside of any operation.

@@ -58,7 +58,7 @@ var statuses = map[fault.Kind]int{
 // ours, which they only learn the request's id of.
 func Describe(err error, id string) (*Problem, bool) {
 	f := fault.As(err)
-	if f == nil && (db.Busy(err) || db.Full(err) || db.Lost(err) || errors.Is(err, context.DeadlineExceeded)) { // as in the API
+	if f == nil && (db.Away(err) || errors.Is(err, context.DeadlineExceeded)) { // as in the API
 		return &Problem{
 			Message: "The service is overloaded", Details: "Try again in a moment.", Request: id, status: http.StatusServiceUnavailable,
 		}, false
