@@ -92,6 +92,17 @@ func TestProtectionIsNeverDropped(t *testing.T) {
 	}
 }
 
+// A file with many problems doesn't hide that another one can't be understood.
+func TestProblemsHideNothingFatal(t *testing.T) {
+	t.Parallel()
+	var s Sources
+	s.Take("_redirects", []byte(strings.Repeat("nonsense\n", 2*maxProblems)))
+	s.Take("_headers", []byte("/secret/*/*\n  Basic-Auth: anna:pass\n"))
+	if _, problems := s.Compile(); !problems[0].Fatal {
+		t.Errorf("the first of %d problems is %s", len(problems), problems[0])
+	}
+}
+
 // The repository's _headers counts where the published folder has none and a path would be open.
 func TestSpareHeaders(t *testing.T) {
 	t.Parallel()

@@ -320,8 +320,8 @@ func (s *Sources) merge() (Rules, []Problem) {
 		if p == nil {
 			continue
 		}
-		if p.fatal != nil {
-			problems = append(problems, *p.fatal)
+		if p.fatal != nil { // first, so that no limit cuts it off
+			problems = slices.Insert(problems, 0, *p.fatal)
 		}
 		problems = append(problems, p.problems...)
 		all.Redirects = append(all.Redirects, p.rules.Redirects...)
