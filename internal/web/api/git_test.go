@@ -372,7 +372,13 @@ func TestLargePush(t *testing.T) {
 			if len(body) < 1<<20 {
 				t.Errorf("only %d bytes", len(body))
 			}
-			a := w.send("POST", h.path, "", body, "X-GitHub-Event: push", "X-Hub-Signature-256: sha256="+hexMAC(h.secret, body))
+			var a answer
+			for range 10 { // on a busy machine, the other one may take longer than the five seconds that this one waits
+				a = w.send("POST", h.path, "", body, "X-GitHub-Event: push", "X-Hub-Signature-256: sha256="+hexMAC(h.secret, body))
+				if a.status != 503 {
+					break
+				}
+			}
 			wants(t, "a large push", a, 200, `"status":"pending"`)
 		})
 	}
