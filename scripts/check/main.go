@@ -222,6 +222,7 @@ func steps(root string, long bool) []step {
 	tests.env = append([]string{
 		"CGO_ENABLED=0", "SLIPWAY_E2E_BUILT=" + bin("e2e"),
 		"SLIPWAY_TEST_BOTH=" + strings.Join(onBoth(), string(filepath.ListSeparator)),
+		"SLIPWAY_TEST_NODES=" + strings.Join(onNodes(), string(filepath.ListSeparator)),
 	}, lean...)
 	all := []step{
 		helper,
@@ -383,6 +384,17 @@ func tested(tags, packages string) []string {
 func onBoth() []string {
 	all := importing(list(plainTags, "{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), "slipway/internal/platform/dbtest")
 	return slices.DeleteFunc(all, func(dir string) bool { return !needsBoth(dir) })
+}
+
+// onNodes returns those of onBoth that have no statements of their own: of them, tests of several nodes alone run on both.
+func onNodes() []string {
+	return slices.DeleteFunc(onBoth(), func(dir string) bool {
+		names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+		return slices.ContainsFunc(names, func(name string) bool {
+			text, err := os.ReadFile(name)
+			return !strings.HasSuffix(name, "_test.go") && (err != nil || statement.Match(text))
+		})
+	})
 }
 
 var (

@@ -62,15 +62,18 @@ func TestNeedsBoth(t *testing.T) {
 	}
 }
 
-// Services are tested on both databases, and what only calls them on one.
+// Services are tested on both databases, and of what only calls them tests of several nodes alone.
 func TestOnBoth(t *testing.T) {
 	t.Chdir("../..")
-	on := onBoth()
-	for path, want := range map[string]bool{
-		"internal/tenant/site": true, "internal/platform/db": true, "internal/server": true, "internal/web/api": false,
+	has := func(list []string, path string) bool {
+		return slices.ContainsFunc(list, func(dir string) bool { return strings.HasSuffix(dir, filepath.FromSlash(path)) })
+	}
+	on, nodes := onBoth(), onNodes()
+	for path, want := range map[string][2]bool{
+		"internal/tenant/site": {true, false}, "internal/platform/db": {true, false}, "internal/web/api": {true, true}, "internal/web/docs": {},
 	} {
-		if got := slices.ContainsFunc(on, func(dir string) bool { return strings.HasSuffix(dir, filepath.FromSlash(path)) }); got != want {
-			t.Errorf("%s on both: %v", path, got)
+		if got := [2]bool{has(on, path), has(nodes, path)}; got != want {
+			t.Errorf("%s on both, for nodes alone: %v", path, got)
 		}
 	}
 }

@@ -4,7 +4,8 @@
 // PostgreSQL it runs the tests that reach a database alone; where go test was told which, those.
 //
 // SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
-// lists the folders of the packages that run on both, as PATH lists folders. What is built
+// lists the folders of the packages that run on both, as PATH lists folders, and SLIPWAY_TEST_NODES those of them of
+// which only tests of several nodes do. What is built
 // for one run is not built again for the other. To the file that SLIPWAY_TEST_COSTS names, each run adds
 // a line when it begins, "begin SECONDS DATABASE FOLDER" with the Unix time, and one when it ends,
 // "end PROCESSOR TOOK STATUS DATABASE FOLDER" with the seconds of processor time that it and its children
@@ -29,6 +30,7 @@ import (
 const (
 	cluster = "SLIPWAY_TEST_DSN"
 	both    = "SLIPWAY_TEST_BOTH"
+	nodes   = "SLIPWAY_TEST_NODES"
 	costs   = "SLIPWAY_TEST_COSTS"
 	once    = "Browser|Linters" // tests of pages and of a document, which no database changes
 )
@@ -57,7 +59,7 @@ func main() {
 	ended := make(chan int, 1)
 	argv := append(slices.Clone(os.Args[1:]), "-test.skip="+once)
 	if !slices.ContainsFunc(argv, func(arg string) bool { return strings.HasPrefix(arg, "-test.run=") }) {
-		limited, err := onDatabase(dir)
+		limited, err := onDatabase(dir, slices.Contains(filepath.SplitList(os.Getenv(nodes)), dir))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "ondatabases:", err)
 			os.Exit(2)

@@ -16,22 +16,34 @@ import (
 // databases is the package that gives tests their database.
 const databases = "slipway/internal/platform/dbtest"
 
+// opensDatabase matches what scripts/check takes for several nodes at one database, too.
+var opensDatabase = regexp.MustCompile(`\bdbtest\.(URL|Open|Empty)\(`)
+
 // onDatabase returns the argument that limits a test program to the tests of the package in dir that reach a database, by
-// whatever the sources of its tests name; nil where that may be all of them. The others do the same on each.
-func onDatabase(dir string) ([]string, error) {
+// whatever the sources of its tests name; nil where that may be all of them. The others do the same on each. With nodes they are the tests
+// that use what is declared in a file that opens a database of its own, as several nodes do.
+func onDatabase(dir string, nodes bool) ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
 	gives := imports{}
-	uses := map[string]map[string]bool{}                 // what is declared at the top → the names in it
-	found := map[string]bool{path.Base(databases): true} // names that reach a database
+	uses := map[string]map[string]bool{}                   // what is declared at the top → the names in it
+	found := map[string]bool{path.Base(databases): !nodes} // names that reach a database
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		opens := nodes && opensDatabase.Match(text)
 		for _, spec := range file.Imports {
+			if nodes {
+				break
+			}
 			at, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
 				return nil, err
@@ -52,6 +64,7 @@ func onDatabase(dir string) ([]string, error) {
 		for _, decl := range file.Decls {
 			for name, node := range declared(decl) {
 				collect(uses, name, node)
+				found[name] = found[name] || opens
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func FuzzNone(f *testing.F) {}
 			"func TestSimulated(t *testing.T) { dbtest.Bubble(t) }\nfunc TestBothKinds(t *testing.T) { dbtest.Bubble(t); dbtest.New(t) }",
 		"internal/a/a.go": "package a",
 	})
-	args, err := onDatabase(dir)
+	args, err := onDatabase(dir, false)
 	if err != nil || len(args) != 1 {
 		t.Fatalf("got %q: %v", args, err)
 	}
@@ -70,6 +70,15 @@ func FuzzNone(f *testing.F) {}
 		}
 	}
 
+	// Of tests of several nodes alone, those that use what is declared beside an opening.
+	args, err = onDatabase(write(map[string]string{
+		"internal/a/e_test.go": "package a\nfunc second() { dbtest.Open(nil, dbtest.URL(nil)) }\nfunc TestNodes() {}",
+		"internal/a/f_test.go": "package a\nfunc TestNodesToo() { second() }\nfunc TestOneNode() { dbtest.New(nil) }",
+	}), true)
+	if err != nil || len(args) != 1 || args[0] != "-test.run=^(TestNodes|TestNodesToo)$" {
+		t.Errorf("of several nodes: %q, %v", args, err)
+	}
+
 	// What every test goes through, or can't be told apart by its name, is all of them.
 	for what, text := range map[string]string{
 		"TestMain":    "package a\nfunc TestMain(m *testing.M) { deep(nil) }",
@@ -77,11 +86,11 @@ func FuzzNone(f *testing.F) {}
 		"dot import":  "package a\nimport . \"" + databases + "\"",
 		"only linked": "package a\nimport _ \"slipway/internal/stand\"",
 	} {
-		if args, err := onDatabase(write(map[string]string{"internal/a/d_test.go": text})); err != nil || args != nil {
+		if args, err := onDatabase(write(map[string]string{"internal/a/d_test.go": text}), false); err != nil || args != nil {
 			t.Errorf("%s: %q, %v", what, args, err)
 		}
 	}
-	if _, err := onDatabase(write(map[string]string{"internal/a/d_test.go": "package"})); err == nil {
+	if _, err := onDatabase(write(map[string]string{"internal/a/d_test.go": "package"}), false); err == nil {
 		t.Error("sources that are none have no error")
 	}
 }

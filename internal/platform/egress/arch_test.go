@@ -30,6 +30,8 @@ var inward = map[string]string{
 	"internal/program/transport": "this installation's own programs, through their engine",
 	"internal/web/api":           "nothing but its own listener",
 	"internal/deploy/screenshot": "the edge of this machine, for the site that is pictured",
+	"internal/operator/try":      "the listener of the service that it starts",
+	"internal/platform/dbtest":   "tests alone: the database that they have, through a proxy",
 	"internal/operator/setup":    "ports of this machine, and the mail server that the operator names",
 	"internal/operator/upgrade":  "this machine's own listeners, and the release that the operator names",
 	"internal/platform/systemd":  "the unix socket of the systemd that started it, and the service's own listener, to know that it works",

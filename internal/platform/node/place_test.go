@@ -77,6 +77,9 @@ func TestSharedStorageIsKnown(t *testing.T) {
 	wants(t, restart(t, d, filepath.Join(dir, "missing"), ""), "is not a directory")
 	wants(t, restart(t, d, dir, ""), "")
 	mark, err := ReadMark(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if shared, err := SharedMark(t.Context(), d); err != nil || mark == "" || shared != mark || names(t, dir) != MarkFile {
 		t.Fatalf("%q in the database, %q in the directory (%s), %v", shared, mark, names(t, dir), err)
 	}
