@@ -475,7 +475,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		DB: h.DB, Accounts: h.Accounts, Seal: h.seal, Out: out.Client(5 * time.Second), Base: s.BaseURL, Members: h.Teams,
 		Records: h.Domains, Grants: h.OAuth, Log: s.Log,
 	})
-	h.OAuth.Connect(oauth.Removers{Webhooks: h.Webhooks, DeployHooks: h.Sites, Channels: h.Notify, Polling: h.Git})
+	h.OAuth.Connect(oauth.Removers{
+		Webhooks: h.Webhooks, DeployHooks: h.Sites, Channels: h.Notify, Polling: h.Git, Repositories: pushes.ChosenByApp{Pushes: h.Git},
+	})
 	h.Teams.Connect(
 		h.Git, team.Ties{
 			Accounts: h.Accounts, Connections: h.Connections, Webhooks: h.Webhooks, Notify: h.Notify, OAuth: h.OAuth, SSO: h.SSO,

@@ -200,6 +200,7 @@ func (p *project) applyCommands(d *draft) {
 		start := &Start{Command: in(p.root, c.web.text), PortEnv: "PORT"}
 		if d.Start != nil {
 			start.Storage, start.Temporary = d.Start.Storage, d.Start.Temporary
+			start.DocumentRoot, start.Closed = d.Start.DocumentRoot, d.Start.Closed
 		}
 		d.Start = start
 		if d.Runtime == Static {

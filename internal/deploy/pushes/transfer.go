@@ -5,11 +5,29 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 )
 
-// RemoveMadeTx ends the polling of a site's repository that an app began, or whose repository an app chose, when its access ends:
+// ChosenByApp ends automatic deployments, and polling, of sites whose repository an app chose, when the app's access ends: else its commits
+// would go on being deployed, by a webhook, a GitHub App or polling.
+type ChosenByApp struct{ *Pushes }
+
+// RemoveMadeTx is of the site with an id, if it is still the owner's.
+func (c ChosenByApp) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error {
+	if _, err := c.lockTx(ctx, tx, owner, site.ID(id)); fault.Is(err, fault.NotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE git_settings SET auto_deploy = FALSE WHERE site_id = $1`, id); err != nil {
+		return fmt.Errorf("end deployments of an app's repository: %w", err)
+	}
+	return c.Pushes.RemoveMadeTx(ctx, tx, owner, id)
+}
+
+// RemoveMadeTx ends the polling of a site's repository that an app began, when its access ends:
 // else the app's commits would go on being deployed. id is the site's.
 func (g *Pushes) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error {
 	if _, err := tx.Exec(ctx, `UPDATE git_settings SET poll_minutes = 0, poll_refs = '', poll_error = ''

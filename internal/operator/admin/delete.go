@@ -75,7 +75,9 @@ func whole(d *db.DB, sealer *seal.Sealer, accounts *account.Accounts) *team.Team
 	channels := notify.New(notify.Config{DB: d, Seal: sealer, Log: quiet()})
 	apps := oauth.New(oauth.Config{DB: d, Accounts: accounts, Hooks: hooks, Seal: sealer, Log: quiet()})
 	git := pushes.New(pushes.Config{DB: d, Sites: sites, Seal: sealer, Log: quiet()})
-	apps.Connect(oauth.Removers{Webhooks: hooks, DeployHooks: sites, Channels: channels, Polling: git})
+	apps.Connect(oauth.Removers{
+		Webhooks: hooks, DeployHooks: sites, Channels: channels, Polling: git, Repositories: pushes.ChosenByApp{Pushes: git},
+	})
 	teams := team.New(team.Config{DB: d, Accounts: accounts, Limits: most, Sites: sites, Hooks: hooks, Log: quiet()})
 	teams.Connect(git, team.Ties{
 		Accounts: accounts, Connections: connection.New(connection.Config{DB: d, Seal: sealer, Log: quiet()}), Webhooks: hooks,

@@ -119,7 +119,7 @@ func (s *Site) shows(name string) bool {
 
 // runs reports whether a path of the document root is a script that visitors may run.
 func (s *Site) runs(name string) bool {
-	if !strings.HasSuffix(name, ".php") || name == "vendor" || strings.HasPrefix(name, "vendor/") ||
+	if !strings.HasSuffix(name, ".php") || framework.Closes(s.Closed, name) || name == "vendor" || strings.HasPrefix(name, "vendor/") ||
 		strings.HasPrefix(name, "node_modules/") {
 		return false
 	}

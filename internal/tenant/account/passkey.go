@@ -266,9 +266,10 @@ func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID,
 			Details: "set a password or link an account of a provider of this installation first", Code: "last_way_in",
 		}
 	}
-	// Sessions that an earlier version began don't name their passkey.
+	// Sessions that an earlier version began don't name their passkey. Another factor may have confirmed one since.
 	_, err = tx.Exec(ctx, `
-		DELETE FROM sessions WHERE user_id = $1 AND id <> $3 AND method = $4 AND passkey_id IN ($2, '')`, owner, id, except, ByPasskey)
+		DELETE FROM sessions WHERE user_id = $1 AND id <> $3 AND (passkey_id = $2 OR passkey_id = '' AND method = $4)`,
+		owner, id, except, ByPasskey)
 	if err != nil {
 		return fmt.Errorf("end sessions of passkey: %w", err)
 	}
@@ -393,7 +394,7 @@ func (a *Accounts) DropPasskeysTx(ctx context.Context, tx *db.Tx, owner UserID) 
 	if _, err := tx.Exec(ctx, `DELETE FROM ceremonies WHERE user_id = $1`, owner); err != nil {
 		return 0, fmt.Errorf("remove passkeys: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND method = $2`, owner, ByPasskey); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND (passkey_id <> '' OR method = $2)`, owner, ByPasskey); err != nil {
 		return 0, fmt.Errorf("end sessions of passkeys: %w", err)
 	}
 	n, err := tx.Exec(ctx, `DELETE FROM passkeys WHERE user_id = $1`, owner)

@@ -155,7 +155,10 @@ func TestPasskey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	write(t, d, `UPDATE sessions SET method = 'totp' WHERE id = $1`, s.ID) // as another factor confirms it
 	_, byPassword := signIn(t, a, ada.Email)
+	write(t, d, `UPDATE sessions SET method = 'passkey', passkey_id = 'psk_other' WHERE id = (SELECT id FROM sessions WHERE user_id = $1 AND method = 'password')`,
+		ada.ID)
 	remove := func(owner account.UserID) error {
 		return d.Write(ctx, func(tx *db.Tx) error { return a.RemovePasskeyTx(ctx, tx, owner, list[0].ID, mine.ID) })
 	}
@@ -169,7 +172,7 @@ func TestPasskey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if alive(t, a, token) || !alive(t, a, mineToken) || !alive(t, a, byPassword) {
-		t.Error("want the session that began with the removed passkey to end, and the one that asked and that of the password to go on")
+		t.Error("want the session that began with the removed passkey to end, and the one that asked and that of another passkey to go on")
 	}
 	asked = ask()
 	if _, _, err := a.SignInPasskey(ctx, asked.Token, phone.sign(asked), laptop); !fault.Is(err, fault.Unauthorized) {

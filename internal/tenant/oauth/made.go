@@ -17,8 +17,9 @@ type Kind string
 const (
 	Webhook    Kind = "webhook"
 	DeployHook Kind = "deploy_hook"
-	Channel    Kind = "channel" // of notifications
-	Polling    Kind = "polling" // of a site's repository; the id is the site's
+	Channel    Kind = "channel"    // of notifications
+	Polling    Kind = "polling"    // of a site's repository; the id is the site's
+	Repository Kind = "repository" // that a site deploys since the app chose it; the id is the site's
 )
 
 // Remover deletes what an app created. What isn't there any more is no error.
@@ -27,7 +28,7 @@ type Remover interface {
 }
 
 // Removers holds the packages in which apps create things.
-type Removers struct{ Webhooks, DeployHooks, Channels, Polling Remover }
+type Removers struct{ Webhooks, DeployHooks, Channels, Polling, Repositories Remover }
 
 func (r Removers) of(k Kind) Remover {
 	switch k {
@@ -39,6 +40,8 @@ func (r Removers) of(k Kind) Remover {
 		return r.Channels
 	case Polling:
 		return r.Polling
+	case Repository:
+		return r.Repositories
 	}
 	return nil
 }

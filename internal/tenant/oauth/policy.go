@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -65,6 +66,11 @@ func (s *Server) EndExcludedTx(ctx context.Context, tx *db.Tx, owner account.Own
 	names, err := db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })
 	if err != nil {
 		return nil, fmt.Errorf("find excluded apps: %w", err)
+	}
+	for _, table := range []string{"oauth_codes", "oauth_devices"} { // what was consented to and isn't a grant yet
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+strings.ReplaceAll(where, "oauth_grants", table), owner); err != nil {
+			return nil, fmt.Errorf("end codes of excluded apps: %w", err)
+		}
 	}
 	return names, s.endGrantsTx(ctx, tx, where, owner)
 }

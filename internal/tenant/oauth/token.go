@@ -350,7 +350,7 @@ func (s *Server) AuthenticateFor(ctx context.Context, at Audience, token string,
 	return c, nil
 }
 
-// Holds is nil while the grant that a caller came with is there: for answers that stay open, and
+// Holds is nil while the grant that a caller came with is there, and the user has the role that they had: for answers that stay open, and
 // requests that take long to come. The access token itself may have expired meanwhile.
 func (s *Server) Holds(ctx context.Context, c account.Caller) error {
 	var ok bool
@@ -367,9 +367,8 @@ func (s *Server) Holds(ctx context.Context, c account.Caller) error {
 		if err := s.allowed(ctx, s.c.DB, c.Owner, AppID(c.App)); err != nil {
 			return err
 		}
-		return s.c.Accounts.Narrow(ctx, &c)
 	}
-	return nil
+	return s.c.Accounts.Holds(ctx, c)
 }
 
 func splitScopes(text string) (out account.Scopes) {

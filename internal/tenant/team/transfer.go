@@ -287,8 +287,10 @@ func (s *Teams) breakTx(ctx context.Context, tx *db.Tx, p *Plan, from, to accoun
 	if made > 0 {
 		p.Breaks = append(p.Breaks, text.Count(made, "deploy hook")+" that apps of the sender made: deleted")
 	}
-	if _, err := s.ties.OAuth.RemoveMovedTx(ctx, tx, oauth.Polling, []string{string(id)}, to); err != nil {
-		return err
+	for _, kind := range []oauth.Kind{oauth.Polling, oauth.Repository} {
+		if _, err := s.ties.OAuth.RemoveMovedTx(ctx, tx, kind, []string{string(id)}, to); err != nil {
+			return err
+		}
 	}
 	if !keepHooks {
 		n, err := s.c.Sites.RotateHooksTx(ctx, tx, to, id)

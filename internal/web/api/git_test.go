@@ -1,12 +1,15 @@
 package api_test
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -386,6 +389,36 @@ func TestLargePush(t *testing.T) {
 	if n := len(h.deployments()) - begun; n != 2 {
 		t.Errorf("%d deployments of two pushes", n)
 	}
+}
+
+// Strangers, who know no hook, don't take the places of large pushes.
+func TestLargePushBesideStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, key := w.user("a@example.test")
+	h := w.gitHook(key, w.site(key, "One"))
+	for _, letter := range []string{"a", "b"} {
+		r, body := io.Pipe()
+		t.Cleanup(func() { body.Close() })
+		req, err := http.NewRequestWithContext(t.Context(), "POST", w.srv.URL+"/hooks/git/ghk_"+strings.Repeat(letter, 52), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				resp.Body.Close()
+			}
+		}()
+		if _, err := body.Write(bytes.Repeat([]byte("x"), 1<<20+4096)); err != nil { // and no more
+			t.Fatal(err)
+		}
+	}
+	p := pushOf("main", shaA, "the last one", "src/a.js")
+	p["padding"] = strings.Repeat("x", 2<<20)
+	b, _ := json.Marshal(p)
+	a := w.send("POST", h.path, "", string(b), "X-GitHub-Event: push", "X-Hub-Signature-256: sha256="+hexMAC(h.secret, string(b)))
+	wants(t, "a large push", a, 200, `"status":"pending"`)
 }
 
 func TestGitHookForges(t *testing.T) {

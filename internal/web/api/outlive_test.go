@@ -1,6 +1,9 @@
 package api_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -195,4 +198,68 @@ func TestRestrictedCallersBringTheirCredential(t *testing.T) {
 	}
 	w.must(200, "PATCH", "/sites/"+site, key, m{"repository": "github.com/acme/private"})
 	w.must(200, "PATCH", "/sites/"+site+"/git", key, m{"connectionId": connected})
+}
+
+// A stream that an app's token opened ends with the role that its user had, as a key's does.
+func TestStreamsOfAppsEndWithTheRole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	team, key := w.teamOf(ada, "Acme")
+	guest, guestKey := w.user("guest@example.test")
+	one, two := w.site(key, "one"), w.site(key, "two")
+	w.join(key, team, "guest@example.test", guestKey, m{"sites": []m{{"siteId": one, "role": "developer"}, {"siteId": two, "role": "viewer"}}})
+	_, token := w.grantAs(w.acting(guest, team), account.SitesWrite)
+	c, err := w.c.OAuth.Authenticate(t.Context(), token, netip.MustParseAddr("203.0.113.9"))
+	if err == nil {
+		err = w.c.OAuth.Holds(t.Context(), c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.must(200, "DELETE", "/sites/"+one+"/members/"+string(guest), key, nil)
+	if err := w.c.OAuth.Holds(t.Context(), c); err == nil {
+		t.Error("what a guest's app opened goes on after the guest's role on a site has ended")
+	}
+}
+
+// An app that has changed a site's repository deploys nothing of it once its access has ended, by a GitHub App neither.
+func TestRepositoryOfAnAppEnds(t *testing.T) {
+	t.Parallel()
+	w, hook, connect := appWorld(t)
+	ada, key := w.user("a@example.test")
+	u, err := w.c.Accounts.User(t.Context(), ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	push := func() answer {
+		n++
+		b, _ := json.Marshal(m{
+			"ref": "refs/heads/main", "before": shaB, "after": fmt.Sprintf("%040x", n), "commits": []m{},
+			"head_commit":  m{"id": fmt.Sprintf("%040x", n), "message": "x"},
+			"repository":   m{"full_name": "eve/evil", "clone_url": "https://github.com/eve/evil.git", "default_branch": "main"},
+			"installation": m{"id": 666},
+		})
+		return w.send("POST", hook, "", string(b), "Content-Type: application/json", "X-GitHub-Event: push", fmt.Sprint("X-GitHub-Delivery: z-", n),
+			"X-Hub-Signature-256: sha256="+hexMAC("app-hook-secret", string(b)))
+	}
+	for name, takenOver := range map[string]bool{"One": false, "Two": true} {
+		s := w.must(201, "POST", "/sites", key, m{
+			"name": name, "type": "static", "repository": "github.com/octo/site", "branch": "main", "connectionId": string(connect(u.Owner).ID),
+		})["data"].(m)["id"].(string)
+		grant, token := w.grant(ada, account.SitesWrite, account.DeploymentsWrite)
+		w.must(200, "PATCH", "/sites/"+s, token, m{"repository": "github.com/eve/evil"})
+		wants(t, "while the app has access", push(), 200, "Deployment triggered")
+		if takenOver {
+			w.must(200, "PATCH", "/sites/"+s+"/git", key, m{"autoDeploy": true})
+		}
+		w.revoke(ada, grant)
+		if on := w.must(200, "GET", "/sites/"+s+"/git", key, nil)["autoDeploy"]; on != takenOver {
+			t.Errorf("%s: automatic deployments after the app's access: %v", name, on)
+		}
+		if !takenOver {
+			wants(t, "after it", push(), 200, `"skipped":true`)
+		}
+	}
 }

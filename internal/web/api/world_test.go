@@ -196,7 +196,7 @@ func newWorldOn(
 		f(&c)
 	}
 	c.OAuth.Connect(oauth.Removers{
-		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify, Polling: c.Git,
+		Webhooks: c.Webhooks, DeployHooks: c.Sites, Channels: c.Notify, Polling: c.Git, Repositories: pushes.ChosenByApp{Pushes: c.Git},
 	})
 	c.Teams.Connect(
 		c.Git, team.Ties{

@@ -90,8 +90,11 @@ func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request, req *request) 
 	if err != nil {
 		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
 	}
+	if req.hook == "" { // strangers, who know no address of a hook, take no turn of those who do
+		most = MaxBody
+	}
 	if len(body) > MaxBody && most > MaxBody {
-		who := fair.Who{Owner: r.URL.Path}
+		who := fair.Who{Owner: req.hook}
 		if req.Push != nil {
 			who.Owner = string(req.Push.Owner)
 		}

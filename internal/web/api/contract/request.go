@@ -30,6 +30,7 @@ type request struct {
 	Body   []byte
 	HTTP   *http.Request
 	Push   *pushes.Settings // of the Git hook that is called; nil: none
+	hook   string           // what a call of a hook that there is counts under; empty: there is none
 }
 
 type requestKey struct{}
@@ -235,6 +236,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 	if under(r.URL.Path, "/hooks") {
 		for _, h := range a.hooks {
 			if hook, ok := h.Key(ctx, r); ok {
+				req.hook = hook
 				return hook, nil
 			}
 		}

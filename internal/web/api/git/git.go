@@ -296,6 +296,9 @@ func (a *API) updateGit(
 		p.Previews = &mode
 	}
 	s, err := a.Git.UpdateTx(ctx, tx, c.Owner, in.ID, p)
+	if err == nil && in.Body.AutoDeploy != nil && !oauth.IsApp(c) {
+		err = a.OAuth.TakenOverTx(ctx, tx, oauth.Repository, string(in.ID))
+	}
 	switch {
 	case err != nil || in.Body.PollMinutes == nil:
 	case !oauth.IsApp(c):

@@ -289,8 +289,8 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	if err == nil && own { // else the connected account would open the repository once the credential is removed
 		err = a.Connections.UseTx(ctx, tx, c.Owner, in.ID, s.Repository, connection.Use{})
 	}
-	if err == nil && s.Repository != now.Repository && oauth.IsApp(c) { // polling it ends with the app's access
-		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Polling, string(in.ID))
+	if err == nil && s.Repository != now.Repository && oauth.IsApp(c) { // deploying its pushes ends with the app's access
+		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Repository, string(in.ID))
 	}
 	if err != nil {
 		return siteBody{}, did, err

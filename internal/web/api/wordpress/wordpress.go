@@ -119,7 +119,7 @@ func (a *API) wordpressRoutes() {
 		"", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
 		"A link that logs in to wp-admin as the administrator. Valid once, for five minutes.", account.SitesWrite,
 	)
-	login.Status, login.Private = http.StatusCreated, true
+	login.Status, login.Private, login.NoApps = http.StatusCreated, true, true // the session would outlive the app's access
 	contract.PostPrepared(a.API, login, a.prepareLogin, a.loginWordPress)
 	purge := r(
 		"", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache",

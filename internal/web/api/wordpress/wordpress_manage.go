@@ -38,7 +38,7 @@ func (a *API) wordpressManagement() {
 	), a.manageThemes)
 	users := func(path, id, summary, doc string) contract.Route {
 		x := r(path, id, summary, doc)
-		x.Role, x.Noun = account.RoleManager, "WordPress user"
+		x.Role, x.Noun, x.NoApps = account.RoleManager, "WordPress user", true
 		return x
 	}
 	contract.Post(a.API, users(

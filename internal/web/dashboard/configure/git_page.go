@@ -264,6 +264,9 @@ func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, er
 		if err == nil {
 			err = d.OAuth.TakenOverTx(ctx, tx, oauth.Polling, string(head.Site.ID))
 		}
+		if err == nil {
+			err = d.OAuth.TakenOverTx(ctx, tx, oauth.Repository, string(head.Site.ID))
+		}
 		return audit.Event{Action: "site.updated", Subject: string(head.Site.ID), Detail: "git"}, err
 	})
 	if f := fault.As(err); f != nil {
