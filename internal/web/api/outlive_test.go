@@ -127,8 +127,18 @@ func TestPolicyEndsApps(t *testing.T) {
 		mine := w.must(201, "POST", "/sites/"+site+"/hooks", key, m{"name": "mine"})
 		w.must(200, "PATCH", "/teams/"+team, key, m{"apps": "all"})
 		w.must(200, "GET", "/sites/"+site+"/hooks", token, nil)
+		codes := `SELECT count(*) FROM oauth_codes WHERE owner_id = (SELECT owner_id FROM teams WHERE id = '` + team + `')`
+		if err := w.db.Admin(t.Context(), `
+			INSERT INTO oauth_codes (hash, app_id, user_id, owner_id, scopes, sites, redirect_uri, challenge, grant_expires_at,
+				expires_at, used_at, grant_id)
+			SELECT 'code', app_id, user_id, owner_id, '', '', '', '', 0, 0, 0, '' FROM oauth_grants`); err != nil {
+			t.Fatal(err)
+		}
 		if got := w.must(200, "PATCH", "/teams/"+team, key, m{"apps": policy})["endedApps"].([]any); len(got) != 1 || got[0] != "Acme Deploys" {
 			t.Errorf("%s: the answer names %v", policy, got)
+		}
+		if n := w.count(codes); n != 0 {
+			t.Errorf("%s: %d codes of the app are left, which make grants once apps are allowed again", policy, n)
 		}
 		if a := w.api("GET", "/sites/"+site+"/hooks", token, nil); a.status != 401 {
 			t.Errorf("%s: the app's token: %s", policy, a)
