@@ -146,8 +146,8 @@ type Artefact struct {
 	Start   *framework.Start
 	// Standalone is the folder of the server that Next.js has made, which Start starts; empty: there is none.
 	Standalone string
-	// Server is the file that the build wrote and Start runs in place of what the plan says, relative to the plan's root; empty:
-	// there is none.
+	// Server is the file that the build wrote and Start runs in place of what the plan says, relative to the plan's root. Empty means
+	// that Start runs what the plan says.
 	Server string
 	// Skip reports whether a path, or a whole folder, is none of what a program runs from.
 	// Optional.

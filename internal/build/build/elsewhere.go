@@ -57,7 +57,7 @@ type Left struct {
 	Assets     []framework.AssetFolder `json:"assets"`
 }
 
-// Left says what of it whoever carried the build out leaves.
+// Left returns the description of the artefact's files that a node which built it elsewhere hands back.
 func (a Artefact) Left() Left { return Left{a.Folder, a.Standalone, a.Server, a.Assets} }
 
 // maxAssets is how many folders of files an artefact from elsewhere may name.

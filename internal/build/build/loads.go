@@ -83,7 +83,7 @@ func (p *pruning) has(name string) bool {
 	return err == nil
 }
 
-// module reads the file of the project that an import's path means, "" where there is none.
+// module reads the file of the project that an import's path names. It returns "" if the project has no such file.
 func (p *pruning) module(at string) (name, text string) {
 	if within(at, "..") || packageOf(at) != "" {
 		return "", ""

@@ -160,7 +160,7 @@ func (b blocked) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// A build is over once its artefact is used: whoever waits for it doesn't wait for its caches.
+// A deployment goes live as soon as the artefact is used, while the build's caches are still being saved.
 func TestCachesAreSavedAfterTheBuild(t *testing.T) {
 	t.Parallel()
 	log := blocked{slog.NewTextHandler(io.Discard, nil), new(sync.Once), make(chan struct{}), make(chan struct{})}

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// startCause is one thing that goes wrong when a program starts. say makes the sentence of what the pattern caught; an empty
-// one is none.
+// startCause is one thing that goes wrong when a program starts. say makes a sentence from what the pattern matched, or
+// returns "" if that explains nothing.
 type startCause struct {
 	pattern func() *regexp.Regexp
 	say     func(m []string, line string, dir string) string

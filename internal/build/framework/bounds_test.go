@@ -55,8 +55,8 @@ func TestCommandsAreText(t *testing.T) {
 	}
 }
 
-// What grows gigabytes in a parser costs detection next to nothing, whichever file it
-// stands in. A file that decides something is named in the error.
+// Detection refuses text that would take gigabytes in a parser, in each file that it reads. The error names a file that decides
+// something.
 func TestFilesThatNestAreNotParsed(t *testing.T) {
 	deepTOML := func(depth, size int) string {
 		line := strings.Repeat("a={", depth) + strings.Repeat("}", depth) + "\n"

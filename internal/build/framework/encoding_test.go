@@ -45,7 +45,7 @@ func TestUTF16(t *testing.T) {
 			}
 		}
 	}
-	// Half a unit, half a pair and nothing but the mark are read as far as they go, and are no JSON.
+	// Text that ends within a code unit or a surrogate pair, or is a byte order mark alone, isn't valid JSON.
 	for _, text := range []string{"\xff\xfe", "\xfe\xff", "\xff", "\xff\xfe{", "\xff\xfe\x00\xd8"} {
 		files, err := FromFS(fstest.MapFS{"package.json": {Data: []byte(text)}, "index.html": {Data: []byte("x")}})
 		if err != nil {

@@ -106,7 +106,7 @@ func (p *project) otherServer() error {
 	return nil
 }
 
-// otherLanguage is the error of a project in which nothing is known but a language that doesn't run here, nil where there is none.
+// otherLanguage returns the error for a project of a language that doesn't run here, or nil.
 func (p *project) otherLanguage() error {
 	for _, l := range languages {
 		if manifests, starts := l.files(p); len(manifests) > 0 || l.name == "Python" && len(starts) > 0 {

@@ -73,7 +73,7 @@ func phpPlain() []preset {
 
 var phpFile = lazyregexp.New(`\.php$`)
 
-// documentRoot returns the folder that is served, and its front controller, "" where there is none.
+// documentRoot returns the folder that is served, and its front controller or "".
 func (p *project) documentRoot() (root, index string) {
 	for _, dir := range documentRoots {
 		if at := worktree.Join(dir, "index.php"); p.has(at) {

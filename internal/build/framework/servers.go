@@ -103,7 +103,8 @@ var (
 )
 
 // afterBuild returns what a start script does after it has built, and adds to the build what that doesn't do yet: a release
-// is built already, and read-only. It returns the whole script where nothing is left out, and "" where there is none.
+// is built already, and read-only. It returns the whole script if the script doesn't build, and "" if the project has no start
+// script.
 func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
 	body := strings.TrimSpace(p.pkg.ScriptBody(name))
 	before := strings.TrimSpace(p.pkg.ScriptBody("pre" + name))
