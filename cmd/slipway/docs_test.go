@@ -14,10 +14,10 @@ import (
 	"slipway/internal/operator/flags"
 )
 
-// docs/operating.md lists every flag of slipway serve, and none that does not exist.
+// docs/configuration.md lists every flag of slipway serve, and none that does not exist.
 func TestOperatingNamesEverySetting(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestOperatingNamesEverySetting(t *testing.T) {
 				for _, name := range names {
 					exists[name] = true
 					if command.Name == "serve" && command.Parent.Type == kong.ApplicationNode && name != "help" && !strings.Contains(string(text), "`--"+name+"`") {
-						t.Errorf("docs/operating.md doesn't name --%s", name)
+						t.Errorf("docs/configuration.md doesn't name --%s", name)
 					}
 				}
 			}
@@ -48,7 +48,7 @@ func TestOperatingNamesEverySetting(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (`--.*?) \\|").FindAllStringSubmatch(string(text), -1) {
 		for _, flag := range regexp.MustCompile("`--([a-z0-9-]+)`").FindAllStringSubmatch(row[1], -1) {
 			if !exists[flag[1]] {
-				t.Errorf("docs/operating.md describes --%s, which does not exist", flag[1])
+				t.Errorf("docs/configuration.md describes --%s, which does not exist", flag[1])
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (e *engine) start(data string) []string {
 }
 
 // The image runs without root, capabilities and a writable root: static sites always, builds and programs with the two options
-// of docs/operating.md, and doctor names those where they are missing. Another container goes on with the volume of the first.
+// of docs/packages.md, and doctor names those where they are missing. Another container goes on with the volume of the first.
 func TestImage(t *testing.T) {
 	for _, tool := range []string{"podman", "mmdebstrap", "unshare"} {
 		if _, err := exec.LookPath(tool); err != nil {

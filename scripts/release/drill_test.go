@@ -130,7 +130,7 @@ func (m machines) install(t *testing.T) {
 	t.Log(out)
 }
 
-// The drill of docs/runbook.md, word for word: an installation on one clean Debian is lost, and comes back on another from its
+// The drill of docs/backups.md, word for word: an installation on one clean Debian is lost, and comes back on another from its
 // backups, its key and its settings alone. What differs: the place of the backups is a folder, the site has a name
 // that was chosen for it, and without systemd the service is started by hand.
 func (m machines) drill(t *testing.T) {
@@ -153,7 +153,7 @@ slipway backup create --to /mnt/backups
 cp /var/lib/slipway/secrets.key /etc/slipway/server.toml /mnt
 slipway ca export >/mnt/root.pem
 `)
-	text, err := os.ReadFile("docs/runbook.md")
+	text, err := os.ReadFile("docs/backups.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ slipway ca export >/mnt/root.pem
 	drill, _, found := strings.Cut(drill, "```\n")
 	const start = "systemctl enable --now slipway.socket slipway.service\n"
 	if !found || !strings.Contains(drill, "backup restore") || !strings.Contains(drill, start) {
-		t.Fatalf("the runbook's drill doesn't restore, or start the service: %s", drill)
+		t.Fatalf("the drill doesn't restore, or start the service: %s", drill)
 	}
 	drill = strings.ReplaceAll(drill, "s3://BUCKET?endpoint=https://HOST", "/mnt/backups")
 	drill = strings.ReplaceAll(drill, start, "cd /tmp"+serve)

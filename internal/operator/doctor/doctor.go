@@ -92,7 +92,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 	}
 	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: slog.New(slog.DiscardHandler)}, installation.ProbeUID) {
 		if _, err := os.Stat(installation.ImageFile); err == nil && !c.OK && c.Required {
-			c.Detail += " Start the container with the options of docs/operating.md, section Container image."
+			c.Detail += " Start the container with the options of docs/packages.md, section Container image."
 		}
 		// Without a sandbox sites that need no build still work.
 		checks = append(checks, Check{"builds: " + c.Name, c.OK || !c.Required, false, c.Detail})

@@ -39,7 +39,7 @@ type Serve struct {
 
 	OutboundAllow     []string      `help:"Private network (CIDR) that webhooks and Git fetches may reach. Repeatable." placeholder:"CIDR"`
 	OutboundCAFile    string        `name:"outbound-ca-file" help:"Additional root certificates to trust for webhook deliveries, Git fetches and email." type:"path" placeholder:"FILE"`
-	Limits            string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/operating.md." type:"path" placeholder:"FILE"`
+	Limits            string        `help:"TOML file with limits per account (sites, domains and so on) and exceptions per user. See docs/configuration.md." type:"path" placeholder:"FILE"`
 	Billing           bool          `help:"Sell hosting: plans, subscriptions, invoices and payments. Without it there are none."`
 	StripeAPI         string        `name:"stripe-api" help:"Address of the Stripe API, for tests with a stand-in." hidden:"" placeholder:"URL"`
 	DNSResolver       string        `name:"dns-resolver" help:"DNS resolver (host:port) for domain verification. Default: the system's." placeholder:"HOST:PORT"`

@@ -9,7 +9,7 @@ import (
 // The page for operators names what is set on connections.
 func TestSettingsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/operating.md")
+	text, err := os.ReadFile("../../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,7 +17,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, s := range settings {
 		if !ok || !strings.Contains(section, "`"+s.name+"`") || !strings.Contains(section, "`"+s.value+"`") {
-			t.Errorf("docs/operating.md lacks %s = %s", s.name, s.value)
+			t.Errorf("docs/configuration.md lacks %s = %s", s.name, s.value)
 		}
 	}
 }
