@@ -4,7 +4,8 @@
 // A job is taken with a lease and a fencing token (its attempt); a worker that lost
 // its lease cannot write the job's end over its successor's. On SQLite one process
 // serves, so after a restart everything it held is ready again at once; on PostgreSQL
-// the lease has to end first, which takes at most 20 s. A worker leases only the kinds
+// the lease has to end first, which takes at most 20 s. While the database takes no writes, an
+// end waits; one that is lost all the same means that the job is done again. A worker leases only the kinds
 // that it has handlers for: during an upgrade, jobs of a new kind wait for the first node
 // that knows them, and Unknown reports those that no running node knows. Jobs of one
 // group run one at a time and in order, and queues are fair over shares. The package

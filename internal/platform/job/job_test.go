@@ -342,7 +342,7 @@ func TestLostLeaseIsFenced(t *testing.T) {
 	if err != nil || first == nil {
 		t.Fatal(first, err)
 	}
-	if err := j.rescue(t.Context(), true); err != nil {
+	if err := j.rescue(t.Context(), 1<<62); err != nil {
 		t.Fatal(err)
 	}
 	second, err := j.lease(t.Context(), "default")

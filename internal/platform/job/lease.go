@@ -136,3 +136,12 @@ func (l *Leases) all() []*lease {
 	}
 	return out
 }
+
+// keys returns the rows that this process holds.
+func (l *Leases) keys() []string {
+	var out []string
+	for _, h := range l.all() {
+		out = append(out, h.key)
+	}
+	return out
+}

@@ -18,7 +18,7 @@ var errGivenUp = errors.New("job failed permanently")
 // (they are done again after the next start) and returns.
 func (j *Jobs) Run(ctx context.Context) error {
 	if j.c.DB.Single() {
-		if err := j.rescue(ctx, true); err != nil {
+		if err := j.rescue(ctx, 1<<62); err != nil { // all of them: their process is gone
 			return err
 		}
 	}
@@ -82,19 +82,44 @@ func (j *Jobs) do(work context.Context, c *leased) {
 	defer release()
 
 	end := j.call(ctx, c)
-	if cause := context.Cause(ctx); end != nil && cause != nil {
-		end = cause // whatever the handler made of it: it was canceled, taken over or stopped
+	if cause := context.Cause(ctx); end != nil && cause != nil && !(errors.Is(cause, ErrCanceled) && db.Away(end)) {
+		// Whatever the handler made of it: it was canceled, taken over or stopped. One that couldn't write the end of its work
+		// when it was canceled is called again.
+		end = cause
 	}
 	var l later
 	var on *elsewhere
 	if end != nil && !errors.As(end, &l) && !errors.As(end, &on) && !errors.Is(end, ErrCanceled) && !errors.Is(end, ErrStopping) {
 		j.c.Log.WarnContext(work, "job failed", "job", c.id, "kind", c.kind, "failures", c.failures+1, "err", end)
 	}
-	// The end is written even while stopping; if it can't be, the job is done again.
-	settle, done := context.WithTimeout(context.WithoutCancel(work), 10*time.Second)
-	defer done()
-	if err := j.settle(settle, c, end); err != nil {
+	j.finish(work, c, end)
+}
+
+// The pauses of finish.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// finish writes how a job ended. While the database doesn't take it (its disk is full, or it is away), the job keeps its place and its
+// lease, and finish tries again until work ends. It tries even then, once: an end that isn't written means that the job is done again.
+func (j *Jobs) finish(work context.Context, c *leased, end error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		bounded, done := context.WithTimeout(context.WithoutCancel(work), 10*time.Second)
+		err := j.settle(bounded, c, end)
+		done()
+		if err == nil {
+			return
+		}
 		j.c.Log.ErrorContext(work, "end of job not written", "job", c.id, "kind", c.kind, "err", err)
+		if !db.Away(err) && !errors.Is(err, context.DeadlineExceeded) {
+			return // rescue makes it ready again
+		}
+		select {
+		case <-work.Done():
+			return
+		case <-time.After(Jitter(pause)):
+		}
 	}
 }
 
@@ -122,12 +147,8 @@ func (j *Jobs) call(ctx context.Context, c *leased) error {
 	return panics.Call(func() error { return h.call(ctx, c) })
 }
 
-// heartbeat says that this node is alive and makes the jobs of dead ones ready again,
-// where there may be other nodes.
+// heartbeat says that this node is alive, where there may be other nodes, and makes jobs ready again that no process does.
 func (j *Jobs) heartbeat(ctx context.Context) {
-	if j.c.DB.Single() {
-		return
-	}
 	tick := time.NewTicker(j.c.Lease / 4)
 	defer tick.Stop()
 	for {
@@ -136,11 +157,13 @@ func (j *Jobs) heartbeat(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := j.announce(ctx); err != nil && ctx.Err() == nil {
-			j.c.Log.ErrorContext(ctx, "node not announced", "err", err)
+		if !j.c.DB.Single() {
+			if err := j.announce(ctx); err != nil && ctx.Err() == nil {
+				j.c.Log.ErrorContext(ctx, "node not announced", "err", err)
+			}
 		}
-		if err := j.rescue(ctx, false); err != nil && ctx.Err() == nil {
-			j.c.Log.ErrorContext(ctx, "jobs of dead nodes not taken over", "err", err)
+		if err := j.rescue(ctx, j.c.DB.Now()); err != nil && ctx.Err() == nil {
+			j.c.Log.ErrorContext(ctx, "jobs that no process does not taken over", "err", err)
 		}
 	}
 }

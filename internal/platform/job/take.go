@@ -181,18 +181,18 @@ func renew(ctx context.Context, tx *db.Tx, id string, attempt int64, until db.Ti
 	return err
 }
 
-// rescue makes jobs ready again whose worker is gone: at the start of the only process
-// all of them, else those whose lease ended.
-func (j *Jobs) rescue(ctx context.Context, all bool) error {
-	before := j.c.DB.Now()
-	if all {
-		before = 1 << 62
+// rescue makes jobs ready again whose lease ended before a moment: their worker is gone, or couldn't write their end. What runs in the
+// only process stays even if its lease couldn't be renewed.
+func (j *Jobs) rescue(ctx context.Context, before db.Time) error {
+	args, held := db.Args{before, j.c.DB.Now()}, ""
+	if here := j.leases.keys(); j.c.DB.Single() && len(here) > 0 {
+		held = ` AND id NOT IN (` + db.AddList(&args, here) + `)`
 	}
 	return j.c.DB.Write(ctx, func(tx *db.Tx) error {
 		rows, err := tx.Query(ctx, `
 			UPDATE jobs SET state = 'ready', failures = failures + 1, run_at = $2, canceled = FALSE
-			WHERE state = 'running' AND lease_until < $1
-			RETURNING queue`, before, j.c.DB.Now())
+			WHERE state = 'running' AND lease_until < $1`+held+`
+			RETURNING queue`, args...)
 		queues, err := db.Collect(rows, err, func(s db.Scanner) (q string, err error) { return q, s.Scan(&q) })
 		if err != nil {
 			return fmt.Errorf("rescue jobs: %w", err)
@@ -200,7 +200,7 @@ func (j *Jobs) rescue(ctx context.Context, all bool) error {
 		for _, q := range queues {
 			tx.Notify(topic(q))
 		}
-		if all {
+		if j.c.DB.Single() {
 			return nil
 		}
 		// What waits for a node that is gone is looked at by the others, who say so.
