@@ -80,10 +80,13 @@ func isFPM(s runtime.Spec) bool { return s.PHP != nil && len(s.Argv) == 0 && s.S
 // phpScratch is PHP-FPM's own folder.
 const phpScratch = "/tmp/.php"
 
-// phpFiles are the files of PHP-FPM's configuration, by their places.
+// phpFiles are the files of PHP's configuration, by their places.
 func phpFiles(s runtime.Spec) map[string]string {
-	if !isFPM(s) {
+	switch {
+	case s.PHP == nil:
 		return nil
+	case !isFPM(s):
+		return php.CommandFiles(s.Limits.Memory)
 	}
 	pool := php.Pool{Memory: s.Limits.Memory, Scratch: phpScratch}
 	if folders, err := keeps(s); err == nil && len(folders) > 0 {
@@ -96,11 +99,15 @@ func phpKey(i int) string { return "php-" + strconv.Itoa(i) }
 
 // describePHP says how a program with PHP is started.
 func describePHP(s runtime.Spec, v phpversion.Version, d *pod.Description, data map[string][]byte) {
-	switch {
-	case s.PHP == nil:
+	if s.PHP == nil {
 		return
-	case !isFPM(s):
-		d.PHP = v.CLI
+	}
+	files := phpFiles(s)
+	for i, at := range slices.Sorted(maps.Keys(files)) {
+		data[phpKey(i)] = []byte(files[at])
+	}
+	if !isFPM(s) {
+		d.PHP, d.Env = v.CLI, append(d.Env, php.CommandEnv())
 		return
 	}
 	if s.Redis && s.RedisServer {
@@ -108,10 +115,6 @@ func describePHP(s runtime.Spec, v phpversion.Version, d *pod.Description, data 
 		d.Env = append(d.Env, "SLIPWAY_REDIS="+runtime.RedisServerSocket, "SLIPWAY_REDIS_EPOCHS="+pod.EpochFile+":"+pod.EpochOwn)
 	}
 	d.Argv, d.Env, d.FPM = php.Argv(v), append(d.Env, php.Env()...), phpScratch
-	files := phpFiles(s)
-	for i, at := range slices.Sorted(maps.Keys(files)) {
-		data[phpKey(i)] = []byte(files[at])
-	}
 }
 
 func phpMounts(s runtime.Spec) (mounts []core.VolumeMount) {

@@ -12,9 +12,10 @@ const primeFile = "/etc/slipway-php/prime.php"
 
 // primeScript compiles what Composer's class map names, or else the release's own scripts,
 // into OPcache, for some seconds at most. It runs nothing of them, and a file that can't be
-// compiled is left to the request that needs it.
+// compiled is left to the request that needs it. A release is whole before it runs, so that its scripts are compiled however new
+// they are; those that the site can write are left out.
 const primeScript = `<?php
-error_reporting(0); ini_set("log_errors", "0"); set_time_limit(10);
+error_reporting(0); ini_set("log_errors", "0"); set_time_limit(10); ini_set("opcache.file_update_protection", "0");
 if (!function_exists("opcache_compile_file") || !($_SERVER["SLIPWAY_PRIME"] ?? "")) { exit; }
 $top = $_SERVER["SLIPWAY_PRIME"]; $until = microtime(true) + 3; $n = 0;
 $map = "$top/vendor/composer/autoload_classmap.php";
@@ -24,7 +25,7 @@ if (is_file($map)) { $files = array_unique(array_values(include $map)); } else {
 }
 foreach ($files as $file) {
   $file = (string)$file;
-  if (!str_ends_with($file, ".php") || !is_file($file) || opcache_is_script_cached($file)) { continue; }
+  if (!str_ends_with($file, ".php") || !is_file($file) || is_writable($file) || opcache_is_script_cached($file)) { continue; }
   try { opcache_compile_file($file); } catch (Throwable $e) { }
   if (++$n >= 2000 || microtime(true) > $until) { break; }
   if ($n % 50 === 0 && (opcache_get_status(false)["memory_usage"]["free_memory"] ?? 0) < 16 << 20) { break; }

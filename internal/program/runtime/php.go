@@ -34,7 +34,7 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	}
 	cmd.Binds = append(cmd.Binds, version.Binds()...)
 	if len(s.Argv) > 0 || s.Shell != "" {
-		return p.phpCommand(version, cmd, dir)
+		return p.phpCommand(version, s, cmd, dir)
 	}
 	scratch := filepath.Join(cmd.Work, ".php")
 	if err := os.Mkdir(scratch, 0o700); err != nil {
@@ -56,13 +56,8 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 		pool.Sessions = "/var/lib/php/sessions"
 		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: own, Target: pool.Sessions, Write: true, Stored: true})
 	}
-	for at, text := range pool.Files() {
-		name := filepath.Join(dir, filepath.Base(at))
-		// unsynced: each start of the program writes it
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			return fmt.Errorf("write PHP's configuration: %w", err)
-		}
-		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: at})
+	if err := phpFiles(pool.Files(), cmd, dir); err != nil {
+		return err
 	}
 	if x.socket, err = listen(dir); err != nil {
 		return err
@@ -72,14 +67,27 @@ func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Co
 	return nil
 }
 
+// phpFiles puts the files of PHP's configuration where PHP finds them inside.
+func phpFiles(files map[string]string, cmd *sandbox.Command, dir string) error {
+	for at, text := range files {
+		name := filepath.Join(dir, filepath.Base(at))
+		// unsynced: each start of the program writes it
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write PHP's configuration: %w", err)
+		}
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: name, Target: at})
+	}
+	return nil
+}
+
 // phpInside is where a command finds the PHP of its specification, by the name php.
 const phpInside = "/opt/slipway-php"
 
 // wpCommand names wp-cli in the PATH of a command.
 const wpCommand = "wp"
 
-// phpCommand puts PHP before what else is in a command's PATH.
-func (p *Processes) phpCommand(v phpversion.Version, cmd *sandbox.Command, dir string) error {
+// phpCommand puts PHP before what else is in a command's PATH, with the web's configuration and the memory of the site.
+func (p *Processes) phpCommand(v phpversion.Version, s Spec, cmd *sandbox.Command, dir string) error {
 	if v.CLI == "" {
 		return &fault.Error{
 			Kind:    fault.Unavailable,
@@ -96,6 +104,10 @@ func (p *Processes) phpCommand(v phpversion.Version, cmd *sandbox.Command, dir s
 		return fmt.Errorf("prepare PHP: %w", err)
 	}
 	cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: bin, Target: phpInside})
+	if err := phpFiles(php.CommandFiles(s.Limits.Memory), cmd, dir); err != nil {
+		return err
+	}
+	cmd.Env = append(cmd.Env, php.CommandEnv())
 	if p.c.WPCLI != "" { // in the place of an empty file
 		// unsynced: each start of the program writes it
 		if err := os.WriteFile(filepath.Join(bin, wpCommand), nil, 0o644); err != nil {
