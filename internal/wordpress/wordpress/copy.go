@@ -254,7 +254,7 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 		}
 	}
 	if len(r.step.Pairs) > 0 {
-		if _, err := r.replaceAll(ctx, s, r.step.Pairs, false, 0.75); err != nil {
+		if _, err := r.replaceAll(ctx, s, pairs{List: r.step.Pairs, Addresses: true}, false, 0.75); err != nil {
 			return err
 		}
 	}

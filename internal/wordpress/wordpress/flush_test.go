@@ -111,10 +111,10 @@ func TestReplaceEmptiesCaches(t *testing.T) {
 	if _, err := r.replaceAll(t.Context(), site.Site{
 		ID:   "site",
 		Slug: "blog",
-	}, [][2]string{{"a", "b"}}, true, 0); err != nil || len(*cleared) != 0 {
+	}, pairs{List: [][2]string{{"a", "b"}}}, true, 0); err != nil || len(*cleared) != 0 {
 		t.Fatalf("a dry run: %v, %d cleared", err, len(*cleared))
 	}
-	found, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, [][2]string{{"a", "b"}}, false, 0)
+	found, err := r.replaceAll(t.Context(), site.Site{ID: "site", Slug: "blog"}, pairs{List: [][2]string{{"a", "b"}}}, false, 0)
 	if err != nil || found.Replacements != 2 {
 		t.Fatalf("%v %v", found, err)
 	}

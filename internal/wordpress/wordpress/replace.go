@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -95,7 +96,7 @@ func (r *run) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := r.replaceAll(ctx, s, [][2]string{{p.From, p.To}}, p.Dry, 0.2)
+	found, err := r.replaceAll(ctx, s, pairs{List: [][2]string{{p.From, p.To}}}, p.Dry, 0.2)
 	if err != nil {
 		return err
 	}
@@ -108,9 +109,15 @@ func (r *run) replace(ctx context.Context) error {
 	return r.end(ctx, fmt.Sprintf("%d replacements in %d rows", found.Replacements, found.Rows), "", out)
 }
 
+// pairs are texts with what takes their place.
+type pairs struct {
+	List      [][2]string
+	Addresses bool // they are made of addresses, which end where a host does
+}
+
 // replaceAll replaces pairs of texts, a few seconds at a time. What a crash cuts off goes on
 // where it was: WordPress notes the place with each change.
-func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dry bool, from float64) (replaceResult, error) {
+func (r *run) replaceAll(ctx context.Context, s site.Site, what pairs, dry bool, from float64) (replaceResult, error) {
 	var found replaceResult
 	for range maxRounds {
 		var out struct {
@@ -119,10 +126,11 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, pairs [][2]string, dr
 			Progress float64
 		}
 		err := r.task(ctx, s, s.LiveDeployment, "replace", map[string]any{
-			"run":   r.x.Operation,
-			"pairs": pairs,
-			"dry":   dry,
-			"place": r.step.Place,
+			"run":       r.x.Operation,
+			"pairs":     what.List,
+			"addresses": what.Addresses,
+			"dry":       dry,
+			"place":     r.step.Place,
 		}, &out)
 		if err != nil {
 			return found, err
@@ -163,31 +171,46 @@ const (
 	maxPlace  = 256 << 10
 )
 
-// addressPairs are the forms in which an address of a site stands in its database: as it
-// is, over the other protocol, in JSON, and encoded for a query.
-func addressPairs(from []string, to string) (pairs [][2]string) {
-	seen := map[string]bool{to: true}
+// addressPairs returns the forms in which addresses of a site stand in its database, with what takes the place of each: with both
+// protocols and without one, as they are, in JSON, in JSON within JSON, and encoded for a query once and twice. The longest come first: an
+// address may lie below another one. Files below the path of an address are also named without the host.
+func addressPairs(from []string, to string) (list [][2]string) {
+	seen := map[string]bool{}
 	add := func(from, to string) {
-		if from != "" && from != to && !seen[from] {
-			seen[from] = true
-			pairs = append(pairs, [2]string{from, to})
+		for _, form := range addressForms {
+			f, t := form.Replace(from), form.Replace(to)
+			if f != t && !seen[f] {
+				seen[f] = true
+				list = append(list, [2]string{f, t})
+			}
 		}
 	}
-	slashes := func(s string) string { return strings.ReplaceAll(s, "/", `\/`) }
+	_, host, _ := strings.Cut(to, ":")
 	for _, f := range from {
-		_, host, ok := strings.Cut(f, "://")
-		if !ok || host == "" {
+		_, old, ok := strings.Cut(strings.TrimRight(f, "/"), "://")
+		if !ok || old == "" {
 			continue
 		}
-		for _, scheme := range []string{"https://", "http://"} {
-			add(scheme+host, to)
-			add(slashes(scheme+host), slashes(to))
-			add(encode(scheme+host), encode(to))
+		add("https://"+old, to)
+		add("http://"+old, to)
+		add("//"+old, host)
+		if _, path, ok := strings.Cut(old, "/"); ok {
+			for _, before := range []string{`"`, "'", "("} {
+				add(before+"/"+path+"/wp-content", before+"/wp-content")
+			}
 		}
 	}
-	return pairs
+	slices.SortStableFunc(list, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
+	return list
 }
 
-func encode(s string) string {
-	return strings.NewReplacer(":", "%3A", "/", "%2F").Replace(s)
+// addressForms are the ways in which an address is written.
+var addressForms = []*strings.Replacer{
+	strings.NewReplacer(),
+	strings.NewReplacer("/", `\/`),
+	strings.NewReplacer("/", `\\/`),
+	strings.NewReplacer("/", `\\\/`),
+	strings.NewReplacer("/", `\u002F`),
+	strings.NewReplacer(":", "%3A", "/", "%2F"),
+	strings.NewReplacer(":", "%253A", "/", "%252F"),
 }

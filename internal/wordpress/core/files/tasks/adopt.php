@@ -25,6 +25,9 @@ if (isset($in['public'])) { // whether search engines may have it is the target'
 if ((int) get_option('db_version') !== (int) $GLOBALS['wp_db_version']) {
 	wp_upgrade();
 }
+if (strpos((string) get_option('upload_path'), '/') === 0) {
+	update_option('upload_path', ''); // a folder of another server
+}
 delete_option('rewrite_rules'); // made again by a request that has plugins
 $admins = $wpdb->get_col($wpdb->prepare("SELECT user_id FROM {$wpdb->usermeta} WHERE meta_key = %s AND meta_value LIKE %s ORDER BY user_id LIMIT 1", $wpdb->prefix . 'capabilities', '%"administrator"%'));
 $user = $admins ? get_userdata((int) $admins[0]) : null;

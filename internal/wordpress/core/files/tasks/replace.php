@@ -10,6 +10,13 @@ $db = $wpdb->dbh;
 mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
 $q = fn(string $name) => '`' . str_replace('`', '``', $name) . '`';
 $pairs = array_values(array_filter($in['pairs'], fn($p) => $p[0] !== '' && $p[0] !== $p[1]));
+$swap = !empty($in['addresses']) ? addresses($pairs) : texts($pairs);
+// What rows are found by: of addresses their hosts, since each has many forms.
+$look = array_column($pairs, 0);
+if (!empty($in['addresses'])) {
+	preg_match_all('~^//([^/:\n]+)|(wp-content)$~m', implode("\n", $look), $m);
+	$look = array_unique(array_filter(array_merge($m[1], $m[2])));
+}
 $dry = !empty($in['dry']);
 $place = $in['place'] ?? null;
 $option = $wpdb->options;
@@ -57,7 +64,7 @@ foreach ($tables as $table) {
 	}
 	$contains = [];
 	foreach ($columns as $c) {
-		foreach ($pairs as [$from]) {
+		foreach ($look as $from) {
 			$contains[] = $q($c) . " LIKE '%" . $db->real_escape_string(addcslashes($from, '\\%_')) . "%'";
 		}
 	}
@@ -81,7 +88,7 @@ foreach ($tables as $table) {
 			$set = [];
 			foreach ($columns as $c) {
 				$n = 0;
-				$new = $row[$c] === null ? null : replaced($row[$c], $pairs, $n);
+				$new = $row[$c] === null ? null : replaced($row[$c], $swap, $n);
 				if ($n > 0 && $new !== $row[$c]) {
 					$set[$c] = $new;
 					$place['replacements'] += $n;

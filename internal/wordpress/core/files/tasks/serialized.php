@@ -3,26 +3,50 @@
 // with their lengths and nothing is unserialized: no class is loaded, and what can't be read
 // as serialized is text.
 
-// replaced returns a value with each of the pairs [from, to] replaced, counting how often.
-function replaced(string $value, array $pairs, int &$count, int $depth = 0): string {
+// texts returns a function that replaces each of the pairs [from, to] in a text, counting how often.
+function texts(array $pairs): Closure {
+	return function (string $text, int &$count) use ($pairs): string {
+		foreach ($pairs as [$from, $to]) {
+			$text = str_replace($from, $to, $text, $n);
+			$count += $n;
+		}
+		return $text;
+	};
+}
+
+// addresses is texts for addresses, in one pass: the first pair that matches wins, and what was replaced is not looked at again. An
+// address ends where its host or the last folder of its path does: https://shop.example is not in https://shop.example.au, nor in
+// https://shop.example:8443, and //shop.example is not in ftp://shop.example.
+function addresses(array $pairs): Closure {
+	$to = $forms = [];
+	foreach ($pairs as [$from, $new]) {
+		$to[strtolower($from)] ??= $new;
+		$forms[] = (stripos($from, 'http') === 0 ? '' : '(?<!:|%3a|%253a)') . preg_quote($from, '~');
+	}
+	$any = '~(?:' . implode('|', $forms) . ')(?![a-z0-9_-]|\.[a-z0-9]|(?::|%3a|%253a)[0-9])~i';
+	return function (string $text, int &$count) use ($to, $any): string {
+		$out = preg_replace_callback($any, fn($m) => $to[strtolower($m[0])], $text, -1, $n);
+		$count += $out === null ? 0 : $n;
+		return $out ?? $text;
+	};
+}
+
+// replaced returns a value with its texts replaced by a function of the kind above.
+function replaced(string $value, Closure $swap, int &$count, int $depth = 0): string {
 	if ($depth < 20 && preg_match('/^(?:[aO]:\d+:|s:\d+:")/', $value) && strpbrk(substr($value, -1), ';}')) {
 		$at = 0;
 		$n = 0;
-		$out = piece($value, $at, $pairs, $n, $depth, 0);
+		$out = piece($value, $at, $swap, $n, $depth, 0);
 		if ($out !== null && $at === strlen($value)) {
 			$count += $n;
 			return $out;
 		}
 	}
-	foreach ($pairs as [$from, $to]) {
-		$value = str_replace($from, $to, $value, $n);
-		$count += $n;
-	}
-	return $value;
+	return $swap($value, $count);
 }
 
 // piece reads one serialized value at $at and returns it rewritten; null: it is none.
-function piece(string $s, int &$at, array $pairs, int &$count, int $depth, int $level): ?string {
+function piece(string $s, int &$at, Closure $swap, int &$count, int $depth, int $level): ?string {
 	if ($level > 200 || $at >= strlen($s)) {
 		return null;
 	}
@@ -35,7 +59,7 @@ function piece(string $s, int &$at, array $pairs, int &$count, int $depth, int $
 		if ($text === null) {
 			return null;
 		}
-		$text = replaced($text, $pairs, $count, $depth + 1);
+		$text = replaced($text, $swap, $count, $depth + 1);
 		return 's:' . strlen($text) . ':"' . $text . '";';
 	}
 	if (preg_match('/\GE:(\d+):"/', $s, $m, 0, $at)) {
@@ -44,7 +68,7 @@ function piece(string $s, int &$at, array $pairs, int &$count, int $depth, int $
 	}
 	if (preg_match('/\Ga:(\d+):\{/', $s, $m, 0, $at)) {
 		$at += strlen($m[0]);
-		return members($s, $at, $m[0], (int) $m[1], $pairs, $count, $depth, $level);
+		return members($s, $at, $m[0], (int) $m[1], $swap, $count, $depth, $level);
 	}
 	if (preg_match('/\GO:(\d+):"/', $s, $m, 0, $at)) {
 		$class = text($s, $at, $m, '":');
@@ -52,7 +76,7 @@ function piece(string $s, int &$at, array $pairs, int &$count, int $depth, int $
 			return null;
 		}
 		$at += strlen($n[0]);
-		return members($s, $at, $m[0] . $class . '":' . $n[0], (int) $n[1], $pairs, $count, $depth, $level);
+		return members($s, $at, $m[0] . $class . '":' . $n[0], (int) $n[1], $swap, $count, $depth, $level);
 	}
 	if (preg_match('/\GC:(\d+):"/', $s, $m, 0, $at)) { // written by its class: nobody else knows how
 		$class = text($s, $at, $m, '":');
@@ -76,11 +100,11 @@ function text(string $s, int &$at, array $m, string $end): ?string {
 	return substr($s, $start, $length);
 }
 
-function members(string $s, int &$at, string $out, int $n, array $pairs, int &$count, int $depth, int $level): ?string {
+function members(string $s, int &$at, string $out, int $n, Closure $swap, int &$count, int $depth, int $level): ?string {
 	for (; $n > 0; $n--) {
 		$none = 0;
-		$key = piece($s, $at, [], $none, $depth, $level + 1); // names stay
-		$value = $key === null ? null : piece($s, $at, $pairs, $count, $depth, $level + 1);
+		$key = piece($s, $at, fn(string $name) => $name, $none, $depth, $level + 1); // names stay
+		$value = $key === null ? null : piece($s, $at, $swap, $count, $depth, $level + 1);
 		if ($value === null) {
 			return null;
 		}
