@@ -86,10 +86,8 @@ func (b *Builder) Build(ctx context.Context, t build.Task, r build.Report) (buil
 		}
 		b.c.Log.WarnContext(ctx, "pod of a build lost", "site", t.Site, "build", t.ID, "err", err)
 		if n == attempts {
-			return left, &fault.Error{
-				Kind: fault.Unavailable, Code: "build_lost", Message: "The build was lost by the cluster " + fmt.Sprint(n) + " times",
-				Details: lost.why + "; redeploy in a few minutes",
-			}
+			return left, fault.New(fault.Unavailable, "build_lost", "The build was lost by the cluster "+fmt.Sprint(n)+" times",
+				lost.why+"; redeploy in a few minutes")
 		}
 		r.Line("warn", "The cluster has lost the build: "+lost.why+". It starts again.", "")
 		if err := empty(t.Output); err != nil {
@@ -157,7 +155,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 			return left, context.Cause(ctx)
 		}
 		b.c.Log.WarnContext(ctx, "pod of a build not started", "site", t.Site, "build", t.ID, "err", err)
-		return left, &fault.Error{Kind: fault.Unavailable, Code: "build_not_started", Message: "The build can't be started", Details: err.Error()}
+		return left, fault.New(fault.Unavailable, "build_not_started", "The build can't be started", err.Error())
 	}
 	defer func() {
 		if err == nil {
@@ -188,7 +186,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 	var broken *errBroken
 	switch {
 	case errors.As(err, &large):
-		return left, &fault.Error{Kind: fault.Invalid, Code: build.CodeFailed, Message: "The build's output is too large", Details: large.why}
+		return left, fault.New(fault.Invalid, build.CodeFailed, "The build's output is too large", large.why)
 	case errors.As(err, &internal):
 		return left, internal
 	case disk.Full(err):
@@ -241,12 +239,10 @@ func (b *Builder) ended(ctx context.Context, p runtime.Program, t build.Task, h 
 	case strings.HasPrefix(e.Reason, "exit code"):
 		return &errInside{"it has ended (" + e.Reason + "): " + broke.Error()}
 	case strings.HasPrefix(e.Reason, "ended by signal"):
-		return &fault.Error{
-			Kind: fault.Invalid, Code: build.CodeFailed, Message: "The build did not finish",
-			Details: "the process that runs its commands has ended (" + e.Reason + "); look for a command that ends other processes",
-		}
+		return fault.New(fault.Invalid, build.CodeFailed, "The build did not finish",
+			"the process that runs its commands has ended ("+e.Reason+"); look for a command that ends other processes")
 	case e.Code == 125:
-		return &fault.Error{Kind: fault.Unavailable, Code: "build_not_started", Message: "The build can't be started", Details: e.Reason}
+		return fault.New(fault.Unavailable, "build_not_started", "The build can't be started", e.Reason)
 	}
 	return &errLost{cmp.Or(e.Reason, "the cluster does not say why")}
 }
@@ -331,10 +327,8 @@ func (b *Builder) keep(ctx context.Context, c net.Conn, t build.Task, h *heard) 
 
 // unreadable is the fault of a build whose pod doesn't send what it must.
 func unreadable() error {
-	return &fault.Error{
-		Kind: fault.Invalid, Code: build.CodeFailed, Message: "The build's output can't be read",
-		Details: "it has a file whose name can't be used, or the build has changed what sends it",
-	}
+	return fault.New(fault.Invalid, build.CodeFailed, "The build's output can't be read",
+		"it has a file whose name can't be used, or the build has changed what sends it")
 }
 
 // errBroken is the end of a connection before all was said.
@@ -434,5 +428,5 @@ func failed(p []byte) error {
 	if !f.Fault || f.Kind != fault.Invalid && f.Kind != fault.Unavailable || !code.MatchString(f.Code) {
 		return &errInside{words(f.Message)}
 	}
-	return &fault.Error{Kind: f.Kind, Message: words(f.Message), Details: words(f.Details), Code: f.Code}
+	return fault.New(f.Kind, f.Code, words(f.Message), words(f.Details))
 }

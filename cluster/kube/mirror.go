@@ -172,10 +172,8 @@ func (e *Engine) KeepStorage(ctx context.Context, site id.Site) error {
 	}
 	e.mirrors.mu.Unlock()
 	if errors.Is(err, stored.ErrFull) {
-		return &fault.Error{
-			Kind: fault.TooLarge, Message: "The volume of the site's storage is full", Code: "storage_full",
-			Details: "nothing of what is stored was changed; raise run.storageMiB, deploy, and try again",
-		}
+		return fault.New(fault.TooLarge, "storage_full", "The volume of the site's storage is full",
+			"nothing of what is stored was changed; raise run.storageMiB, deploy, and try again")
 	}
 	if err != nil {
 		return fmt.Errorf("keep what %s stores: %w", site, err)
@@ -205,10 +203,8 @@ func noRoom(err error) error {
 	if !disk.Full(err) {
 		return err
 	}
-	return &fault.Error{
-		Kind: fault.Unavailable, Message: "The worker has no room for a copy of what the site stores", Code: "disk_full",
-		Details: "the operator can give it a larger disk",
-	}
+	return fault.New(fault.Unavailable, "disk_full", "The worker has no room for a copy of what the site stores",
+		"the operator can give it a larger disk")
 }
 
 // StorageFolders lists the folders of a copy. What is only in a volume it refuses to list; a site that stores nothing has none.

@@ -319,12 +319,8 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		return Backup{}, err
 	}
 	if len([]rune(n.Note)) > maxNote {
-		return Backup{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The note is too long",
-			Details: fmt.Sprintf("note has at most %d characters", maxNote),
-			Code:    "invalid_note",
-		}
+		return Backup{}, fault.New(fault.Invalid, "invalid_note", "The note is too long",
+			fmt.Sprintf("note has at most %d characters", maxNote))
 	}
 	if !n.unlimited {
 		if err := s.c.Limits.RequireTx(ctx, tx, x.Owner, limits.Backups, 1); err != nil {
@@ -339,20 +335,12 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 		return Backup{}, fmt.Errorf("count backups: %w", err)
 	}
 	if n.Type == Manual && manual >= maxManual {
-		return Backup{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site has too many manual backups",
-			Details: fmt.Sprintf("at most %d; delete some first", maxManual),
-			Code:    "too_many_backups",
-		}
+		return Backup{}, fault.New(fault.Conflict, "too_many_backups", "The site has too many manual backups",
+			fmt.Sprintf("at most %d; delete some first", maxManual))
 	}
 	if waiting >= 3 {
-		return Backup{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Backups of this site are already waiting",
-			Details: "wait until they are completed",
-			Code:    "backup_pending",
-		}
+		return Backup{}, fault.New(fault.Conflict, "backup_pending", "Backups of this site are already waiting",
+			"wait until they are completed")
 	}
 	b := Backup{
 		ID:         db.ID[ID]("bkp"),
@@ -393,12 +381,7 @@ func (s *Backups) possible() error {
 	if s.c.Repository != nil {
 		return nil
 	}
-	return &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "Backups are not available on this server",
-		Details: s.c.Why,
-		Code:    "backups_unavailable",
-	}
+	return fault.New(fault.Conflict, "backups_unavailable", "Backups are not available on this server", s.c.Why)
 }
 
 func checkIncludes(list []string) ([]string, error) {
@@ -413,13 +396,8 @@ func checkIncludes(list []string) ([]string, error) {
 	}
 	for _, p := range list {
 		if !slices.Contains(parts, p) {
-			return nil, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid includes",
-				Details:  "includes lists config, files and database",
-				Received: p,
-				Code:     "invalid_includes",
-			}
+			return nil, fault.New(fault.Invalid, "invalid_includes", "Invalid includes",
+				"includes lists config, files and database").Got(p)
 		}
 	}
 	return out, nil
@@ -433,31 +411,17 @@ func (s *Backups) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return err
 	}
 	if b.Status == Running {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The backup is being taken",
-			Details: "delete it when it is completed",
-			Code:    "backup_running",
-		}
+		return fault.New(fault.Conflict, "backup_running", "The backup is being taken", "delete it when it is completed")
 	}
 	if b.thenDelete != "" && b.Status == Pending {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site is deleted once this backup is completed",
-			Details: "wait until the backup is completed",
-			Code:    "backup_pending",
-		}
+		return fault.New(fault.Conflict, "backup_pending", "The site is deleted once this backup is completed",
+			"wait until the backup is completed")
 	}
 	switch restored, err := job.Unfinished(ctx, tx, restoresOf(id)); {
 	case err != nil:
 		return err
 	case restored:
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The backup is being restored",
-			Details: "delete it when the restore is completed",
-			Code:    "backup_in_use",
-		}
+		return fault.New(fault.Conflict, "backup_in_use", "The backup is being restored", "delete it when the restore is completed")
 	}
 	if _, err := job.Cancel(ctx, tx, "backup/"+string(id)); err != nil {
 		return err

@@ -100,10 +100,9 @@ func (s *Backups) takeInstallation(ctx context.Context, b BackUpInstallation) (C
 	if n, err := s.c.Places.Others(ctx); err != nil {
 		return Copy{}, err
 	} else if n > 0 {
-		return Copy{}, &fault.Error{
-			Kind: fault.Conflict, Message: fmt.Sprintf("%d sites have their files on other nodes, which this backup would not hold", n),
-			Details: "give these sites a backup schedule instead", Code: "several_nodes",
-		}
+		return Copy{}, fault.New(fault.Conflict, "several_nodes",
+			fmt.Sprintf("%d sites have their files on other nodes, which this backup would not hold", n),
+			"give these sites a backup schedule instead")
 	}
 	repo, source, err := s.c.Installation.Open(b.To)
 	if err != nil {

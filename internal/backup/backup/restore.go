@@ -93,22 +93,13 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		return Plan{}, err
 	}
 	if len(to.Paths) > maxPaths {
-		return Plan{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Too many paths",
-			Details: fmt.Sprintf("paths has at most %d entries", maxPaths),
-			Code:    "invalid_paths",
-		}
+		return Plan{}, fault.New(fault.Invalid, "invalid_paths", "Too many paths",
+			fmt.Sprintf("paths has at most %d entries", maxPaths))
 	}
 	for _, p := range to.Paths {
 		if p == "" || path.Clean("/" + p)[1:] != strings.TrimSuffix(p, "/") {
-			return Plan{}, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid path",
-				Details:  "paths are files and folders of the site's storage, such as uploads/2026",
-				Received: text.Clip(p, 200),
-				Code:     "invalid_paths",
-			}
+			return Plan{}, fault.New(fault.Invalid, "invalid_paths", "Invalid path",
+				"paths are files and folders of the site's storage, such as uploads/2026").Got(text.Clip(p, 200))
 		}
 	}
 	if p.restore.New && to.Site != "" {
@@ -119,21 +110,13 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 		}
 	}
 	if p.restore.New && len(to.Paths) > 0 {
-		return Plan{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "A restore to a new site can't be limited to some files",
-			Details: "omit paths, or restore to an existing site",
-			Code:    "invalid_paths",
-		}
+		return Plan{}, fault.New(fault.Invalid, "invalid_paths", "A restore to a new site can't be limited to some files",
+			"omit paths, or restore to an existing site")
 	}
 	in, err := s.reader(ctx, b)
 	if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
-		return Plan{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The backup is damaged and can't be restored",
-			Details: "its list of files can't be read; choose another backup",
-			Code:    "backup_damaged",
-		}
+		return Plan{}, fault.New(fault.Conflict, "backup_damaged", "The backup is damaged and can't be restored",
+			"its list of files can't be read; choose another backup")
 	}
 	if err != nil {
 		return Plan{}, err
@@ -141,48 +124,29 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 	if len(to.Paths) > 0 {
 		any := slices.ContainsFunc(in.Manifest.Under(snapshot.InStorage), func(f repository.File) bool { return chosen(to.Paths, f.Path) })
 		if !any {
-			return Plan{}, &fault.Error{
-				Kind:    fault.NotFound,
-				Message: "The backup has no such files",
-				Details: "paths are files and folders of the site's storage; a release is restored whole",
-				Code:    "paths_not_found",
-			}
+			return Plan{}, fault.New(fault.NotFound, "paths_not_found", "The backup has no such files",
+				"paths are files and folders of the site's storage; a release is restored whole")
 		}
 	}
 	if p.restore.New {
 		if in.Manifest.Config == nil || in.Manifest.Live == nil {
-			return Plan{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "This backup can't be restored to a new site",
-				Details: "it has no configuration or release; restore it to an existing site",
-				Code:    "backup_incomplete",
-			}
+			return Plan{}, fault.New(fault.Conflict, "backup_incomplete", "This backup can't be restored to a new site",
+				"it has no configuration or release; restore it to an existing site")
 		}
 		if in.Manifest.Config.Type == site.WordPress && (in.Manifest.Extra == nil || len(in.Manifest.Places) == 0) {
-			return Plan{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "This backup can't be restored to a new site",
-				Details: "it has no database of its WordPress; restore its files and settings to a site that is there",
-				Code:    "backup_incomplete",
-			}
+			return Plan{}, fault.New(fault.Conflict, "backup_incomplete", "This backup can't be restored to a new site",
+				"it has no database of its WordPress; restore its files and settings to a site that is there")
 		}
 		for _, f := range in.Manifest.Under(snapshot.InStorage) {
 			if s.c.Storage == nil || in.Manifest.FolderOf(f.Path) == "" {
-				return Plan{}, &fault.Error{
-					Kind:    fault.Conflict,
-					Message: "This backup can't be restored to a new site",
-					Details: "it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage " +
-						"folders", Code: "storage_missing",
-				}
+				return Plan{}, fault.New(fault.Conflict, "storage_missing", "This backup can't be restored to a new site",
+					"it has stored files, and not the names of their folders; download it, or restore it to a site that has the same storage "+
+						"folders")
 			}
 		}
 		if len(p.restore.Includes) < len(parts) {
-			return Plan{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "A restore to a new site can't be limited to some parts",
-				Details: "omit includes, or restore to an existing site",
-				Code:    "invalid_includes",
-			}
+			return Plan{}, fault.New(fault.Invalid, "invalid_includes", "A restore to a new site can't be limited to some parts",
+				"omit includes, or restore to an existing site")
 		}
 		n := in.Manifest.Config.NewSite()
 		n.Name, n.Unprovisioned = to.NewName, true
@@ -214,12 +178,8 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		r.Site = x.ID
 	} else if _, err := s.c.Sites.LockTx(ctx, tx, owner, r.Site); err != nil {
 		if fault.Is(err, fault.NotFound) && r.Site == p.backup.Site {
-			return operation.Operation{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "The backup's site was deleted",
-				Details: "restore it to a new site with newSite",
-				Code:    "site_deleted",
-			}
+			return operation.Operation{}, fault.New(fault.Conflict, "site_deleted", "The backup's site was deleted",
+				"restore it to a new site with newSite")
 		}
 		return operation.Operation{}, err
 	}
@@ -244,12 +204,8 @@ func restoresOf(id ID) string { return "restore/" + string(id) + "/" }
 func (s *Backups) restore(ctx context.Context, r Restore, _ int64) error {
 	err := s.restoreStep(ctx, r)
 	if disk.Full(err) {
-		err = &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "The server does not have enough disk space for the restore",
-			Details: "nothing was changed; the operator can make room, then restore again",
-			Code:    "disk_full",
-		}
+		err = fault.New(fault.Unavailable, "disk_full", "The server does not have enough disk space for the restore",
+			"nothing was changed; the operator can make room, then restore again")
 	}
 	switch {
 	case err == nil:
@@ -576,17 +532,13 @@ func (s *Backups) fitsStorage(ctx context.Context, r Restore, m *snapshot.Manife
 		}
 	}
 	if need = max(need, files*sandbox.PerFile); need > room {
-		return &fault.Error{
-			Kind:    fault.TooLarge,
-			Message: "The backup's files don't fit into the site's storage",
-			Details: fmt.Sprintf(
+		return fault.New(fault.TooLarge, "storage_full", "The backup's files don't fit into the site's storage",
+			fmt.Sprintf(
 				"%d files take %d MiB, and the site may store %d MiB; raise run.storageMiB, or restore some paths",
 				files,
 				(need+1<<20-1)>>20,
 				room>>20,
-			),
-			Code: "storage_full",
-		}
+			))
 	}
 	return nil
 }
@@ -602,13 +554,10 @@ func (s *Backups) folders(ctx context.Context, r Restore, m *snapshot.Manifest, 
 		}
 		name := m.FolderOf(f.Path)
 		if name == "" || s.c.Storage == nil {
-			return nil, &fault.Error{
-				Kind:     fault.Conflict,
-				Message:  "The site doesn't have the storage folder that the backup's files belong to",
-				Details:  "nothing of it was restored; the download of the backup holds them, and includes config alone restores settings",
-				Received: text.Clip(f.Path, 200),
-				Code:     "storage_missing",
-			}
+			return nil, fault.New(fault.Conflict, "storage_missing",
+				"The site doesn't have the storage folder that the backup's files belong to",
+				"nothing of it was restored; the download of the backup holds them, and includes config alone restores settings").
+				Got(text.Clip(f.Path, 200))
 		}
 		if err := s.c.Places.Take(ctx, r.Site, placement.Files); err != nil {
 			return nil, s.c.Places.Follow(err)

@@ -46,13 +46,7 @@ var clock = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
 func (s Schedule) check() error {
 	bad := func(details string, received any) error {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid backup schedule",
-			Details:  details,
-			Received: received,
-			Code:     "invalid_schedule",
-		}
+		return fault.New(fault.Invalid, "invalid_schedule", "Invalid backup schedule", details).Got(received)
 	}
 	if !slices.Contains([]string{"off", "hourly", "daily", "weekly"}, s.Every) {
 		return bad("every must be off, hourly, daily or weekly", s.Every)

@@ -19,9 +19,7 @@ func (s *Backups) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 		return 0, fmt.Errorf("count backups of site: %w", err)
 	}
 	if running > 0 {
-		return 0, &fault.Error{
-			Kind: fault.Conflict, Message: "The site is being backed up", Details: "try again once the backup has ended", Code: "site_busy",
-		}
+		return 0, fault.New(fault.Conflict, "site_busy", "The site is being backed up", "try again once the backup has ended")
 	}
 	if _, err := tx.Exec(ctx, `UPDATE backup_schedules SET owner_id = $2 WHERE site_id = $1`, id, to); err != nil {
 		return 0, fmt.Errorf("move backups of site: %w", err)

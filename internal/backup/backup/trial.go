@@ -157,12 +157,9 @@ func (s *Backups) tryOut(ctx context.Context, r *snapshot.Reader, t *trial, atte
 	case f == nil || f.Kind == fault.Unavailable || ctx.Err() != nil:
 		return s.untried(ctx, err, attempt)
 	case m.Config.Type == site.WordPress:
-		return "", &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "All files and tables are there, but WordPress doesn't answer from them",
-			Details: words(f),
-			Code:    "backup_does_not_answer",
-		}
+		return "", fault.New(fault.Conflict, "backup_does_not_answer",
+			"All files and tables are there, but WordPress doesn't answer from them",
+			words(f))
 	}
 	return "It did not answer when it ran without a network: " + words(f), nil
 }

@@ -36,12 +36,7 @@ func (Verify) Kind() string { return "backup.verify" }
 func operationID(s operation.ID) operation.ID { return s }
 
 func notCompleted(b Backup) error {
-	return &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "The backup is not completed",
-		Details: "its status is " + string(b.Status),
-		Code:    "backup_not_completed",
-	}
+	return fault.New(fault.Conflict, "backup_not_completed", "The backup is not completed", "its status is "+string(b.Status))
 }
 
 // VerifyTx begins to verify the owner's backup.
@@ -172,12 +167,9 @@ func (s *Backups) check(ctx context.Context, b Backup, attempt int64) (answer st
 	return s.tryOut(ctx, r, t, attempt)
 }
 
-var noDatabases = &fault.Error{
-	Kind:    fault.Conflict,
-	Message: "The backup contains databases, which are not available on this server",
-	Details: "restore includes config and files alone",
-	Code:    "databases_unavailable",
-}
+var noDatabases = fault.New(fault.Conflict, "databases_unavailable",
+	"The backup contains databases, which are not available on this server",
+	"restore includes config and files alone")
 
 // cannotLoad reports whether dumps can't be loaded on this node.
 func (s *Backups) cannotLoad() bool { return s.c.Databases == nil || s.c.Databases.Unavailable() != "" }

@@ -91,12 +91,8 @@ const keyPurpose = "backup/repository"
 
 // ErrNoKey is the error of a repository whose key neither the installation's key nor an
 // identity opens.
-var ErrNoKey = &fault.Error{
-	Kind:    fault.Conflict,
-	Message: "The backups can't be opened with this installation's key",
-	Details: "they were made by another installation: restore with its secrets.key, or with an age identity that was a recipient",
-	Code:    "backup_key_missing",
-}
+var ErrNoKey = fault.New(fault.Conflict, "backup_key_missing", "The backups can't be opened with this installation's key",
+	"they were made by another installation: restore with its secrets.key, or with an age identity that was a recipient")
 
 func (r *Repository) open(ctx context.Context) (*keys, error) {
 	r.mu.Lock()
@@ -317,12 +313,8 @@ func damaged(name string) error { return fmt.Errorf("object %.12s…: %w", name,
 // storeError gives a full place its words.
 func storeError(err error) error {
 	if disk.Full(err) {
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "The backup storage is full",
-			Details: "free some space, then back up again",
-			Code:    "backup_place_full",
-		}
+		return fault.New(fault.Unavailable, "backup_place_full", "The backup storage is full",
+			"free some space, then back up again")
 	}
 	return err
 }

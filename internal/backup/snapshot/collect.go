@@ -287,12 +287,8 @@ func (c *Collection) dumps(ctx context.Context, databases []Database) (add func(
 		select {
 		case <-began:
 		case <-late.C:
-			return nil, stop, &fault.Error{
-				Kind:    fault.Unavailable,
-				Message: "The database server is too slow",
-				Details: "the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later",
-				Code:    "database_slow",
-			}
+			return nil, stop, fault.New(fault.Unavailable, "database_slow", "The database server is too slow",
+				"the site's writes may be held for 2 seconds, and the dump had not begun by then; try again later")
 		}
 	}
 	storing.Go(panics.Safe(func() error { // one after the other: each has what it needs of the processors

@@ -75,12 +75,8 @@ func (d databases) OfSite(ctx context.Context, id site.ID) ([]Database, error) {
 	out := make([]Database, 0, len(list))
 	for _, x := range list {
 		if x.Status != database.Active {
-			return nil, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "The database " + x.Name + " can't be backed up",
-				Details: "its status is " + string(x.Status),
-				Code:    "database_not_active",
-			}
+			return nil, fault.New(fault.Conflict, "database_not_active", "The database "+x.Name+" can't be backed up",
+				"its status is "+string(x.Status))
 		}
 		out = append(out, Database{x.Name, x.Place(), x.ID})
 	}

@@ -86,5 +86,5 @@ func (b *build) failed(stage string, c framework.Command, res sandbox.Result, li
 	if res.Killed != sandbox.NotKilled { // the cause says by what
 		message = fmt.Sprintf("The %s did not finish", stage)
 	}
-	return &fault.Error{Kind: fault.Invalid, Message: message, Details: why, Code: CodeFailed}
+	return fault.New(fault.Invalid, CodeFailed, message, why)
 }

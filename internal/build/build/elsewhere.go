@@ -71,9 +71,7 @@ func (l Left) check() error {
 		ok = ok && local(f.Folder) && local(f.At)
 	}
 	if !ok {
-		return &fault.Error{
-			Kind: fault.Invalid, Code: "output_missing", Message: "There is nothing to publish", Details: "the build's output can't be read",
-		}
+		return fault.New(fault.Invalid, "output_missing", "There is nothing to publish", "the build's output can't be read")
 	}
 	return nil
 }
@@ -169,11 +167,9 @@ func (j Job) Ended(stage string, why sandbox.Reason) error {
 	if stage != "install" {
 		stage = "build"
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Message: fmt.Sprintf("The %s did not finish", stage), Code: CodeFailed,
-		Details: buildlog.New(buildlog.Config{}).Cause(buildlog.Failure{
+	return fault.New(fault.Invalid, CodeFailed, fmt.Sprintf("The %s did not finish", stage),
+		buildlog.New(buildlog.Config{}).Cause(buildlog.Failure{
 			ExitCode: 128 + int(unix.SIGKILL), OOM: why == sandbox.OutOfMemory, Killed: string(why), Stage: stage, Manager: j.Plan.Manager,
 			MemoryLimit: j.Limits.Memory, DiskLimit: j.Limits.Disk, TimeLimit: j.Limits.Wall,
-		}),
-	}
+		}))
 }

@@ -26,12 +26,8 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 	if b.Plan.Runtime != framework.Static || b.Plan.Server != "" { // a program runs from the whole checkout
 		root, err := b.checkout()
 		if errors.Is(err, errNoCheckout) {
-			return &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "There is nothing to run",
-				Details: "the build has put something else in the place of the repository",
-				Code:    "output_missing",
-			}
+			return fault.New(fault.Invalid, "output_missing", "There is nothing to run",
+				"the build has put something else in the place of the repository")
 		}
 		if err != nil {
 			return fmt.Errorf("open checkout: %w", err)
@@ -49,16 +45,14 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 	}
 	if !ok {
 		missing := path.Join(b.Plan.Root, b.Plan.Output)
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "There is nothing to publish", Code: "output_missing",
-			Details: b.log.Cause(buildlog.Failure{
+		return fault.New(fault.Invalid, "output_missing", "There is nothing to publish",
+			b.log.Cause(buildlog.Failure{
 				Stage:   "publish",
 				Missing: missing,
 				Found:   b.found(),
 				Link:    b.linked(missing),
 				Manager: b.Plan.Manager,
-			}),
-		}
+			}))
 	}
 	root, err := os.OpenRoot(filepath.Join(b.work, RepoDir, folder))
 	if err != nil {

@@ -33,19 +33,11 @@ func (b *build) php(ctx context.Context) error {
 	composer := slices.ContainsFunc(b.Plan.Tools, func(t framework.Tool) bool { return t.Name == "composer" })
 	switch {
 	case v.CLI == "" && composer:
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "PHP's command line program is not installed on this server",
-			Details: "the operator can install it (apt-get install php-cli)",
-			Code:    "php_missing",
-		}
+		return fault.New(fault.Unavailable, "php_missing", "PHP's command line program is not installed on this server",
+			"the operator can install it (apt-get install php-cli)")
 	case composer && !phpversion.HasComposer():
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "Composer is not installed on this server",
-			Details: "the operator can install it (apt-get install composer)",
-			Code:    "composer_missing",
-		}
+		return fault.New(fault.Unavailable, "composer_missing", "Composer is not installed on this server",
+			"the operator can install it (apt-get install composer)")
 	}
 	dir := filepath.Join(b.dir, "php")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -106,12 +106,10 @@ func startServer(dir, file string) *framework.Start {
 func (b *build) serve(ctx context.Context, root *os.Root, use func(context.Context, Artefact) error) error {
 	file, several := b.compiledServer(root)
 	if file == "" {
-		f := &fault.Error{
-			Kind: fault.Invalid, Code: "start_command_missing",
-			Message: "The build made no page, and package.json depends on " + b.Plan.Server + ", so this is a server without a start command",
-			Details: "set command under [run] in slipway.toml, such as \"node dist/main.js\", or run.command in the site's settings; " +
-				"to publish files, set the output folder",
-		}
+		f := fault.New(fault.Invalid, "start_command_missing",
+			"The build made no page, and package.json depends on "+b.Plan.Server+", so this is a server without a start command",
+			"set command under [run] in slipway.toml, such as \"node dist/main.js\", or run.command in the site's settings; "+
+				"to publish files, set the output folder")
 		if len(several) > 0 {
 			f.Details += "; the build wrote " + strings.Join(several, ", ")
 		}

@@ -45,15 +45,11 @@ func (b *Builds) uid(ctx context.Context, site id.Site, files bool) (uid int, er
 		}
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, &fault.Error{
-			Kind:    fault.Unavailable,
-			Code:    "no_build_identity",
-			Message: "This server can't build or run more sites at the moment",
-			Details: fmt.Sprintf(
+		return 0, fault.New(fault.Unavailable, "no_build_identity", "This server can't build or run more sites at the moment",
+			fmt.Sprintf(
 				"all %d user ids belong to sites that run programs, or that were built or deleted within the last 30 days",
 				UIDs,
-			),
-		}
+			))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("take a uid for builds: %w", err)

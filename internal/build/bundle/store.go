@@ -199,12 +199,7 @@ func (w *walk) tooMany() error {
 }
 
 func tooLarge(why, details string) error {
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "The application can't be stored: " + why,
-		Details: details,
-		Code:    "application_too_large",
-	}
+	return fault.New(fault.Invalid, "application_too_large", "The application can't be stored: "+why, details)
 }
 
 // Join stores a bundle that holds what base holds and, below the folder at, what over holds.

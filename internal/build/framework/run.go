@@ -72,13 +72,7 @@ type commands struct {
 var processName = lazyregexp.New(`^[a-z][a-z0-9_-]{0,31}$`)
 
 func badRun(details string, received any) error {
-	return &fault.Error{
-		Kind:     fault.Invalid,
-		Message:  "slipway.toml can't be used",
-		Details:  details,
-		Received: received,
-		Code:     "invalid_slipway_toml",
-	}
+	return fault.New(fault.Invalid, "invalid_slipway_toml", "slipway.toml can't be used", details).Got(received)
 }
 
 // readCommands takes what slipway.toml, and for want of it the Procfile beside it, says.

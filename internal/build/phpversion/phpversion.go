@@ -104,10 +104,8 @@ func Choose(ctx context.Context, constraint string) (Version, error) {
 // Among returns the first of some versions that a constraint allows, as Choose does.
 func Among(all []Version, constraint string) (Version, error) {
 	if len(all) == 0 {
-		return Version{}, &fault.Error{
-			Kind: fault.Unavailable, Message: "PHP is not installed on this server", Code: "php_missing",
-			Details: "the operator can install it (apt-get install php-fpm php-cli composer)",
-		}
+		return Version{}, fault.New(fault.Unavailable, "php_missing", "PHP is not installed on this server",
+			"the operator can install it (apt-get install php-fpm php-cli composer)")
 	}
 	allowed, err := parseConstraint(constraint)
 	if err != nil {
@@ -124,15 +122,11 @@ func Among(all []Version, constraint string) (Version, error) {
 		}
 		have = append(have, v.Number)
 	}
-	return Version{}, &fault.Error{
-		Kind:    fault.Invalid,
-		Message: fmt.Sprintf("PHP %s is not installed on this server", constraint),
-		Code:    "php_version",
-		Details: "installed: " + strings.Join(
+	return Version{}, fault.New(fault.Invalid, "php_version", fmt.Sprintf("PHP %s is not installed on this server", constraint),
+		"installed: "+strings.Join(
 			have,
 			", ",
-		) + "; change the requirement in composer.json, or ask the operator to install another version",
-	}
+		)+"; change the requirement in composer.json, or ask the operator to install another version")
 }
 
 // HasComposer reports whether Composer is where a sandbox finds it.

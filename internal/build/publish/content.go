@@ -137,10 +137,8 @@ func parts(
 				return whole, x, err
 			}
 			if theme == "" {
-				return whole, x, &fault.Error{
-					Kind: fault.Invalid, Code: "output_missing", Message: "The theme has no style.css after the build",
-					Details: fmt.Sprintf("%s must have one, or set the output folder to what the build writes", folderName(part.From)),
-				}
+				return whole, x, fault.New(fault.Invalid, "output_missing", "The theme has no style.css after the build",
+					fmt.Sprintf("%s must have one, or set the output folder to what the build writes", folderName(part.From)))
 			}
 			x.Themes = append(x.Themes, path.Join(name, path.Dir(theme)))
 		}
@@ -181,12 +179,8 @@ func openFolder(files *os.Root, folder string) (*os.Root, error) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return nil, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "There is nothing to publish",
-			Details: "the folder " + folder + " is missing after the build",
-			Code:    "output_missing",
-		}
+		return nil, fault.New(fault.Invalid, "output_missing", "There is nothing to publish",
+			"the folder "+folder+" is missing after the build")
 	}
 	root, err := files.OpenRoot(path.Join(".", folder))
 	if err != nil {

@@ -23,10 +23,8 @@ func resolveLinks(ctx context.Context, tree fetch.Reader, all []fetch.File, fold
 		case f.Mode&fs.ModeSymlink == 0:
 			say("warn", "Skipped %q: it is a submodule that .gitmodules does not declare", f.Path)
 		case ruleFile(folder, f.Path):
-			return nil, &fault.Error{
-				Kind: fault.Invalid, Code: "unreadable_file", Message: f.Path + " can't be read",
-				Details: "it is a link that leads outside the repository or to nothing; commit the file itself",
-			}
+			return nil, fault.New(fault.Invalid, "unreadable_file", f.Path+" can't be read",
+				"it is a link that leads outside the repository or to nothing; commit the file itself")
 		default:
 			say("warn", "Skipped %q: the link leads outside the repository, to nothing, or to a folder that it is in", f.Path)
 		}

@@ -73,10 +73,8 @@ func readRules(ctx context.Context, tree Tree, name string) ([]byte, error) {
 	switch {
 	case fault.Is(err, fault.TooLarge):
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &fault.Error{
-			Kind: fault.Invalid, Code: "unreadable_file", Message: name + " can't be read",
-			Details: "it is a link that leads outside the repository or to nothing; commit the file itself",
-		}
+		return nil, fault.New(fault.Invalid, "unreadable_file", name+" can't be read",
+			"it is a link that leads outside the repository or to nothing; commit the file itself")
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}

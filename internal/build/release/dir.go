@@ -99,11 +99,8 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 		names, err := f.Readdirnames(1024)
 		all = append(all, names...)
 		if d.entries += len(names); d.entries > 2*d.w.r.MaxFiles {
-			return nil, &fault.Error{
-				Kind: fault.Invalid, Code: "release_files",
-				Message: "Too many files to publish",
-				Details: fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles),
-			}
+			return nil, fault.New(fault.Invalid, "release_files", "Too many files to publish",
+				fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles))
 		}
 		if err == io.EOF {
 			slices.Sort(all)
@@ -242,12 +239,8 @@ func (d *dirWalk) unreadable(name string, err error) error {
 }
 
 func notFile(name, why string) error {
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "release_file",
-		Message:  "The output contains a file that can't be published",
-		Details:  fmt.Sprintf("%s: %s", show(name), why),
-		Received: show(name),
-	}
+	return fault.New(fault.Invalid, "release_file", "The output contains a file that can't be published",
+		fmt.Sprintf("%s: %s", show(name), why)).Got(show(name))
 }
 
 func kind(m fs.FileMode) string {

@@ -14,11 +14,8 @@ func (w *Writer) admit(path string, size int64) error {
 		return badPath(path, "it is there twice")
 	}
 	if len(w.entries) >= w.r.MaxFiles {
-		return &fault.Error{
-			Kind: fault.Invalid, Code: "release_files",
-			Message: "Too many files to publish",
-			Details: fmt.Sprintf("a release has at most %d files; %s would be one more", w.r.MaxFiles, show(path)),
-		}
+		return fault.New(fault.Invalid, "release_files", "Too many files to publish",
+			fmt.Sprintf("a release has at most %d files; %s would be one more", w.r.MaxFiles, show(path)))
 	}
 	if w.bytes+size > w.r.MaxBytes {
 		return w.tooMuch(path)
@@ -28,12 +25,8 @@ func (w *Writer) admit(path string, size int64) error {
 }
 
 func (w *Writer) tooMuch(path string) error {
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "release_bytes",
-		Message:  "The files are too large to publish",
-		Details:  fmt.Sprintf("a release has at most %s in total; %s would exceed it", text.Size(w.r.MaxBytes), show(path)),
-		Received: show(path),
-	}
+	return fault.New(fault.Invalid, "release_bytes", "The files are too large to publish",
+		fmt.Sprintf("a release has at most %s in total; %s would exceed it", text.Size(w.r.MaxBytes), show(path))).Got(show(path))
 }
 
 // limited refuses the byte that is over a limit.
@@ -48,12 +41,8 @@ func (l *limited) Read(p []byte) (int, error) {
 	n, err := l.r.Read(p)
 	l.n += int64(n)
 	if l.n > l.w.r.MaxFile {
-		return 0, &fault.Error{
-			Kind: fault.Invalid, Code: "release_file_bytes",
-			Message:  "A file is too large to publish",
-			Details:  fmt.Sprintf("%s is larger than %s", show(l.path), text.Size(l.w.r.MaxFile)),
-			Received: show(l.path),
-		}
+		return 0, fault.New(fault.Invalid, "release_file_bytes", "A file is too large to publish",
+			fmt.Sprintf("%s is larger than %s", show(l.path), text.Size(l.w.r.MaxFile))).Got(show(l.path))
 	}
 	if l.w.bytes+l.n > l.w.r.MaxBytes {
 		return 0, l.w.tooMuch(l.path)

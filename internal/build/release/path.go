@@ -120,12 +120,8 @@ func (w *Writer) leftOut() (list []string) {
 }
 
 func badPath(path, why string) error {
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "release_path",
-		Message:  "A file's path can't be published",
-		Details:  fmt.Sprintf("%s: %s; rename it", show(path), why),
-		Received: show(path),
-	}
+	return fault.New(fault.Invalid, "release_path", "A file's path can't be published",
+		fmt.Sprintf("%s: %s; rename it", show(path), why)).Got(show(path))
 }
 
 // show makes a stranger's path fit for a sentence.

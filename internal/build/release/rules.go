@@ -17,10 +17,8 @@ func refusal(problems []rules.Problem) error {
 	if len(problems) == 0 || !problems[0].Fatal {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "release_rules", Message: "The site's rules can't be read, so paths that they close might be open",
-		Details: problems[0].String(), Received: problems[0].File,
-	}
+	return fault.New(fault.Invalid, "release_rules", "The site's rules can't be read, so paths that they close might be open",
+		problems[0].String()).Got(problems[0].File)
 }
 
 // SinglePage says that the release looks like a single-page application: unless a rule

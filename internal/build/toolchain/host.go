@@ -29,11 +29,9 @@ type host struct {
 func (h host) npmRunsOn(node version) bool { return h.engines.has(node) }
 
 func errNoNPM() error {
-	return &fault.Error{
-		Kind: fault.Unavailable, Code: "toolchain_unavailable",
-		Message: "Builds need Node.js and npm, which are not installed on this server",
-		Details: "The operator installs it in /usr or /usr/local (apt-get install nodejs npm)",
-	}
+	return fault.New(fault.Unavailable, "toolchain_unavailable",
+		"Builds need Node.js and npm, which are not installed on this server",
+		"The operator installs it in /usr or /usr/local (apt-get install nodejs npm)")
 }
 
 // lookHost reads which Node and npm the host has, again whenever the files changed.

@@ -113,19 +113,15 @@ func (t *Toolchain) prove(ctx context.Context, p pack, fresh string, with Tools)
 	}
 	t.c.Log.WarnContext(ctx, "tool does not run", "tool", p.noun, "version", p.version.String(), "err", err)
 	if p.noun == "Node" || p.noun == "bun" {
-		return &fault.Error{
-			Kind: fault.Unavailable, Code: "toolchain_unavailable", Message: p.String() + " doesn't run on this server",
-			Details: "Ask for another version",
-		}
+		return fault.New(fault.Unavailable, "toolchain_unavailable", p.String()+" doesn't run on this server",
+			"Ask for another version")
 	}
 	node := with.Node
 	if node == "" {
 		node = "of the server"
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: p.version.String(),
-		Message: fmt.Sprintf("%s doesn't run on Node %s", p, node), Details: "Ask for a newer Node or another version of " + p.noun,
-	}
+	return fault.New(fault.Invalid, "package_manager_version_invalid", fmt.Sprintf("%s doesn't run on Node %s", p, node),
+		"Ask for a newer Node or another version of "+p.noun).Got(p.version.String())
 }
 
 // link makes bin/ with the usual names as relative links.

@@ -98,18 +98,15 @@ func (t *Toolchain) chooseManager(
 	switch w.Manager {
 	case "npm", "pnpm", "yarn", "bun":
 	default:
-		return p, false, &fault.Error{
-			Kind: fault.Invalid, Code: "package_manager_unknown", Received: short(w.Manager),
-			Message: fmt.Sprintf("%q is not a package manager that builds can use", short(w.Manager)), Details: "npm, pnpm, yarn or bun",
-		}
+		return p, false, fault.New(fault.Invalid, "package_manager_unknown",
+			fmt.Sprintf("%q is not a package manager that builds can use", short(w.Manager)),
+			"npm, pnpm, yarn or bun").Got(short(w.Manager))
 	}
 	set, ok := parseRange(w.ManagerVersion)
 	if !ok {
-		return p, false, &fault.Error{
-			Kind: fault.Invalid, Code: "package_manager_version_invalid", Received: short(w.ManagerVersion),
-			Message: fmt.Sprintf("%q is not a version of %s", short(w.ManagerVersion), w.Manager),
-			Details: "Write a version or a range in packageManager or engines of package.json",
-		}
+		return p, false, fault.New(fault.Invalid, "package_manager_version_invalid",
+			fmt.Sprintf("%q is not a version of %s", short(w.ManagerVersion), w.Manager),
+			"Write a version or a range in packageManager or engines of package.json").Got(short(w.ManagerVersion))
 	}
 	exact, isExact := parseVersion(w.ManagerVersion)
 	if w.Manager == "npm" && set.has(h.npm) && h.npmRunsOn(node) {
@@ -149,10 +146,9 @@ func (t *Toolchain) chooseManager(
 	case err != nil, !fits && !ok:
 		return p, false, noManager(w)
 	case !fits && strings.TrimSpace(w.ManagerVersion) == "":
-		return p, false, &fault.Error{
-			Kind: fault.Invalid, Code: "node_version_too_old", Received: node.String(),
-			Message: fmt.Sprintf("No version of %s runs on Node %s", w.Manager, node), Details: "Ask for a newer Node",
-		}
+		return p, false, fault.New(fault.Invalid, "node_version_too_old",
+			fmt.Sprintf("No version of %s runs on Node %s", w.Manager, node),
+			"Ask for a newer Node").Got(node.String())
 	case !fits:
 		say("%s %s says that it needs Node %s; this build has %s", w.Manager, found.version, short(found.Node), node)
 	}
@@ -189,9 +185,7 @@ func both(set versions, text string) versions {
 }
 
 func noManager(w Want) error {
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "package_manager_version_unknown", Received: short(w.ManagerVersion),
-		Message: fmt.Sprintf("%s %s doesn't exist in the npm registry", w.Manager, short(w.ManagerVersion)),
-		Details: "Ask for another version in packageManager or engines of package.json",
-	}
+	return fault.New(fault.Invalid, "package_manager_version_unknown",
+		fmt.Sprintf("%s %s doesn't exist in the npm registry", w.Manager, short(w.ManagerVersion)),
+		"Ask for another version in packageManager or engines of package.json").Got(short(w.ManagerVersion))
 }

@@ -85,11 +85,8 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 	}
 	want, ok := parseNode(text)
 	if !ok {
-		return v, false, &fault.Error{
-			Kind: fault.Invalid, Code: "node_version_invalid", Received: short(text),
-			Message: fmt.Sprintf("%q is not a version of Node", short(text)),
-			Details: `Write a version (22.11.0), a range (>=20 <23, 22.x), "lts/*" or "latest"`,
-		}
+		return v, false, fault.New(fault.Invalid, "node_version_invalid", fmt.Sprintf("%q is not a version of Node", short(text)),
+			`Write a version (22.11.0), a range (>=20 <23, 22.x), "lts/*" or "latest"`).Got(short(text))
 	}
 	if want.lts > 0 {
 		line, ok := ltsLine(want.lts, t.now())
@@ -130,11 +127,8 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 }
 
 func (t *Toolchain) noNode(text string, newest version) error {
-	f := &fault.Error{
-		Kind: fault.Invalid, Code: "node_version_unknown", Received: short(text),
-		Message: fmt.Sprintf("Node %s doesn't exist in the npm registry", short(text)),
-		Details: "Ask for another version in package.json (engines), .nvmrc, .node-version or the site's settings",
-	}
+	f := fault.New(fault.Invalid, "node_version_unknown", fmt.Sprintf("Node %s doesn't exist in the npm registry", short(text)),
+		"Ask for another version in package.json (engines), .nvmrc, .node-version or the site's settings").Got(short(text))
 	if newest.major > 0 {
 		f.Details = "The newest is " + newest.String() + ". " + f.Details
 	}
@@ -142,12 +136,8 @@ func (t *Toolchain) noNode(text string, newest version) error {
 }
 
 func errArch() error {
-	return &fault.Error{
-		Kind:    fault.Unavailable,
-		Code:    "toolchain_unavailable",
-		Message: "No prebuilt tools for this server's CPU architecture",
-		Details: "Ask for the version of Node that the server has",
-	}
+	return fault.New(fault.Unavailable, "toolchain_unavailable", "No prebuilt tools for this server's CPU architecture",
+		"Ask for the version of Node that the server has")
 }
 
 // short makes a stranger's text fit for a sentence.

@@ -164,7 +164,7 @@ func (t *Tree) Err() error { return t.err }
 // Refuse makes Err name a file, what is wrong with it, and the remedy.
 func (t *Tree) Refuse(file, why, remedy string) {
 	if t.err == nil {
-		t.err = &fault.Error{Kind: fault.Invalid, Code: "unreadable_file", Message: file + " can't be read: " + why, Details: remedy}
+		t.err = fault.New(fault.Invalid, "unreadable_file", file+" can't be read: "+why, remedy)
 	}
 }
 

@@ -51,10 +51,9 @@ func (d *Deployments) RollbackTx(
 	case old.Site != id:
 		return deployment.Deployment{}, fault.Missing("deployment")
 	case old.Target == deployment.Preview:
-		return deployment.Deployment{}, &fault.Error{
-			Kind: fault.Conflict, Message: "The deployment is a preview and was never live",
-			Details: "promote it to production instead", Code: "deployment_is_preview",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "deployment_is_preview",
+			"The deployment is a preview and was never live",
+			"promote it to production instead")
 	}
 	return d.goLiveTx(ctx, tx, s, old, deployment.ByRollback)
 }
@@ -71,16 +70,13 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return deployment.Deployment{}, err
 	}
 	if old.Fork { // it was built without what production is built with, from code that nobody has merged
-		return deployment.Deployment{}, &fault.Error{
-			Kind: fault.Conflict, Message: "A preview of a fork can't be promoted",
-			Details: "merge the pull request; production is then built with its variables", Code: "deployment_from_fork",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "deployment_from_fork", "A preview of a fork can't be promoted",
+			"merge the pull request; production is then built with its variables")
 	}
 	if old.Target == deployment.Production {
-		return deployment.Deployment{}, &fault.Error{
-			Kind: fault.Conflict, Message: "The deployment is already a production deployment",
-			Details: "roll back to an earlier one, or redeploy it", Code: "deployment_is_production",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "deployment_is_production",
+			"The deployment is already a production deployment",
+			"roll back to an earlier one, or redeploy it")
 	}
 	return d.goLiveTx(ctx, tx, s, old, deployment.ByPromote)
 }
@@ -100,19 +96,12 @@ func (d *Deployments) goLiveTx(
 	}[by]
 	switch {
 	case old.Status != deployment.Success || old.Release == "":
-		return deployment.Deployment{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The deployment has no release to " + words.verb + " to production",
-			Details: "choose a successful deployment whose release is still stored",
-			Code:    "no_release",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "no_release",
+			"The deployment has no release to "+words.verb+" to production",
+			"choose a successful deployment whose release is still stored")
 	case s.Status == site.Stopped:
-		return deployment.Deployment{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site is stopped",
-			Details: "start it, then " + words.verb,
-			Code:    "site_stopped",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "site_stopped", "The site is stopped",
+			"start it, then "+words.verb)
 	}
 	now := db.Now()
 	x := old

@@ -18,7 +18,7 @@ func TestStartsThatFailAreExplained(t *testing.T) {
 		"application_unhealthy": `It writes to data, and a release is read-only: add storage = ["data"] under [run] in slipway.toml, or set run.storage of the site`,
 		"application_full":      "see its log",
 	} {
-		before := &fault.Error{Kind: fault.Invalid, Message: "It ended", Details: "see its log", Code: code}
+		before := fault.New(fault.Invalid, code, "It ended", "see its log")
 		f := fault.As(explained(before, lines, plan))
 		if f.Details != want || f.Message != "It ended" || f.Code != code || before.Details != "see its log" {
 			t.Errorf("%s: %+v", code, f)

@@ -41,16 +41,11 @@ func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
 	case deployment.Preview:
 		return deployment.Preview, nil
 	case deployment.Production:
-		return "", &fault.Error{
-			Kind: fault.Conflict, Code: "not_production_branch",
-			Message: fmt.Sprintf("%s is not the production branch", t.Branch),
-			Details: fmt.Sprintf("production is deployed from %s: deploy a preview and promote it, or change the site's branch", s.Branch),
-		}
+		return "", fault.New(fault.Conflict, "not_production_branch", fmt.Sprintf("%s is not the production branch", t.Branch),
+			fmt.Sprintf("production is deployed from %s: deploy a preview and promote it, or change the site's branch", s.Branch))
 	}
-	return "", &fault.Error{
-		Kind: fault.Invalid, Message: "Invalid deployment target", Details: "target must be production or preview",
-		Received: string(t.Target), Code: "invalid_target",
-	}
+	return "", fault.New(fault.Invalid, "invalid_target", "Invalid deployment target",
+		"target must be production or preview").Got(string(t.Target))
 }
 
 // retargetTx makes a preview of a production deployment whose branch is not the production

@@ -18,10 +18,8 @@ func (d *Deployments) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, fro
 		return 0, fmt.Errorf("count open deployments of site: %w", err)
 	}
 	if open > 0 {
-		return 0, &fault.Error{
-			Kind: fault.Conflict, Message: "The site is being deployed", Details: "try again once its deployments have ended, or cancel them",
-			Code: "site_busy",
-		}
+		return 0, fault.New(fault.Conflict, "site_busy", "The site is being deployed",
+			"try again once its deployments have ended, or cancel them")
 	}
 	n, err := tx.Exec(ctx, `UPDATE deployments SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, id, to)
 	if err != nil {

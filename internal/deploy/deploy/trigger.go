@@ -77,12 +77,7 @@ func (d *Deployments) Trigger(ctx context.Context, owner account.OwnerID, id sit
 
 func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (deployment.Deployment, error) {
 	if s.Status == site.Stopped {
-		return deployment.Deployment{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site is stopped",
-			Details: "start it, then deploy",
-			Code:    "site_stopped",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "site_stopped", "The site is stopped", "start it, then deploy")
 	}
 	if t.Branch != "" {
 		if err := fetch.CheckBranch(t.Branch); err != nil {
@@ -90,12 +85,8 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		}
 	}
 	if utf8.RuneCountInString(t.Title) > 200 || strings.ContainsRune(t.Title, 0) {
-		return deployment.Deployment{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The title is too long",
-			Details: "title has at most 200 characters",
-			Code:    "invalid_title",
-		}
+		return deployment.Deployment{}, fault.New(fault.Invalid, "invalid_title", "The title is too long",
+			"title has at most 200 characters")
 	}
 	if t.Commit != "" {
 		if err := fetch.CheckCommit(t.Commit); err != nil {
@@ -115,10 +106,9 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 		return deployment.Deployment{}, fmt.Errorf("count pending deployments: %w", err)
 	}
 	if waiting >= maxPending {
-		return deployment.Deployment{}, &fault.Error{
-			Kind: fault.Conflict, Message: "Too many deployments of this site are queued",
-			Details: "at most 100 can be queued; cancel some or wait until they finish", Code: "deploy_queue_full",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "deploy_queue_full",
+			"Too many deployments of this site are queued",
+			"at most 100 can be queued; cancel some or wait until they finish")
 	}
 	if t.Cause != deployment.ByProvision { // that one is asked for by a job, and is a part of its site
 		if err := d.requireTx(ctx, tx, s); err != nil {
@@ -227,12 +217,9 @@ func (d *Deployments) TriggerHookTx(
 		return deployment.Deployment{}, false, err
 	}
 	if call.Branch != "" && call.Branch != hook.Branch && !hook.AnyBranch {
-		return deployment.Deployment{}, false, &fault.Error{
-			Kind:    fault.Forbidden,
-			Message: "The deploy hook doesn't allow choosing a branch",
-			Details: "omit branch, or allow it in the deploy hook's settings",
-			Code:    "branch_not_allowed",
-		}
+		return deployment.Deployment{}, false, fault.New(fault.Forbidden, "branch_not_allowed",
+			"The deploy hook doesn't allow choosing a branch",
+			"omit branch, or allow it in the deploy hook's settings")
 	}
 	s, err := d.c.Sites.LockTx(ctx, tx, hook.Owner, hook.Site)
 	if err != nil {
@@ -387,12 +374,8 @@ func (d *Deployments) RetryTx(
 		return deployment.Deployment{}, err
 	}
 	if !x.Status.Ended() {
-		return deployment.Deployment{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The deployment has not finished yet",
-			Details: "wait until it finishes, or cancel it",
-			Code:    "deployment_running",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "deployment_running", "The deployment has not finished yet",
+			"wait until it finishes, or cancel it")
 	}
 	commit := x.CommitHash
 	if x.Upload != "" {

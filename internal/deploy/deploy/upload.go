@@ -43,10 +43,8 @@ func (d *Deployments) DeployUploadTx(
 func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *Trigger) (u upload.Upload, err error) {
 	if s.Source() != site.SourceUpload {
 		if t.Upload != "" {
-			return u, &fault.Error{
-				Kind: fault.Conflict, Message: "The site is deployed from its Git repository", Code: "site_has_repository",
-				Details: "push to deploy it, or remove its repository to upload files",
-			}
+			return u, fault.New(fault.Conflict, "site_has_repository", "The site is deployed from its Git repository",
+				"push to deploy it, or remove its repository to upload files")
 		}
 		return u, nil
 	}
@@ -54,9 +52,8 @@ func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *T
 		return u, &fault.Error{Kind: fault.Unavailable, Message: "Uploads can't be deployed on this server"}
 	}
 	if t.Commit != "" {
-		return u, &fault.Error{
-			Kind: fault.Invalid, Message: "The site has no repository", Details: "omit commit: the last upload is deployed", Code: "no_repository",
-		}
+		return u, fault.New(fault.Invalid, "no_repository", "The site has no repository",
+			"omit commit: the last upload is deployed")
 	}
 	if t.Upload != "" {
 		return d.c.Uploads.OfDeploymentTx(ctx, tx, s, t.Upload)
@@ -68,10 +65,8 @@ func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *T
 		return u, err
 	}
 	if t.Target == deployment.Production && t.Branch != "" {
-		return u, &fault.Error{
-			Kind: fault.Invalid, Message: "The site's production has no branch", Details: "omit branch, or deploy a preview",
-			Received: text.Clip(t.Branch, 200), Code: "no_repository",
-		}
+		return u, fault.New(fault.Invalid, "no_repository", "The site's production has no branch",
+			"omit branch, or deploy a preview").Got(text.Clip(t.Branch, 200))
 	}
 	if t.Target == deployment.Preview && t.Branch == "" {
 		t.Branch = upload.PreviewBranch

@@ -32,22 +32,12 @@ func (f Filter) where(id site.ID) (string, []any, error) {
 		}
 	}
 	if f.Target != "" && !slices.Contains(Targets, f.Target) {
-		return "", nil, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid deployment target",
-			Details:  "target must be production or preview",
-			Received: string(f.Target),
-			Code:     "invalid_target",
-		}
+		return "", nil, fault.New(fault.Invalid, "invalid_target", "Invalid deployment target",
+			"target must be production or preview").Got(string(f.Target))
 	}
 	if f.Status != "" && !slices.Contains(Statuses, f.Status) {
-		return "", nil, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid deployment status",
-			Details:  "status must be pending, building, deploying, success, failed or canceled",
-			Received: string(f.Status),
-			Code:     "invalid_status",
-		}
+		return "", nil, fault.New(fault.Invalid, "invalid_status", "Invalid deployment status",
+			"status must be pending, building, deploying, success, failed or canceled").Got(string(f.Status))
 	}
 	and("branch", f.Branch)
 	and("target", string(f.Target))

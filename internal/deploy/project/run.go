@@ -52,9 +52,7 @@ func CheckInstances(r site.Run, plan framework.Plan) error {
 	if why == "" {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "invalid_run", Message: "Invalid run.instances.max", Received: most, Details: "1: " + why,
-	}
+	return fault.New(fault.Invalid, "invalid_run", "Invalid run.instances.max", "1: "+why).Got(most)
 }
 
 // mostInstances returns how many instances may run, by slipway.toml and, before it, the site's settings.
@@ -72,13 +70,8 @@ func mostInstances(below, above *site.Instances) int {
 func check(plan framework.Plan) error {
 	err := site.CheckRun(RunSettings(plan.Run))
 	if f := fault.As(err); f != nil {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "slipway.toml can't be used",
-			Details:  "[run] " + strings.TrimPrefix(f.Message, "Invalid run.") + ": " + f.Details,
-			Received: f.Received,
-			Code:     "invalid_slipway_toml",
-		}
+		return fault.New(fault.Invalid, "invalid_slipway_toml", "slipway.toml can't be used",
+			"[run] "+strings.TrimPrefix(f.Message, "Invalid run.")+": "+f.Details).Got(f.Received)
 	}
 	return err
 }

@@ -47,12 +47,8 @@ func (g *Pushes) HandleTx(ctx context.Context, tx *db.Tx, set Settings, e forge.
 	}
 	if e.Kind == forge.Push || e.Kind == forge.PullRequest {
 		if !same(s.Repository, e) {
-			return Outcome{}, &fault.Error{
-				Kind:    fault.Forbidden,
-				Message: "The event is of another repository",
-				Details: "this hook is for " + s.Repository,
-				Code:    "wrong_repository",
-			}
+			return Outcome{}, fault.New(fault.Forbidden, "wrong_repository", "The event is of another repository",
+				"this hook is for "+s.Repository)
 		}
 	}
 	return g.handleTx(ctx, tx, set, s, incoming{e, string(e.Provider)}, h, body)

@@ -134,7 +134,7 @@ func (g *Pushes) ApproveTx(
 		return deployment.Deployment{}, err
 	}
 	refuse := func(why, details, code string) (deployment.Deployment, error) {
-		return deployment.Deployment{}, &fault.Error{Kind: fault.Conflict, Message: why, Details: details, Code: code}
+		return deployment.Deployment{}, fault.New(fault.Conflict, code, why, details)
 	}
 	switch {
 	case !p.Fork:

@@ -261,13 +261,8 @@ func set(to *string, name string, v *string, words ...string) error {
 		return nil
 	}
 	if !slices.Contains(words, *v) {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid " + name,
-			Details:  name + " must be " + strings.Join(words, " or "),
-			Received: text.Line(*v, 100),
-			Code:     "invalid_git_settings",
-		}
+		return fault.New(fault.Invalid, "invalid_git_settings", "Invalid "+name,
+			name+" must be "+strings.Join(words, " or ")).Got(text.Line(*v, 100))
 	}
 	*to = *v
 	return nil
@@ -279,13 +274,8 @@ func setNumber(to *int, name string, v *int, most int) error {
 		return nil
 	}
 	if *v < 0 || *v > most {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid " + name,
-			Details:  fmt.Sprintf("%s must be a number from 0 to %d", name, most),
-			Received: *v,
-			Code:     "invalid_git_settings",
-		}
+		return fault.New(fault.Invalid, "invalid_git_settings", "Invalid "+name,
+			fmt.Sprintf("%s must be a number from 0 to %d", name, most)).Got(*v)
 	}
 	*to = *v
 	return nil
@@ -302,13 +292,8 @@ func (g *Pushes) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	}
 	if p.Previews != nil {
 		if !slices.Contains(Modes, *p.Previews) {
-			return s, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid previews",
-				Details:  "previews must be off, branches, pull_requests or all",
-				Received: string(*p.Previews),
-				Code:     "invalid_previews",
-			}
+			return s, fault.New(fault.Invalid, "invalid_previews", "Invalid previews",
+				"previews must be off, branches, pull_requests or all").Got(string(*p.Previews))
 		}
 		s.Previews = *p.Previews
 	}

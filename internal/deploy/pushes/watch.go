@@ -22,7 +22,7 @@ const (
 
 func checkWatch(globs []string) error {
 	bad := func(details, received string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid watch", Details: details, Received: received, Code: "invalid_watch"}
+		return fault.New(fault.Invalid, "invalid_watch", "Invalid watch", details).Got(received)
 	}
 	if len(globs) > maxGlobs {
 		return bad(fmt.Sprintf("watch has at most %d patterns", maxGlobs), "")

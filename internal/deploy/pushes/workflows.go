@@ -61,17 +61,13 @@ func (w Workflows) check() error {
 		})
 	}
 	if !ok || !named(owner) || !named(name) || len(w.Repository) > maxWorkflowName {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid repository of workflows", Details: "a repository looks like acme/site",
-			Received: text.Line(w.Repository, 100), Code: "invalid_workflows",
-		}
+		return fault.New(fault.Invalid, "invalid_workflows", "Invalid repository of workflows",
+			"a repository looks like acme/site").Got(text.Line(w.Repository, 100))
 	}
 	for what, v := range map[string]string{"branch": w.Branch, "environment": w.Environment} {
 		if len(v) > maxWorkflowName || strings.ContainsFunc(v, unicode.IsControl) || what == "branch" && v == "" {
-			return &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid " + what + " of workflows", Details: "a name has 1 to 255 bytes",
-				Received: text.Line(v, 100), Code: "invalid_workflows",
-			}
+			return fault.New(fault.Invalid, "invalid_workflows", "Invalid "+what+" of workflows",
+				"a name has 1 to 255 bytes").Got(text.Line(v, 100))
 		}
 	}
 	return nil

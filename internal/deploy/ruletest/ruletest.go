@@ -125,32 +125,21 @@ func (r *Rules) request(t *Trial) (rules.Request, error) {
 		}
 	}
 	if !strings.HasPrefix(t.Path, "/") || len(t.Path) > maxTestPath {
-		return rules.Request{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid path", Code: "invalid_path",
-			Details: fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath), Received: t.Path[:min(len(t.Path), 200)],
-		}
+		return rules.Request{}, fault.New(fault.Invalid, "invalid_path", "Invalid path",
+			fmt.Sprintf("path must begin with / and have at most %d bytes", maxTestPath)).Got(t.Path[:min(len(t.Path), 200)])
 	}
 	if t.Country != "" && !r.c.Countries {
-		return rules.Request{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Countries are not available on this server",
-			Code:     "no_countries",
-			Details:  "no country database is configured, so rules with Country= never apply; leave country out",
-			Received: t.Country,
-		}
+		return rules.Request{}, fault.New(fault.Invalid, "no_countries", "Countries are not available on this server",
+			"no country database is configured, so rules with Country= never apply; leave country out").Got(t.Country)
 	}
 	for name, text := range t.Files {
 		if !slices.Contains(rules.Files(), name) {
-			return rules.Request{}, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: "rules must be named " + strings.Join(rules.Files(), ", "), Received: name,
-			}
+			return rules.Request{}, fault.New(fault.Invalid, "invalid_rules", "Invalid rules",
+				"rules must be named "+strings.Join(rules.Files(), ", ")).Got(name)
 		}
 		if len(text) > maxFile {
-			return rules.Request{}, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid rules", Code: "invalid_rules",
-				Details: fmt.Sprintf("%s may have at most %d bytes here", name, maxFile),
-			}
+			return rules.Request{}, fault.New(fault.Invalid, "invalid_rules", "Invalid rules",
+				fmt.Sprintf("%s may have at most %d bytes here", name, maxFile))
 		}
 	}
 	path, _, _ := strings.Cut(t.Path, "#")
@@ -205,17 +194,13 @@ func (r *Rules) tree(
 		of = x.Release
 	}
 	if of == "" {
-		return s, nil, "", &fault.Error{
-			Kind: fault.Conflict, Message: "The site has no live release", Code: "no_release",
-			Details: "rules are tested against a release; deploy the site first",
-		}
+		return s, nil, "", fault.New(fault.Conflict, "no_release", "The site has no live release",
+			"rules are tested against a release; deploy the site first")
 	}
 	tree, err := r.c.Releases.Load(ctx, of)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil, "", &fault.Error{
-			Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Code: "no_release",
-			Details: "test against a newer deployment",
-		}
+		return s, nil, "", fault.New(fault.Conflict, "no_release", "The deployment's files are no longer stored",
+			"test against a newer deployment")
 	}
 	if err != nil {
 		return s, nil, "", fmt.Errorf("read rules: %w", err)

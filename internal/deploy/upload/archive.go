@@ -151,10 +151,8 @@ func (a *archived) read(r io.Reader) (err error) {
 	case len(head) == 262 && string(head[257:262]) == "ustar":
 		err = a.tar(in)
 	case body.err == nil:
-		return &fault.Error{
-			Kind: fault.Media, Message: "The body is not an archive", Code: "unsupported_media_type",
-			Details: "send a .zip, .tar, .tar.gz or .tar.zst, for example with curl --data-binary @site.zip",
-		}
+		return fault.New(fault.Media, "unsupported_media_type", "The body is not an archive",
+			"send a .zip, .tar, .tar.gz or .tar.zst, for example with curl --data-binary @site.zip")
 	}
 	if body.err != nil {
 		return incomplete()
@@ -167,10 +165,7 @@ func damaged() error {
 }
 
 func (a *archived) tooLarge() error {
-	return &fault.Error{
-		Kind: fault.TooLarge, Message: "The files are too large in total", Details: "the limit is " + text.Size(a.most.Bytes),
-		Code: "upload_bytes",
-	}
+	return fault.New(fault.TooLarge, "upload_bytes", "The files are too large in total", "the limit is "+text.Size(a.most.Bytes))
 }
 
 // tar reads one entry after the other while they arrive.
@@ -298,9 +293,7 @@ func (a *archived) entry() error {
 }
 
 func (a *archived) tooMany() error {
-	return &fault.Error{
-		Kind: fault.TooLarge, Message: "Too many files", Details: fmt.Sprintf("the limit is %d files", a.most.Files), Code: "upload_files",
-	}
+	return fault.New(fault.TooLarge, "upload_files", "Too many files", fmt.Sprintf("the limit is %d files", a.most.Files))
 }
 
 func (a *archived) leave(name, why string) {
@@ -432,7 +425,7 @@ func stored(err error) error {
 }
 
 func diskFull() error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
+	return fault.New(fault.Unavailable, "disk_full", "The server's disk is full", "nothing was changed")
 }
 
 func (a *archived) may(e entry) error {

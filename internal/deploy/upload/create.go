@@ -50,10 +50,8 @@ func (u *Uploads) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Upload{}, fmt.Errorf("count open uploads: %w", err)
 	}
 	if open >= maxOpen {
-		return Upload{}, &fault.Error{
-			Kind: fault.Conflict, Message: "Too many open uploads", Code: "too_many_uploads",
-			Details: fmt.Sprintf("an account has at most %d; deploy or delete some, or wait until they expire", maxOpen),
-		}
+		return Upload{}, fault.New(fault.Conflict, "too_many_uploads", "Too many open uploads",
+			fmt.Sprintf("an account has at most %d; deploy or delete some, or wait until they expire", maxOpen))
 	}
 	x.ID, x.Site, x.Owner, x.Status, x.CreatedAt = db.ID[ID]("upl"), id, owner, Open, db.Now()
 	x.TouchedAt = x.CreatedAt
@@ -74,10 +72,8 @@ func acceptsUploads(s site.Site) error {
 	if s.Source() == site.SourceUpload {
 		return nil
 	}
-	f := &fault.Error{
-		Kind: fault.Conflict, Message: "The site is deployed from its Git repository", Code: "site_has_repository",
-		Details: "push to deploy it, or remove its repository to upload files",
-	}
+	f := fault.New(fault.Conflict, "site_has_repository", "The site is deployed from its Git repository",
+		"push to deploy it, or remove its repository to upload files")
 	if s.Type == site.WordPress {
 		f.Message, f.Details = "A WordPress site takes no uploads", "create a static site to deploy files"
 	}
@@ -87,9 +83,7 @@ func acceptsUploads(s site.Site) error {
 // check turns what was asked for into an upload, or says what is wrong with it.
 func check(n NewUpload) (Upload, error) {
 	bad := func(message, details, received, code string) (Upload, error) {
-		return Upload{}, &fault.Error{
-			Kind: fault.Invalid, Message: message, Details: details, Received: text.Clip(received, 200), Code: code,
-		}
+		return Upload{}, fault.New(fault.Invalid, code, message, details).Got(text.Clip(received, 200))
 	}
 	if n.Kind != Output && n.Kind != Source {
 		return bad("Invalid upload kind", "kind must be output or source", string(n.Kind), "invalid_kind")

@@ -49,10 +49,8 @@ func (u *Uploads) complete(ctx context.Context, owner account.OwnerID, x Upload)
 		if now, err := u.Get(ctx, owner, x.ID); err != nil || now.Status == Deployed {
 			return Complete{x.ID, now.Manifest}, err
 		}
-		return Complete{}, &fault.Error{
-			Kind: fault.Conflict, Message: "The upload is incomplete", Code: "upload_incomplete",
-			Details: fmt.Sprintf("%d files with %d bytes are missing: GET /uploads/%s/missing lists them", m.Files, m.Bytes, x.ID),
-		}
+		return Complete{}, fault.New(fault.Conflict, "upload_incomplete", "The upload is incomplete",
+			fmt.Sprintf("%d files with %d bytes are missing: GET /uploads/%s/missing lists them", m.Files, m.Bytes, x.ID))
 	}
 	return Complete{x.ID, x.Manifest}, nil
 }
@@ -64,10 +62,8 @@ func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return x, err
 	}
 	if x.Manifest != c.manifest || x.needed == pendingList {
-		return x, &fault.Error{
-			Kind: fault.Conflict, Message: "The upload's manifest has changed", Details: "check what is missing, and deploy again",
-			Code: "upload_incomplete",
-		}
+		return x, fault.New(fault.Conflict, "upload_incomplete", "The upload's manifest has changed",
+			"check what is missing, and deploy again")
 	}
 	// What it needs is counted already; others may have used up the rest since.
 	if err := u.c.Limits.RequireTx(ctx, tx, owner, limits.Storage, 0); err != nil {
@@ -103,10 +99,8 @@ func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site, target, br
 		SELECT `+columns+` FROM uploads WHERE site_id = $1 AND status = 'deployed' AND target = $2`+where+`
 		ORDER BY deployment_id DESC LIMIT 1`, args...))
 	if errors.Is(err, sql.ErrNoRows) {
-		f := &fault.Error{
-			Kind: fault.Conflict, Message: "Nothing was uploaded to the site yet", Details: "deploy a folder with slipway deploy",
-			Code: "nothing_uploaded",
-		}
+		f := fault.New(fault.Conflict, "nothing_uploaded", "Nothing was uploaded to the site yet",
+			"deploy a folder with slipway deploy")
 		if target == "preview" {
 			f.Message, f.Details = "No upload to this preview is stored", "deploy a folder with slipway deploy --preview "+branch
 		}
@@ -122,9 +116,7 @@ func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site, target, br
 func (u *Uploads) OfDeploymentTx(ctx context.Context, tx *db.Tx, s site.Site, id ID) (Upload, error) {
 	x, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM uploads WHERE id = $1 AND site_id = $2`, id, s.ID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return x, &fault.Error{
-			Kind: fault.Conflict, Message: "The deployment's files are no longer stored", Details: "upload them again", Code: "upload_expired",
-		}
+		return x, fault.New(fault.Conflict, "upload_expired", "The deployment's files are no longer stored", "upload them again")
 	}
 	if err != nil {
 		return x, fmt.Errorf("find upload: %w", err)

@@ -41,7 +41,7 @@ const (
 )
 
 func invalid(code, message, details string, args ...any) error {
-	return &fault.Error{Kind: fault.Invalid, Message: message, Details: fmt.Sprintf(details, args...), Code: code}
+	return fault.New(fault.Invalid, code, message, fmt.Sprintf(details, args...))
 }
 
 // Unpack returns the bytes of a body with a Content-Encoding, of which gzip and zstd are known.
@@ -64,10 +64,8 @@ func Unpack(r io.Reader, encoding string) (io.ReadCloser, error) {
 		}
 		return z.IOReadCloser(), nil
 	}
-	return nil, &fault.Error{
-		Kind: fault.Media, Message: "Unsupported Content-Encoding", Details: "send the body as it is, or with gzip or zstd",
-		Received: text.Clip(encoding, 100), Code: "unsupported_content_encoding",
-	}
+	return nil, fault.New(fault.Media, "unsupported_content_encoding", "Unsupported Content-Encoding",
+		"send the body as it is, or with gzip or zstd").Got(text.Clip(encoding, 100))
 }
 
 // parse reads a manifest: one line of JSON per file. Entries come back sorted by path.
@@ -80,15 +78,11 @@ func parse(r io.Reader, kind Kind, most Limits) ([]entry, error) {
 		line, err := lines.ReadSlice('\n')
 		switch {
 		case counted.N == 0:
-			return nil, &fault.Error{
-				Kind: fault.TooLarge, Message: "The manifest is too large", Details: "the limit is " + text.Size(maxManifest) + " unpacked",
-				Code: "manifest_too_large",
-			}
+			return nil, fault.New(fault.TooLarge, "manifest_too_large", "The manifest is too large",
+				"the limit is "+text.Size(maxManifest)+" unpacked")
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, &fault.Error{
-				Kind: fault.TooLarge, Message: fmt.Sprintf("Line %d of the manifest is too long", n),
-				Details: fmt.Sprintf("a line has at most %d bytes", maxLine), Code: "manifest_too_large",
-			}
+			return nil, fault.New(fault.TooLarge, "manifest_too_large", fmt.Sprintf("Line %d of the manifest is too long", n),
+				fmt.Sprintf("a line has at most %d bytes", maxLine))
 		case err != nil && err != io.EOF:
 			return nil, invalid("body_incomplete", "Incomplete request body", "the manifest breaks off in line %d", n)
 		}
@@ -205,10 +199,7 @@ func allowPath(path string) error {
 	if why == "" {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Message: "A file's path can't be uploaded", Code: "invalid_path", Received: show(path),
-		Details: show(path) + ": " + why,
-	}
+	return fault.New(fault.Invalid, "invalid_path", "A file's path can't be uploaded", show(path)+": "+why).Got(show(path))
 }
 
 // checkPath returns why path can't be a file's path, or "".

@@ -234,17 +234,13 @@ func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]i
 	switch x.needed {
 	case "":
 		if x.Manifest == "" {
-			return nil, nil, &fault.Error{
-				Kind: fault.Conflict, Message: "The upload has no manifest yet", Details: "send the list of its files first", Code: "manifest_required",
-			}
+			return nil, nil, fault.New(fault.Conflict, "manifest_required", "The upload has no manifest yet",
+				"send the list of its files first")
 		}
 		return nil, nil, nil
 	case pendingList:
-		return nil, nil, &fault.Error{
-			Kind: fault.Conflict, Message: "The manifest is being read",
-			Details: "wait for the response of the request that sends it, or send it again",
-			Code:    "manifest_required",
-		}
+		return nil, nil, fault.New(fault.Conflict, "manifest_required", "The manifest is being read",
+			"wait for the response of the request that sends it, or send it again")
 	}
 	b, err := u.read(ctx, x.needed)
 	if err != nil {

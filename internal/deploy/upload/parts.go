@@ -115,10 +115,8 @@ func (u *Uploads) wanted(ctx context.Context, x Upload, d blob.Digest) (whole bo
 	}
 	size, ok := need[d]
 	if !ok {
-		return false, p, &fault.Error{
-			Kind: fault.NotFound, Message: "The upload doesn't need this blob", Code: NotExpected,
-			Details: "it is not one of the upload's missing files",
-		}
+		return false, p, fault.New(fault.NotFound, NotExpected, "The upload doesn't need this blob",
+			"it is not one of the upload's missing files")
 	}
 	whole = true
 	for _, c := range missing {
@@ -226,9 +224,7 @@ func (u *Uploads) ReceivePart(
 	case disk.Full(broken):
 		return p, diskFull()
 	case n > most && most == MaxBatch:
-		return p, &fault.Error{
-			Kind: fault.TooLarge, Message: "The part is too large", Details: "a part has at most " + text.Size(MaxBatch), Code: "part_too_large",
-		}
+		return p, fault.New(fault.TooLarge, "part_too_large", "The part is too large", "a part has at most "+text.Size(MaxBatch))
 	case n > most:
 		return p, invalid(WrongSize, "The blob was not stored", "it is larger than the manifest says")
 	case broken != nil && at+n < p.Size:
@@ -263,10 +259,8 @@ func (u *Uploads) ReceivePart(
 }
 
 func elsewhere(offset int64) error {
-	return &fault.Error{
-		Kind: fault.Conflict, Message: "The part doesn't begin where the one before has ended", Code: "offset_mismatch",
-		Details: fmt.Sprintf("continue with Upload-Offset: %d", offset),
-	}
+	return fault.New(fault.Conflict, "offset_mismatch", "The part doesn't begin where the one before has ended",
+		fmt.Sprintf("continue with Upload-Offset: %d", offset))
 }
 
 // addPart notes a part that is stored. Those of another upload that it continues become this one's.

@@ -58,10 +58,8 @@ func (u *Uploads) Receive(ctx context.Context, owner account.OwnerID, id ID, r i
 			c := Content{blob.Digest(head[:len(blob.Digest{})]), 0}
 			size := binary.BigEndian.Uint64(head[len(blob.Digest{}):])
 			if n == MaxBatchFiles || size > MaxBatch || total+int64(size) > MaxBatch {
-				f := &fault.Error{
-					Kind: fault.TooLarge, Message: "The batch is too large", Code: "batch_too_large",
-					Details: fmt.Sprintf("a batch has at most %d files and %s; send a larger file by itself", MaxBatchFiles, text.Size(MaxBatch)),
-				}
+				f := fault.New(fault.TooLarge, "batch_too_large", "The batch is too large",
+					fmt.Sprintf("a batch has at most %d files and %s; send a larger file by itself", MaxBatchFiles, text.Size(MaxBatch)))
 				if size > 1<<40 {
 					f.Kind, f.Message, f.Code = fault.Invalid, "The batch is malformed", "malformed_batch"
 					f.Details = fmt.Sprintf("the length of blob %d can't be", n+1)

@@ -91,10 +91,8 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 		}
 		if f.Mode != fetch.ModeSymlink {
 			if f.Size > max {
-				return b, &fault.Error{
-					Kind: fault.TooLarge, Code: "file_too_large", Message: show(f.Path) + " is too large",
-					Details: "the limit is " + text.Size(max),
-				}
+				return b, fault.New(fault.TooLarge, "file_too_large", show(f.Path)+" is too large",
+					"the limit is "+text.Size(max))
 			}
 			return b, nil
 		}
@@ -158,10 +156,8 @@ func (t *Tree) Checkout(ctx context.Context, dir string) error {
 				return err
 			}
 			if to := string(b); path.IsAbs(to) || !fs.ValidPath(path.Join(path.Dir(f.Path), to)) {
-				return &fault.Error{
-					Kind: fault.Invalid, Message: "A symbolic link points outside of the uploaded folder", Code: "invalid_link",
-					Details: show(f.Path) + " leads to " + show(to),
-				}
+				return fault.New(fault.Invalid, "invalid_link", "A symbolic link points outside of the uploaded folder",
+					show(f.Path)+" leads to "+show(to))
 			}
 			if err := folder(f.Path); err != nil {
 				return err

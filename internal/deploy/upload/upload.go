@@ -175,8 +175,6 @@ func (u *Uploads) mustBeOpen(x Upload) error {
 	if x.Status == Open {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Conflict, Message: "The upload is already deployed", Details: "open another upload to deploy other files",
-		Code: "upload_deployed",
-	}
+	return fault.New(fault.Conflict, "upload_deployed", "The upload is already deployed",
+		"open another upload to deploy other files")
 }

@@ -87,9 +87,7 @@ func (f *lineFinder) Write(p []byte) (int, error) {
 }
 
 func notOnBranch(r Request) error {
-	return &fault.Error{
-		Kind: fault.Invalid, Code: "commit_not_on_branch", Received: r.Commit,
-		Message: fmt.Sprintf("Commit %.12s is not on the branch %s of %s", r.Commit, r.Branch, r.Repository),
-		Details: "a forced push may have removed it; deploy the branch's latest commit, or roll back to an earlier deployment",
-	}
+	return fault.New(fault.Invalid, "commit_not_on_branch",
+		fmt.Sprintf("Commit %.12s is not on the branch %s of %s", r.Commit, r.Branch, r.Repository),
+		"a forced push may have removed it; deploy the branch's latest commit, or roll back to an earlier deployment").Got(r.Commit)
 }

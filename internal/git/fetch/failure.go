@@ -57,20 +57,14 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	case refused != nil:
 		return unreachable(r)
 	case r.Commit != "" && has("not our ref", "couldn't find remote ref", "unadvertised object", "no such remote ref"):
-		return &fault.Error{
-			Kind: fault.Invalid, Code: "commit_not_found", Received: r.Commit,
-			Message: fmt.Sprintf("Commit %.12s does not exist in %s", r.Commit, r.Repository),
-			Details: "it may have been removed by a forced push, or the host does not serve single commits; deploy the branch instead",
-		}
+		return fault.New(fault.Invalid, "commit_not_found",
+			fmt.Sprintf("Commit %.12s does not exist in %s", r.Commit, r.Repository),
+			"it may have been removed by a forced push, or the host does not serve single commits; deploy the branch instead").Got(r.Commit)
 	case has(noRemoteRef):
 		return noBranch(r)
 	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Code:    "repository_moved",
-			Message: fmt.Sprintf("Repository %s has moved", r.Repository),
-			Details: "the host answered with a redirect; enter the new location",
-		}
+		return fault.New(fault.Invalid, "repository_moved", fmt.Sprintf("Repository %s has moved", r.Repository),
+			"the host answered with a redirect; enter the new location")
 	case m.private && has(
 		"Authentication failed", "could not read Username", "could not read Password", "returned error: 401",
 		"returned error: 403", "Permission denied",
@@ -94,12 +88,9 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	):
 		return unreachable(r)
 	case has("fsck error", "fsck: "):
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Code:    "repository_refused",
-			Message: fmt.Sprintf("Repository %s contains malformed or unsafe objects", r.Repository),
-			Details: "run git fsck --strict to list them",
-		}
+		return fault.New(fault.Invalid, "repository_refused",
+			fmt.Sprintf("Repository %s contains malformed or unsafe objects", r.Repository),
+			"run git fsck --strict to list them")
 	case has("remote error: "):
 		return hostRefused(r, "it said: "+s.remark(said, "remote error: ", m))
 	case has(
@@ -112,19 +103,12 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	case has("is this a git repository?"): // a page, as of a sign-in
 		return absent(r)
 	case has("mismatched algorithms", "unknown object format"):
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Code:    "object_format",
-			Message: fmt.Sprintf("Repository %s has an object format that is not supported", r.Repository),
-			Details: "only SHA-1 repositories can be deployed",
-		}
+		return fault.New(fault.Invalid, "object_format",
+			fmt.Sprintf("Repository %s has an object format that is not supported", r.Repository),
+			"only SHA-1 repositories can be deployed")
 	case has("protocol error", "invalid server response", "invalid ls-refs response", "dumb http", "fetch-pack: expected"):
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Code:    "git_protocol",
-			Message: fmt.Sprintf("Host %s did not answer as a Git server", r.Repository.host),
-			Details: "it must speak Git's smart HTTP protocol and serve shallow clones; check the repository's address",
-		}
+		return fault.New(fault.Invalid, "git_protocol", fmt.Sprintf("Host %s did not answer as a Git server", r.Repository.host),
+			"it must speak Git's smart HTTP protocol and serve shallow clones; check the repository's address")
 	case has(
 		"invalid index-pack output", "did not send all necessary objects", "did not receive expected object",
 		"bad object", "unresolved delta",
@@ -168,30 +152,20 @@ func absent(r Request) error {
 }
 
 func hostRefused(r Request, why string) error {
-	return &fault.Error{
-		Kind:    fault.Forbidden,
-		Code:    "host_refused",
-		Message: fmt.Sprintf("Host %s refused to serve %s", r.Repository.host, r.Repository),
-		Details: why,
-	}
+	return fault.New(fault.Forbidden, "host_refused", fmt.Sprintf("Host %s refused to serve %s", r.Repository.host, r.Repository),
+		why)
 }
 
 // unusable says what is wrong with a repository from which nothing usable came into an empty cache.
 func unusable(r Request, err error) error {
 	if errors.Is(err, errNoCommit) {
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Code:    "not_a_commit",
-			Message: fmt.Sprintf("%s in %s is not a commit", cmp.Or(r.Commit, r.Branch), r.Repository),
-			Details: "deploy a branch, or a tag of a commit",
-		}
+		return fault.New(fault.Invalid, "not_a_commit",
+			fmt.Sprintf("%s in %s is not a commit", cmp.Or(r.Commit, r.Branch), r.Repository),
+			"deploy a branch, or a tag of a commit")
 	}
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Code:    "repository_damaged",
-		Message: fmt.Sprintf("Repository %s can't be read: objects are damaged or missing", r.Repository),
-		Details: "run git fsck --full on its host",
-	}
+	return fault.New(fault.Invalid, "repository_damaged",
+		fmt.Sprintf("Repository %s can't be read: objects are damaged or missing", r.Repository),
+		"run git fsck --full on its host")
 }
 
 func noBranch(r Request) error {
@@ -199,30 +173,19 @@ func noBranch(r Request) error {
 }
 
 func noDefault(r Request) error {
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Code:    codeNoDefault,
-		Message: fmt.Sprintf("Repository %s has no default branch", r.Repository),
-		Details: "set a branch in the site's settings",
-	}
+	return fault.New(fault.Invalid, codeNoDefault, fmt.Sprintf("Repository %s has no default branch", r.Repository),
+		"set a branch in the site's settings")
 }
 
 func refusedCredential(r Request) error {
-	return &fault.Error{
-		Kind:    fault.Forbidden,
-		Code:    "credential_refused",
-		Message: fmt.Sprintf("%s rejected the stored credential for %s", r.Repository.host, r.Repository),
-		Details: "it may be revoked, expired or without access to this repository",
-	}
+	return fault.New(fault.Forbidden, "credential_refused",
+		fmt.Sprintf("%s rejected the stored credential for %s", r.Repository.host, r.Repository),
+		"it may be revoked, expired or without access to this repository")
 }
 
 func blocked(r Request) error {
-	return &fault.Error{
-		Kind:    fault.Forbidden,
-		Code:    "host_blocked",
-		Message: fmt.Sprintf("Host %s is not allowed", r.Repository.host),
-		Details: "its address is private; the operator can allow it with --outbound-allow or --git-host",
-	}
+	return fault.New(fault.Forbidden, "host_blocked", fmt.Sprintf("Host %s is not allowed", r.Repository.host),
+		"its address is private; the operator can allow it with --outbound-allow or --git-host")
 }
 
 func unreachable(r Request) error {
@@ -244,10 +207,5 @@ func slow(r Request, after time.Duration) error {
 }
 
 func tooLarge(r Request, why string) error {
-	return &fault.Error{
-		Kind:    fault.TooLarge,
-		Code:    "repository_too_large",
-		Message: fmt.Sprintf("Repository %s is too large", r.Repository),
-		Details: why,
-	}
+	return fault.New(fault.TooLarge, "repository_too_large", fmt.Sprintf("Repository %s is too large", r.Repository), why)
 }

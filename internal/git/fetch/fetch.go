@@ -208,11 +208,9 @@ func (r Request) check() error {
 		}
 	}
 	if c := r.Credential; c != nil && c.Host != "" && c.Host != r.Repository.host {
-		return &fault.Error{
-			Kind: fault.Forbidden, Code: "credential_refused",
-			Message: fmt.Sprintf("The stored credential is for %s and isn't sent to %s", c.Host, r.Repository.host),
-			Details: "store a credential for the new host, or remove it if the repository is public",
-		}
+		return fault.New(fault.Forbidden, "credential_refused",
+			fmt.Sprintf("The stored credential is for %s and isn't sent to %s", c.Host, r.Repository.host),
+			"store a credential for the new host, or remove it if the repository is public")
 	}
 	if r.Branch != "" {
 		return CheckBranch(r.Branch)

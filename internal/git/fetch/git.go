@@ -135,10 +135,8 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 	program, err := exec.LookPath(s.c.Git)
 	if err != nil {
 		s.c.Log.WarnContext(ctx, "git is not installed", "err", err)
-		return nil, &fault.Error{
-			Kind: fault.Unavailable, Code: "git_missing", Message: "Git is not installed on this server",
-			Details: "install it (apt-get install git) and deploy again; uploads work without it",
-		}
+		return nil, fault.New(fault.Unavailable, "git_missing", "Git is not installed on this server",
+			"install it (apt-get install git) and deploy again; uploads work without it")
 	}
 	uid, release, err := s.identity(c)
 	if err != nil {

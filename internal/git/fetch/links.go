@@ -63,10 +63,8 @@ func Follow(ctx context.Context, tree Reader, all []File) (files []Followed, lef
 			left = append(left, f)
 		}
 		if l.looked > maxLinked {
-			return nil, nil, &fault.Error{
-				Kind: fault.Invalid, Code: "repository_links", Message: "The repository's links to folders add too many files",
-				Details: fmt.Sprintf("all links together may lead to %d files and links", maxLinked),
-			}
+			return nil, nil, fault.New(fault.Invalid, "repository_links", "The repository's links to folders add too many files",
+				fmt.Sprintf("all links together may lead to %d files and links", maxLinked))
 		}
 	}
 	return l.files, left, nil

@@ -44,18 +44,13 @@ var (
 // Anything else is a fault of kind Invalid, which never echoes a password.
 func ParseRepository(s string) (Repository, error) {
 	if s == "" {
-		return Repository{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Repository is required",
-			Details: repositoryForms,
-			Code:    "invalid_repository",
-		}
+		return Repository{}, fault.New(fault.Invalid, "invalid_repository", "Repository is required", repositoryForms)
 	}
 	r, why := parseRepository(strings.TrimSpace(s))
 	if why == "" {
 		return r, nil
 	}
-	e := &fault.Error{Kind: fault.Invalid, Message: "Invalid repository: " + why, Details: repositoryForms, Code: "invalid_repository"}
+	e := fault.New(fault.Invalid, "invalid_repository", "Invalid repository: "+why, repositoryForms)
 	if len(s) <= 512 && !strings.Contains(s, "@") { // what stands before an @ may be a password
 		e.Received = s
 	}
@@ -157,10 +152,8 @@ func CheckCommit(s string) error {
 	if (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == "" {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Message: "Invalid commit", Details: "commit is the full id: 40 lower-case hexadecimal digits",
-		Received: s[:min(len(s), 100)], Code: "invalid_commit",
-	}
+	return fault.New(fault.Invalid, "invalid_commit", "Invalid commit",
+		"commit is the full id: 40 lower-case hexadecimal digits").Got(s[:min(len(s), 100)])
 }
 
 // maxBranch is how many bytes a name of a branch may have: what GitHub takes, and a file system behind git.
@@ -170,7 +163,7 @@ const maxBranch = 244
 // could take for an option, are no UTF-8, are longer than 244 bytes, or have characters that change how a line is shown.
 func CheckBranch(s string) error {
 	bad := func(details string) error {
-		e := &fault.Error{Kind: fault.Invalid, Message: "Invalid branch name", Details: details, Code: "invalid_branch"}
+		e := fault.New(fault.Invalid, "invalid_branch", "Invalid branch name", details)
 		if len(s) <= 200 {
 			e.Received = s
 		}

@@ -82,12 +82,8 @@ type bridge struct {
 func (b *bridge) dial(ctx context.Context) (client *ssh.Client, hangUp func() bool, err error) {
 	signer, err := ssh.ParsePrivateKey([]byte(b.r.Credential.DeployKey))
 	if err != nil {
-		return nil, nil, &fault.Error{
-			Kind:    fault.Invalid,
-			Code:    "credential_refused",
-			Message: "The stored deploy key can't be read",
-			Details: "a private key in PEM form without a passphrase is needed",
-		}
+		return nil, nil, fault.New(fault.Invalid, "credential_refused", "The stored deploy key can't be read",
+			"a private key in PEM form without a passphrase is needed")
 	}
 	addr := b.r.Repository.host
 	if !strings.Contains(addr, ":") {
@@ -127,12 +123,9 @@ func (b *bridge) handshake(conn net.Conn, addr string, signer ssh.Signer) (*ssh.
 	switch {
 	case changed != nil:
 		if key := (*knownhosts.KeyError)(nil); errors.As(changed, &key) {
-			return nil, &fault.Error{
-				Kind:    fault.Forbidden,
-				Code:    "host_key_changed",
-				Message: fmt.Sprintf("The SSH host key of %s has changed", b.r.Repository.host),
-				Details: "if this is expected, the operator removes the old key from known_hosts and hosts/ in the source directory",
-			}
+			return nil, fault.New(fault.Forbidden, "host_key_changed",
+				fmt.Sprintf("The SSH host key of %s has changed", b.r.Repository.host),
+				"if this is expected, the operator removes the old key from known_hosts and hosts/ in the source directory")
 		}
 		return nil, changed
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):

@@ -332,12 +332,8 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 			return err
 		})
 		if errors.Is(err, errEnough) {
-			return b, &fault.Error{
-				Kind:    fault.TooLarge,
-				Code:    "file_too_large",
-				Message: fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")),
-				Details: "the limit is " + text.Size(max),
-			}
+			return b, fault.New(fault.TooLarge, "file_too_large", fmt.Sprintf("%s is too large", strings.ToValidUTF8(f.Path, "?")),
+				"the limit is "+text.Size(max))
 		}
 		if err != nil {
 			return nil, err
@@ -501,12 +497,8 @@ func (s *Fetcher) batch(
 }
 
 func hungry(limit int64) error {
-	return &fault.Error{
-		Kind:    fault.TooLarge,
-		Code:    "repository_too_large",
-		Message: "The repository is too large",
-		Details: "git needs more than " + text.Size(limit) + " of memory to read one of its files",
-	}
+	return fault.New(fault.TooLarge, "repository_too_large", "The repository is too large",
+		"git needs more than "+text.Size(limit)+" of memory to read one of its files")
 }
 
 // objects reads "<oid> SP <type> SP <size> LF <content> LF" n times.

@@ -39,10 +39,6 @@ func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err e
 		}
 		return err
 	}
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Code:    "repository_empty",
-		Message: fmt.Sprintf("Repository %s is empty", r.Repository),
-		Details: "push a first commit, then deploy",
-	}
+	return fault.New(fault.Invalid, "repository_empty", fmt.Sprintf("Repository %s is empty", r.Repository),
+		"push a first commit, then deploy")
 }

@@ -131,12 +131,8 @@ func Delivery(h http.Header) string {
 func Read(h http.Header, body []byte) (Event, error) {
 	p, name, ok := Recognize(h)
 	if !ok {
-		return Event{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The request is not an event of a known Git provider",
-			Details: "GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key",
-			Code:    "unknown_forge",
-		}
+		return Event{}, fault.New(fault.Invalid, "unknown_forge", "The request is not an event of a known Git provider",
+			"GitHub, GitLab, Gitea, Forgejo and Bitbucket name theirs in X-GitHub-Event, X-Gitlab-Event, X-Gitea-Event and X-Event-Key")
 	}
 	if len(body) > maxOthers && (p == Bitbucket || p == BitbucketServer) {
 		return Event{}, TooLarge(maxOthers)
@@ -165,26 +161,20 @@ func Read(h http.Header, body []byte) (Event, error) {
 		err = e.github(body)
 	}
 	if err == nil && len(e.Changes) > maxChanges {
-		err = &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The push changes too many branches at once",
-			Details: fmt.Sprintf("at most %d are read; push fewer, or deploy by hand", maxChanges),
-			Code:    "too_many_refs",
-		}
+		err = fault.New(fault.Invalid, "too_many_refs", "The push changes too many branches at once",
+			fmt.Sprintf("at most %d are read; push fewer, or deploy by hand", maxChanges))
 	}
 	return e, err
 }
 
 // TooLarge is the fault of a body over a limit in bytes.
 func TooLarge(limit int) error {
-	return &fault.Error{
-		Kind: fault.TooLarge, Message: "The request body is too large",
-		Details: fmt.Sprintf("the limit is %d MiB", limit>>20), Code: "body_too_large",
-	}
+	return fault.New(fault.TooLarge, "body_too_large", "The request body is too large",
+		fmt.Sprintf("the limit is %d MiB", limit>>20))
 }
 
 func malformed(why string) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "Malformed payload", Details: why, Code: "malformed_json"}
+	return fault.New(fault.Invalid, "malformed_json", "Malformed payload", why)
 }
 
 // checkDepth refuses what is no JSON object, or nests too deeply.

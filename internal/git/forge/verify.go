@@ -49,12 +49,8 @@ func Verify(h http.Header, body []byte, secret string, now time.Time) error {
 	if secret != "" && good {
 		return nil
 	}
-	return &fault.Error{
-		Kind:    fault.Unauthorized,
-		Message: "The signature is missing or wrong",
-		Details: "give the Git provider's webhook the secret of this hook; generate a new one in the site's settings",
-		Code:    "invalid_signature",
-	}
+	return fault.New(fault.Unauthorized, "invalid_signature", "The signature is missing or wrong",
+		"give the Git provider's webhook the secret of this hook; generate a new one in the site's settings")
 }
 
 func signed(sig, prefix string, body []byte, secret string) bool {

@@ -46,13 +46,7 @@ var macros = map[string]string{
 // schedule that never comes, such as 30 February, is one too.
 func Parse(text string) (Schedule, error) {
 	bad := func(details string) (Schedule, error) {
-		return Schedule{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid schedule",
-			Details:  details,
-			Received: text[:min(len(text), 100)],
-			Code:     "invalid_schedule",
-		}
+		return Schedule{}, fault.New(fault.Invalid, "invalid_schedule", "Invalid schedule", details).Got(text[:min(len(text), 100)])
 	}
 	if len(text) > 200 {
 		return bad("it is too long")

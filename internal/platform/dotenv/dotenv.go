@@ -36,7 +36,7 @@ func Parse(text string) ([]Pair, error) {
 			continue
 		}
 		bad := func(why, how string) error {
-			return &fault.Error{Kind: fault.Invalid, Message: fmt.Sprintf("Line %d %s", begun, why), Details: how, Code: "invalid_env"}
+			return fault.New(fault.Invalid, "invalid_env", fmt.Sprintf("Line %d %s", begun, why), how)
 		}
 		key, rest, ok := strings.Cut(head, "=")
 		if after, is := strings.CutPrefix(key, "export"); is && strings.TrimLeft(after, " \t") != after {
@@ -81,20 +81,10 @@ func Parse(text string) ([]Pair, error) {
 		out = append(out, Pair{key, value})
 	}
 	if len(out) == 0 {
-		return nil, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "No variables found",
-			Details: "enter lines such as KEY=value",
-			Code:    "invalid_env",
-		}
+		return nil, fault.New(fault.Invalid, "invalid_env", "No variables found", "enter lines such as KEY=value")
 	}
 	if len(out) > 1000 {
-		return nil, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Too many variables",
-			Details: "at most 1,000 can be imported at once",
-			Code:    "invalid_env",
-		}
+		return nil, fault.New(fault.Invalid, "invalid_env", "Too many variables", "at most 1,000 can be imported at once")
 	}
 	return out, nil
 }

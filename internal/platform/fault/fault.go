@@ -49,6 +49,17 @@ type Limit struct {
 	Team          string // slug of the team whose limit it is; empty: a personal account, or no plan has more
 }
 
+// New returns a fault. message is a sentence without a full stop, details says what is allowed or what to do.
+func New(kind Kind, code, message, details string) *Error {
+	return &Error{Kind: kind, Code: code, Message: message, Details: details}
+}
+
+// Got puts the value that was refused into a new fault, and returns it.
+func (e *Error) Got(received any) *Error {
+	e.Received = received
+	return e
+}
+
 func (e *Error) Error() string { return e.Message }
 
 // As returns the fault in err's chain, or nil when the user should read "Internal error".
@@ -75,12 +86,7 @@ func Missing(noun string) *Error {
 // InvalidField is the fault of a request whose field is wrong. Its code is invalid_ and the field's name: that of dueDays is
 // invalid_due_days.
 func InvalidField(field, details string, received any) error {
-	return &Error{Kind: Invalid, Message: "Invalid " + field, Details: details, Received: received, Code: "invalid_" + snake(field)}
-}
-
-// Conflicting is the fault of a request that the state forbids now.
-func Conflicting(code, message, details string) error {
-	return &Error{Kind: Conflict, Message: message, Details: details, Code: code}
+	return New(Invalid, "invalid_"+snake(field), "Invalid "+field, details).Got(received)
 }
 
 // snake writes a field's name as codes have it.

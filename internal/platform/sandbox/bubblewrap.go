@@ -131,11 +131,9 @@ var hostEtc = []string{
 
 // errNoBwrap is the refusal that a user reads.
 func errNoBwrap() error {
-	return &fault.Error{
-		Kind: fault.Unavailable, Code: "sandbox_unavailable",
-		Message: "Builds are refused because bubblewrap is not installed on this server",
-		Details: "The operator can install it (apt-get install bubblewrap) or allow builds without a sandbox with --insecure-builds",
-	}
+	return fault.New(fault.Unavailable, "sandbox_unavailable",
+		"Builds are refused because bubblewrap is not installed on this server",
+		"The operator can install it (apt-get install bubblewrap) or allow builds without a sandbox with --insecure-builds")
 }
 
 func (b *Bubblewrap) bwrap() (string, error) {

@@ -147,5 +147,5 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 }
 
 func (a *Apps) noEngine() error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Details: a.c.Why, Code: "no_runtime"}
+	return fault.New(fault.Unavailable, "no_runtime", "Applications can't run on this server", a.c.Why)
 }

@@ -224,9 +224,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 			down, why := p.now == nil && p.starting == nil, p.message
 			p.mu.Unlock()
 			if down {
-				return nil, &fault.Error{
-					Kind: fault.Invalid, Message: cmp.Or(why, "The application ended"), Code: "application_crashed", Details: "see its log",
-				}
+				return nil, fault.New(fault.Invalid, "application_crashed", cmp.Or(why, "The application ended"), "see its log")
 			}
 		}
 		in, try, err := p.take(true)

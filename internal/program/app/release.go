@@ -30,12 +30,8 @@ func (a *Apps) Release(ctx context.Context, deployment id.Deployment, c framewor
 		return err
 	}
 	if exit.Code != 0 || exit.OutOfMemory {
-		f := &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The release command failed: " + exit.Reason,
-			Details: "the deployment does not go live; see its log",
-			Code:    "release_failed",
-		}
+		f := fault.New(fault.Invalid, "release_failed", "The release command failed: "+exit.Reason,
+			"the deployment does not go live; see its log")
 		if exit.OutOfMemory {
 			f.Details = "raise the site's memory limit, or let the command use less"
 		}

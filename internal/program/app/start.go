@@ -128,11 +128,9 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 			return nil, errClosing
 		case <-probe.Done():
 			running.Stop(0)
-			return nil, &fault.Error{
-				Kind: fault.Invalid, Code: "application_unhealthy",
-				Message: fmt.Sprintf("The application does not listen on port %d after %s", runtime.Port, want.Health.Round(time.Second)),
-				Details: "it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses",
-			}
+			return nil, fault.New(fault.Invalid, "application_unhealthy",
+				fmt.Sprintf("The application does not listen on port %d after %s", runtime.Port, want.Health.Round(time.Second)),
+				"it must listen on the port that the variable PORT names, at 127.0.0.1 or all addresses")
 		case <-time.After(probeEvery):
 		}
 	}
@@ -180,7 +178,7 @@ func (a *Apps) ended(running runtime.Program) error {
 }
 
 func ended(e runtime.Exit) error {
-	f := &fault.Error{Kind: fault.Invalid, Message: "The application exited: " + e.Reason, Code: "application_crashed", Details: "see its log"}
+	f := fault.New(fault.Invalid, "application_crashed", "The application exited: "+e.Reason, "see its log")
 	if e.OutOfMemory {
 		f.Details = "raise the site's memory limit, or let the application use less"
 	}
@@ -226,10 +224,8 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 				answers += ": " + text.Clip(fatal, 300)
 			}
 			if fatal != "" && time.Since(since) >= repeats {
-				return &fault.Error{
-					Kind: fault.Invalid, Code: "application_unhealthy", Message: "The application " + answers,
-					Details: "the same error for " + repeats.String() + "; it must answer " + path + " with anything but a server error",
-				}
+				return fault.New(fault.Invalid, "application_unhealthy", "The application "+answers,
+					"the same error for "+repeats.String()+"; it must answer "+path+" with anything but a server error")
 			}
 			if now := "it " + answers; now != last {
 				last = now
@@ -243,11 +239,9 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		case <-in.running.Done():
 			return p.apps.ended(in.running)
 		case <-ctx.Done():
-			return &fault.Error{
-				Kind: fault.Invalid, Code: "application_unhealthy",
-				Message: fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
-				Details: "it must answer " + path + " with anything but a server error",
-			}
+			return fault.New(fault.Invalid, "application_unhealthy",
+				fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
+				"it must answer "+path+" with anything but a server error")
 		case <-time.After(pause):
 		}
 	}

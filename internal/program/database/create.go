@@ -33,30 +33,15 @@ var nameForm = lazyregexp.New(`^[a-z][a-z0-9_]{0,31}$`)
 // CreateTx notes a database for the owner's site; a job makes it.
 func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, n NewDatabase) (Database, error) {
 	if why := d.Unavailable(); why != "" {
-		return Database{}, &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "Databases are not available on this server",
-			Details: why,
-			Code:    "databases_unavailable",
-		}
+		return Database{}, fault.New(fault.Unavailable, "databases_unavailable", "Databases are not available on this server", why)
 	}
 	if n.Engine != "" && n.Engine != MariaDB {
-		return Database{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid database engine",
-			Details:  "engine must be mariadb",
-			Received: n.Engine,
-			Code:     "invalid_engine",
-		}
+		return Database{}, fault.New(fault.Invalid, "invalid_engine", "Invalid database engine",
+			"engine must be mariadb").Got(n.Engine)
 	}
 	if n.Name != "" && !nameForm.MatchString(n.Name) {
-		return Database{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid database name",
-			Details:  "a name begins with a letter and holds 1 to 32 of a-z, 0-9 and _",
-			Received: n.Name,
-			Code:     "invalid_name",
-		}
+		return Database{}, fault.New(fault.Invalid, "invalid_name", "Invalid database name",
+			"a name begins with a letter and holds 1 to 32 of a-z, 0-9 and _").Got(n.Name)
 	}
 	if _, err := d.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return Database{}, err
@@ -66,12 +51,8 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Database{}, err
 	}
 	if len(have) >= maxPerSite {
-		return Database{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site has too many databases",
-			Details: fmt.Sprintf("at most %d; delete some first", maxPerSite),
-			Code:    "too_many_databases",
-		}
+		return Database{}, fault.New(fault.Conflict, "too_many_databases", "The site has too many databases",
+			fmt.Sprintf("at most %d; delete some first", maxPerSite))
 	}
 	if err := d.c.Limits.RequireTx(ctx, tx, owner, limits.Databases, 1); err != nil {
 		return Database{}, err
@@ -87,13 +68,8 @@ func (d *Databases) CreateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 	}
 	if taken[n.Name] {
-		return Database{}, &fault.Error{
-			Kind:     fault.Conflict,
-			Message:  "The site already has a database with this name",
-			Details:  "choose another name",
-			Received: n.Name,
-			Code:     "name_taken",
-		}
+		return Database{}, fault.New(fault.Conflict, "name_taken", "The site already has a database with this name",
+			"choose another name").Got(n.Name)
 	}
 	x := Database{
 		ID:        db.ID[ID]("db"),
@@ -242,12 +218,8 @@ func (d *Databases) settle(ctx context.Context, x Database) (*server, error) {
 }
 
 func (d *Databases) elsewhere(server string) error {
-	return &fault.Error{
-		Kind:    fault.Unavailable,
-		Message: "The database is on another server",
-		Details: "this node can't reach " + server,
-		Code:    "database_elsewhere",
-	}
+	return fault.New(fault.Unavailable, "database_elsewhere", "The database is on another server",
+		"this node can't reach "+server)
 }
 
 func (d *Databases) createGivenUp(ctx context.Context, args []byte, why error) error {

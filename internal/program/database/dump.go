@@ -35,12 +35,8 @@ func (d *Databases) dump(ctx context.Context, s *server, x Database, w io.Writer
 	if err := dump.Write(ctx, a.sql, x.Schema, w); err != nil {
 		var refused *mysql.MySQLError
 		if errors.As(err, &refused) && refused.Number == 1205 {
-			return &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "The database " + x.Name + " can't be backed up",
-				Details: "a table has been locked for 20 seconds by LOCK TABLES, or by a statement that changes its columns; try again later",
-				Code:    "table_locked",
-			}
+			return fault.New(fault.Conflict, "table_locked", "The database "+x.Name+" can't be backed up",
+				"a table has been locked for 20 seconds by LOCK TABLES, or by a statement that changes its columns; try again later")
 		}
 		return fmt.Errorf("dump database %s: %w", x.Name, away(err))
 	}

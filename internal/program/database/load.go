@@ -46,12 +46,7 @@ const scratchLife = 24 * time.Hour
 // what Dump noted. After an error nothing of it is left.
 func (d *Databases) Load(ctx context.Context, owner account.OwnerID, r io.Reader, o LoadOptions) (_ *Scratch, err error) {
 	if why := d.Unavailable(); why != "" {
-		return nil, &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "Databases are not available on this server",
-			Details: why,
-			Code:    "databases_unavailable",
-		}
+		return nil, fault.New(fault.Unavailable, "databases_unavailable", "Databases are not available on this server", why)
 	}
 	on, err := d.serverOf(ctx, owner)
 	if err != nil {
@@ -165,16 +160,12 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		if o.Foreign {
 			if m := ofDatabase.FindStringSubmatch(statement[:min(len(statement), 512)]); m != nil {
 				if of != "" && of != m[2] { // the tables of one would replace those of the other
-					return nil, &fault.Error{
-						Kind:    fault.Conflict,
-						Message: "The database can't be loaded",
-						Details: fmt.Sprintf(
+					return nil, fault.New(fault.Conflict, "database_not_loaded", "The database can't be loaded",
+						fmt.Sprintf(
 							"its SQL holds several databases, %q and %q: export the one that the site uses",
 							text.Clip(of, 80),
 							text.Clip(m[2], 80),
-						),
-						Code: "database_not_loaded",
-					}
+						))
 				}
 				of = m[2]
 			}
@@ -189,23 +180,15 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 					continue
 				}
 				if ofEvent.MatchString(statement) {
-					return nil, &fault.Error{
-						Kind:    fault.Conflict,
-						Message: "The database can't be loaded",
-						Details: fmt.Sprintf(
+					return nil, fault.New(fault.Conflict, "database_not_loaded", "The database can't be loaded",
+						fmt.Sprintf(
 							"statement %d, %q, is for an event of the database, which sites can't have: export it without events",
 							n,
 							text.Clip(statement, 80),
-						),
-						Code: "database_not_loaded",
-					}
+						))
 				}
-				return nil, &fault.Error{
-					Kind:    fault.Conflict,
-					Message: "The database can't be loaded",
-					Details: fmt.Sprintf("statement %d, %q: the server says %q", n, text.Clip(statement, 80), refused.Message),
-					Code:    "database_not_loaded",
-				}
+				return nil, fault.New(fault.Conflict, "database_not_loaded", "The database can't be loaded",
+					fmt.Sprintf("statement %d, %q: the server says %q", n, text.Clip(statement, 80), refused.Message))
 			}
 			return nil, fmt.Errorf("load database: %w", err)
 		}
@@ -220,12 +203,7 @@ func (s *Scratch) fill(ctx context.Context, r io.Reader, o LoadOptions) (map[str
 		}
 	}
 	if !ended && !o.Foreign {
-		return nil, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The database can't be loaded",
-			Details: "its dump is incomplete",
-			Code:    "database_not_loaded",
-		}
+		return nil, fault.New(fault.Conflict, "database_not_loaded", "The database can't be loaded", "its dump is incomplete")
 	}
 	return sums, s.fits(ctx)
 }
@@ -247,12 +225,8 @@ func (s *Scratch) fits(ctx context.Context) error {
 		}
 	}
 	if err == nil && size > most {
-		err = &fault.Error{
-			Kind:    fault.TooLarge,
-			Message: "The database is too large",
-			Details: fmt.Sprintf("a database may have at most %d MiB", s.d.c.Size>>20),
-			Code:    "database_too_large",
-		}
+		err = fault.New(fault.TooLarge, "database_too_large", "The database is too large",
+			fmt.Sprintf("a database may have at most %d MiB", s.d.c.Size>>20))
 	}
 	return err
 }
@@ -275,21 +249,13 @@ func (s *Scratch) compare(ctx context.Context, a *admin, want map[string]dump.Su
 	}
 	for _, table := range slices.Sorted(maps.Keys(want)) {
 		if have[table] != want[table] {
-			return &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "A table differs after it was loaded",
-				Details: fmt.Sprintf("the table %q has %d rows of %d, or rows that differ", table, have[table].Rows, want[table].Rows),
-				Code:    "table_differs",
-			}
+			return fault.New(fault.Conflict, "table_differs", "A table differs after it was loaded",
+				fmt.Sprintf("the table %q has %d rows of %d, or rows that differ", table, have[table].Rows, want[table].Rows))
 		}
 	}
 	if len(have) != len(want) {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "A table differs after it was loaded",
-			Details: fmt.Sprintf("there are %d tables of %d", len(have), len(want)),
-			Code:    "table_differs",
-		}
+		return fault.New(fault.Conflict, "table_differs", "A table differs after it was loaded",
+			fmt.Sprintf("there are %d tables of %d", len(have), len(want)))
 	}
 	return nil
 }
@@ -314,12 +280,8 @@ func away(err error) error {
 		err,
 		mysql.ErrInvalidConn,
 	) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("%w: %w", &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "The database server is not available",
-			Details: "it stopped while in use and is restarting; try again",
-			Code:    "database_unavailable",
-		}, err)
+		return fmt.Errorf("%w: %w", fault.New(fault.Unavailable, "database_unavailable", "The database server is not available",
+			"it stopped while in use and is restarting; try again"), err)
 	}
 	return err
 }

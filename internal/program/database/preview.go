@@ -80,12 +80,9 @@ func made(list []Database) (waiting bool, err error) {
 	for _, x := range list {
 		switch x.Status {
 		case Failed:
-			return false, &fault.Error{
-				Kind:    fault.Unavailable,
-				Message: fmt.Sprintf("The preview's database %s could not be created", x.Name),
-				Details: x.Reason,
-				Code:    "database_failed",
-			}
+			return false, fault.New(fault.Unavailable, "database_failed",
+				fmt.Sprintf("The preview's database %s could not be created", x.Name),
+				x.Reason)
 		case Creating:
 			waiting = true
 		}

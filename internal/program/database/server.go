@@ -111,12 +111,8 @@ func (s *server) useWithin(ctx context.Context, patience time.Duration) (_ *admi
 		case <-up:
 		case <-s.d.servers.ended:
 			done()
-			return nil, nil, &fault.Error{
-				Kind:    fault.Unavailable,
-				Message: "The database server is not available",
-				Details: "the service is stopping",
-				Code:    "database_unavailable",
-			}
+			return nil, nil, fault.New(fault.Unavailable, "database_unavailable", "The database server is not available",
+				"the service is stopping")
 		case <-timer.C:
 			if left := patience - time.Since(begun); why == "" && left > 0 {
 				timer.Reset(min(left, wakePatience))
@@ -126,12 +122,7 @@ func (s *server) useWithin(ctx context.Context, patience time.Duration) (_ *admi
 			if why == "" {
 				why = "it does not respond"
 			}
-			return nil, nil, &fault.Error{
-				Kind:    fault.Unavailable,
-				Message: "The database server is not available",
-				Details: why,
-				Code:    "database_unavailable",
-			}
+			return nil, nil, fault.New(fault.Unavailable, "database_unavailable", "The database server is not available", why)
 		case <-ctx.Done():
 			done()
 			return nil, nil, context.Cause(ctx)

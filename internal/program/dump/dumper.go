@@ -271,17 +271,13 @@ func (o *dumper) table(ctx context.Context, c *sql.Conn, table string) error {
 		}
 		row = append(row, ')')
 		if len(row) > maxRow {
-			return &fault.Error{
-				Kind:    fault.TooLarge,
-				Message: "A row of the database is too large to be backed up",
-				Details: fmt.Sprintf(
+			return fault.New(fault.TooLarge, "row_too_large", "A row of the database is too large to be backed up",
+				fmt.Sprintf(
 					"a row of the table %q takes %d MiB as SQL; at most %d MiB can be loaded again",
 					table,
 					len(row)>>20,
 					maxRow>>20,
-				),
-				Code: "row_too_large",
-			}
+				))
 		}
 		hash += xxhash.Sum64(row)
 		s.Rows++

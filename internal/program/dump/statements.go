@@ -32,12 +32,8 @@ func NewStatements(r io.Reader, note func(line []byte)) *Statements {
 	return s
 }
 
-var errLong = &fault.Error{
-	Kind:    fault.TooLarge,
-	Message: "A statement of the SQL file is too long",
-	Details: "the database takes at most 64 MiB at once",
-	Code:    "statement_too_long",
-}
+var errLong = fault.New(fault.TooLarge, "statement_too_long", "A statement of the SQL file is too long",
+	"the database takes at most 64 MiB at once")
 
 // runs says for each state which bytes end what is copied without a closer look.
 var runs = func() (t map[byte]*[256]bool) {

@@ -78,12 +78,8 @@ func (p *Processes) mount(ctx context.Context, s *Spec, x *process, cmd *sandbox
 			return fmt.Errorf("mount %s: twice", want.at)
 		}
 		if err := mountPoint(under.root, rest); err != nil {
-			return &fault.Error{
-				Kind:    fault.Invalid,
-				Message: fmt.Sprintf("The folder %s can't be storage", want.at),
-				Code:    "invalid_storage",
-				Details: "a file or link already has this path",
-			}
+			return fault.New(fault.Invalid, "invalid_storage", fmt.Sprintf("The folder %s can't be storage", want.at),
+				"a file or link already has this path")
 		}
 		pl, err := want.open(want.at, under.root, rest)
 		if err != nil {
@@ -167,13 +163,8 @@ func cleanPath(name string) (string, error) {
 	clean := strings.TrimPrefix(path.Clean("/"+name), "/")
 	if clean == "" || clean[0] == '@' || len(clean) > 200 ||
 		strings.ContainsFunc(clean, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
-		return "", &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid storage folder",
-			Details:  "a folder of the project, such as storage or public/uploads",
-			Received: name,
-			Code:     "invalid_storage",
-		}
+		return "", fault.New(fault.Invalid, "invalid_storage", "Invalid storage folder",
+			"a folder of the project, such as storage or public/uploads").Got(name)
 	}
 	return clean, nil
 }

@@ -89,12 +89,8 @@ const wpCommand = "wp"
 // phpCommand puts PHP before what else is in a command's PATH, with the web's configuration and the memory of the site.
 func (p *Processes) phpCommand(v phpversion.Version, s Spec, cmd *sandbox.Command, dir string) error {
 	if v.CLI == "" {
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "PHP's command line program is not installed on this server",
-			Details: "the operator can install it (apt-get install php-cli)",
-			Code:    "php_missing",
-		}
+		return fault.New(fault.Unavailable, "php_missing", "PHP's command line program is not installed on this server",
+			"the operator can install it (apt-get install php-cli)")
 	}
 	bin := filepath.Join(dir, "php")
 	if err := os.Mkdir(bin, 0o755); err != nil {

@@ -305,12 +305,9 @@ func fill(tree *os.Root, name, dir string) error {
 			return nil
 		}
 		if n++; n > maxFill {
-			return &fault.Error{
-				Kind:    fault.Invalid,
-				Message: fmt.Sprintf("The folder %s has too many files to become storage", name),
-				Details: fmt.Sprintf("at most %d", maxFill),
-				Code:    "invalid_storage",
-			}
+			return fault.New(fault.Invalid, "invalid_storage",
+				fmt.Sprintf("The folder %s has too many files to become storage", name),
+				fmt.Sprintf("at most %d", maxFill))
 		}
 		switch {
 		case e.IsDir():
@@ -327,12 +324,8 @@ func fill(tree *os.Root, name, dir string) error {
 			}
 			m, err := io.Copy(dst, src)
 			if bytes += m; err == nil && bytes > maxFillBytes {
-				err = &fault.Error{
-					Kind:    fault.Invalid,
-					Message: fmt.Sprintf("The folder %s is too large to become storage", name),
-					Details: "at most 1 GiB",
-					Code:    "invalid_storage",
-				}
+				err = fault.New(fault.Invalid, "invalid_storage", fmt.Sprintf("The folder %s is too large to become storage", name),
+					"at most 1 GiB")
 			}
 			return errors.Join(err, dst.Close())
 		}

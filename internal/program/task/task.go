@@ -229,12 +229,8 @@ func (s *Tasks) CronTx(ctx context.Context, tx *db.Tx, site id.Site, name string
 		return Declared{}, err
 	}
 	if len(all) == 0 {
-		return Declared{}, &fault.Error{
-			Kind:    fault.NotFound,
-			Message: "Scheduled command not found",
-			Details: "GET /sites/:id/crons lists those of the live deployment",
-			Code:    "cron_not_found",
-		}
+		return Declared{}, fault.New(fault.NotFound, "cron_not_found", "Scheduled command not found",
+			"GET /sites/:id/crons lists those of the live deployment")
 	}
 	return all[0], nil
 }

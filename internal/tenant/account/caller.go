@@ -63,10 +63,8 @@ func (c Caller) Require(s Scope) error {
 }
 
 func (c Caller) requireGranted(s Scope) error {
-	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The " + c.credential() + " lacks the required scope",
-		Details: "the scope " + string(s) + " is required", Code: "scope_required",
-	}
+	return fault.New(fault.Forbidden, "scope_required", "The "+c.credential()+" lacks the required scope",
+		"the scope "+string(s)+" is required")
 }
 
 // credential names the secret that the caller came with.
@@ -88,10 +86,8 @@ func (c Caller) RequireSite(site id.Site) error {
 	if c.User != "" && c.Allows(site) {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The " + c.credential() + " has no access to this site",
-		Details: "it is restricted to other sites", Code: "site_not_allowed",
-	}
+	return fault.New(fault.Forbidden, "site_not_allowed", "The "+c.credential()+" has no access to this site",
+		"it is restricted to other sites")
 }
 
 // RequireAllSites returns nil when the caller is not restricted to some sites, else a
@@ -100,10 +96,8 @@ func (c Caller) RequireAllSites() error {
 	if c.User != "" && len(c.Sites) == 0 {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The " + c.credential() + " is restricted to some sites",
-		Details: "this request concerns all sites", Code: "site_not_allowed",
-	}
+	return fault.New(fault.Forbidden, "site_not_allowed", "The "+c.credential()+" is restricted to some sites",
+		"this request concerns all sites")
 }
 
 // covers reports whether a key like k can do nothing that c cannot.
@@ -122,10 +116,7 @@ func (c Caller) covers(k Key) bool {
 // requireNoWider returns nil when a key like n could do nothing that c cannot.
 func (c Caller) requireNoWider(n NewKey) error {
 	refuse := func(details string) error {
-		return &fault.Error{
-			Kind: fault.Forbidden, Message: "An API key can't create a key with more permissions than its own",
-			Details: details, Code: "wider_key",
-		}
+		return fault.New(fault.Forbidden, "wider_key", "An API key can't create a key with more permissions than its own", details)
 	}
 	for _, s := range n.Scopes {
 		as, err := c.For(s, "")

@@ -41,12 +41,8 @@ func (a *Accounts) UninviteTx(ctx context.Context, tx *db.Tx, id UserID) error {
 		return fmt.Errorf("revoke invitation: %w", err)
 	}
 	if used || !u.Invited {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The invite has already been accepted",
-			Details: "the user has a way to sign in, or API keys",
-			Code:    "invitation_used",
-		}
+		return fault.New(fault.Conflict, "invitation_used", "The invite has already been accepted",
+			"the user has a way to sign in, or API keys")
 	}
 	return removeUser(ctx, tx, u)
 }

@@ -93,10 +93,8 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	if n.Service {
 		through = "" // it is the team's, whoever made it
 		if kind = "service"; by.Team == "" || !by.Role.AtLeast(RoleAdmin) {
-			return Key{}, "", &fault.Error{
-				Kind: fault.Forbidden, Message: "Only admins of a team can create service keys",
-				Details: "leave service out, or ask an admin", Code: "role_required",
-			}
+			return Key{}, "", fault.New(fault.Forbidden, "role_required", "Only admins of a team can create service keys",
+				"leave service out, or ask an admin")
 		}
 	}
 	if err := a.limits.RequireTx(ctx, tx, by.Owner, limits.Keys, 1); err != nil {
@@ -129,12 +127,7 @@ func (n *NewKey) check() error {
 	n.Name = strings.TrimSpace(n.Name)
 	if c := utf8.RuneCountInString(n.Name); c < 1 || c > 100 || !utf8.ValidString(n.Name) || !Visible(n.Name) ||
 		strings.ContainsFunc(n.Name, unicode.IsControl) {
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid key name",
-			Details: "a name has 1 to 100 characters",
-			Code:    "invalid_name",
-		}
+		return fault.New(fault.Invalid, "invalid_name", "Invalid key name", "a name has 1 to 100 characters")
 	}
 	names := make([]string, len(n.Scopes))
 	for i, s := range n.Scopes {
@@ -145,37 +138,26 @@ func (n *NewKey) check() error {
 		return err
 	}
 	if len(n.Sites) > maxSites || len(n.Nets) > maxNets {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Too many restrictions",
-			Details: fmt.Sprintf("a key names at most %d sites and %d address ranges", maxSites, maxNets), Code: "too_many_restrictions",
-		}
+		return fault.New(fault.Invalid, "too_many_restrictions", "Too many restrictions",
+			fmt.Sprintf("a key names at most %d sites and %d address ranges", maxSites, maxNets))
 	}
 	for _, s := range n.Sites {
 		if rest, ok := strings.CutPrefix(string(s), "site_"); !ok || rest == "" || len(s) > 64 ||
 			strings.ContainsFunc(rest, func(r rune) bool { return !('a' <= r && r <= 'z' || '0' <= r && r <= '9') }) {
-			return &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid site in the key's sites",
-				Details: "sites holds site ids (site_…)", Received: s, Code: "invalid_sites",
-			}
+			return fault.New(fault.Invalid, "invalid_sites", "Invalid site in the key's sites",
+				"sites holds site ids (site_…)").Got(s)
 		}
 	}
 	n.Nets = slices.Clone(n.Nets)
 	for i, p := range n.Nets {
 		if !p.IsValid() {
-			return &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Invalid address range",
-				Details: "a range looks like 203.0.113.0/24",
-				Code:    "invalid_addresses",
-			}
+			return fault.New(fault.Invalid, "invalid_addresses", "Invalid address range", "a range looks like 203.0.113.0/24")
 		}
 		n.Nets[i] = p.Masked()
 	}
 	if n.Expires != 0 && n.Expires <= db.Now() {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "The expiry is in the past",
-			Details: "the expiry must be in the future", Received: n.Expires.String(), Code: "invalid_expiry",
-		}
+		return fault.New(fault.Invalid, "invalid_expiry", "The expiry is in the past",
+			"the expiry must be in the future").Got(n.Expires.String())
 	}
 	return nil
 }
@@ -183,10 +165,8 @@ func (n *NewKey) check() error {
 // ParseNet reads an address or a range in CIDR form (RFC 4632); IPv4 mapped into IPv6
 // becomes IPv4.
 func ParseNet(s string) (netip.Prefix, error) {
-	bad := &fault.Error{
-		Kind: fault.Invalid, Message: "Invalid address range",
-		Details: "a range looks like 203.0.113.0/24 or 2001:db8::/48", Received: s, Code: "invalid_addresses",
-	}
+	bad := fault.New(fault.Invalid, "invalid_addresses", "Invalid address range",
+		"a range looks like 203.0.113.0/24 or 2001:db8::/48").Got(s)
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -268,10 +248,7 @@ func EndRunKeysTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 }
 
 // errKey is the one error for every invalid credential, so that nobody learns why.
-var errKey = &fault.Error{
-	Kind: fault.Unauthorized, Message: "Invalid API key",
-	Details: "send a valid key as Authorization: Bearer slw_…", Code: "invalid_key",
-}
+var errKey = fault.New(fault.Unauthorized, "invalid_key", "Invalid API key", "send a valid key as Authorization: Bearer slw_…")
 
 // Authenticate returns who holds this secret. An unknown, revoked or expired key, or one
 // of a suspended user, is an Unauthorized fault; one used from an address it is not for
@@ -329,10 +306,8 @@ func (a *Accounts) Authenticate(ctx context.Context, secret string, addr netip.A
 	}
 	addr = addr.Unmap().WithZone("")
 	if len(c.Nets) > 0 && !slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-		return c, &fault.Error{
-			Kind: fault.Forbidden, Message: "The API key can't be used from this IP address",
-			Details: "the key is restricted to other IP addresses", Code: "address_not_allowed",
-		}
+		return c, fault.New(fault.Forbidden, "address_not_allowed", "The API key can't be used from this IP address",
+			"the key is restricted to other IP addresses")
 	}
 	a.note(c.Key, addr)
 	return c, nil
@@ -387,10 +362,7 @@ func holds(ctx context.Context, r db.Reader, by audit.Actor) error {
 		_, err = m.admitted(ctx, r, by)
 	}
 	if err == nil && m.snapshot != by.Rights && by.Rights != "" {
-		err = &fault.Error{
-			Kind: fault.Unauthorized, Message: "Your role in this team has changed",
-			Details: "send the request again", Code: "role_changed",
-		}
+		err = fault.New(fault.Unauthorized, "role_changed", "Your role in this team has changed", "send the request again")
 	}
 	return err
 }

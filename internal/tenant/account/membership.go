@@ -128,21 +128,15 @@ func SplitSiteRoles(text string) map[id.Site]Role {
 }
 
 // errNoMember is for credentials of a team whose user is no member any more: to them it is as if they were revoked.
-var errNoMember = &fault.Error{
-	Kind: fault.Unauthorized, Message: "You are no longer a member of this team",
-	Details: "ask an owner or admin of the team for an invitation", Code: "not_a_member",
-}
+var errNoMember = fault.New(fault.Unauthorized, "not_a_member", "You are no longer a member of this team",
+	"ask an owner or admin of the team for an invitation")
 
-var errTwoFactor = &fault.Error{
-	Kind: fault.Forbidden, Message: "This team requires two-factor authentication",
-	Details: "add an authenticator app or a passkey under Account > Sign-in and security, then try again", Code: "two_factor_required",
-}
+var errTwoFactor = fault.New(fault.Forbidden, "two_factor_required", "This team requires two-factor authentication",
+	"add an authenticator app or a passkey under Account > Sign-in and security, then try again")
 
 // errStepUp is for sessions that haven't passed the second factor that their user has.
-var errStepUp = &fault.Error{
-	Kind: fault.Forbidden, Message: "This team requires two-factor authentication",
-	Details: "this session began without it: confirm it with your passkey or authenticator app", Code: StepUpCode,
-}
+var errStepUp = fault.New(fault.Forbidden, StepUpCode, "This team requires two-factor authentication",
+	"this session began without it: confirm it with your passkey or authenticator app")
 
 // StepUpCode is the code of the fault that StepUp helps with.
 const StepUpCode = "step_up_required"
@@ -318,7 +312,7 @@ func ErrRole(s Scope, least Role) error {
 	if least != "" {
 		details = "this requires the scope " + string(s) + " and at least the role " + string(least)
 	}
-	return &fault.Error{Kind: fault.Forbidden, Message: "Your role doesn't allow this", Details: details, Code: "role_required"}
+	return fault.New(fault.Forbidden, "role_required", "Your role doesn't allow this", details)
 }
 
 // MayMakeKeys reports whether the caller's role lets them make keys that act for their owner.

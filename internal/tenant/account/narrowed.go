@@ -35,10 +35,8 @@ func (c Caller) Narrowed(n Narrowing) (Caller, error) {
 		}
 	}
 	if len(both) == 0 { // not nil: no sites would mean all
-		return c, &fault.Error{
-			Kind: fault.Forbidden, Message: "The " + c.credential() + " has no access to these sites",
-			Details: "it is restricted to other sites", Code: "site_not_allowed",
-		}
+		return c, fault.New(fault.Forbidden, "site_not_allowed", "The "+c.credential()+" has no access to these sites",
+			"it is restricted to other sites")
 	}
 	c.Sites = both
 	return c, nil

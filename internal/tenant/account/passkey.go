@@ -37,33 +37,18 @@ type Passkey struct {
 // maxPasskeys is the most a user can have.
 const maxPasskeys = 20
 
-var errManyPasskeys = &fault.Error{
-	Kind:    fault.Conflict,
-	Message: "Too many passkeys",
-	Details: fmt.Sprintf("a user has at most %d: remove one that is not used", maxPasskeys),
-	Code:    "too_many_passkeys",
-}
+var errManyPasskeys = fault.New(fault.Conflict, "too_many_passkeys", "Too many passkeys",
+	fmt.Sprintf("a user has at most %d: remove one that is not used", maxPasskeys))
 
 // ceremonyLife is how long somebody has to touch their authenticator.
 const ceremonyLife = 5 * time.Minute
 
 var (
-	errNoPasskeys = &fault.Error{
-		Kind: fault.Conflict, Message: "Passkeys require a hostname",
-		Details: "browsers bind them to the name in the base URL; an address such as 127.0.0.1 has none", Code: "passkeys_off",
-	}
-	errPasskey = &fault.Error{
-		Kind:    fault.Unauthorized,
-		Message: "Unknown passkey",
-		Details: "sign in with your password, then add it",
-		Code:    "wrong_passkey",
-	}
-	errAnswer = &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "Passkey verification failed",
-		Details: "try again; a verification is valid once and for five minutes",
-		Code:    "invalid_passkey",
-	}
+	errNoPasskeys = fault.New(fault.Conflict, "passkeys_off", "Passkeys require a hostname",
+		"browsers bind them to the name in the base URL; an address such as 127.0.0.1 has none")
+	errPasskey = fault.New(fault.Unauthorized, "wrong_passkey", "Unknown passkey", "sign in with your password, then add it")
+	errAnswer  = fault.New(fault.Invalid, "invalid_passkey", "Passkey verification failed",
+		"try again; a verification is valid once and for five minutes")
 )
 
 // Passkeys reports whether there can be any: the dashboard's address has a host name.
@@ -170,12 +155,7 @@ func (a *Accounts) OfferPasskey(ctx context.Context, owner UserID) (Ceremony, er
 func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token string, response []byte) error {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n < 1 || n > 100 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid passkey name",
-			Details: "a name has 1 to 100 characters",
-			Code:    "invalid_name",
-		}
+		return fault.New(fault.Invalid, "invalid_name", "Invalid passkey name", "a name has 1 to 100 characters")
 	}
 	rp, err := a.relyingParty()
 	if err != nil {
@@ -261,10 +241,8 @@ func (a *Accounts) RemovePasskeyTx(ctx context.Context, tx *db.Tx, owner UserID,
 		return fmt.Errorf("remove passkey: %w", err)
 	}
 	if !in {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "This is your only way to sign in",
-			Details: "set a password or link an account of a provider of this installation first", Code: "last_way_in",
-		}
+		return fault.New(fault.Conflict, "last_way_in", "This is your only way to sign in",
+			"set a password or link an account of a provider of this installation first")
 	}
 	// Sessions that an earlier version began don't name their passkey. Another factor may have confirmed one since.
 	_, err = tx.Exec(ctx, `

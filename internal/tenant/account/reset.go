@@ -31,12 +31,8 @@ func (ResetAsked) Kind() string { return "account.reset" }
 // get a mail with a link; nobody else learns whether one has. Throttling is the caller's.
 func (a *Accounts) AskReset(ctx context.Context, email string, d Device) error {
 	if !a.Mails() {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Email is not configured on this installation",
-			Details: "ask the operator for a password reset link",
-			Code:    "mail_off",
-		}
+		return fault.New(fault.Conflict, "mail_off", "Email is not configured on this installation",
+			"ask the operator for a password reset link")
 	}
 	email, err := CleanEmail(email)
 	if err != nil {

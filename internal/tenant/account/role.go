@@ -54,12 +54,8 @@ func removeUser(ctx context.Context, tx *db.Tx, u User) error {
 		return fmt.Errorf("delete user: %w", err)
 	}
 	if sites > 0 {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This user still has sites",
-			Details: fmt.Sprintf("there are %d: delete them first, or with the user", sites),
-			Code:    "user_has_sites",
-		}
+		return fault.New(fault.Conflict, "user_has_sites", "This user still has sites",
+			fmt.Sprintf("there are %d: delete them first, or with the user", sites))
 	}
 	if err := lastOwnerOf(ctx, tx, u.ID); err != nil {
 		return err
@@ -104,24 +100,14 @@ func spareLast(ctx context.Context, tx *db.Tx, id UserID) error {
 		return missingUser(err)
 	}
 	if last {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This is the only operator",
-			Details: "make another user an operator first",
-			Code:    "last_operator",
-		}
+		return fault.New(fault.Conflict, "last_operator", "This is the only operator", "make another user an operator first")
 	}
 	return nil
 }
 
 func notOneself(by audit.Actor, id UserID, verb string) error {
 	if by.User == id {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "You cannot " + verb + " yourself",
-			Details: "another operator can",
-			Code:    "oneself",
-		}
+		return fault.New(fault.Conflict, "oneself", "You cannot "+verb+" yourself", "another operator can")
 	}
 	return nil
 }
@@ -137,10 +123,8 @@ func lastOwnerOf(ctx context.Context, tx *db.Tx, id UserID) error {
 		return err
 	}
 	if len(teams) > 0 {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "This user is the last owner of a team",
-			Details: "make another member an owner first, or delete the team: " + strings.Join(teams, ", "), Code: "last_owner",
-		}
+		return fault.New(fault.Conflict, "last_owner", "This user is the last owner of a team",
+			"make another member an owner first, or delete the team: "+strings.Join(teams, ", "))
 	}
 	return nil
 }

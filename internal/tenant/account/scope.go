@@ -80,20 +80,15 @@ func ParseScopes(names []string) (Scopes, error) {
 	for _, n := range names {
 		s := Scope(n)
 		if !slices.Contains(AllScopes, s) {
-			return nil, &fault.Error{
-				Kind: fault.Invalid, Message: "Unknown scope",
-				Details: "scopes are " + AllScopes.String(), Received: n, Code: "unknown_scope",
-			}
+			return nil, fault.New(fault.Invalid, "unknown_scope", "Unknown scope", "scopes are "+AllScopes.String()).Got(n)
 		}
 		if !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
 	if len(out) == 0 {
-		return nil, &fault.Error{
-			Kind: fault.Invalid, Message: "A key needs at least one scope",
-			Details: "scopes are " + AllScopes.String(), Code: "scopes_required",
-		}
+		return nil, fault.New(fault.Invalid, "scopes_required", "A key needs at least one scope",
+			"scopes are "+AllScopes.String())
 	}
 	return out, nil
 }

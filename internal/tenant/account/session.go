@@ -71,7 +71,7 @@ type Device struct {
 	Addr  netip.Addr
 }
 
-var errSession = &fault.Error{Kind: fault.Unauthorized, Message: "You are signed out", Details: "sign in again", Code: "signed_out"}
+var errSession = fault.New(fault.Unauthorized, "signed_out", "You are signed out", "sign in again")
 
 const sessionColumns = `s.id, s.user_id, s.method, s.provider_id, s.pending, s.agent, s.addr, s.created_at, s.proven_at,
 	s.seen_at, s.expires_at, COALESCE((SELECT p.owner_id FROM sign_in_providers p WHERE p.id = s.provider_id), '')`

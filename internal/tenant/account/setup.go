@@ -13,10 +13,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-var errLink = &fault.Error{
-	Kind: fault.NotFound, Message: "This link is no longer valid",
-	Details: "it was used, has expired or was replaced by a newer one; request a new one", Code: "link_not_found",
-}
+var errLink = fault.New(fault.NotFound, "link_not_found", "This link is no longer valid",
+	"it was used, has expired or was replaced by a newer one; request a new one")
 
 // NewSetupLink returns a token, good once and for ttl, that lets its holder choose the
 // user's password. For the empty id it makes the first admin, and works only while

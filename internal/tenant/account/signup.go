@@ -35,10 +35,8 @@ func (SignUpAsked) Kind() string { return "account.sign_up" }
 // installation. Throttling by address and network is the caller's.
 func (a *Accounts) AskSignUp(ctx context.Context, email, seller string, d Device) error {
 	if !a.Mails() {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "Email is not configured on this installation",
-			Details: "ask the operator for an account", Code: "mail_off",
-		}
+		return fault.New(fault.Conflict, "mail_off", "Email is not configured on this installation",
+			"ask the operator for an account")
 	}
 	email, err := CleanEmail(email)
 	if err != nil {

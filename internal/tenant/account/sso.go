@@ -11,24 +11,19 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-var errSSO = &fault.Error{
-	Kind: fault.Forbidden, Message: "This team requires single sign-on",
-	Details: "sign out, then choose Single sign-on on the sign-in page; if you signed in another way, link the team's provider under " +
-		"Account > Sign-in and security. API keys and apps work while your account is linked", Code: "sso_required",
-}
+var errSSO = fault.New(fault.Forbidden, "sso_required", "This team requires single sign-on",
+	"sign out, then choose Single sign-on on the sign-in page; if you signed in another way, link the team's provider under "+
+		"Account > Sign-in and security. API keys and apps work while your account is linked")
 
 // ErrTeamSession is for sessions that began with a team's sign-in provider, outside of that team. The team's owners run the
 // provider, so it can't vouch for anything that isn't the team's.
-var ErrTeamSession = &fault.Error{
-	Kind: fault.Forbidden, Message: "You signed in with a team's single sign-on, which opens that team only",
-	Details: "sign out, then sign in with your password, a passkey or a provider of this installation", Code: "team_session",
-}
+var ErrTeamSession = fault.New(fault.Forbidden, "team_session",
+	"You signed in with a team's single sign-on, which opens that team only",
+	"sign out, then sign in with your password, a passkey or a provider of this installation")
 
 // errLinkEnded is for keys and grants whose user is no longer linked to the team's provider that they came through.
-var errLinkEnded = &fault.Error{
-	Kind: fault.Unauthorized, Message: "The linked account that this credential was made with is gone",
-	Details: "sign in to the team again and create a new one", Code: "link_ended",
-}
+var errLinkEnded = fault.New(fault.Unauthorized, "link_ended", "The linked account that this credential was made with is gone",
+	"sign in to the team again and create a new one")
 
 // opens is nil for an owner that the session may open.
 func (s Session) opens(owner OwnerID) error {

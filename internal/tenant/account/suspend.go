@@ -20,10 +20,7 @@ const maxWhy = 200
 
 // errSuspended tells somebody who has shown who they are why nothing lets them in.
 func errSuspended(kind fault.Kind, why string) error {
-	return &fault.Error{
-		Kind: kind, Message: "This account is suspended",
-		Details: cmp.Or(why, "ask the operator of this installation"), Code: "account_suspended",
-	}
+	return fault.New(kind, "account_suspended", "This account is suspended", cmp.Or(why, "ask the operator of this installation"))
 }
 
 // SuspendTx keeps a user out until ResumeTx: sessions end, and passwords, passkeys, links
@@ -33,12 +30,8 @@ func errSuspended(kind fault.Kind, why string) error {
 func (a *Accounts) SuspendTx(ctx context.Context, tx *db.Tx, by audit.Actor, id UserID, why string) (User, error) {
 	why = strings.TrimSpace(why)
 	if utf8.RuneCountInString(why) > maxWhy || !utf8.ValidString(why) || strings.ContainsFunc(why, unicode.IsControl) {
-		return User{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The reason is too long",
-			Details: fmt.Sprintf("a reason is one line of at most %d characters", maxWhy),
-			Code:    "invalid_reason",
-		}
+		return User{}, fault.New(fault.Invalid, "invalid_reason", "The reason is too long",
+			fmt.Sprintf("a reason is one line of at most %d characters", maxWhy))
 	}
 	if err := notOneself(by, id, "suspend"); err != nil {
 		return User{}, err

@@ -24,19 +24,10 @@ type Factor struct {
 }
 
 var (
-	errCode = &fault.Error{
-		Kind:    fault.Unauthorized,
-		Message: "Invalid two-factor code",
-		Details: "codes change every 30 seconds, and each works once; check that the device's clock is right",
-		Code:    "wrong_code",
-	}
-	errNoFactor = &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "Two-factor authentication is not enabled",
-		Details: "enable it first",
-		Code:    "no_second_factor",
-	}
-	errNoSeal = errors.New("two-factor authentication needs a secrets key")
+	errCode = fault.New(fault.Unauthorized, "wrong_code", "Invalid two-factor code",
+		"codes change every 30 seconds, and each works once; check that the device's clock is right")
+	errNoFactor = fault.New(fault.Conflict, "no_second_factor", "Two-factor authentication is not enabled", "enable it first")
+	errNoSeal   = errors.New("two-factor authentication needs a secrets key")
 )
 
 func totpPurpose(id UserID) string { return "account/" + string(id) + "/totp" }

@@ -30,18 +30,9 @@ const (
 )
 
 var (
-	errFactorOn = &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "Two-factor authentication is already enabled",
-		Details: "disable it first",
-		Code:    "second_factor_on",
-	}
-	errNoOffer = &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "This setup has expired",
-		Details: "scan the new QR code and enter its code",
-		Code:    "totp_offer_expired",
-	}
+	errFactorOn = fault.New(fault.Conflict, "second_factor_on", "Two-factor authentication is already enabled", "disable it first")
+	errNoOffer  = fault.New(fault.Conflict, "totp_offer_expired", "This setup has expired",
+		"scan the new QR code and enter its code")
 	errNotFresh = &fault.Error{Kind: fault.Forbidden, Message: "Enter your password to continue", Code: "password_required"}
 )
 

@@ -131,10 +131,8 @@ func CleanEmail(s string) (string, error) {
 	parsed, err := mail.ParseAddress(s)
 	if err != nil || parsed.Name != "" || parsed.Address != s || len(s) > 254 || at > 64 ||
 		strings.ContainsAny(s, "\"\\[]()<>,:; \t") || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid email address",
-			Details: "an address looks like name@example.com", Received: s, Code: "invalid_email",
-		}
+		return "", fault.New(fault.Invalid, "invalid_email", "Invalid email address",
+			"an address looks like name@example.com").Got(s)
 	}
 	return strings.ToLower(s), nil
 }

@@ -169,10 +169,10 @@ func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a 
 }
 
 var (
-	errNeedsCard = fault.Conflicting("payment_method_required", "A card is required",
+	errNeedsCard = fault.New(fault.Conflict, "payment_method_required", "A card is required",
 		"add one with the plan to subscribe to; the subscription begins once it is stored")
-	errNoCards      = fault.Conflicting("no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
-	errPriceChanged = fault.Conflicting("price_changed", "The price has changed since the preview", "preview the action again")
+	errNoCards      = fault.New(fault.Conflict, "no_cards", "Cards aren't accepted here", "invoices are paid by bank transfer")
+	errPriceChanged = fault.New(fault.Conflict, "price_changed", "The price has changed since the preview", "preview the action again")
 )
 
 // away is the fault of a provider that can't be reached, or refuses. What it said is the operator's to know.

@@ -405,10 +405,10 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 		return "", err
 	}
 	if i.Remaining() <= 0 {
-		return "", fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
+		return "", fault.New(fault.Conflict, "invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 	}
 	if !b.provider.Chargeable(i.Currency, i.Remaining()) {
-		return "", fault.Conflicting("amount_not_chargeable", "The amount can't be paid by card",
+		return "", fault.New(fault.Conflict, "amount_not_chargeable", "The amount can't be paid by card",
 			"it is below what the payment provider accepts; pay it by bank transfer")
 	}
 	k, err := b.Card(ctx, b.c.DB, owner, i.Currency)
@@ -428,7 +428,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 			return err
 		}
 		if i.Remaining() <= 0 {
-			return fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
+			return fault.New(fault.Conflict, "invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 		}
 		list, err := b.Payments(ctx, tx, owner, inv, 1000)
 		if err != nil {
@@ -462,7 +462,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 	})
 }
 
-var errPaymentOpen = fault.Conflicting("payment_open", "A payment of this invoice is under way", "wait for its outcome")
+var errPaymentOpen = fault.New(fault.Conflict, "payment_open", "A payment of this invoice is under way", "wait for its outcome")
 
 // LookAtPayment asks the provider what became of an owner's payment that has not ended, and returns it as it is then.
 func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay PaymentID) (Payment, error) {

@@ -43,7 +43,7 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 		return i, err
 	}
 	if i.Status != Open && i.Status != Paid || i.Corrects != "" {
-		return i, fault.Conflicting("invoice_not_open", "The invoice can't be corrected",
+		return i, fault.New(fault.Conflict, "invoice_not_open", "The invoice can't be corrected",
 			"its status is "+string(i.Status)+"; credit notes are for open and paid invoices")
 	}
 	var done, doneNet int64
@@ -57,7 +57,7 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 		amount = left
 	}
 	if amount <= 0 || amount > left {
-		return i, fault.Conflicting("credit_exceeds_invoice", "The credit note exceeds the invoice",
+		return i, fault.New(fault.Conflict, "credit_exceeds_invoice", "The credit note exceeds the invoice",
 			fmt.Sprintf("%s are left of it", i.Currency.Format(left)))
 	}
 	x := &correction{Invoice: i.ID, Number: i.Number, Currency: i.Currency, Reason: reason}
@@ -126,7 +126,7 @@ func (b *Billing) WriteOffTx(ctx context.Context, tx *db.Tx, invoice string) err
 	}
 	left := i.Remaining()
 	if i.Status != Open || left <= 0 {
-		return fault.Conflicting("invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
+		return fault.New(fault.Conflict, "invoice_not_open", "Nothing is left to pay of the invoice", "its status is "+string(i.Status))
 	}
 	if err := b.postTx(ctx, tx, entry{
 		key: string(i.ID) + "/write_off", owner: i.Owner, currency: i.Currency, invoice: i.ID, reference: i.Number,

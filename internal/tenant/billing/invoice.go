@@ -267,7 +267,7 @@ func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error 
 		return err
 	}
 	if i.Status != Draft {
-		return fault.Conflicting("invoice_not_draft", "The invoice is final already", "")
+		return fault.New(fault.Conflict, "invoice_not_draft", "The invoice is final already", "")
 	}
 	if u := i.basis.Usage; u != nil && !u.Drafted {
 		sealed, err := b.c.Usage.Sealed(ctx, tx)
@@ -275,7 +275,8 @@ func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error 
 			return err
 		}
 		if sealed < u.To {
-			return fault.Conflicting("usage_not_sealed", "The usage of the period is not final yet", "hours are sealed two hours after they end")
+			return fault.New(fault.Conflict, "usage_not_sealed", "The usage of the period is not final yet",
+				"hours are sealed two hours after they end")
 		}
 	}
 	return b.finalizeTx(ctx, tx, i.ID)
@@ -410,7 +411,7 @@ func (i Invoice) write(c computed) ([]byte, error) {
 // PDF shows a final invoice as a PDF.
 func (b *Billing) PDF(ctx context.Context, i Invoice) ([]byte, error) {
 	if i.Number == "" {
-		return nil, fault.Conflicting("invoice_not_final", "The invoice is a draft", "it has a PDF once it has a number")
+		return nil, fault.New(fault.Conflict, "invoice_not_final", "The invoice is a draft", "it has a PDF once it has a number")
 	}
 	release, err := b.pdfs.Take(ctx, fair.Who{Owner: string(i.Owner)})
 	if errors.Is(err, fair.ErrFull) {

@@ -158,7 +158,7 @@ func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Bal
 		return err
 	}
 	if has < m.Amount {
-		return fault.Conflicting("refund_exceeds_credit", "The refund exceeds the credit",
+		return fault.New(fault.Conflict, "refund_exceeds_credit", "The refund exceeds the credit",
 			fmt.Sprintf("the owner has %s to their credit; a credit note on a paid invoice adds to it", m.Currency.Format(has)))
 	}
 	fresh, err := b.onceTx(ctx, tx, "refund:"+reference)

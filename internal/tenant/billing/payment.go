@@ -77,7 +77,8 @@ type Received struct {
 	At        db.Time // Optional: now
 }
 
-var errRecorded = fault.Conflicting("already_recorded", "This transfer is recorded already", "each transfer has a reference of its own")
+var errRecorded = fault.New(fault.Conflict, "already_recorded", "This transfer is recorded already",
+	"each transfer has a reference of its own")
 
 func checkReference(s string) error {
 	if s == "" || !text.Fits(s, 1, 140) {
@@ -103,7 +104,7 @@ func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Rec
 		return Payment{}, err
 	}
 	if i.Status != Open && i.Status != Paid {
-		return Payment{}, fault.Conflicting("invoice_not_open", "The invoice can't be paid",
+		return Payment{}, fault.New(fault.Conflict, "invoice_not_open", "The invoice can't be paid",
 			"its status is "+string(i.Status)+"; payments are for open invoices")
 	}
 	if m.At == 0 {

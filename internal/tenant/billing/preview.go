@@ -84,7 +84,7 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 	s, err := b.Subscription(ctx, r, owner)
 	switch {
 	case a.Kind == Subscribe && err == nil:
-		return p, fault.Conflicting("subscription_exists", "There is a subscription already", "change its plan instead")
+		return p, fault.New(fault.Conflict, "subscription_exists", "There is a subscription already", "change its plan instead")
 	case a.Kind == Subscribe && fault.Is(err, fault.NotFound):
 	case err != nil:
 		return p, err
@@ -148,7 +148,7 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 		return x, fmt.Errorf("look for overdue invoices: %w", err)
 	}
 	if open > 0 {
-		return x, fault.Conflicting("unpaid_invoices", "An invoice is overdue", "pay it first, then subscribe")
+		return x, fault.New(fault.Conflict, "unpaid_invoices", "An invoice is overdue", "pay it first, then subscribe")
 	}
 	trial, err := b.trialOf(ctx, r, owner, p.new)
 	if err != nil {
@@ -189,14 +189,14 @@ func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v pl
 func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now db.Time) (x basis, err error) {
 	s := p.sub
 	if s.Status == Canceled || s.Status == Paused {
-		return x, fault.Conflicting("subscription_"+string(s.Status), "The subscription is "+string(s.Status),
+		return x, fault.New(fault.Conflict, "subscription_"+string(s.Status), "The subscription is "+string(s.Status),
 			"resume it, or pay what is open, before the plan is changed")
 	}
 	if p.new, err = b.Offer(ctx, r, s.Owner, p.Action.Choice, p.old.Currency); err != nil {
 		return x, err
 	}
 	if p.new.ID == p.old.ID && s.Next == "" {
-		return x, fault.Conflicting("plan_unchanged", "This is the plan already", "")
+		return x, fault.New(fault.Conflict, "plan_unchanged", "This is the plan already", "")
 	}
 	p.At, p.NextAt, p.Next = s.End, s.End, p.new.Amount
 	if p.new.ID == p.old.ID || p.new.Currency != p.old.Currency && !s.trial() {

@@ -23,7 +23,8 @@ func (b *Billing) Recompute(ctx context.Context, r db.Reader, name string) (Reco
 	}
 	f := i.basis.Frozen
 	if f == nil {
-		return Recomputed{}, fault.Conflicting("invoice_not_final", "The invoice is a draft", "drafts are computed again when they become final")
+		return Recomputed{}, fault.New(fault.Conflict, "invoice_not_final", "The invoice is a draft",
+			"drafts are computed again when they become final")
 	}
 	c, err := b.compute(ctx, r, i.Owner, i.basis, f.tax())
 	if err != nil {

@@ -86,7 +86,8 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 			amount = left
 		}
 		if amount > left {
-			return Refund{}, fault.Conflicting("refund_exceeds_payment", "The refund exceeds the payment", p.Currency.Format(left)+" are left of it")
+			return Refund{}, fault.New(fault.Conflict, "refund_exceeds_payment", "The refund exceeds the payment",
+				p.Currency.Format(left)+" are left of it")
 		}
 		if _, err := b.CreditNoteTx(ctx, tx, InvoiceID(string(i.ID)), amount, reason); err != nil {
 			return Refund{}, err
@@ -101,7 +102,7 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 		_, err = job.Enqueue(ctx, tx, PayBack{x.ID}, job.Options{Unique: "billing.refund/" + x.ID, Share: string(x.Owner)})
 		return x, err
 	}
-	return Refund{}, fault.Conflicting("no_card_payment", "No payment by card is left to refund",
+	return Refund{}, fault.New(fault.Conflict, "no_card_payment", "No payment by card is left to refund",
 		"record a refund by bank transfer with its reference instead")
 }
 

@@ -273,7 +273,7 @@ func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v pla
 // resumeTx takes a cancellation back.
 func (b *Billing) resumeTx(ctx context.Context, tx *db.Tx, s Subscription) (Subscription, error) {
 	if s.Status != Canceled {
-		return s, fault.Conflicting("subscription_not_canceled", "The subscription is not canceled",
+		return s, fault.New(fault.Conflict, "subscription_not_canceled", "The subscription is not canceled",
 			"only a canceled subscription can be resumed before it ends")
 	}
 	switch s.Reason = ""; {

@@ -112,10 +112,8 @@ func (c *Confirmations) Take(ctx context.Context, by account.Caller, call Call) 
 			return err
 		}
 		if open >= maxOpen {
-			return &fault.Error{
-				Kind: fault.Limited, Message: "Too many calls wait for a confirmation",
-				Details: "ask the user to decide about those first", Code: "too_many_confirmations",
-			}
+			return fault.New(fault.Limited, "too_many_confirmations", "Too many calls wait for a confirmation",
+				"ask the user to decide about those first")
 		}
 		got = Confirmation{
 			ID: ID(db.NewID("cnf")), Owner: by.Owner, Via: by.Via, Addr: call.Addr.String(), Title: call.Title, About: call.About,
@@ -146,10 +144,8 @@ func scan(row db.Scanner) (c Confirmation, err error) {
 	return c, err
 }
 
-var errUnknown = &fault.Error{
-	Kind: fault.NotFound, Message: "Unknown or expired confirmation",
-	Details: "Agents wait 10 minutes for a confirmation. Ask the agent to try again.", Code: "confirmation_not_found",
-}
+var errUnknown = fault.New(fault.NotFound, "confirmation_not_found", "Unknown or expired confirmation",
+	"Agents wait 10 minutes for a confirmation. Ask the agent to try again.")
 
 // Find returns a confirmation that this user can decide about, or has: others' are not found, nor is what has expired.
 func (c *Confirmations) Find(ctx context.Context, user account.UserID, which ID) (Confirmation, error) {

@@ -194,26 +194,13 @@ func tell(err error, host string) error {
 	var r *refusal
 	switch {
 	case errors.As(err, &r) && (r.status == http.StatusUnauthorized || r.status == http.StatusForbidden):
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: host + " refused the access token",
-			Details: "create one that may read repositories, set commit statuses and comment on pull requests",
-			Code:    "token_refused",
-		}
+		return fault.New(fault.Invalid, "token_refused", host+" refused the access token",
+			"create one that may read repositories, set commit statuses and comment on pull requests")
 	case errors.As(err, &r) && r.status == http.StatusNotFound:
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: host + " doesn't answer as this kind of Git provider",
-			Details: "check the provider and the host",
-			Code:    "invalid_connection",
-		}
+		return fault.New(fault.Invalid, "invalid_connection", host+" doesn't answer as this kind of Git provider",
+			"check the provider and the host")
 	case errors.As(err, &r) && r.lasting():
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: fmt.Sprintf("%s answered %d", host, r.status),
-			Details: r.text,
-			Code:    "forge_refused",
-		}
+		return fault.New(fault.Invalid, "forge_refused", fmt.Sprintf("%s answered %d", host, r.status), r.text)
 	}
 	return &fault.Error{
 		Kind:       fault.Unavailable,

@@ -120,21 +120,11 @@ func (s *Connections) CreateAppTx(ctx context.Context, tx *db.Tx, n NewApp) (App
 	}
 	n.ClientID, n.Secret = strings.TrimSpace(n.ClientID), strings.TrimSpace(n.Secret)
 	bad := func(why, code string) (App, error) {
-		return App{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: why,
-			Details: "it has 1 to 500 printable characters without spaces",
-			Code:    code,
-		}
+		return App{}, fault.New(fault.Invalid, code, why, "it has 1 to 500 printable characters without spaces")
 	}
 	switch {
 	case n.Provider == forge.GitHub:
-		return App{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "GitHub is connected with a GitHub App",
-			Details: "create one below",
-			Code:    "invalid_connection",
-		}
+		return App{}, fault.New(fault.Invalid, "invalid_connection", "GitHub is connected with a GitHub App", "create one below")
 	case !plain(n.ClientID, 500):
 		return bad("Invalid client ID", "invalid_client_id")
 	case !plain(n.Secret, 500):
@@ -162,12 +152,7 @@ func (s *Connections) insertAppTx(ctx context.Context, tx *db.Tx, a App, k appSe
 		return App{}, fmt.Errorf("store Git app: %w", err)
 	}
 	if n == 0 {
-		return App{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "There is an app for " + a.Host,
-			Details: "delete it first",
-			Code:    "app_exists",
-		}
+		return App{}, fault.New(fault.Conflict, "app_exists", "There is an app for "+a.Host, "delete it first")
 	}
 	return s.App(ctx, tx, a.ID)
 }

@@ -183,7 +183,7 @@ var hostForm = lazyregexp.New(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]
 // the network.
 func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, error) {
 	bad := func(why, details string) (Checked, error) {
-		return Checked{}, &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Code: "invalid_connection"}
+		return Checked{}, fault.New(fault.Invalid, "invalid_connection", why, details)
 	}
 	if !slices.Contains(Providers, n.Provider) {
 		return bad("Unknown Git provider", "provider must be github, gitlab, gitea or bitbucket")
@@ -242,12 +242,8 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 		}
 	}
 	if len(list) >= maxConnections {
-		return Connection{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Too many connected accounts",
-			Details: fmt.Sprintf("at most %d; disconnect one first", maxConnections),
-			Code:    "too_many_connections",
-		}
+		return Connection{}, fault.New(fault.Conflict, "too_many_connections", "Too many connected accounts",
+			fmt.Sprintf("at most %d; disconnect one first", maxConnections))
 	}
 	id := db.ID[ID]("git")
 	_, err = tx.Exec(ctx, `
@@ -317,12 +313,8 @@ func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return err
 	}
 	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The connected account is for another host",
-			Details: "the repository is on " + host + ", the account on " + c.Host,
-			Code:    "wrong_host",
-		}
+		return fault.New(fault.Conflict, "wrong_host", "The connected account is for another host",
+			"the repository is on "+host+", the account on "+c.Host)
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO site_connections (site_id, connection_id, report) VALUES ($1, $2, $3)
@@ -370,12 +362,8 @@ func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, 
 		return nil, err
 	}
 	if host, _, _ := strings.Cut(repository, "/"); host != c.Host {
-		return nil, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The connected account is for another host",
-			Details: "the account is on " + c.Host,
-			Code:    "wrong_host",
-		}
+		return nil, fault.New(fault.Conflict, "wrong_host", "The connected account is for another host",
+			"the account is on "+c.Host)
 	}
 	return s.credential(ctx, c, repository)
 }

@@ -83,12 +83,8 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session id.Sess
 	}
 	n.Organization = strings.TrimSpace(n.Organization)
 	if n.Organization != "" && !organization.MatchString(n.Organization) {
-		return Creation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid organization",
-			Details: "enter its name as in the address of its page at GitHub",
-			Code:    "invalid_organization",
-		}
+		return Creation{}, fault.New(fault.Invalid, "invalid_organization", "Invalid organization",
+			"enter its name as in the address of its page at GitHub")
 	}
 	apps, err := s.Apps(ctx, tx)
 	if err != nil {
@@ -96,12 +92,7 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session id.Sess
 	}
 	for _, a := range apps {
 		if a.Host == host {
-			return Creation{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "There is an app for " + host,
-				Details: "delete it first",
-				Code:    "app_exists",
-			}
+			return Creation{}, fault.New(fault.Conflict, "app_exists", "There is an app for "+host, "delete it first")
 		}
 	}
 	state, hook, err := s.signInTx(ctx, tx, session, "", host)
@@ -144,12 +135,7 @@ func (s *Connections) Created(ctx context.Context, session id.Session, q url.Val
 	}
 	code := q.Get("code")
 	if in.app != "" || code == "" || len(code) > 200 {
-		return CreatedApp{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "GitHub's answer has no code",
-			Details: "begin again",
-			Code:    "invalid_state",
-		}
+		return CreatedApp{}, fault.New(fault.Invalid, "invalid_state", "GitHub's answer has no code", "begin again")
 	}
 	var made struct {
 		Slug     string `json:"slug"`
@@ -168,12 +154,8 @@ func (s *Connections) Created(ctx context.Context, session id.Session, q url.Val
 		made.ClientID,
 		500,
 	) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
-		return CreatedApp{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: in.host + "'s answer doesn't describe an app",
-			Details: "begin again",
-			Code:    "invalid_connection",
-		}
+		return CreatedApp{}, fault.New(fault.Invalid, "invalid_connection", in.host+"'s answer doesn't describe an app",
+			"begin again")
 	}
 	return CreatedApp{
 		App{

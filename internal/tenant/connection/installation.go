@@ -109,12 +109,8 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 	case isStatus(err, http.StatusUnauthorized): // its user took the access back
 		return "", until, errEnded(c.Host)
 	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusForbidden):
-		return "", until, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: c.Login + " has no access to " + key.repository,
-			Details: "ask for access at " + c.Host + ", or connect another account",
-			Code:    "no_access",
-		}
+		return "", until, fault.New(fault.Conflict, "no_access", c.Login+" has no access to "+key.repository,
+			"ask for access at "+c.Host+", or connect another account")
 	case err != nil:
 		return "", until, err
 	}
@@ -122,12 +118,8 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 		return "", time.Now().Add(time.Hour), nil
 	}
 	if key.report && !r.Permissions.Push {
-		return "", until, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: c.Login + " can't write to " + key.repository,
-			Details: "deployments are reported for those who can",
-			Code:    "no_access",
-		}
+		return "", until, fault.New(fault.Conflict, "no_access", c.Login+" can't write to "+key.repository,
+			"deployments are reported for those who can")
 	}
 	a, err := s.App(ctx, s.c.DB, c.App)
 	if err != nil {
@@ -147,12 +139,8 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 	}
 	err = asApp.send(ctx, http.MethodGet, "/repos/"+repo(name)+"/installation", nil, &in)
 	if isStatus(err, http.StatusNotFound) {
-		return "", until, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The GitHub App is not installed for " + key.repository,
-			Details: "add the repository at " + a.InstallURL(),
-			Code:    "not_installed",
-		}
+		return "", until, fault.New(fault.Conflict, "not_installed", "The GitHub App is not installed for "+key.repository,
+			"add the repository at "+a.InstallURL())
 	}
 	if err != nil {
 		return "", until, err

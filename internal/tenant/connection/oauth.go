@@ -131,12 +131,7 @@ type signIn struct {
 
 // endSignIn takes the sign-in of a state that was begun in this session. There is each once.
 func (s *Connections) endSignIn(ctx context.Context, session id.Session, state string) (in signIn, err error) {
-	refuse := &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "This sign-in has expired or was begun in another browser",
-		Details: "begin again",
-		Code:    "invalid_state",
-	}
+	refuse := fault.New(fault.Invalid, "invalid_state", "This sign-in has expired or was begun in another browser", "begin again")
 	if state == "" || len(state) > 200 || session == "" {
 		return in, refuse
 	}
@@ -178,21 +173,12 @@ func (s *Connections) Finish(ctx context.Context, session id.Session, q url.Valu
 		return k, app, err
 	}
 	if why := q.Get("error"); why != "" {
-		return k, app, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: app.Host + " did not connect the account",
-			Details: text.Line(cmp.Or(q.Get("error_description"), why), 200),
-			Code:    "sign_in_refused",
-		}
+		return k, app, fault.New(fault.Invalid, "sign_in_refused", app.Host+" did not connect the account",
+			text.Line(cmp.Or(q.Get("error_description"), why), 200))
 	}
 	code := q.Get("code")
 	if code == "" || len(code) > 2000 {
-		return k, app, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The answer of " + app.Host + " has no code",
-			Details: "begin again",
-			Code:    "invalid_state",
-		}
+		return k, app, fault.New(fault.Invalid, "invalid_state", "The answer of "+app.Host+" has no code", "begin again")
 	}
 	got, err := s.token(ctx, app, func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
 		return c.Exchange(ctx, code, oauth2.VerifierOption(in.verifier))
@@ -264,12 +250,8 @@ func tellToken(err error, host string) error {
 		if no.ErrorCode == "invalid_client" || no.ErrorCode == "incorrect_client_credentials" {
 			details = "the operator has to check the client ID and secret of the app"
 		}
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: host + " issued no access token: " + text.Line(no.ErrorCode, 100),
-			Details: details,
-			Code:    "sign_in_refused",
-		}
+		return fault.New(fault.Invalid, "sign_in_refused", host+" issued no access token: "+text.Line(no.ErrorCode, 100),
+			details)
 	}
 	return tell(err, host)
 }
@@ -279,7 +261,7 @@ func checkHost(p forge.Provider, host string) (string, error) {
 	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(host), "https://"), "/"))
 	host = cmp.Or(host, hosts[p])
 	bad := func(why, details string) (string, error) {
-		return "", &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Code: "invalid_connection"}
+		return "", fault.New(fault.Invalid, "invalid_connection", why, details)
 	}
 	switch {
 	case host == "":

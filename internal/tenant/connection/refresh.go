@@ -32,12 +32,8 @@ func (c Connection) due(now db.Time) bool {
 
 // errEnded is the fault of a connection whose forge takes its tokens no more.
 func errEnded(host string) error {
-	return &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "The account at " + host + " has to be connected again",
-		Details: "its access was revoked or has expired; connect it under Account, Git accounts",
-		Code:    "connection_ended",
-	}
+	return fault.New(fault.Conflict, "connection_ended", "The account at "+host+" has to be connected again",
+		"its access was revoked or has expired; connect it under Account, Git accounts")
 }
 
 // fresh returns what a connection authenticates with, with a token that lasts some minutes.

@@ -181,13 +181,7 @@ func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.Owner
 		return "", nil
 	}
 	invalid := func(details string) error {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid redirect",
-			Details:  details,
-			Received: text.Clip(to, 300),
-			Code:     "invalid_redirect",
-		}
+		return fault.New(fault.Invalid, "invalid_redirect", "Invalid redirect", details).Got(text.Clip(to, 300))
 	}
 	host, err := ascii(to)
 	if err != nil || !strings.Contains(host, ".") {
@@ -226,10 +220,8 @@ func covers(wildcard, host string) bool {
 }
 
 func notPrimary() error {
-	return &fault.Error{
-		Kind: fault.Invalid, Message: "A redirect or a wildcard can't be primary", Code: "invalid_primary",
-		Details: "Choose a domain that serves the site",
-	}
+	return fault.New(fault.Invalid, "invalid_primary", "A redirect or a wildcard can't be primary",
+		"Choose a domain that serves the site")
 }
 
 func onlyPrimary(ctx context.Context, tx *db.Tx, siteID id.Site, id ID) error {

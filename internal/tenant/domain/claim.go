@@ -104,15 +104,13 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	case err != nil:
 		return Domain{}, err
 	case holder != "" && !n.shown:
-		return Domain{}, &fault.Error{
-			Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_claimed", Received: name,
-			Details: fmt.Sprintf(
+		return Domain{}, fault.New(fault.Conflict, "domain_claimed", "Domain already claimed",
+			fmt.Sprintf(
 				"Another account uses %s. If you own it, add a TXT record %s with the value %s and try again",
 				name,
 				proofName(name),
 				token,
-			),
-		}
+			)).Got(name)
 	}
 	redirect, err := d.redirect(ctx, tx, owner, name, n.RedirectTo)
 	if err != nil {
@@ -129,10 +127,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, fmt.Errorf("count domains: %w", err)
 	}
 	if unproven >= unprovenMax {
-		return Domain{}, &fault.Error{
-			Kind: fault.Conflict, Message: "Too many unverified domains", Code: "too_many_unproven",
-			Details: fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax),
-		}
+		return Domain{}, fault.New(fault.Conflict, "too_many_unproven", "Too many unverified domains",
+			fmt.Sprintf("At most %d domains can be unverified at a time. Verify or delete some", unprovenMax))
 	}
 	if err := d.c.Limits.RequireTx(ctx, tx, owner, limits.Domains, 1); err != nil {
 		return Domain{}, err
@@ -171,10 +167,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, fmt.Errorf("claim %s: %w", name, err)
 	}
 	if added == 0 {
-		return Domain{}, &fault.Error{
-			Kind: fault.Conflict, Message: "Domain already claimed", Code: "domain_exists", Received: name,
-			Details: "You have added this domain already. To move it to another site, change its siteId",
-		}
+		return Domain{}, fault.New(fault.Conflict, "domain_exists", "Domain already claimed",
+			"You have added this domain already. To move it to another site, change its siteId").Got(name)
 	}
 	if _, err := tx.Exec(
 		ctx,
@@ -273,13 +267,7 @@ func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
 // service's own with all that they cover.
 func (d *Domains) claimable(ctx context.Context, r db.Reader, received string) (string, error) {
 	invalid := func(details string) error {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid domain name",
-			Details:  details,
-			Received: text.Clip(received, 300),
-			Code:     "invalid_domain",
-		}
+		return fault.New(fault.Invalid, "invalid_domain", "Invalid domain name", details).Got(text.Clip(received, 300))
 	}
 	name, err := claimable(received)
 	if err != nil {

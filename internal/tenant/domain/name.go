@@ -115,10 +115,7 @@ func Relative(name string) string {
 // more labels are refused rather than cut: the answer is about the very name that was asked for.
 func registrable(received string) (string, error) {
 	invalid := func(details string) error {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid domain name", Details: details,
-			Received: text.Clip(received, 300), Code: "invalid_domain",
-		}
+		return fault.New(fault.Invalid, "invalid_domain", "Invalid domain name", details).Got(text.Clip(received, 300))
 	}
 	const want = "domain must be a name that can be registered, such as example.com"
 	name, err := ascii(received)

@@ -193,24 +193,15 @@ func (m *Members) admitUser(ctx context.Context, v visitor) error {
 func (m *Members) Answer(ctx context.Context, who account.User, in account.Session, ask string) (string, error) {
 	q, ok := m.open(questionPurpose, ask)
 	if !ok {
-		return "", &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "This link has expired",
-			Details: "open the page again",
-			Code:    "invalid_question",
-		}
+		return "", fault.New(fault.Invalid, "invalid_question", "This link has expired", "open the page again")
 	}
 	s, err := m.c.Sites.ByID(ctx, m.c.DB, q.Site)
 	if err == nil {
 		err = m.admit(ctx, who, in, s)
 	}
 	if f := fault.As(err); f != nil && f.Code != "two_factor_required" && f.Code != "sso_required" {
-		return "", &fault.Error{
-			Kind:    fault.Forbidden,
-			Message: "Only members of this site can see this page",
-			Details: "sign in with another account, or ask the site's owner",
-			Code:    "no_member",
-		}
+		return "", fault.New(fault.Forbidden, "no_member", "Only members of this site can see this page",
+			"sign in with another account, or ask the site's owner")
 	}
 	if err != nil {
 		return "", err

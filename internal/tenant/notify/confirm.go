@@ -64,12 +64,8 @@ func (n *Notifications) askTx(ctx context.Context, tx *db.Tx, c Channel, by stri
 	case err != nil:
 		return fmt.Errorf("ask recipient: %w", err)
 	case no > 0:
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This recipient has unsubscribed",
-			Details: "only they can change that, by the link in an email that they have",
-			Code:    "recipient_unsubscribed",
-		}
+		return fault.New(fault.Conflict, "recipient_unsubscribed", "This recipient has unsubscribed",
+			"only they can change that, by the link in an email that they have")
 	case byOwner >= maxAskedByOwner || ofAddress >= maxAskedOfAddress:
 		return &fault.Error{
 			Kind:       fault.Limited,
@@ -94,12 +90,8 @@ func (n *Notifications) AskAgainTx(ctx context.Context, tx *db.Tx, owner account
 		return c, err
 	}
 	if !c.Unconfirmed() {
-		return c, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "There is nothing to confirm",
-			Details: "only email to an address other than the account's is confirmed, and once",
-			Code:    "already_confirmed",
-		}
+		return c, fault.New(fault.Conflict, "already_confirmed", "There is nothing to confirm",
+			"only email to an address other than the account's is confirmed, and once")
 	}
 	return c, n.askTx(ctx, tx, c, by)
 }
@@ -167,12 +159,8 @@ func (n *Notifications) mailTo(ctx context.Context, m mail.Message) (again time.
 	return 0, "The mail server couldn't be reached"
 }
 
-var errLink = &fault.Error{
-	Kind:    fault.NotFound,
-	Message: "This link doesn't work any more",
-	Details: "it has expired, or the channel was deleted or sends to another address now",
-	Code:    "invalid_link",
-}
+var errLink = fault.New(fault.NotFound, "invalid_link", "This link doesn't work any more",
+	"it has expired, or the channel was deleted or sends to another address now")
 
 // words are the parts of a sealed link, or errLink.
 func (n *Notifications) words(token, purpose string, count int) ([]string, error) {

@@ -214,7 +214,7 @@ type NewChannel struct {
 }
 
 func invalid(why, details string) error {
-	return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Code: "invalid_notification"}
+	return fault.New(fault.Invalid, "invalid_notification", why, details)
 }
 
 // CreateTx makes a channel.
@@ -258,12 +258,8 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 		return Channel{}, err
 	}
 	if count >= maxChannels {
-		return Channel{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Too many notification channels",
-			Details: fmt.Sprintf("at most %d; delete some first", maxChannels),
-			Code:    "too_many_channels",
-		}
+		return Channel{}, fault.New(fault.Conflict, "too_many_channels", "Too many notification channels",
+			fmt.Sprintf("at most %d; delete some first", maxChannels))
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO notify_channels (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, TRUE, '', 0, $8, $8, 0)`,
 		c.ID, owner, strings.Join(w.Sites, " "), w.Kind, w.Name, c.box, strings.Join(w.Events, " "), db.Now())
@@ -280,12 +276,8 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 // account's own.
 func (n *Notifications) recipient(address string) (string, error) {
 	if n.c.Owners == nil || !n.c.Owners.Mails() || address != "" && n.c.Mail == nil {
-		return "", &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Email is not configured on this installation",
-			Details: "use another kind of channel, or ask the operator",
-			Code:    "no_mail",
-		}
+		return "", fault.New(fault.Conflict, "no_mail", "Email is not configured on this installation",
+			"use another kind of channel, or ask the operator")
 	}
 	if address == "" {
 		return "", nil
@@ -305,12 +297,8 @@ func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.O
 		if has, err := n.target(other); err != nil {
 			return 0, err
 		} else if has == to && slices.Equal(other.Sites, sites) {
-			return 0, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "Another channel already sends there",
-				Details: "change the events of " + string(other.ID) + " instead",
-				Code:    "target_taken",
-			}
+			return 0, fault.New(fault.Conflict, "target_taken", "Another channel already sends there",
+				"change the events of "+string(other.ID)+" instead")
 		}
 	}
 	return len(list), nil

@@ -127,12 +127,8 @@ func (n *Notifications) TestTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return c, err
 	}
 	if c.Unconfirmed() {
-		return c, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The recipient hasn't confirmed yet",
-			Details: "ask them to follow the link in the confirmation email",
-			Code:    "not_confirmed",
-		}
+		return c, fault.New(fault.Conflict, "not_confirmed", "The recipient hasn't confirmed yet",
+			"ask them to follow the link in the confirmation email")
 	}
 	return c, n.queueTx(ctx, tx, c, Message{
 		Event: "test",

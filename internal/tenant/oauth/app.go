@@ -194,10 +194,8 @@ func (s *Server) RotateSecretTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return App{}, "", err
 	}
 	if !a.Confidential {
-		return App{}, "", &fault.Error{
-			Kind: fault.Conflict, Message: "The app has no secret",
-			Details: "public apps prove themselves by PKCE alone", Code: "app_is_public",
-		}
+		return App{}, "", fault.New(fault.Conflict, "app_is_public", "The app has no secret",
+			"public apps prove themselves by PKCE alone")
 	}
 	secret := account.NewSecret(appPrefix)
 	a, err = scanApp(tx.QueryRow(ctx, `
@@ -235,17 +233,12 @@ func (n *NewApp) check() error {
 	if n.Website != "" {
 		if u, err := url.Parse(n.Website); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 			len(n.Website) > maxRedirectLen {
-			return &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid website",
-				Details: "website is an https URL", Received: n.Website, Code: "invalid_website",
-			}
+			return fault.New(fault.Invalid, "invalid_website", "Invalid website", "website is an https URL").Got(n.Website)
 		}
 	}
 	if len(n.RedirectURIs) > maxRedirects {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Too many redirect URIs",
-			Details: fmt.Sprintf("an app has at most %d", maxRedirects), Code: "invalid_redirect_uri",
-		}
+		return fault.New(fault.Invalid, "invalid_redirect_uri", "Too many redirect URIs",
+			fmt.Sprintf("an app has at most %d", maxRedirects))
 	}
 	for _, uri := range n.RedirectURIs {
 		if err := checkRedirect(uri); err != nil {
@@ -258,7 +251,7 @@ func (n *NewApp) check() error {
 // checkName refuses names that people can't read or would take for ours.
 func checkName(name string) error {
 	refuse := func(details string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid app name", Details: details, Received: name, Code: "invalid_name"}
+		return fault.New(fault.Invalid, "invalid_name", "Invalid app name", details).Got(name)
 	}
 	if c := utf8.RuneCountInString(name); c < 1 || c > 60 || !utf8.ValidString(name) || !account.Visible(name) ||
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) }) { // no control and no format characters
@@ -295,10 +288,8 @@ var lookalikes = map[rune]rune{
 func (s *Server) find(ctx context.Context, r db.Reader, id AppID) (App, error) {
 	a, err := scanApp(r.QueryRow(ctx, `SELECT `+appColumns+` FROM oauth_apps WHERE id = $1`, id))
 	if err == nil && a.Disabled {
-		return a, &fault.Error{
-			Kind: fault.Forbidden, Message: "This app is disabled",
-			Details: "the operator of this installation disabled it", Code: "app_disabled",
-		}
+		return a, fault.New(fault.Forbidden, "app_disabled", "This app is disabled",
+			"the operator of this installation disabled it")
 	}
 	return a, err
 }

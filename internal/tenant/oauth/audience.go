@@ -69,7 +69,5 @@ func (s *Server) errTarget() *Error {
 }
 
 // errAudience is the error of a valid token at another resource than its own.
-var errAudience = &fault.Error{
-	Kind: fault.Unauthorized, Message: "This access token is for another resource",
-	Details: "ask for authorization with the resource that the WWW-Authenticate header's metadata names", Code: "wrong_audience",
-}
+var errAudience = fault.New(fault.Unauthorized, "wrong_audience", "This access token is for another resource",
+	"ask for authorization with the resource that the WWW-Authenticate header's metadata names")

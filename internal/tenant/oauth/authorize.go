@@ -67,10 +67,8 @@ var Dangerous = account.Scopes{
 func (s *Server) Authorize(ctx context.Context, by account.Caller, q url.Values) (Request, error) {
 	id, redirect := q["client_id"], q["redirect_uri"]
 	if len(id) != 1 || len(redirect) > 1 {
-		return Request{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid authorization request",
-			Details: "client_id and redirect_uri must be given once", Code: "invalid_request",
-		}
+		return Request{}, fault.New(fault.Invalid, "invalid_request", "Invalid authorization request",
+			"client_id and redirect_uri must be given once")
 	}
 	a, err := s.client(ctx, by, AppID(id[0]))
 	if err != nil {
@@ -83,10 +81,8 @@ func (s *Server) Authorize(ctx context.Context, by account.Caller, q url.Values)
 	case len(redirect) == 0 && len(a.RedirectURIs) == 1:
 		r.Redirect = a.RedirectURIs[0]
 	default:
-		return Request{}, &fault.Error{
-			Kind: fault.Invalid, Message: "This redirect URI isn't registered for the app",
-			Details: "redirect_uri must equal one that the app registered", Code: "invalid_redirect_uri",
-		}
+		return Request{}, fault.New(fault.Invalid, "invalid_redirect_uri", "This redirect URI isn't registered for the app",
+			"redirect_uri must equal one that the app registered")
 	}
 	if states := q["state"]; len(states) == 1 && len(states[0]) <= maxState {
 		r.state = states[0]
@@ -218,10 +214,8 @@ func (s *Server) Seal(r Request, by account.Caller, session account.SessionID) s
 
 // Unseal returns the request of a consent page, for the session that saw it alone.
 func (s *Server) Unseal(ctx context.Context, sealed string, by account.Caller, session account.SessionID) (Request, error) {
-	stale := &fault.Error{
-		Kind: fault.Conflict, Message: "This page is out of date",
-		Details: "it was opened by another sign-in or too long ago; start again in the app", Code: "stale_consent",
-	}
+	stale := fault.New(fault.Conflict, "stale_consent", "This page is out of date",
+		"it was opened by another sign-in or too long ago; start again in the app")
 	b, err := s.c.Seal.Open(sealed, consentPurpose)
 	var f sealedRequest
 	if err != nil || json.Unmarshal(b, &f) != nil || f.User != by.User || f.Owner != by.Owner || f.Session != session || f.Until <= db.Now() {
@@ -249,24 +243,15 @@ type Consent struct {
 // check refuses a consent that is wider than what was asked for.
 func (c *Consent) check(asked account.Scopes) error {
 	if len(c.Scopes) == 0 {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Choose at least one permission",
-			Details: "or select Cancel", Code: "scopes_required",
-		}
+		return fault.New(fault.Invalid, "scopes_required", "Choose at least one permission", "or select Cancel")
 	}
 	for _, scope := range c.Scopes {
 		if !slices.Contains(asked, scope) {
-			return &fault.Error{
-				Kind: fault.Invalid, Message: "The app didn't ask for this permission",
-				Details: string(scope), Code: "wider_consent",
-			}
+			return fault.New(fault.Invalid, "wider_consent", "The app didn't ask for this permission", string(scope))
 		}
 	}
 	if len(c.Sites) > maxGrantSites {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Too many sites",
-			Details: "choose at most 100 sites, or all", Code: "too_many_restrictions",
-		}
+		return fault.New(fault.Invalid, "too_many_restrictions", "Too many sites", "choose at most 100 sites, or all")
 	}
 	latest := db.Now().Add(grantLife)
 	if c.Expires <= db.Now() || c.Expires > latest {

@@ -96,10 +96,8 @@ func normalUserCode(typed string) string {
 	}, strings.ToUpper(typed[:min(len(typed), 40)]))
 }
 
-var errDevice = &fault.Error{
-	Kind: fault.NotFound, Message: "Unknown or expired code",
-	Details: "codes work for 10 minutes; start again on the device", Code: "unknown_device_code",
-}
+var errDevice = fault.New(fault.NotFound, "unknown_device_code", "Unknown or expired code",
+	"codes work for 10 minutes; start again on the device")
 
 // Device returns the request whose code a person typed. Callers bound how often they may guess.
 func (s *Server) Device(ctx context.Context, typed string) (Device, error) {

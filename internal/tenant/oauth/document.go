@@ -29,11 +29,8 @@ const (
 	maxFresh     = 24 * time.Hour
 )
 
-var errNoApp = &fault.Error{
-	Kind: fault.NotFound, Message: "Unknown app",
-	Details: "client_id must be the id of an app registered here, or the https URL of a client ID metadata document",
-	Code:    "unknown_client",
-}
+var errNoApp = fault.New(fault.NotFound, "unknown_client", "Unknown app",
+	"client_id must be the id of an app registered here, or the https URL of a client ID metadata document")
 
 // client returns the app that a person is asked about, and reads its metadata document where it is
 // described by one.
@@ -62,7 +59,7 @@ func checkDocumentURL(id AppID) error {
 }
 
 func documentFault(details string) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "Invalid client ID metadata document", Details: details, Code: "invalid_client_metadata"}
+	return fault.New(fault.Invalid, "invalid_client_metadata", "Invalid client ID metadata document", details)
 }
 
 func (s *Server) readDocument(ctx context.Context, by account.Caller, id AppID) (App, error) {

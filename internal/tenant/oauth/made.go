@@ -85,11 +85,8 @@ func (s *Server) TakenOverTx(ctx context.Context, tx *db.Tx, kind Kind, id strin
 }
 
 // errNotMade is for apps that would change what somebody else created: the change would outlive their access.
-var errNotMade = &fault.Error{
-	Kind: fault.Forbidden, Message: "This app didn't create it",
-	Details: "apps can change and delete only the webhooks, deploy hooks and notification channels that they created",
-	Code:    "not_created_by_app",
-}
+var errNotMade = fault.New(fault.Forbidden, "not_created_by_app", "This app didn't create it",
+	"apps can change and delete only the webhooks, deploy hooks and notification channels that they created")
 
 // Changes is nil where the caller may change or delete a thing of this kind. An app may where it created it, with any of its
 // grants for the account: what an app points at an address of its own must end with its access. People, their keys and the

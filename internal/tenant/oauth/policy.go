@@ -21,10 +21,8 @@ type Approval struct {
 }
 
 // errNotAllowed is for apps that a team's policy keeps out. Members ask an admin.
-var errNotAllowed = &fault.Error{
-	Kind: fault.Forbidden, Message: "This team doesn't allow this app",
-	Details: "its admins decide which apps members can authorize", Code: "app_not_allowed",
-}
+var errNotAllowed = fault.New(fault.Forbidden, "app_not_allowed", "This team doesn't allow this app",
+	"its admins decide which apps members can authorize")
 
 // allowed is nil where an app may act for an owner. Accounts of single people have no policy, and the installation's own
 // command line is no stranger's app. It is asked at each request, so a team that closes itself to apps does so at once.
@@ -87,9 +85,7 @@ func (s *Server) RequestApprovalTx(ctx context.Context, tx *db.Tx, by account.Ca
 		return fmt.Errorf("count approvals: %w", err)
 	}
 	if n >= maxApprovals {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "Too many apps are approved or requested", Details: "remove some first", Code: "too_many_approvals",
-		}
+		return fault.New(fault.Conflict, "too_many_approvals", "Too many apps are approved or requested", "remove some first")
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO oauth_approvals (owner_id, app_id, requested_by, approved_by, created_at) VALUES ($1, $2, $3, '', $4)

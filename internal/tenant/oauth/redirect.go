@@ -17,10 +17,7 @@ const (
 // loopback host (RFC 8252 §7.3), and private schemes that are domain names backwards (RFC 8252 §7.1).
 func checkRedirect(uri string) error {
 	refuse := func(details string) error {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid redirect URI",
-			Details: details, Received: uri, Code: "invalid_redirect_uri",
-		}
+		return fault.New(fault.Invalid, "invalid_redirect_uri", "Invalid redirect URI", details).Got(uri)
 	}
 	if len(uri) > maxRedirectLen {
 		return refuse("a redirect URI has at most 500 characters")

@@ -292,10 +292,8 @@ func (s *Server) endReusedTx(ctx context.Context, tx *db.Tx, where, arg, what st
 }
 
 // errToken is the one error for every invalid access token, so that nobody learns why (RFC 6750 §3.1).
-var errToken = &fault.Error{
-	Kind: fault.Unauthorized, Message: "Invalid access token",
-	Details: "the token is expired, revoked or unknown; refresh it or ask for authorization again", Code: "invalid_token",
-}
+var errToken = fault.New(fault.Unauthorized, "invalid_token", "Invalid access token",
+	"the token is expired, revoked or unknown; refresh it or ask for authorization again")
 
 // Authenticate returns who holds this access token. An unknown, expired or revoked one, one of a disabled
 // app or of a suspended user, is an Unauthorized fault.

@@ -128,12 +128,8 @@ func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		case err == nil && key == n.Unique:
 			return Operation{}, running(id)
 		case err == nil:
-			return Operation{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "Another operation of this site is running",
-				Details: "wait for " + string(id) + " to finish",
-				Code:    "operation_running",
-			}
+			return Operation{}, fault.New(fault.Conflict, "operation_running", "Another operation of this site is running",
+				"wait for "+string(id)+" to finish")
 		case !errors.Is(err, sql.ErrNoRows):
 			return Operation{}, fmt.Errorf("open operation: %w", err)
 		}
@@ -152,12 +148,7 @@ func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 }
 
 func running(id ID) error {
-	f := &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "An operation of this kind is already running",
-		Details: "wait until it finishes",
-		Code:    "operation_running",
-	}
+	f := fault.New(fault.Conflict, "operation_running", "An operation of this kind is already running", "wait until it finishes")
 	if id != "" {
 		f.Details = "wait for " + string(id) + " to finish"
 	}

@@ -132,9 +132,7 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return fmt.Errorf("find owner's end: %w", err)
 	}
 	if ending { // or its deletion would never come to an end
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "This team is being deleted", Details: "create the site in another account", Code: "team_deleting",
-		}
+		return fault.New(fault.Conflict, "team_deleting", "This team is being deleted", "create the site in another account")
 	}
 	most, err := s.c.Limits.LimitOf(ctx, tx, owner, limits.Sites)
 	if err != nil {
@@ -179,22 +177,16 @@ func check(n NewSite) (Site, error) {
 	case Static, WordPress:
 		site.Runtime = n.Type
 	default:
-		return Site{}, &fault.Error{
-			Kind: fault.Invalid, Message: fmt.Sprintf("Invalid site type %q", text.Clip(n.Type, 200)),
-			Details: "type must be static or wordpress", Received: text.Clip(n.Type, 200), Code: "invalid_site_type",
-		}
+		return Site{}, fault.New(fault.Invalid, "invalid_site_type", fmt.Sprintf("Invalid site type %q", text.Clip(n.Type, 200)),
+			"type must be static or wordpress").Got(text.Clip(n.Type, 200))
 	}
 	switch {
 	case n.Source != "" && n.Source != SourceGit && n.Source != SourceUpload:
-		return Site{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid source", Details: "source must be git or upload", Received: text.Clip(n.Source, 200),
-			Code: "invalid_source",
-		}
+		return Site{}, fault.New(fault.Invalid, "invalid_source", "Invalid source",
+			"source must be git or upload").Got(text.Clip(n.Source, 200))
 	case n.Source == SourceUpload && (n.Repository != "" || site.Type != Static):
-		return Site{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Only a static site without a repository takes uploads",
-			Details: "omit repository, or omit source to deploy from it", Code: "invalid_source",
-		}
+		return Site{}, fault.New(fault.Invalid, "invalid_source", "Only a static site without a repository takes uploads",
+			"omit repository, or omit source to deploy from it")
 	case n.Source == SourceUpload:
 	case n.Repository != "":
 		repo, err := fetch.ParseRepository(n.Repository)
@@ -203,11 +195,8 @@ func check(n NewSite) (Site, error) {
 		}
 		site.Repository = repo.String()
 	case site.Type == Static:
-		return Site{}, &fault.Error{
-			Kind: fault.Invalid, Message: "A static site needs a repository",
-			Details: "repository is the location of a Git repository in host/owner/repo form; or set source to upload, and deploy a folder",
-			Code:    "repository_required",
-		}
+		return Site{}, fault.New(fault.Invalid, "repository_required", "A static site needs a repository",
+			"repository is the location of a Git repository in host/owner/repo form; or set source to upload, and deploy a folder")
 	}
 	if n.Branch != "" {
 		if err := fetch.CheckBranch(n.Branch); err != nil {
@@ -234,13 +223,8 @@ func check(n NewSite) (Site, error) {
 func checkName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	bad := func(why string) (string, error) {
-		return "", &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  why,
-			Details:  "name must have 1 to 100 characters, none of them control characters",
-			Received: text.Clip(name, 200),
-			Code:     "invalid_name",
-		}
+		return "", fault.New(fault.Invalid, "invalid_name", why,
+			"name must have 1 to 100 characters, none of them control characters").Got(text.Clip(name, 200))
 	}
 	switch n := utf8.RuneCountInString(name); {
 	case n == 0:
@@ -275,7 +259,7 @@ func checkBuild(b Build) error {
 			continue
 		}
 		bad := func(why, details string) error {
-			return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: text.Clip(*v, 200), Code: "invalid_build"}
+			return fault.New(fault.Invalid, "invalid_build", why, details).Got(text.Clip(*v, 200))
 		}
 		if len(*v) > 4096 || strings.ContainsRune(*v, 0) {
 			return bad("build."+name+" is too long or contains a NUL", "at most 4,096 bytes of text")
@@ -302,12 +286,8 @@ func (s *Sites) sealCredential(id ID, c *fetch.Credential, repository string) (s
 		return "", nil
 	}
 	if repository == "" {
-		return "", &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "A credential needs a repository",
-			Details: "send repository together with credential",
-			Code:    "repository_required",
-		}
+		return "", fault.New(fault.Invalid, "repository_required", "A credential needs a repository",
+			"send repository together with credential")
 	}
 	sealed := *c
 	sealed.Host = hostOf(repository)

@@ -189,13 +189,9 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 		_, production := at[slot{v.Key, scopes[0]}]
 		_, preview := at[slot{v.Key, scopes[1]}]
 		if v.Branch == "" && both || place.scope == "" && (production || preview) {
-			return SealedVars{}, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "A variable is given for both targets and again for one of them",
-				Details:  "send a key once for both, or once for production and once for preview",
-				Received: text.Clip(v.Key, 200),
-				Code:     "invalid_variable",
-			}
+			return SealedVars{}, fault.New(fault.Invalid, "invalid_variable",
+				"A variable is given for both targets and again for one of them",
+				"send a key once for both, or once for production and once for preview").Got(text.Clip(v.Key, 200))
 		}
 		at[place] = len(out.vars)
 		out.vars = append(out.vars, sealed)
@@ -277,12 +273,8 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		}
 	}
 	if added > 0 && len(have)+added > maxVars {
-		return nil, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site has too many variables",
-			Details: "at most 1,000; delete some first",
-			Code:    "too_many_variables",
-		}
+		return nil, fault.New(fault.Conflict, "too_many_variables", "The site has too many variables",
+			"at most 1,000; delete some first")
 	}
 	if len(write) == 0 && len(gone) == 0 {
 		return out, nil
@@ -393,12 +385,9 @@ func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, s
 	case len(list) == 0:
 		return Var{}, fault.Missing("variable")
 	case len(list) > 1:
-		return Var{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The variable exists more than once, for different targets or branches",
-			Details: "use its id in place of the key",
-			Code:    "variable_ambiguous",
-		}
+		return Var{}, fault.New(fault.Conflict, "variable_ambiguous",
+			"The variable exists more than once, for different targets or branches",
+			"use its id in place of the key")
 	}
 	return list[0], nil
 }
@@ -422,12 +411,8 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	if p.Secret != nil {
 		if have.Secret && !*p.Secret && p.Value == nil {
-			return Var{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "A secret variable can't be made readable",
-				Details: "send a new value with it",
-				Code:    "secret_variable",
-			}
+			return Var{}, fault.New(fault.Conflict, "secret_variable", "A secret variable can't be made readable",
+				"send a new value with it")
 		}
 		n.Secret = *p.Secret
 	}
@@ -485,7 +470,7 @@ func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 
 func checkVar(v *NewVar) error {
 	bad := func(why, details string, received any) error {
-		return &fault.Error{Kind: fault.Invalid, Message: why, Details: details, Received: received, Code: "invalid_variable"}
+		return fault.New(fault.Invalid, "invalid_variable", why, details).Got(received)
 	}
 	switch {
 	case !keyPattern.MatchString(v.Key) || len(v.Key) > 256:

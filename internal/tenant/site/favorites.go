@@ -23,10 +23,8 @@ func (s *Sites) FavoriteTx(ctx context.Context, tx *db.Tx, user account.UserID, 
 		return fmt.Errorf("count favorites: %w", err)
 	}
 	if n >= maxFavorites {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "Too many favorites",
-			Details: fmt.Sprintf("you have %d, which is the most: remove one first", n), Code: "too_many_favorites",
-		}
+		return fault.New(fault.Conflict, "too_many_favorites", "Too many favorites",
+			fmt.Sprintf("you have %d, which is the most: remove one first", n))
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO site_favorites (user_id, site_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, user, id); err != nil {
 		return fmt.Errorf("add favorite: %w", err)

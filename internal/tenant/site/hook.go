@@ -144,12 +144,8 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return Hook{}, fmt.Errorf("count deploy hooks: %w", err)
 	}
 	if have >= maxHooks {
-		return Hook{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The site has too many deploy hooks",
-			Details: "at most 100; delete some first",
-			Code:    "too_many_hooks",
-		}
+		return Hook{}, fault.New(fault.Conflict, "too_many_hooks", "The site has too many deploy hooks",
+			"at most 100; delete some first")
 	}
 	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Hooks, 1); err != nil {
 		return Hook{}, err
@@ -202,13 +198,8 @@ func (s *Sites) sealHookSecret(secret string, site ID) string {
 func checkHook(name, branch string) (string, error) {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n == 0 || n > 100 || !account.Visible(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return "", &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "The deploy hook needs a name",
-			Details:  "name must have 1 to 100 characters, none of them control characters",
-			Received: text.Clip(name, 200),
-			Code:     "invalid_name",
-		}
+		return "", fault.New(fault.Invalid, "invalid_name", "The deploy hook needs a name",
+			"name must have 1 to 100 characters, none of them control characters").Got(text.Clip(name, 200))
 	}
 	if branch == "" {
 		return name, nil
@@ -320,12 +311,8 @@ func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) 
 		SELECT `+hookColumns+` FROM deploy_hooks
 		WHERE digest = $1 AND site_id IN (SELECT id FROM open_sites)`, id.digest()))
 	if err == nil && !h.Active {
-		return Hook{}, &fault.Error{
-			Kind:    fault.Gone,
-			Message: "This deploy hook is disabled",
-			Details: "its owner can enable it again",
-			Code:    "deploy_hook_disabled",
-		}
+		return Hook{}, fault.New(fault.Gone, "deploy_hook_disabled", "This deploy hook is disabled",
+			"its owner can enable it again")
 	}
 	return h, err
 }

@@ -42,7 +42,7 @@ func (r HookRules) Daily() int { return cmp.Or(r.PerDay, defaultPerDay) }
 
 func checkHookRules(title string, r HookRules) error {
 	bad := func(field, details string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid deploy hook " + field, Details: details, Code: "invalid_" + field}
+		return fault.New(fault.Invalid, "invalid_"+field, "Invalid deploy hook "+field, details)
 	}
 	switch {
 	case utf8.RuneCountInString(title) > 200 || strings.ContainsFunc(title, func(c rune) bool { return c < 0x20 || c == 0x7f }):
@@ -81,12 +81,7 @@ func splitPrefixes(text string) (out []netip.Prefix) {
 // body, as GitHub sends it in X-Hub-Signature-256.
 func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 	if h.Rules.ExpiresAt != 0 && h.Rules.ExpiresAt <= db.Now() {
-		return &fault.Error{
-			Kind:    fault.Gone,
-			Message: "This deploy hook has expired",
-			Details: "its owner can change its expiry",
-			Code:    "deploy_hook_expired",
-		}
+		return fault.New(fault.Gone, "deploy_hook_expired", "This deploy hook has expired", "its owner can change its expiry")
 	}
 	if len(h.Rules.Addresses) > 0 {
 		allowed := false
@@ -94,12 +89,8 @@ func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 			allowed = allowed || p.Contains(from.Unmap())
 		}
 		if !allowed {
-			return &fault.Error{
-				Kind:    fault.Forbidden,
-				Message: "The deploy hook can't be called from this IP address",
-				Details: "its owner can change the allowed addresses",
-				Code:    "address_not_allowed",
-			}
+			return fault.New(fault.Forbidden, "address_not_allowed", "The deploy hook can't be called from this IP address",
+				"its owner can change the allowed addresses")
 		}
 	}
 	if h.Rules.Secret == "" {
@@ -113,12 +104,8 @@ func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 		if signature == "" {
 			why = "the signature is missing"
 		}
-		return &fault.Error{
-			Kind:    fault.Unauthorized,
-			Message: "Invalid signature",
-			Details: why + ": send X-Hub-Signature-256 with sha256= and the hex HMAC-SHA256 of the body, keyed with the hook's secret",
-			Code:    "invalid_signature",
-		}
+		return fault.New(fault.Unauthorized, "invalid_signature", "Invalid signature",
+			why+": send X-Hub-Signature-256 with sha256= and the hex HMAC-SHA256 of the body, keyed with the hook's secret")
 	}
 	return nil
 }

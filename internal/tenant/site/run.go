@@ -88,7 +88,7 @@ func (i *Instances) check(storage *[]string) error {
 }
 
 func errRun(name, details string, received any) error {
-	return &fault.Error{Kind: fault.Invalid, Message: "Invalid run." + name, Details: details, Received: received, Code: "invalid_run"}
+	return fault.New(fault.Invalid, "invalid_run", "Invalid run."+name, details).Got(received)
 }
 
 // checkInstances refuses several instances of WordPress and of what has storage.

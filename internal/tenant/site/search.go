@@ -92,10 +92,8 @@ func (w *where) has(column, text string) string {
 // each site among the sites of such domains would cost more than to ask.
 func (s *Sites) searching(ctx context.Context, owner account.OwnerID, f *Filter) error {
 	if utf8.RuneCountInString(f.Search) > MaxSearch {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "The search is too long", Details: "search has at most 100 characters",
-			Received: text.Clip(f.Search, 200), Code: "invalid_search",
-		}
+		return fault.New(fault.Invalid, "invalid_search", "The search is too long",
+			"search has at most 100 characters").Got(text.Clip(f.Search, 200))
 	}
 	search := clean(f.Search)
 	if search == "" {

@@ -94,12 +94,7 @@ func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, err
 // not for a transaction.
 func HashPassword(password string) (string, error) {
 	if n := len(password); n < 8 || n > 200 {
-		return "", &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid password",
-			Details: "password must have 8 to 200 characters",
-			Code:    "invalid_password",
-		}
+		return "", fault.New(fault.Invalid, "invalid_password", "Invalid password", "password must have 8 to 200 characters")
 	}
 	salt := make([]byte, 16)
 	rand.Read(salt)
@@ -165,23 +160,14 @@ func (s *Sites) UpdateServingTx(
 	}
 	if p.Protection != nil {
 		if !slices.Contains([]string{"none", "previews", "all"}, *p.Protection) {
-			return v, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid protection",
-				Details:  "protection must be none, previews or all",
-				Received: *p.Protection,
-				Code:     "invalid_protection",
-			}
+			return v, fault.New(fault.Invalid, "invalid_protection", "Invalid protection",
+				"protection must be none, previews or all").Got(*p.Protection)
 		}
 		v.Protection = *p.Protection
 	}
 	if v.Protection != "none" && v.Hash == "" {
-		return v, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Password required",
-			Details: "protection needs a password; send password with it",
-			Code:    "invalid_password",
-		}
+		return v, fault.New(fault.Invalid, "invalid_password", "Password required",
+			"protection needs a password; send password with it")
 	}
 	for _, word := range []struct {
 		name    string
@@ -198,13 +184,8 @@ func (s *Sites) UpdateServingTx(
 			continue
 		}
 		if !slices.Contains(word.allowed, *word.given) {
-			return v, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid " + word.name,
-				Details:  word.name + " must be " + strings.Join(word.allowed[:2], ", ") + " or " + word.allowed[2],
-				Received: *word.given,
-				Code:     "invalid_" + snake(word.name),
-			}
+			return v, fault.New(fault.Invalid, "invalid_"+snake(word.name), "Invalid "+word.name,
+				word.name+" must be "+strings.Join(word.allowed[:2], ", ")+" or "+word.allowed[2]).Got(*word.given)
 		}
 		*word.to = *word.given
 	}
@@ -247,12 +228,8 @@ var hostForm = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a
 
 func proxyHosts(list []string) ([]string, error) {
 	if len(list) > maxProxyHosts {
-		return nil, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Too many proxy hosts",
-			Details: fmt.Sprintf("proxyHosts may have at most %d", maxProxyHosts),
-			Code:    "invalid_proxy_hosts",
-		}
+		return nil, fault.New(fault.Invalid, "invalid_proxy_hosts", "Too many proxy hosts",
+			fmt.Sprintf("proxyHosts may have at most %d", maxProxyHosts))
 	}
 	out := []string{}
 	for _, h := range list {
@@ -265,13 +242,8 @@ func proxyHosts(list []string) ([]string, error) {
 			}
 		}
 		if len(name) > 253 || !hostForm.MatchString(name) {
-			return nil, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid proxy host",
-				Details:  "proxyHosts are names such as api.example.com, with a port where it isn't 443 or 80",
-				Received: h,
-				Code:     "invalid_proxy_hosts",
-			}
+			return nil, fault.New(fault.Invalid, "invalid_proxy_hosts", "Invalid proxy host",
+				"proxyHosts are names such as api.example.com, with a port where it isn't 443 or 80").Got(h)
 		}
 		if !slices.Contains(out, h) {
 			out = append(out, h)

@@ -57,12 +57,8 @@ func (x Site) Source() string {
 }
 
 // NoPreviews refuses a preview of a WordPress: it would share the database with the live site.
-var NoPreviews = &fault.Error{
-	Kind:    fault.Invalid,
-	Message: "A WordPress site has no previews",
-	Details: "clone the site to try a branch on a copy of its database",
-	Code:    "no_wordpress_previews",
-}
+var NoPreviews = fault.New(fault.Invalid, "no_wordpress_previews", "A WordPress site has no previews",
+	"clone the site to try a branch on a copy of its database")
 
 // Status is where a site stands.
 type Status string

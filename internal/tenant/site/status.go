@@ -172,20 +172,14 @@ func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Site{}, err
 	}
 	if to == Active && site.Status != Stopped && site.Status != Active {
-		return Site{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: fmt.Sprintf("Only a stopped site can be started; this one is %s", site.Status),
-			Details: "deploy it instead",
-			Code:    "invalid_transition",
-		}
+		return Site{}, fault.New(fault.Conflict, "invalid_transition",
+			fmt.Sprintf("Only a stopped site can be started; this one is %s", site.Status),
+			"deploy it instead")
 	}
 	if to == Stopped && site.Status != Stopped && site.Status != Active {
-		return Site{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: fmt.Sprintf("Only a live site can be stopped; this one is %s", site.Status),
-			Details: "it serves nothing yet: cancel its deployment, or delete it",
-			Code:    "invalid_transition",
-		}
+		return Site{}, fault.New(fault.Conflict, "invalid_transition",
+			fmt.Sprintf("Only a live site can be stopped; this one is %s", site.Status),
+			"it serves nothing yet: cancel its deployment, or delete it")
 	}
 	if site.Status != to { // stopping what is stopped is no change
 		if err := s.move(ctx, tx, site, to, reason); err != nil {

@@ -65,11 +65,9 @@ func cleanTag(t string) (string, bool) {
 }
 
 func badTag(why, tag string) error {
-	return &fault.Error{
-		Kind: fault.Invalid, Message: why,
-		Details:  fmt.Sprintf("a site has up to %d tags of up to %d characters, without commas and control characters", MaxTags, MaxTag),
-		Received: text.Clip(tag, 200), Code: "invalid_tags",
-	}
+	return fault.New(fault.Invalid, "invalid_tags", why,
+		fmt.Sprintf("a site has up to %d tags of up to %d characters, without commas and control characters", MaxTags, MaxTag)).
+		Got(text.Clip(tag, 200))
 }
 
 func joinTags(tags []string) string {

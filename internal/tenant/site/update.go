@@ -44,10 +44,8 @@ func (x Site) Repoints(by account.Caller, p Patch) (bool, error) {
 	if c := p.Credential; c != nil && (c.Token != "" || c.DeployKey != "") {
 		return true, nil
 	}
-	return false, &fault.Error{
-		Kind: fault.Forbidden, Message: "Another repository needs a credential of its own", Code: "credential_required",
-		Details: "you have access to some sites only: send a credential for it in the same request, or ask a member with access to all sites",
-	}
+	return false, fault.New(fault.Forbidden, "credential_required", "Another repository needs a credential of its own",
+		"you have access to some sites only: send a credential for it in the same request, or ask a member with access to all sites")
 }
 
 // UpdateTx changes the owner's site. The slug stays: addresses don't change under people.

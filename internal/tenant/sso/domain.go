@@ -77,9 +77,7 @@ var public = func() map[string]bool {
 // cleanDomain returns a domain in the form in which domains are compared, or an Invalid fault.
 func cleanDomain(received string) (string, error) {
 	refuse := func(why string) (string, error) {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid email domain", Details: why, Received: text.Line(received, 253), Code: "invalid_domain",
-		}
+		return "", fault.New(fault.Invalid, "invalid_domain", "Invalid email domain", why).Got(text.Line(received, 253))
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(received), "@"), ".")
 	if len(name) > 4*253 {
@@ -168,16 +166,12 @@ func (s *SSO) ClaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, pro
 		return Domain{}, err
 	}
 	if slices.ContainsFunc(list, func(d Domain) bool { return d.Name == name }) {
-		return Domain{}, &fault.Error{
-			Kind: fault.Conflict, Message: "The team already has this domain", Details: "remove it first to move it to another provider",
-			Received: name, Code: "domain_exists",
-		}
+		return Domain{}, fault.New(fault.Conflict, "domain_exists", "The team already has this domain",
+			"remove it first to move it to another provider").Got(name)
 	}
 	if len(list) >= maxClaimed {
-		return Domain{}, &fault.Error{
-			Kind: fault.Conflict, Message: "Too many email domains",
-			Details: fmt.Sprintf("a team has at most %d: remove one first", maxClaimed), Code: "too_many_domains",
-		}
+		return Domain{}, fault.New(fault.Conflict, "too_many_domains", "Too many email domains",
+			fmt.Sprintf("a team has at most %d: remove one first", maxClaimed))
 	}
 	now := db.Now()
 	d, err := scanDomain(tx.QueryRow(ctx, `
@@ -203,10 +197,8 @@ func (s *SSO) ForEmail(ctx context.Context, email string) (Provider, error) {
 	var id ProviderID
 	err := s.c.DB.QueryRow(ctx, `SELECT provider_id FROM sso_domains WHERE name = $1 AND verified_at > 0`, domainOf(email)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return Provider{}, &fault.Error{
-			Kind: fault.NotFound, Message: "No single sign-on is set up for this email domain",
-			Details: "sign in another way; an owner of your team sets it up in the team's settings", Code: "no_sso_for_domain",
-		}
+		return Provider{}, fault.New(fault.NotFound, "no_sso_for_domain", "No single sign-on is set up for this email domain",
+			"sign in another way; an owner of your team sets it up in the team's settings")
 	}
 	if err != nil {
 		return Provider{}, fmt.Errorf("find provider of domain: %w", err)

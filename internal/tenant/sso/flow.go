@@ -165,10 +165,8 @@ func (s *SSO) Finish(ctx context.Context, id ProviderID, browser string, q url.V
 		return proof, s.refused(ctx, p, fmt.Errorf("the answer is from the issuer %q", text.Line(iss, 200)))
 	}
 	if why := q.Get("error"); why != "" {
-		return proof, &fault.Error{
-			Kind: fault.Forbidden, Message: p.Name + " didn't sign you in",
-			Details: text.Line(cmp.Or(q.Get("error_description"), why), 200), Code: "sso_refused",
-		}
+		return proof, fault.New(fault.Forbidden, "sso_refused", p.Name+" didn't sign you in",
+			text.Line(cmp.Or(q.Get("error_description"), why), 200))
 	}
 	code := q.Get("code")
 	if code == "" || len(code) > 4000 {
@@ -195,8 +193,6 @@ func (s *SSO) Finish(ctx context.Context, id ProviderID, browser string, q url.V
 // refused tells the operator why an answer is not believed, and the person that it isn't.
 func (s *SSO) refused(ctx context.Context, p Provider, err error) error {
 	s.c.Log.WarnContext(ctx, "sign-in with provider refused", "provider", p.ID, "err", text.Line(err.Error(), 500))
-	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The answer of " + p.Name + " is not valid",
-		Details: "start again from the sign-in page; if it happens again, ask the operator: the server log has the reason", Code: "sso_invalid",
-	}
+	return fault.New(fault.Forbidden, "sso_invalid", "The answer of "+p.Name+" is not valid",
+		"start again from the sign-in page; if it happens again, ask the operator: the server log has the reason")
 }

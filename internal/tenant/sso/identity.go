@@ -100,10 +100,8 @@ func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) 
 		return user, err
 	}
 	if !vouched {
-		return "", &fault.Error{
-			Kind: fault.Forbidden, Message: "No user is linked to this " + p.Provider.Name + " account",
-			Details: "sign in another way, then link it under Account > Sign-in and security", Code: "identity_unknown",
-		}
+		return "", fault.New(fault.Forbidden, "identity_unknown", "No user is linked to this "+p.Provider.Name+" account",
+			"sign in another way, then link it under Account > Sign-in and security")
 	}
 	how := "invited user's first sign-in"
 	u, err := s.c.Accounts.UserByEmailTx(ctx, tx, p.Email)
@@ -119,21 +117,16 @@ func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) 
 		return "", err
 	}
 	if known || u.Admin {
-		return "", &fault.Error{
-			Kind: fault.Forbidden, Message: "A user with this email address already exists",
-			Details: "sign in the way you did before, then link your " + p.Provider.Name + " account under Account > Sign-in and security",
-			Code:    "link_required",
-		}
+		return "", fault.New(fault.Forbidden, "link_required", "A user with this email address already exists",
+			"sign in the way you did before, then link your "+p.Provider.Name+" account under Account > Sign-in and security")
 	}
 	if err := s.linkTx(ctx, tx, p, audit.Actor{User: u.ID, Addr: d.Addr}, how); err != nil {
 		return "", err
 	}
 	in, err := s.joinTx(ctx, tx, p, u.ID, audit.Actor{Addr: d.Addr})
 	if err == nil && !in { // nothing of this is kept
-		err = &fault.Error{
-			Kind: fault.Forbidden, Message: "You need an invitation to this team",
-			Details: "ask an owner or admin of the team to invite " + u.Email + ", then sign in again", Code: "invitation_required",
-		}
+		err = fault.New(fault.Forbidden, "invitation_required", "You need an invitation to this team",
+			"ask an owner or admin of the team to invite "+u.Email+", then sign in again")
 	}
 	return u.ID, err
 }
@@ -179,10 +172,8 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 		case user == by.User:
 			return s.joinLinked(ctx, tx, p, by)
 		case user != "":
-			return &fault.Error{
-				Kind: fault.Conflict, Message: "This " + p.Provider.Name + " account is linked to another user",
-				Details: "unlink it there first", Code: "identity_taken",
-			}
+			return fault.New(fault.Conflict, "identity_taken", "This "+p.Provider.Name+" account is linked to another user",
+				"unlink it there first")
 		}
 		if err := s.linkTx(ctx, tx, p, by, "by its user"); err != nil {
 			return err
@@ -192,10 +183,8 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 }
 
 // errOperator is for operators who would link an account at a team's provider.
-var errOperator = &fault.Error{
-	Kind: fault.Forbidden, Message: "Operators can't link a team's sign-in provider",
-	Details: "the team's owners run it; use another user, who isn't an operator, in that team", Code: "operator_link",
-}
+var errOperator = fault.New(fault.Forbidden, "operator_link", "Operators can't link a team's sign-in provider",
+	"the team's owners run it; use another user, who isn't an operator, in that team")
 
 // joinLinked makes whoever linked an account at a team's provider a member, where their address is one that it vouches for.
 func (s *SSO) joinLinked(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor) error {
@@ -212,10 +201,8 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 		return err
 	}
 	if len(list) >= maxIdentities {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "Too many linked accounts",
-			Details: fmt.Sprintf("a user has at most %d: unlink one first", maxIdentities), Code: "too_many_identities",
-		}
+		return fault.New(fault.Conflict, "too_many_identities", "Too many linked accounts",
+			fmt.Sprintf("a user has at most %d: unlink one first", maxIdentities))
 	}
 	id, now := db.ID[IdentityID]("idn"), db.Now()
 	added, err := tx.Exec(ctx, `
@@ -225,7 +212,7 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 		return fmt.Errorf("link identity: %w", err)
 	}
 	if added == 0 { // somebody was faster
-		return &fault.Error{Kind: fault.Conflict, Message: "This account was linked just now", Details: "sign in again", Code: "identity_taken"}
+		return fault.New(fault.Conflict, "identity_taken", "This account was linked just now", "sign in again")
 	}
 	return s.c.Accounts.AuditTx(ctx, tx, by, audit.Event{
 		Action: "identity.linked", Subject: string(id), Detail: text.Line(p.Email, 254) + " at " + p.Provider.Issuer + ", " + how,
@@ -284,10 +271,8 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 		return fmt.Errorf("find other ways in: %w", err)
 	}
 	if !others {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "This is your only way to sign in",
-			Details: "add a passkey, set a password or link another account first", Code: "last_way_in",
-		}
+		return fault.New(fault.Conflict, "last_way_in", "This is your only way to sign in",
+			"add a passkey, set a password or link another account first")
 	}
 	return nil
 }

@@ -139,10 +139,8 @@ func (s *SSO) CreateTx(ctx context.Context, tx *db.Tx, n NewProvider) (Provider,
 		return p, err
 	}
 	if added == 0 {
-		return p, &fault.Error{
-			Kind: fault.Conflict, Message: "A sign-in provider with this id already exists",
-			Details: "choose another id, or remove the other provider first", Received: string(p.ID), Code: "provider_exists",
-		}
+		return p, fault.New(fault.Conflict, "provider_exists", "A sign-in provider with this id already exists",
+			"choose another id, or remove the other provider first").Got(string(p.ID))
 	}
 	return p, nil
 }
@@ -199,7 +197,7 @@ const personal = "9188040d-6c67-4c5b-b112-36a304b66dad"
 const maxDomains = 100
 
 func invalid(message, details, code string) error {
-	return &fault.Error{Kind: fault.Invalid, Message: message, Details: details, Code: code}
+	return fault.New(fault.Invalid, code, message, details)
 }
 
 // check returns the provider that the settings describe, or an Invalid fault.

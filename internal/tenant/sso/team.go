@@ -81,16 +81,12 @@ func (s *SSO) CreateForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return p, err
 	}
 	if len(list) >= maxProviders {
-		return p, &fault.Error{
-			Kind: fault.Conflict, Message: "Too many sign-in providers",
-			Details: fmt.Sprintf("a team has at most %d: remove one first", maxProviders), Code: "too_many_providers",
-		}
+		return p, fault.New(fault.Conflict, "too_many_providers", "Too many sign-in providers",
+			fmt.Sprintf("a team has at most %d: remove one first", maxProviders))
 	}
 	if slices.ContainsFunc(list, func(o Provider) bool { return o.Issuer == p.Issuer }) {
-		return p, &fault.Error{
-			Kind: fault.Conflict, Message: "The team already has a sign-in provider with this issuer",
-			Details: "change that one, or remove it first", Received: p.Issuer, Code: "provider_exists",
-		}
+		return p, fault.New(fault.Conflict, "provider_exists", "The team already has a sign-in provider with this issuer",
+			"change that one, or remove it first").Got(p.Issuer)
 	}
 	p.ID, p.Owner, p.JoinRole = db.ID[ProviderID]("sso"), owner, n.JoinRole
 	_, err = s.insert(ctx, tx, &p, n.Secret)
@@ -101,10 +97,8 @@ func checkJoinRole(r account.Role) error {
 	if r == "" || slices.Contains(JoinRoles, r) {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Message: "Invalid role", Received: string(r), Code: "invalid_role",
-		Details: "joinRole must be developer, contributor, viewer or null",
-	}
+	return fault.New(fault.Invalid, "invalid_role", "Invalid role",
+		"joinRole must be developer, contributor, viewer or null").Got(string(r))
 }
 
 // TeamProviderPatch changes a provider of a team. Nil fields stay as they are. The issuer stays in any case: identities are
@@ -167,10 +161,9 @@ func (s *SSO) DeleteForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return Provider{}, 0, fmt.Errorf("find other providers: %w", err)
 	}
 	if last {
-		return Provider{}, 0, &fault.Error{
-			Kind: fault.Conflict, Message: "The team requires single sign-on, and this is its only provider",
-			Details: "make single sign-on optional first, or add another provider", Code: "last_provider",
-		}
+		return Provider{}, 0, fault.New(fault.Conflict, "last_provider",
+			"The team requires single sign-on, and this is its only provider",
+			"make single sign-on optional first, or add another provider")
 	}
 	return s.DeleteTx(ctx, tx, id)
 }

@@ -71,9 +71,8 @@ func (s *SSO) VerifyTx(ctx context.Context, tx *db.Tx, id DomainID, found []stri
 	if _, err := tx.Exec(ctx, `
 		UPDATE sso_domains SET verified_at = $2, missing_since = $3, checked_at = $4, next_check = $5, problem = $6 WHERE id = $1`,
 		id, d.VerifiedAt, d.Missing, d.CheckedAt, d.NextCheck, d.Problem); db.Duplicate(err) {
-		return d, &fault.Error{
-			Kind: fault.Conflict, Message: "Another team verified " + d.Name + " just now", Details: "check the domain again", Code: "domain_taken",
-		}
+		return d, fault.New(fault.Conflict, "domain_taken", "Another team verified "+d.Name+" just now",
+			"check the domain again")
 	} else if err != nil {
 		return d, fmt.Errorf("store check of domain: %w", err)
 	}

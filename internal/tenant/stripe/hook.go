@@ -25,10 +25,8 @@ const MaxBody = 1 << 20
 // tolerance is how old an event's signature may be, and how far ahead of this machine's clock.
 const tolerance = 300 * time.Second
 
-var errSignature = &fault.Error{
-	Kind: fault.Invalid, Message: "Invalid signature", Code: "invalid_signature",
-	Details: "the body must be as Stripe sent it, signed within the last 300 seconds with the webhook's signing secret",
-}
+var errSignature = fault.New(fault.Invalid, "invalid_signature", "Invalid signature",
+	"the body must be as Stripe sent it, signed within the last 300 seconds with the webhook's signing secret")
 
 // eventHead is all that is read of an event.
 type eventHead struct {
@@ -65,13 +63,10 @@ func (s *Stripe) Take(ctx context.Context, account, signature string, body []byt
 	var e eventHead
 	if json.Unmarshal(body, &e) != nil || !eventID.MatchString(e.ID) || !eventType.MatchString(e.Type) ||
 		!objectID.MatchString(e.Data.Object.ID) {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid event", Details: "the body isn't an event of Stripe", Code: "invalid_event"}
+		return fault.New(fault.Invalid, "invalid_event", "Invalid event", "the body isn't an event of Stripe")
 	}
 	if e.Livemode == nil || *e.Livemode != a.Live || e.Account != "" {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "The event is from another account", Details: "test and live events don't mix",
-			Code: "foreign_event",
-		}
+		return fault.New(fault.Invalid, "foreign_event", "The event is from another account", "test and live events don't mix")
 	}
 	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error { return s.keepTx(ctx, tx, e) })
 }

@@ -287,10 +287,8 @@ func (s *Stripe) Page(ctx context.Context, o billing.Order, back string) (sessio
 	return got.ID, got.URL, nil
 }
 
-var errPageOver = &fault.Error{
-	Kind: fault.Conflict, Message: "The payment page has ended", Details: "reload the page to see what came of the payment, then try again",
-	Code: "payment_open",
-}
+var errPageOver = fault.New(fault.Conflict, "payment_open", "The payment page has ended",
+	"reload the page to see what came of the payment, then try again")
 
 // confirm returns where the owner confirms a payment at their bank.
 func (s *Stripe) confirm(ctx context.Context, sc *api.Client, o billing.Order, back string) (string, error) {

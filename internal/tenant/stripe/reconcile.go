@@ -131,10 +131,7 @@ const mostReplay = 30 * 24 * time.Hour
 // ReplayTx lets the next reconciliation list the events of so long again.
 func (s *Stripe) ReplayTx(ctx context.Context, tx *db.Tx, since time.Duration) (from db.Time, err error) {
 	if since <= 0 || since > mostReplay {
-		return 0, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid duration", Details: "Stripe lists the events of the last 30 days",
-			Code: "invalid_since",
-		}
+		return 0, fault.New(fault.Invalid, "invalid_since", "Invalid duration", "Stripe lists the events of the last 30 days")
 	}
 	a, err := s.Account(ctx, tx)
 	if err != nil {

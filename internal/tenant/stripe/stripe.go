@@ -134,10 +134,8 @@ func (s *Stripe) ConnectTx(ctx context.Context, tx *db.Tx, key string) (Account,
 		return a, err
 	}
 	if err == nil && a.Live != live {
-		return a, &fault.Error{
-			Kind: fault.Conflict, Message: "Another account is in use", Code: "account_in_use",
-			Details: "test and live payments don't mix; disconnect the account first",
-		}
+		return a, fault.New(fault.Conflict, "account_in_use", "Another account is in use",
+			"test and live payments don't mix; disconnect the account first")
 	}
 	now := s.now()
 	if err == nil {
@@ -154,20 +152,16 @@ func (s *Stripe) ConnectTx(ctx context.Context, tx *db.Tx, key string) (Account,
 	return a, nil
 }
 
-var errKey = &fault.Error{
-	Kind: fault.Invalid, Message: "Invalid API key", Code: "invalid_api_key",
-	Details: "a restricted or secret key of Stripe begins with rk_live_, sk_live_, rk_test_ or sk_test_",
-}
+var errKey = fault.New(fault.Invalid, "invalid_api_key", "Invalid API key",
+	"a restricted or secret key of Stripe begins with rk_live_, sk_live_, rk_test_ or sk_test_")
 
 // SecretTx takes the signing secret of the account's webhook. The one before is valid until the next one.
 func (s *Stripe) SecretTx(ctx context.Context, tx *db.Tx, secret string) (Account, error) {
 	secret = strings.TrimSpace(secret)
 	if !strings.HasPrefix(secret, "whsec_") || len(secret) < 16 || len(secret) > 300 ||
 		strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return Account{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid signing secret", Code: "invalid_secret",
-			Details: "the signing secret of a webhook of Stripe begins with whsec_",
-		}
+		return Account{}, fault.New(fault.Invalid, "invalid_secret", "Invalid signing secret",
+			"the signing secret of a webhook of Stripe begins with whsec_")
 	}
 	a, err := s.Account(ctx, tx)
 	if err != nil {
@@ -189,10 +183,8 @@ func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
 	if open, err := s.c.Billing.Underway(ctx, tx, 1); err != nil {
 		return err
 	} else if len(open) > 0 {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "A payment is under way", Code: "payment_open",
-			Details: "wait for its outcome, then disconnect the account",
-		}
+		return fault.New(fault.Conflict, "payment_open", "A payment is under way",
+			"wait for its outcome, then disconnect the account")
 	}
 	if _, err := tx.Exec(ctx, `UPDATE stripe_accounts SET ended_at = $2, api_key = '', secret = '', old_secret = '' WHERE id = $1`, a.ID,
 		s.now()); err != nil {
@@ -218,10 +210,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-var errOff = &fault.Error{
-	Kind: fault.Conflict, Message: "Cards aren't accepted here", Details: "no account at Stripe is connected",
-	Code: "no_cards",
-}
+var errOff = fault.New(fault.Conflict, "no_cards", "Cards aren't accepted here", "no account at Stripe is connected")
 
 // client returns the calls to the account in use.
 func (s *Stripe) client(ctx context.Context) (*api.Client, error) {

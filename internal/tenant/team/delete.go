@@ -29,9 +29,7 @@ func (s *Teams) DeleteTx(
 	ctx context.Context, tx *db.Tx, by account.Caller, confirm string, sites bool,
 ) (Team, *operation.Operation, error) {
 	if by.Role != account.RoleOwner {
-		return Team{}, nil, &fault.Error{
-			Kind: fault.Forbidden, Message: "Only owners can delete a team", Details: "ask an owner of the team", Code: "role_required",
-		}
+		return Team{}, nil, fault.New(fault.Forbidden, "role_required", "Only owners can delete a team", "ask an owner of the team")
 	}
 	if err := account.LockOwnerTx(ctx, tx, by.Owner); err != nil {
 		return Team{}, nil, err
@@ -41,9 +39,8 @@ func (s *Teams) DeleteTx(
 		return t, nil, err
 	}
 	if strings.TrimSpace(confirm) != t.Slug {
-		return t, nil, &fault.Error{
-			Kind: fault.Invalid, Message: "The slug doesn't match", Details: "confirm must be the team's slug: " + t.Slug, Code: "invalid_confirm",
-		}
+		return t, nil, fault.New(fault.Invalid, "invalid_confirm", "The slug doesn't match",
+			"confirm must be the team's slug: "+t.Slug)
 	}
 	n, err := s.siteCount(ctx, tx, by.Owner)
 	if err != nil {
@@ -53,10 +50,8 @@ func (s *Teams) DeleteTx(
 		return t, nil, s.closeTx(ctx, tx, t)
 	}
 	if !sites {
-		return t, nil, &fault.Error{
-			Kind: fault.Conflict, Message: "This team still has sites", Code: "team_has_sites",
-			Details: fmt.Sprintf("there are %d: transfer or delete them first, or delete them with the team (?sites=delete)", n),
-		}
+		return t, nil, fault.New(fault.Conflict, "team_has_sites", "This team still has sites",
+			fmt.Sprintf("there are %d: transfer or delete them first, or delete them with the team (?sites=delete)", n))
 	}
 	if _, err := tx.Exec(ctx, `UPDATE teams SET deleting_at = $2 WHERE owner_id = $1`, by.Owner, db.Now()); err != nil {
 		return t, nil, fmt.Errorf("delete team: %w", err)

@@ -60,10 +60,8 @@ func Address(email string) (string, error) {
 	ascii, err := idna.Lookup.ToASCII(domain)
 	if err != nil || strings.ContainsFunc(local, func(r rune) bool { return r >= 0x80 }) ||
 		strings.ContainsFunc(strings.TrimSpace(email[:strings.LastIndexByte(email, '@')]), func(r rune) bool { return r >= 0x80 }) {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid email address", Received: email, Code: "invalid_email",
-			Details: "the part before the @ must be ASCII letters, digits and signs, and the domain a valid one",
-		}
+		return "", fault.New(fault.Invalid, "invalid_email", "Invalid email address",
+			"the part before the @ must be ASCII letters, digits and signs, and the domain a valid one").Got(email)
 	}
 	return local + "@" + ascii, nil
 }
@@ -84,10 +82,8 @@ func scanInvitation(row db.Scanner) (i Invitation, err error) {
 	return i, nil
 }
 
-var errInvitation = &fault.Error{
-	Kind: fault.NotFound, Message: "Invitation not found",
-	Details: "it was accepted, revoked, replaced by a newer one, or has expired", Code: "invitation_not_found",
-}
+var errInvitation = fault.New(fault.NotFound, "invitation_not_found", "Invitation not found",
+	"it was accepted, revoked, replaced by a newer one, or has expired")
 
 // InviteTx invites somebody by mail and returns the invitation with its token, which is not stored. An older one for the
 // same address is replaced. Whether somebody has that address changes nothing.
@@ -97,18 +93,14 @@ func (s *Teams) InviteTx(ctx context.Context, tx *db.Tx, by account.Caller, n Ne
 		return Invitation{}, "", err
 	}
 	if n.Role == account.RoleGuest && len(n.Sites) == 0 {
-		return Invitation{}, "", &fault.Error{
-			Kind: fault.Invalid, Message: "Missing role", Code: "missing_role",
-			Details: "name a role in the team, or the sites that a guest may see",
-		}
+		return Invitation{}, "", fault.New(fault.Invalid, "missing_role", "Missing role",
+			"name a role in the team, or the sites that a guest may see")
 	}
 	if n.Role != account.RoleGuest && !slices.Contains(account.TeamRoles, n.Role) {
 		return Invitation{}, "", errRoleName(n.Role, account.TeamRoles)
 	}
 	if len(n.Sites) > maxInvitedSites {
-		return Invitation{}, "", &fault.Error{
-			Kind: fault.Invalid, Message: "Too many sites", Details: "an invitation names at most 100", Code: "too_many_sites",
-		}
+		return Invitation{}, "", fault.New(fault.Invalid, "too_many_sites", "Too many sites", "an invitation names at most 100")
 	}
 	if !by.Role.MayGrant(n.Role) {
 		return Invitation{}, "", errTooHigh
@@ -231,10 +223,8 @@ func (s *Teams) AcceptTx(ctx context.Context, tx *db.Tx, u account.User, token s
 		return Member{}, Team{}, err
 	}
 	if own, err := Address(u.Email); err != nil || own != i.Email {
-		return Member{}, Team{}, &fault.Error{
-			Kind: fault.Forbidden, Message: "This invitation is for another email address",
-			Details: "sign in with the address that the invitation was sent to", Code: "other_address",
-		}
+		return Member{}, Team{}, fault.New(fault.Forbidden, "other_address", "This invitation is for another email address",
+			"sign in with the address that the invitation was sent to")
 	}
 	if err := account.LockOwnerTx(ctx, tx, i.Owner); err != nil {
 		return Member{}, Team{}, err
@@ -257,10 +247,8 @@ func (s *Teams) acceptTx(ctx context.Context, tx *db.Tx, i Invitation, hash stri
 		return Member{}, Team{}, err
 	}
 	if !inviter.Role.MayGrant(i.Role) {
-		return Member{}, Team{}, &fault.Error{
-			Kind: fault.Forbidden, Message: "This invitation is no longer valid",
-			Details: "who sent it may not give this role any more; ask an owner of the team for a new one", Code: "inviter_demoted",
-		}
+		return Member{}, Team{}, fault.New(fault.Forbidden, "inviter_demoted", "This invitation is no longer valid",
+			"who sent it may not give this role any more; ask an owner of the team for a new one")
 	}
 	if err := s.addTx(ctx, tx, i, user); err != nil {
 		return Member{}, Team{}, err

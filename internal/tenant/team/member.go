@@ -102,10 +102,7 @@ func insertMember(ctx context.Context, tx *db.Tx, owner account.OwnerID, user ac
 		INSERT INTO team_members (owner_id, user_id, role, break_glass, joined_at, invited_by) VALUES ($1, $2, $3, FALSE, $4, $5)`,
 		owner, user, role, db.Now(), by)
 	if db.Duplicate(err) {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "This user is already a member of the team",
-			Details: "change their role instead", Code: "already_member",
-		}
+		return fault.New(fault.Conflict, "already_member", "This user is already a member of the team", "change their role instead")
 	}
 	if err != nil {
 		return fmt.Errorf("add member: %w", err)
@@ -126,10 +123,8 @@ func (s *Teams) ChangeTx(ctx context.Context, tx *db.Tx, by account.Caller, user
 		return m, errTooHigh
 	}
 	if role == account.RoleGuest && len(m.Sites) == 0 {
-		return m, &fault.Error{
-			Kind: fault.Conflict, Message: "This member has no role on any site",
-			Details: "give them a role on a site first, or remove them from the team", Code: "no_site_role",
-		}
+		return m, fault.New(fault.Conflict, "no_site_role", "This member has no role on any site",
+			"give them a role on a site first, or remove them from the team")
 	}
 	if m.Role == account.RoleOwner && role != account.RoleOwner {
 		if err := s.keepOwner(ctx, tx, by.Owner, user); err != nil {
@@ -340,28 +335,21 @@ func (s *Teams) keepOwner(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 		return fmt.Errorf("count owners: %w", err)
 	}
 	if !others {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "This is the last owner of the team",
-			Details: "make another member an owner first", Code: "last_owner",
-		}
+		return fault.New(fault.Conflict, "last_owner", "This is the last owner of the team", "make another member an owner first")
 	}
 	return nil
 }
 
-var errTooHigh = &fault.Error{
-	Kind: fault.Forbidden, Message: "This role is above your own",
-	Details: "members can give, change and take roles up to their own; owners and billing members are the owners'", Code: "role_too_high",
-}
+var errTooHigh = fault.New(fault.Forbidden, "role_too_high", "This role is above your own",
+	"members can give, change and take roles up to their own; owners and billing members are the owners'")
 
 func errRoleName(role account.Role, list []account.Role) error {
 	names := make([]string, len(list))
 	for i, r := range list {
 		names[i] = string(r)
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Message: "Invalid role", Details: "role must be one of " + strings.Join(names, ", "),
-		Received: string(role), Code: "invalid_role",
-	}
+	return fault.New(fault.Invalid, "invalid_role", "Invalid role",
+		"role must be one of "+strings.Join(names, ", ")).Got(string(role))
 }
 
 // told is a member as events tell of them.

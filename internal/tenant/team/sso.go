@@ -25,11 +25,8 @@ func (s *Teams) mayRequireSSO(ctx context.Context, tx *db.Tx, by account.Caller)
 		return fmt.Errorf("find sign-in with provider: %w", err)
 	}
 	if !proven {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "You haven't signed in with the team's provider",
-			Details: "add a sign-in provider, sign in with it, and require single sign-on within 15 minutes: that shows that it works",
-			Code:    "sso_not_proven",
-		}
+		return fault.New(fault.Conflict, "sso_not_proven", "You haven't signed in with the team's provider",
+			"add a sign-in provider, sign in with it, and require single sign-on within 15 minutes: that shows that it works")
 	}
 	return nil
 }
@@ -42,15 +39,11 @@ func (s *Teams) SetEmergencyTx(ctx context.Context, tx *db.Tx, by account.Caller
 		return m, err
 	}
 	if by.Role != account.RoleOwner {
-		return m, &fault.Error{
-			Kind: fault.Forbidden, Message: "Only owners can change emergency owners", Details: "ask an owner of the team", Code: "role_required",
-		}
+		return m, fault.New(fault.Forbidden, "role_required", "Only owners can change emergency owners", "ask an owner of the team")
 	}
 	if on && (m.Role != account.RoleOwner || !m.TwoFactor) {
-		return m, &fault.Error{
-			Kind: fault.Conflict, Message: "This member can't be an emergency owner",
-			Details: "it takes an owner who has two-factor authentication", Code: "emergency_owner_unfit",
-		}
+		return m, fault.New(fault.Conflict, "emergency_owner_unfit", "This member can't be an emergency owner",
+			"it takes an owner who has two-factor authentication")
 	}
 	var others int
 	err = tx.QueryRow(ctx, `SELECT count(*) FROM team_members WHERE owner_id = $1 AND user_id <> $2 AND role = 'owner' AND break_glass`,
@@ -59,10 +52,8 @@ func (s *Teams) SetEmergencyTx(ctx context.Context, tx *db.Tx, by account.Caller
 		return m, fmt.Errorf("count emergency owners: %w", err)
 	}
 	if on && others >= maxEmergency {
-		return m, &fault.Error{
-			Kind: fault.Conflict, Message: "Too many emergency owners",
-			Details: fmt.Sprintf("a team has at most %d: remove one first", maxEmergency), Code: "too_many_emergency_owners",
-		}
+		return m, fault.New(fault.Conflict, "too_many_emergency_owners", "Too many emergency owners",
+			fmt.Sprintf("a team has at most %d: remove one first", maxEmergency))
 	}
 	if _, err := tx.Exec(ctx, `
 		UPDATE team_members SET break_glass = $3 WHERE owner_id = $1 AND user_id = $2`, by.Owner, user, on); err != nil {

@@ -221,20 +221,17 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 	}
 	if p.RequireTwoFactor != nil && *p.RequireTwoFactor != t.RequireTwoFactor {
 		if by.Role != account.RoleOwner {
-			return t, &fault.Error{
-				Kind: fault.Forbidden, Message: "Only owners can change whether two-factor authentication is required",
-				Details: "ask an owner of the team", Code: "role_required",
-			}
+			return t, fault.New(fault.Forbidden, "role_required",
+				"Only owners can change whether two-factor authentication is required",
+				"ask an owner of the team")
 		}
 		var has bool
 		if err := tx.QueryRow(ctx, `SELECT two_factor FROM people WHERE id = $1`, by.User).Scan(&has); err != nil {
 			return t, fmt.Errorf("find two-factor authentication: %w", err)
 		}
 		if !has && *p.RequireTwoFactor {
-			return t, &fault.Error{
-				Kind: fault.Conflict, Message: "You don't have two-factor authentication yourself",
-				Details: "add an authenticator app or a passkey first, or you would be blocked too", Code: "two_factor_missing",
-			}
+			return t, fault.New(fault.Conflict, "two_factor_missing", "You don't have two-factor authentication yourself",
+				"add an authenticator app or a passkey first, or you would be blocked too")
 		}
 		if *p.RequireTwoFactor {
 			if err := s.c.Accounts.MustBeStrong(ctx, tx, by); err != nil {
@@ -245,10 +242,8 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 	}
 	if p.RequireSSO != nil && *p.RequireSSO != t.RequireSSO {
 		if by.Role != account.RoleOwner {
-			return t, &fault.Error{
-				Kind: fault.Forbidden, Message: "Only owners can change whether single sign-on is required",
-				Details: "ask an owner of the team", Code: "role_required",
-			}
+			return t, fault.New(fault.Forbidden, "role_required", "Only owners can change whether single sign-on is required",
+				"ask an owner of the team")
 		}
 		if *p.RequireSSO {
 			if err := s.mayRequireSSO(ctx, tx, by); err != nil {
@@ -259,10 +254,8 @@ func (s *Teams) UpdateTx(ctx context.Context, tx *db.Tx, by account.Caller, p Pa
 	}
 	if p.Apps != nil {
 		if !slices.Contains([]string{"all", "approved", "none"}, *p.Apps) {
-			return t, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid app policy", Received: *p.Apps, Details: "apps must be all, approved or none",
-				Code: "invalid_apps",
-			}
+			return t, fault.New(fault.Invalid, "invalid_apps", "Invalid app policy",
+				"apps must be all, approved or none").Got(*p.Apps)
 		}
 		t.Apps = *p.Apps
 	}
@@ -283,9 +276,7 @@ func cleanName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n < 1 || n > 100 || !utf8.ValidString(name) || !account.Visible(name) ||
 		strings.ContainsFunc(name, unicode.IsControl) {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid team name", Details: "a name has 1 to 100 characters", Code: "invalid_name",
-		}
+		return "", fault.New(fault.Invalid, "invalid_name", "Invalid team name", "a name has 1 to 100 characters")
 	}
 	return name, nil
 }
@@ -296,10 +287,8 @@ func (s *Teams) freeSlug(ctx context.Context, tx *db.Tx, name, asked string) (st
 	if slug == "" {
 		slug = site.Slug(name)
 	} else if slug != site.Slug(slug) || len(slug) < 2 {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid team slug", Received: asked, Code: "invalid_slug",
-			Details: "a slug has 2 to 48 lower-case letters, digits and single hyphens, such as " + site.Slug(asked),
-		}
+		return "", fault.New(fault.Invalid, "invalid_slug", "Invalid team slug",
+			"a slug has 2 to 48 lower-case letters, digits and single hyphens, such as "+site.Slug(asked)).Got(asked)
 	}
 	// Slugs of teams that were deleted long ago are free again.
 	if _, err := tx.Exec(ctx, `UPDATE teams SET slug = id WHERE slug = $1 AND deleted_at > 0 AND deleted_at < $2`,
@@ -322,8 +311,6 @@ func (s *Teams) freeSlug(ctx context.Context, tx *db.Tx, name, asked string) (st
 }
 
 func errSlugTaken(slug string) error {
-	return &fault.Error{
-		Kind: fault.Conflict, Message: "This slug is already in use", Received: slug, Code: "slug_taken",
-		Details: "choose another one; slugs of deleted teams stay reserved for 90 days",
-	}
+	return fault.New(fault.Conflict, "slug_taken", "This slug is already in use",
+		"choose another one; slugs of deleted teams stay reserved for 90 days").Got(slug)
 }

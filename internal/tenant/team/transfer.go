@@ -170,9 +170,7 @@ func (s *Teams) HandOverTx(
 func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID, keepHooks bool) (Plan, error) {
 	p := Plan{Stays: stays}
 	if from == to {
-		return p, &fault.Error{
-			Kind: fault.Conflict, Message: "The site already belongs to this account", Details: "choose another one", Code: "same_owner",
-		}
+		return p, fault.New(fault.Conflict, "same_owner", "The site already belongs to this account", "choose another one")
 	}
 	if err := lockBothTx(ctx, tx, from, to); err != nil {
 		return p, err
@@ -182,9 +180,7 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 		return p, fmt.Errorf("find receiving team: %w", err)
 	}
 	if ending { // the site would be deleted with it
-		return p, &fault.Error{
-			Kind: fault.Conflict, Message: "The receiving team is being deleted", Details: "choose another one", Code: "team_deleting",
-		}
+		return p, fault.New(fault.Conflict, "team_deleting", "The receiving team is being deleted", "choose another one")
 	}
 	got, err := s.c.Sites.LockTx(ctx, tx, from, id)
 	if err != nil {
@@ -194,9 +190,7 @@ func (s *Teams) MoveTx(ctx context.Context, tx *db.Tx, id site.ID, from, to acco
 	if open, err := s.c.Operations.UnderTx(ctx, tx, id); err != nil {
 		return p, err
 	} else if open {
-		return p, &fault.Error{
-			Kind: fault.Conflict, Message: "An operation of this site is running", Details: "try again once it has ended", Code: "site_busy",
-		}
+		return p, fault.New(fault.Conflict, "site_busy", "An operation of this site is running", "try again once it has ended")
 	}
 	if err := requireServedTx(ctx, tx, id, from); err != nil {
 		return p, err
@@ -251,14 +245,10 @@ func requireServedTx(ctx context.Context, tx *db.Tx, id site.ID, owner account.O
 	case err != nil:
 		return fmt.Errorf("find overdue invoices: %w", err)
 	case owes:
-		return &fault.Error{
-			Kind: fault.Payment, Message: "The site's account has an overdue invoice", Details: "pay it first, then transfer the site",
-			Code: "unpaid_invoices",
-		}
+		return fault.New(fault.Payment, "unpaid_invoices", "The site's account has an overdue invoice",
+			"pay it first, then transfer the site")
 	case paused:
-		return &fault.Error{
-			Kind: fault.Payment, Message: "The site is paused", Details: "it can be transferred once it is served again", Code: "site_paused",
-		}
+		return fault.New(fault.Payment, "site_paused", "The site is paused", "it can be transferred once it is served again")
 	}
 	return nil
 }
@@ -401,10 +391,8 @@ func (s *Teams) OfferTx(
 		ID: db.NewID("trf"), Site: p.Site.ID, From: by.Owner, To: to, Email: email, By: by.User, ExpiresAt: db.Now().Add(transferLife),
 	}
 	if !by.Whole() {
-		return t, "", &fault.Error{
-			Kind: fault.Forbidden, Message: "Apps and restricted API keys can't transfer a site", Code: "wider_key",
-			Details: "transfer it in the dashboard, or use an API key that has all scopes of its user and is not restricted to sites",
-		}
+		return t, "", fault.New(fault.Forbidden, "wider_key", "Apps and restricted API keys can't transfer a site",
+			"transfer it in the dashboard, or use an API key that has all scopes of its user and is not restricted to sites")
 	}
 	code := db.Random(32)
 	if _, err := s.c.Sites.GetTx(ctx, tx, by.Owner, p.Site.ID); err != nil {
@@ -440,10 +428,8 @@ If you didn't expect this, ignore this email.
 `, cmp.Or(by.Email, "A user"), p.Site.Name, p.named(), code), "/transfers", t.ExpiresAt)
 }
 
-var errTransfer = &fault.Error{
-	Kind: fault.NotFound, Message: "Transfer not found", Details: "it was accepted, canceled or replaced, or has expired",
-	Code: "transfer_not_found",
-}
+var errTransfer = fault.New(fault.NotFound, "transfer_not_found", "Transfer not found",
+	"it was accepted, canceled or replaced, or has expired")
 
 func (s *Teams) transfer(ctx context.Context, r db.Reader, where string, args ...any) (t Transfer, err error) {
 	err = r.QueryRow(ctx, `SELECT id, site_id, from_owner, to_owner, to_email, offered, created_by, expires_at FROM site_transfers
@@ -492,10 +478,8 @@ func (s *Teams) AcceptTransferTx(ctx context.Context, tx *db.Tx, by account.Call
 	}
 	own, err := Address(by.Email)
 	if t.Email != "" && (err != nil || own != t.Email || by.Service) || t.To != "" && t.To != by.Owner {
-		return Plan{}, t, &fault.Error{
-			Kind: fault.Forbidden, Message: "This transfer is for another account",
-			Details: "use a key of the account or team that it was offered to", Code: "other_receiver",
-		}
+		return Plan{}, t, fault.New(fault.Forbidden, "other_receiver", "This transfer is for another account",
+			"use a key of the account or team that it was offered to")
 	}
 	n, err := tx.Exec(ctx, `DELETE FROM site_transfers WHERE id = $1`, t.ID)
 	if err != nil {
@@ -516,10 +500,8 @@ func (s *Teams) AcceptTransferTx(ctx context.Context, tx *db.Tx, by account.Call
 	}
 	p, err := s.MoveTx(ctx, tx, t.Site, t.From, by.Owner, keepHooks)
 	if err == nil && p.digest != t.offered {
-		err = &fault.Error{
-			Kind: fault.Conflict, Message: "The site has changed since it was offered",
-			Details: "ask the sender to offer it again", Code: "transfer_changed",
-		}
+		err = fault.New(fault.Conflict, "transfer_changed", "The site has changed since it was offered",
+			"ask the sender to offer it again")
 	}
 	return p, t, err
 }

@@ -43,16 +43,12 @@ func (s *Teams) DeleteUserTx(
 ) (audit.Event, error) {
 	did := audit.Event{Action: "user.deleted", Subject: string(u.ID), About: u.ID, Detail: u.Email}
 	if n := len(sites); n != d.Sites {
-		return did, &fault.Error{
-			Kind: fault.Conflict, Message: fmt.Sprintf("%s now has %s", u.Email, text.Count(n, "site")),
-			Details: "nothing was deleted: review the user's sites and try again", Code: "user_has_sites",
-		}
+		return did, fault.New(fault.Conflict, "user_has_sites", fmt.Sprintf("%s now has %s", u.Email, text.Count(n, "site")),
+			"nothing was deleted: review the user's sites and try again")
 	} else if n > 0 {
 		if strings.TrimSpace(d.Confirm) != u.Email {
-			return did, &fault.Error{
-				Kind: fault.Invalid, Message: "The email doesn't match",
-				Details: "nothing was deleted: type " + u.Email + " to confirm", Code: "confirmation_mismatch",
-			}
+			return did, fault.New(fault.Invalid, "confirmation_mismatch", "The email doesn't match",
+				"nothing was deleted: type "+u.Email+" to confirm")
 		}
 		did.Detail += ", with " + text.Count(n, "site")
 	}

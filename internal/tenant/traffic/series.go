@@ -88,33 +88,20 @@ func (s Series) Total() (sum Counts) {
 // a fault to ask for more than is kept. For anybody else's site there is nothing.
 func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site id.Site, since db.Time, step Step) (Series, error) {
 	if !slices.Contains(Steps, step) {
-		return Series{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid step",
-			Details:  "step must be " + stepNames(),
-			Received: step.String(),
-			Code:     "invalid_step",
-		}
+		return Series{}, fault.New(fault.Invalid, "invalid_step", "Invalid step", "step must be "+stepNames()).Got(step.String())
 	}
 	now := t.c.Now()
 	first := floor(since, time.Duration(step))
 	switch {
 	case first > now:
-		return Series{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid since",
-			Details: "since is in the future",
-			Code:    "invalid_since",
-		}
+		return Series{}, fault.New(fault.Invalid, "invalid_since", "Invalid since", "since is in the future")
 	case first < floor(now.Add(-step.Back()), time.Duration(step)):
 		instead := "a longer step or a later moment"
 		if step == Day {
 			instead = "a later moment"
 		}
-		return Series{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid since",
-			Details: fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead), Code: "invalid_since",
-		}
+		return Series{}, fault.New(fault.Invalid, "invalid_since", "Invalid since",
+			fmt.Sprintf("steps of %s are stored for %s: ask for %s", step, backWords(step.Back()), instead))
 	}
 	bySite, err := t.read(ctx, owner, []id.Site{site}, first, step)
 	if err != nil {

@@ -69,7 +69,7 @@ func (q *Query) check(now db.Time, c limits.Cycle) error {
 		q.From = floor(q.From, q.Step)
 	}
 	no := func(name, details string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Invalid " + name, Details: details, Code: "invalid_" + name}
+		return fault.New(fault.Invalid, "invalid_"+name, "Invalid "+name, details)
 	}
 	switch {
 	case q.From >= q.To:

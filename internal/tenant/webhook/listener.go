@@ -84,16 +84,12 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return Listener{}, fmt.Errorf("count listeners: %w", err)
 	}
 	if open >= maxListeners {
-		return Listener{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Too many listeners",
-			Details: fmt.Sprintf(
+		return Listener{}, fault.New(fault.Conflict, "too_many_listeners", "Too many listeners",
+			fmt.Sprintf(
 				"at most %d at once; stop one, or wait %d minutes after it was last used",
 				maxListeners,
 				int(listenFor.Minutes()),
-			),
-			Code: "too_many_listeners",
-		}
+			))
 	}
 	l := Listener{ID: db.ID[ID]("hook"), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
 	_, err = tx.Exec(ctx, `

@@ -49,25 +49,15 @@ func (f Filter) where(hook ID) (string, db.Args, error) {
 	if f.State != "" {
 		is, ok := states[f.State]
 		if !ok {
-			return "", nil, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid state",
-				Details:  "state must be pending, succeeded or failed",
-				Received: text30(f.State),
-				Code:     "invalid_state",
-			}
+			return "", nil, fault.New(fault.Invalid, "invalid_state", "Invalid state",
+				"state must be pending, succeeded or failed").Got(text30(f.State))
 		}
 		text += " AND " + is
 	}
 	for _, name := range f.Events {
 		if !event.Known(name, true) && name != event.PingName {
-			return "", nil, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Unknown event",
-				Details:  "GET /webhooks/events lists the names of events",
-				Received: text30(name),
-				Code:     "invalid_event",
-			}
+			return "", nil, fault.New(fault.Invalid, "invalid_event", "Unknown event",
+				"GET /webhooks/events lists the names of events").Got(text30(name))
 		}
 	}
 	if f.Since != 0 {
@@ -94,12 +84,7 @@ func (f Filter) chosen(hook ID) (string, db.Args, error) {
 
 func text30(s string) string { return strings.ToValidUTF8(s[:min(len(s), 30)], "\uFFFD") }
 
-var errDisabled = &fault.Error{
-	Kind:    fault.Conflict,
-	Message: "The webhook is disabled",
-	Details: "enable it first",
-	Code:    "webhook_inactive",
-}
+var errDisabled = fault.New(fault.Conflict, "webhook_inactive", "The webhook is disabled", "enable it first")
 
 // RedeliverTx queues a delivery once more: a new delivery with the same webhook-id and
 // the same bytes, signed with the current secret.
@@ -169,36 +154,17 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	now := db.Now()
 	switch {
 	case f.Since == 0:
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Missing since",
-			Details: "since is the time from which events are redelivered",
-			Code:    "missing_since",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "missing_since", "Missing since",
+			"since is the time from which events are redelivered")
 	case f.Since > now:
-		return operation.Operation{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid since",
-			Details:  "since is in the future",
-			Received: f.Since.String(),
-			Code:     "invalid_since",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_since", "Invalid since",
+			"since is in the future").Got(f.Since.String())
 	case f.Until != 0 && f.Until <= f.Since:
-		return operation.Operation{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid until",
-			Details:  "until must be after since",
-			Received: f.Until.String(),
-			Code:     "invalid_until",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_until", "Invalid until",
+			"until must be after since").Got(f.Until.String())
 	case f.State == "pending":
-		return operation.Operation{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid state",
-			Details:  "state must be failed or succeeded: pending deliveries are sent anyway",
-			Received: f.State,
-			Code:     "invalid_state",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_state", "Invalid state",
+			"state must be failed or succeeded: pending deliveries are sent anyway").Got(f.State)
 	}
 	if f.State == "" {
 		f.State = "failed"

@@ -35,12 +35,8 @@ func (w *Webhooks) RotateTx(
 		return Webhook{}, err
 	}
 	if overlap < 0 || overlap > MaxOverlap {
-		return Webhook{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid overlapSeconds",
-			Details: fmt.Sprintf("overlapSeconds must be between 0 and %d", int(MaxOverlap.Seconds())),
-			Code:    "invalid_overlap_seconds",
-		}
+		return Webhook{}, fault.New(fault.Invalid, "invalid_overlap_seconds", "Invalid overlapSeconds",
+			fmt.Sprintf("overlapSeconds must be between 0 and %d", int(MaxOverlap.Seconds())))
 	}
 	var sealed string
 	err = tx.QueryRow(
@@ -60,20 +56,12 @@ func (w *Webhooks) RotateTx(
 		return Webhook{}, err
 	}
 	if old, err := w.c.Seal.Open(sealed, sealPurpose+string(id)); err == nil && string(old) == fresh {
-		return Webhook{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The webhook already uses this secret",
-			Details: "send another one, or omit it to have one generated",
-			Code:    "invalid_secret",
-		}
+		return Webhook{}, fault.New(fault.Invalid, "invalid_secret", "The webhook already uses this secret",
+			"send another one, or omit it to have one generated")
 	}
 	if overlap > 0 && hook.OverlapEnds != 0 {
-		return Webhook{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The secret is being rotated",
-			Details: "both secrets sign until " + hook.OverlapEnds.String() + "; set overlapSeconds to 0 to replace both now",
-			Code:    "rotation_in_progress",
-		}
+		return Webhook{}, fault.New(fault.Conflict, "rotation_in_progress", "The secret is being rotated",
+			"both secrets sign until "+hook.OverlapEnds.String()+"; set overlapSeconds to 0 to replace both now")
 	}
 	now := db.Now()
 	ends := now.Add(overlap)

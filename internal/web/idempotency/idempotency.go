@@ -74,19 +74,15 @@ func (k Key) purpose() string {
 func Check(key string) error {
 	odd := strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e })
 	if odd || len(key) < 1 || len(key) > 255 {
-		return &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid Idempotency-Key",
-			Details: "a key is 1 to 255 printable ASCII characters, such as a UUID", Code: "invalid_idempotency_key",
-		}
+		return fault.New(fault.Invalid, "invalid_idempotency_key", "Invalid Idempotency-Key",
+			"a key is 1 to 255 printable ASCII characters, such as a UUID")
 	}
 	return nil
 }
 
 // errReused is a Conflict: the draft's 422 is not among the statuses of our contract.
-var errReused = &fault.Error{
-	Kind: fault.Conflict, Message: "Idempotency-Key was already used with a different request",
-	Details: "send the same request again, or a new key", Code: "idempotency_key_reused",
-}
+var errReused = fault.New(fault.Conflict, "idempotency_key_reused", "Idempotency-Key was already used with a different request",
+	"send the same request again, or a new key")
 
 // Once runs fn in a transaction and stores its answer in the same one, or returns the
 // answer that was stored, with replayed true. The fingerprint is a digest of all that

@@ -11,10 +11,9 @@ import (
 )
 
 // errDropped is a Conflict: the request was carried out, and is not carried out again.
-var errDropped = &fault.Error{
-	Kind: fault.Conflict, Message: "The request was already completed and its response is no longer stored",
-	Details: "check the result; send a new Idempotency-Key to repeat the request", Code: "idempotency_answer_dropped",
-}
+var errDropped = fault.New(fault.Conflict, "idempotency_answer_dropped",
+	"The request was already completed and its response is no longer stored",
+	"check the result; send a new Idempotency-Key to repeat the request")
 
 // row returns the size of an answer as counted against its owner's limits.
 type row struct {

@@ -19,12 +19,8 @@ import (
 )
 
 func notDownloaded(why string) error {
-	return &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "The archive could not be downloaded",
-		Details: why + "; nothing of the site was changed",
-		Code:    "import_not_downloaded",
-	}
+	return fault.New(fault.Conflict, "import_not_downloaded", "The archive could not be downloaded",
+		why+"; nothing of the site was changed")
 }
 
 // Bounds of a download besides the site's storage.
@@ -67,12 +63,8 @@ func Fetch(ctx context.Context, out *http.Client, f io.Writer, address, sum stri
 	if resp.StatusCode != http.StatusOK {
 		return notDownloaded(fmt.Sprintf("its server answered with status %d", resp.StatusCode))
 	}
-	large := &fault.Error{
-		Kind:    fault.TooLarge,
-		Message: "The archive is too large",
-		Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20),
-		Code:    "import_too_large",
-	}
+	large := fault.New(fault.TooLarge, "import_too_large", "The archive is too large",
+		fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20))
 	if resp.ContentLength > most {
 		return large
 	}

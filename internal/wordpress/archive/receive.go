@@ -17,19 +17,11 @@ func Receive(f *os.File, body io.Reader, most int64) error {
 	case disk.Full(err) || disk.Full(synced):
 		return diskFull()
 	case err != nil:
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The archive could not be received",
-			Details: "the connection ended before the upload was complete",
-			Code:    "invalid_import",
-		}
+		return fault.New(fault.Invalid, "invalid_import", "The archive could not be received",
+			"the connection ended before the upload was complete")
 	case n > most:
-		return &fault.Error{
-			Kind:    fault.TooLarge,
-			Message: "The archive is too large",
-			Details: fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20),
-			Code:    "import_too_large",
-		}
+		return fault.New(fault.TooLarge, "import_too_large", "The archive is too large",
+			fmt.Sprintf("this site may store %d MiB; raise run.storageMiB", most>>20))
 	case n == 0:
 		return Bad("it is empty")
 	case synced != nil:
@@ -39,14 +31,10 @@ func Receive(f *os.File, body io.Reader, most int64) error {
 }
 
 func diskFull() error {
-	return &fault.Error{Kind: fault.Unavailable, Message: "The server's disk is full", Details: "nothing was changed", Code: "disk_full"}
+	return fault.New(fault.Unavailable, "disk_full", "The server's disk is full", "nothing was changed")
 }
 
 func Bad(why string) error {
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "The archive can't be imported",
-		Details: why + "; it must be a .tar.gz or a .zip with wp-content and one .sql file",
-		Code:    "invalid_import",
-	}
+	return fault.New(fault.Invalid, "invalid_import", "The archive can't be imported",
+		why+"; it must be a .tar.gz or a .zip with wp-content and one .sql file")
 }

@@ -342,12 +342,8 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	return nil // such as the core, which is ours
 }
 
-var tooLarge = &fault.Error{
-	Kind:    fault.TooLarge,
-	Message: "The archive is too large",
-	Details: "the unpacked archive exceeds the site's storage limit; increase run.storageMiB",
-	Code:    "import_too_large",
-}
+var tooLarge = fault.New(fault.TooLarge, "import_too_large", "The archive is too large",
+	"the unpacked archive exceeds the site's storage limit; increase run.storageMiB")
 
 // dump reads the SQL of an archive, and says in words what is wrong with it.
 type dump struct {

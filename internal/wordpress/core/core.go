@@ -125,14 +125,12 @@ func (s *Cores) Current(ctx context.Context, say func(format string, args ...any
 			return s.stored(ctx, "current/"+sum, func(dir string) error { return s.unpack(ctx, currentArchive, sha1.New(), sum, dir) }, say)
 		}
 		if _, e := os.Stat(filepath.Join(debianCore, "wp-includes/version.php")); e != nil {
-			return Core{}, &fault.Error{
-				Kind: fault.Unavailable, Message: "WordPress can't be downloaded", Code: "wordpress_unavailable",
-				Details: fmt.Sprintf(
+			return Core{}, fault.New(fault.Unavailable, "wordpress_unavailable", "WordPress can't be downloaded",
+				fmt.Sprintf(
 					"wordpress.org does not answer (%s); the operator can install Debian's package (apt-get install wordpress) or name a "+
 						"copy with --wordpress-source",
 					err,
-				),
-			}
+				))
 		}
 		s.c.Log.WarnContext(ctx, "wordpress.org is unreachable; using Debian's package", "err", err)
 		source = debianCore
@@ -142,12 +140,8 @@ func (s *Cores) Current(ctx context.Context, say func(format string, args ...any
 	}
 	version, err := os.ReadFile(filepath.Join(source, "wp-includes/version.php"))
 	if err != nil {
-		return Core{}, &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "WordPress is not available on this server",
-			Code:    "wordpress_unavailable",
-			Details: fmt.Sprintf("the operator's source %s contains none", source),
-		}
+		return Core{}, fault.New(fault.Unavailable, "wordpress_unavailable", "WordPress is not available on this server",
+			fmt.Sprintf("the operator's source %s contains none", source))
 	}
 	sum := sha256.Sum256(append([]byte(source+"\x00"), version...))
 	return s.stored(ctx, "directory/"+hex.EncodeToString(sum[:]), func(dir string) error { return copyTree(ctx, source, dir) }, say)
@@ -173,13 +167,7 @@ func Offers(ctx context.Context, r db.Reader, version string) error {
 		if have == "" {
 			details = "no WordPress was made here yet: leave the version out"
 		}
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "This version of WordPress is not available",
-			Details:  details,
-			Received: version,
-			Code:     "invalid_version",
-		}
+		return fault.New(fault.Invalid, "invalid_version", "This version of WordPress is not available", details).Got(version)
 	}
 	return nil
 }
@@ -219,12 +207,7 @@ func (s *Cores) fetch(ctx context.Context, address string) (io.ReadCloser, error
 func (s *Cores) unpack(ctx context.Context, address string, digest hash.Hash, sum, dir string) error {
 	body, err := s.fetch(ctx, address)
 	if err != nil {
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "WordPress can't be downloaded",
-			Details: err.Error(),
-			Code:    "wordpress_unavailable",
-		}
+		return fault.New(fault.Unavailable, "wordpress_unavailable", "WordPress can't be downloaded", err.Error())
 	}
 	defer body.Close()
 	f, err := os.CreateTemp(s.c.Dir, "archive-")
@@ -240,12 +223,8 @@ func (s *Cores) unpack(ctx context.Context, address string, digest hash.Hash, su
 	case n > maxArchive:
 		return errors.New("the archive of WordPress is too large")
 	case hex.EncodeToString(digest.Sum(nil)) != sum:
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "The checksum of the downloaded WordPress is wrong",
-			Details: "the download was discarded",
-			Code:    "wordpress_unavailable",
-		}
+		return fault.New(fault.Unavailable, "wordpress_unavailable", "The checksum of the downloaded WordPress is wrong",
+			"the download was discarded")
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -73,9 +73,7 @@ func newComparing() *fair.Pool {
 // files. What one of them doesn't say is unknown.
 func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to site.ID) (c Comparison, err error) {
 	if from == to {
-		return c, &fault.Error{
-			Kind: fault.Invalid, Message: "A site can't be compared with itself", Details: "to names another site", Code: "invalid_comparison",
-		}
+		return c, fault.New(fault.Invalid, "invalid_comparison", "A site can't be compared with itself", "to names another site")
 	}
 	ctx, done := context.WithTimeout(ctx, compareAsk)
 	defer done()
@@ -108,10 +106,7 @@ func (w *WordPress) Compare(ctx context.Context, owner account.OwnerID, from, to
 				s.State, err = w.state(ctx, owner, x, f)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = &fault.Error{
-					Kind: fault.Unavailable, Message: "WordPress does not respond", Details: "it took over 25 seconds",
-					Code: "wordpress_failed",
-				}
+				err = fault.New(fault.Unavailable, "wordpress_failed", "WordPress does not respond", "it took over 25 seconds")
 			}
 			s.Err = err
 		})

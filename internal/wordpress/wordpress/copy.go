@@ -34,12 +34,8 @@ func (w *WordPress) CloneTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return operation.Operation{}, err
 	}
 	if name = strings.TrimSpace(name); name == "" {
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The new site needs a name",
-			Details: "name must have 1 to 100 characters",
-			Code:    "invalid_name",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_name", "The new site needs a name",
+			"name must have 1 to 100 characters")
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindClone, Copy: &Copy{From: id, NewName: name, Files: true, Database: true}})
 }
@@ -58,19 +54,11 @@ func (w *WordPress) PushTx(
 	}
 	switch {
 	case id == to:
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "A site can't be pushed to itself",
-			Details: "to names another site",
-			Code:    "invalid_push",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_push", "A site can't be pushed to itself",
+			"to names another site")
 	case !files && !database:
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "There is nothing to push",
-			Details: "send files, database or both as true",
-			Code:    "invalid_push",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_push", "There is nothing to push",
+			"send files, database or both as true")
 	}
 	for _, one := range []site.ID{min(id, to), max(id, to)} { // always in this order: two pushes never wait for each other
 		s, err := w.c.Sites.LockTx(ctx, tx, owner, one)

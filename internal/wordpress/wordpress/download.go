@@ -48,19 +48,13 @@ func (w *WordPress) ImportFromTx(
 	}
 	u, err := url.Parse(d.URL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || len(d.URL) > maxAddress {
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid url",
-			Details: fmt.Sprintf("url is the https address of an archive without a user name, at most %d characters", maxAddress),
-			Code:    "invalid_import",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_import", "Invalid url",
+			fmt.Sprintf("url is the https address of an archive without a user name, at most %d characters", maxAddress))
 	}
 	d.SHA256 = strings.ToLower(d.SHA256)
 	if sum, err := hex.DecodeString(d.SHA256); err != nil || len(sum) != sha256.Size && len(sum) != 0 {
-		return operation.Operation{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid sha256", Received: text.Clip(d.SHA256, 100), Code: "invalid_import",
-			Details: "sha256 is the archive's SHA-256, 64 hexadecimal digits",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_import", "Invalid sha256",
+			"sha256 is the archive's SHA-256, 64 hexadecimal digits").Got(text.Clip(d.SHA256, 100))
 	}
 	return w.ImportArchiveTx(ctx, tx, owner, id, Import{From: w.c.Seal.Seal([]byte(d.URL), downloadPurpose(id)), SHA256: d.SHA256})
 }
@@ -94,10 +88,8 @@ func (r *run) download(ctx context.Context) error {
 		return fmt.Errorf("read address of import: %w", err)
 	}
 	if r.step.Tries++; r.step.Tries > maxImportTries {
-		return &fault.Error{
-			Kind: fault.Conflict, Message: "The archive can't be imported", Code: "import_interrupted",
-			Details: "the server stopped each time while it was downloaded; nothing of the site was changed",
-		}
+		return fault.New(fault.Conflict, "import_interrupted", "The archive can't be imported",
+			"the server stopped each time while it was downloaded; nothing of the site was changed")
 	}
 	if err := r.to(ctx, r.step.At, -1, "Downloading the archive"); err != nil {
 		return err

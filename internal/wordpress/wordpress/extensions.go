@@ -66,10 +66,8 @@ func (w *WordPress) ManageTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		return operation.Operation{}, err
 	}
 	if !slices.Contains(Actions(m.Kind), m.Action) {
-		return operation.Operation{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid action", Details: "action must be one of " + strings.Join(Actions(m.Kind), ", "),
-			Received: text.Clip(m.Action, 100), Code: "invalid_action",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_action", "Invalid action",
+			"action must be one of "+strings.Join(Actions(m.Kind), ", ")).Got(text.Clip(m.Action, 100))
 	}
 	most := maxSlugs
 	if m.Kind == Theme && m.Action == Activate {
@@ -78,9 +76,8 @@ func (w *WordPress) ManageTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	slices.Sort(m.Slugs)
 	m.Slugs = slices.Compact(m.Slugs)
 	if len(m.Slugs) == 0 || len(m.Slugs) > most {
-		return operation.Operation{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid number of " + m.Kind + "s", Details: fmt.Sprintf("name 1 to %d", most), Code: "invalid_action",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_action", "Invalid number of "+m.Kind+"s",
+			fmt.Sprintf("name 1 to %d", most))
 	}
 	if err := checkSlugs(m.Slugs); err != nil {
 		return operation.Operation{}, err
@@ -103,13 +100,8 @@ func (w *WordPress) liveTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 func checkSlugs(slugs []string) error {
 	for _, slug := range slugs {
 		if !slugForm.MatchString(slug) {
-			return &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid plugin or theme",
-				Details:  "a slug is the name of its folder",
-				Received: text.Clip(slug, 100),
-				Code:     "invalid_update",
-			}
+			return fault.New(fault.Invalid, "invalid_update", "Invalid plugin or theme",
+				"a slug is the name of its folder").Got(text.Clip(slug, 100))
 		}
 	}
 	return nil

@@ -192,12 +192,8 @@ func (r *run) fill(ctx context.Context) error {
 		return fmt.Errorf("import: %w", err)
 	}
 	if r.step.Tries++; r.step.Tries > maxImportTries { // what ends the process is not tried for ever
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "The archive can't be imported",
-			Details: "the server stopped each time while it was unpacked or loaded; nothing of the site was changed",
-			Code:    "import_interrupted",
-		}
+		return fault.New(fault.Conflict, "import_interrupted", "The archive can't be imported",
+			"the server stopped each time while it was unpacked or loaded; nothing of the site was changed")
 	}
 	if err := r.to(ctx, atBackup, 0.2, "Unpacking"); err != nil {
 		return err

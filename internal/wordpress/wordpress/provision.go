@@ -292,14 +292,10 @@ func (w *WordPress) live(s site.Site) error {
 	case s.Type != site.WordPress:
 		return &fault.Error{Kind: fault.Conflict, Message: "This site is not a WordPress site", Code: "not_wordpress"}
 	case s.Status == site.Stopped:
-		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it first")
 	case s.LiveDeployment == "":
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "WordPress is not installed yet",
-			Details: "it is installed by the site's first successful deployment",
-			Code:    "not_installed",
-		}
+		return fault.New(fault.Conflict, "not_installed", "WordPress is not installed yet",
+			"it is installed by the site's first successful deployment")
 	}
 	return nil
 }

@@ -127,10 +127,8 @@ func (w *WordPress) PurgeTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	for _, p := range paths {
 		if !strings.HasPrefix(p, "/") && p != "*" || strings.ContainsAny(p, "?#") {
-			return &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid path", Received: text.Clip(p, 100), Code: "invalid_paths",
-				Details: "paths hold paths of pages without address or query, such as /shop/",
-			}
+			return fault.New(fault.Invalid, "invalid_paths", "Invalid path",
+				"paths hold paths of pages without address or query, such as /shop/").Got(text.Clip(p, 100))
 		}
 	}
 	if len(paths) == 0 {

@@ -40,22 +40,13 @@ func (w *WordPress) ReplaceTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	}
 	for name, text := range map[string]string{"from": p.From, "to": p.To} {
 		if len(text) > maxReplace || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return operation.Operation{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Invalid " + name,
-				Details: fmt.Sprintf("%s is text of at most %d bytes", name, maxReplace),
-				Code:    "invalid_search_replace",
-			}
+			return operation.Operation{}, fault.New(fault.Invalid, "invalid_search_replace", "Invalid "+name,
+				fmt.Sprintf("%s is text of at most %d bytes", name, maxReplace))
 		}
 	}
 	if strings.TrimSpace(p.From) == "" || p.From == p.To {
-		return operation.Operation{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid from",
-			Details:  "from must not be empty, and differ from to",
-			Received: p.From,
-			Code:     "invalid_search_replace",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_search_replace", "Invalid from",
+			"from must not be empty, and differ from to").Got(p.From)
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindReplace, Replace: &p})
 }
@@ -137,12 +128,8 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, what pairs, dry bool,
 		}
 		if out.Done {
 			if err := json.Unmarshal(out.Place, &found); err != nil {
-				return found, &fault.Error{
-					Kind:    fault.Conflict,
-					Message: "WordPress did not respond",
-					Details: "a plugin may have ended the request",
-					Code:    "wordpress_failed",
-				}
+				return found, fault.New(fault.Conflict, "wordpress_failed", "WordPress did not respond",
+					"a plugin may have ended the request")
 			}
 			if !dry {
 				r.purgeAll(ctx, s.ID)
@@ -157,12 +144,8 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, what pairs, dry bool,
 			return found, err
 		}
 	}
-	return found, &fault.Error{
-		Kind:    fault.Conflict,
-		Message: "The replacement can't be completed",
-		Details: "a plugin may have changed its answers",
-		Code:    "wordpress_failed",
-	}
+	return found, fault.New(fault.Conflict, "wordpress_failed", "The replacement can't be completed",
+		"a plugin may have changed its answers")
 }
 
 // What a replacement may take: rounds of some seconds, and the place between two of them.

@@ -102,29 +102,16 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment id.Deploym
 		w.scheduled(ctx, s.ID, at)
 	}
 	if resp.StatusCode == http.StatusNotFound && !json.Valid(b) {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site's WordPress doesn't have this function yet",
-			Details: "redeploy the site: its core was deployed by an earlier version of Slipway",
-			Code:    "core_outdated",
-		}
+		return fault.New(fault.Conflict, "core_outdated", "This site's WordPress doesn't have this function yet",
+			"redeploy the site: its core was deployed by an earlier version of Slipway")
 	}
 	var failed struct{ Error string }
 	if json.Unmarshal(b, &failed) == nil && failed.Error != "" || resp.StatusCode != http.StatusOK {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "WordPress reports an error",
-			Details: fmt.Sprintf("%s (status %d)", cmp.Or(reason(b), "it gives no reason"), resp.StatusCode),
-			Code:    "wordpress_failed",
-		}
+		return fault.New(fault.Conflict, "wordpress_failed", "WordPress reports an error",
+			fmt.Sprintf("%s (status %d)", cmp.Or(reason(b), "it gives no reason"), resp.StatusCode))
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "WordPress does not respond",
-			Details: "a plugin may have ended the request",
-			Code:    "wordpress_failed",
-		}
+		return fault.New(fault.Conflict, "wordpress_failed", "WordPress does not respond", "a plugin may have ended the request")
 	}
 	return nil
 }

@@ -69,23 +69,15 @@ func (w *WordPress) UpdateNowTx(ctx context.Context, tx *db.Tx, owner account.Ow
 		return operation.Operation{}, err
 	}
 	if !u.Core && u.Plugins.none() && u.Themes.none() {
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "There is nothing to update",
-			Details: "send core, plugins or themes",
-			Code:    "invalid_update",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_update", "There is nothing to update",
+			"send core, plugins or themes")
 	}
 	if err := checkSlugs(slices.Concat(u.Plugins.Slugs, u.Themes.Slugs)); err != nil {
 		return operation.Operation{}, err
 	}
 	if len(u.Plugins.Slugs) > maxSlugs || len(u.Themes.Slugs) > maxSlugs {
-		return operation.Operation{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Too many plugins or themes",
-			Details: fmt.Sprintf("at most %d; \"all\" takes all of them", maxSlugs),
-			Code:    "invalid_update",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_update", "Too many plugins or themes",
+			fmt.Sprintf("at most %d; \"all\" takes all of them", maxSlugs))
 	}
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindUpdate, Update: &u})
 }

@@ -56,9 +56,8 @@ func (w *WordPress) ChangeUserTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, u UserChange,
 ) (operation.Operation, error) {
 	invalid := func(what, details, received string) (operation.Operation, error) {
-		return operation.Operation{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid " + what, Details: details, Received: text.Clip(received, 100), Code: "invalid_wordpress_user",
-		}
+		return operation.Operation{}, fault.New(fault.Invalid, "invalid_wordpress_user", "Invalid "+what,
+			details).Got(text.Clip(received, 100))
 	}
 	if err := w.liveTx(ctx, tx, owner, id); err != nil {
 		return operation.Operation{}, err

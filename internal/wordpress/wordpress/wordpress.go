@@ -215,13 +215,7 @@ const (
 // owner's.
 func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Settings, email string) error {
 	invalid := func(what, details, received string) error {
-		return &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid WordPress " + what,
-			Details:  details,
-			Received: received,
-			Code:     "invalid_wordpress",
-		}
+		return fault.New(fault.Invalid, "invalid_wordpress", "Invalid WordPress "+what, details).Got(received)
 	}
 	n.Title = cmp.Or(strings.TrimSpace(n.Title), s.Name)
 	if utf8.RuneCountInString(n.Title) > 200 || strings.ContainsFunc(n.Title, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -316,12 +310,7 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	set(&x.Debug, p.Debug)
 	set(&x.XMLRPC, p.XMLRPC)
 	if why := w.NoObjectCache(); p.ObjectCache != nil && *p.ObjectCache && !x.ObjectCache && why != "" {
-		return false, &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: "Object caches are not available on this server",
-			Details: why,
-			Code:    "no_object_cache",
-		}
+		return false, fault.New(fault.Unavailable, "no_object_cache", "Object caches are not available on this server", why)
 	}
 	set(&x.ObjectCache, p.ObjectCache)
 	for _, n := range []struct {
@@ -337,25 +326,15 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 			continue
 		}
 		if *n.from < n.min || *n.from > n.max {
-			return false, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid " + n.name,
-				Details:  fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max),
-				Received: *n.from,
-				Code:     "invalid_wordpress",
-			}
+			return false, fault.New(fault.Invalid, "invalid_wordpress", "Invalid "+n.name,
+				fmt.Sprintf("%s must be from %d to %d", n.name, n.min, n.max)).Got(*n.from)
 		}
 		*n.to = *n.from
 	}
 	if p.AutoUpdate != nil {
 		if *p.AutoUpdate != AutoOff && *p.AutoUpdate != AutoMinor {
-			return false, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid autoUpdate",
-				Details:  "autoUpdate must be off or minor",
-				Received: *p.AutoUpdate,
-				Code:     "invalid_wordpress",
-			}
+			return false, fault.New(fault.Invalid, "invalid_wordpress", "Invalid autoUpdate",
+				"autoUpdate must be off or minor").Got(*p.AutoUpdate)
 		}
 		x.Auto = *p.AutoUpdate
 	}

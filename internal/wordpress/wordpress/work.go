@@ -293,12 +293,9 @@ func (r *run) backUp(ctx context.Context, id site.ID, into *backup.ID, note stri
 	case err != nil:
 		return false, err
 	case b.Status == backup.Failed:
-		return false, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Nothing was changed, because the site could not be backed up first",
-			Details: b.Error,
-			Code:    "backup_failed",
-		}
+		return false, fault.New(fault.Conflict, "backup_failed",
+			"Nothing was changed, because the site could not be backed up first",
+			b.Error)
 	}
 	return b.Status == backup.Completed, nil
 }

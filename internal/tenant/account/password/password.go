@@ -64,12 +64,7 @@ func (h *Hasher) Decoy() string {
 // (github.com/P-H-C/phc-string-format).
 func (h *Hasher) Hash(ctx context.Context, email, password string) (string, error) {
 	refuse := func(details string) (string, error) {
-		return "", &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Password doesn't meet the requirements",
-			Details: details,
-			Code:    "weak_password",
-		}
+		return "", fault.New(fault.Invalid, "weak_password", "Password doesn't meet the requirements", details)
 	}
 	switch {
 	case !utf8.ValidString(password) || strings.ContainsRune(password, 0):

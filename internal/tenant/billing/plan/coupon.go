@@ -59,7 +59,8 @@ func (p *Plans) CouponTx(ctx context.Context, tx *db.Tx, c Coupon) error {
 		return fmt.Errorf("write coupon: %w", err)
 	}
 	if n == 0 {
-		return fault.Conflicting("coupon_exists", "The coupon exists already", "what a coupon is worth never changes; choose another code")
+		return fault.New(fault.Conflict, "coupon_exists", "The coupon exists already",
+			"what a coupon is worth never changes; choose another code")
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant)
 		return g, fmt.Errorf("count grants: %w", err)
 	}
 	if n >= mostGrants {
-		return g, fault.Conflicting("too_many_grants", "The owner has too many grants", fmt.Sprintf("there may be %d; delete some", mostGrants))
+		return g, fault.New(fault.Conflict, "too_many_grants", "The owner has too many grants",
+			fmt.Sprintf("there may be %d; delete some", mostGrants))
 	}
 	g.ID = db.NewID("grn")
 	if _, err := tx.Exec(ctx, `

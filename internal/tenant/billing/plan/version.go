@@ -123,7 +123,8 @@ func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms
 		return v, fmt.Errorf("read plan: %w", err)
 	}
 	if n >= mostVersions {
-		return v, fault.Conflicting("too_many_versions", "Too many plan versions", fmt.Sprintf("there may be %d of all plans", mostVersions))
+		return v, fault.New(fault.Conflict, "too_many_versions", "Too many plan versions",
+			fmt.Sprintf("there may be %d of all plans", mostVersions))
 	}
 	v = Version{ID: db.ID[VersionID]("plv"), Number: v.Number + 1, Terms: t, CreatedAt: now}
 	rates, err := json.Marshal(t.Rates)
@@ -255,10 +256,8 @@ func (p *Plans) Offer(ctx context.Context, r db.Reader, owner id.Owner, c Choice
 		}
 	}
 	if len(found) == 0 {
-		return Version{}, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid plan", Received: c.Plan, Code: "invalid_plan",
-			Details: "no plan of this name is offered with this interval and currency; GET /api/v1/plans lists those that are",
-		}
+		return Version{}, fault.New(fault.Invalid, "invalid_plan", "Invalid plan",
+			"no plan of this name is offered with this interval and currency; GET /api/v1/plans lists those that are").Got(c.Plan)
 	}
 	slices.SortStableFunc(found, func(x, y Version) int {
 		rank := func(v Version) (n int) {

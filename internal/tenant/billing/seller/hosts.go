@@ -174,9 +174,9 @@ func (h *Hosts) SetTx(ctx context.Context, tx *db.Tx, seller, host string) error
 		}
 		switch {
 		case sites > 0:
-			return fault.Conflicting("host_taken", "A site has this host", "remove the domain from the site first, or choose another host")
+			return fault.New(fault.Conflict, "host_taken", "A site has this host", "remove the domain from the site first, or choose another host")
 		case others > 0:
-			return fault.Conflicting("host_taken", "Another seller has this host", "each seller has a host of its own")
+			return fault.New(fault.Conflict, "host_taken", "Another seller has this host", "each seller has a host of its own")
 		}
 	}
 	n, err := tx.Exec(ctx, `UPDATE billing_sellers SET host = $2, updated_at = $3 WHERE id = $1`, seller, host, db.Now())

@@ -85,7 +85,7 @@ func ReadFile(r io.Reader) (s Seller, settings *party.Settings, err error) {
 // ReadLogo reads a PNG or JPEG of at most 256 KiB and 512 by 512 pixels, and returns it as a PNG that has the picture alone.
 func ReadLogo(r io.Reader) ([]byte, error) {
 	refuse := func(details string) ([]byte, error) {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid logo", Details: details, Code: "invalid_logo"}
+		return nil, fault.New(fault.Invalid, "invalid_logo", "Invalid logo", details)
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, logoBytes+1))
 	if err != nil {
@@ -147,12 +147,13 @@ func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 	}
 	switch {
 	case was != "" && was != s.Series:
-		return fault.Conflicting("series_fixed", "The series of a seller can't change",
+		return fault.New(fault.Conflict, "series_fixed", "The series of a seller can't change",
 			"it is "+was+": numbers of invoices have no gaps within it")
 	case taken > 0:
-		return fault.Conflicting("series_taken", "Another seller has this series", "each seller numbers its invoices in a series of its own")
+		return fault.New(fault.Conflict, "series_taken", "Another seller has this series",
+			"each seller numbers its invoices in a series of its own")
 	case was == "" && others >= mostSellers:
-		return fault.Conflicting("too_many_sellers", "Too many sellers", fmt.Sprintf("an installation has at most %d", mostSellers))
+		return fault.New(fault.Conflict, "too_many_sellers", "Too many sellers", fmt.Sprintf("an installation has at most %d", mostSellers))
 	}
 	digest := ""
 	if len(s.Logo) > 0 {

@@ -22,21 +22,13 @@ func CheckHop(v string) (int, error) {
 	}
 	n, err := strconv.ParseUint(v, 10, 16)
 	if err != nil {
-		return 0, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid " + HopHeader,
-			Details: HopHeader + " is a small number that webhook deliveries carry; leave it out otherwise",
-			Code:    "invalid_hop",
-		}
+		return 0, fault.New(fault.Invalid, "invalid_hop", "Invalid "+HopHeader,
+			HopHeader+" is a small number that webhook deliveries carry; leave it out otherwise")
 	}
 	if n >= maxHops {
-		return 0, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "Webhooks and deploy hooks call each other in a loop",
-			Details: "this call was caused by a webhook that a deploy hook caused, " + strconv.Itoa(maxHops) +
-				" times over: point the webhook elsewhere",
-			Code: "webhook_loop",
-		}
+		return 0, fault.New(fault.Conflict, "webhook_loop", "Webhooks and deploy hooks call each other in a loop",
+			"this call was caused by a webhook that a deploy hook caused, "+strconv.Itoa(maxHops)+
+				" times over: point the webhook elsewhere")
 	}
 	return int(n), nil
 }

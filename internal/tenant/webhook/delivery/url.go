@@ -19,7 +19,7 @@ const maxURL = 2048
 // Whether the address behind it may be reached is checked when it is dialled.
 func CheckURL(s string) (string, error) {
 	bad := func(details string) (string, error) {
-		e := &fault.Error{Kind: fault.Invalid, Message: "Invalid webhook URL", Details: details, Code: "invalid_url"}
+		e := fault.New(fault.Invalid, "invalid_url", "Invalid webhook URL", details)
 		if len(s) <= maxURL && !strings.Contains(s, "@") { // user info may be a secret
 			e.Received = s
 		}

@@ -160,13 +160,8 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	if in.Body.ExpiresAt != nil {
 		t, err := time.Parse(time.RFC3339, *in.Body.ExpiresAt)
 		if err != nil {
-			return newKeyBody{}, did, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid key expiresAt",
-				Details:  "expiresAt must be a timestamp such as 2027-01-31T12:00:00Z",
-				Received: *in.Body.ExpiresAt,
-				Code:     "invalid_expires_at",
-			}
+			return newKeyBody{}, did, fault.New(fault.Invalid, "invalid_expires_at", "Invalid key expiresAt",
+				"expiresAt must be a timestamp such as 2027-01-31T12:00:00Z").Got(*in.Body.ExpiresAt)
 		}
 		n.Expires = db.At(t)
 	}
@@ -207,10 +202,8 @@ func (a *API) inTeam(ctx context.Context, tx *db.Tx, c account.Caller, name stri
 	}
 	as.Nets, as.Expires = c.Nets, c.Expires
 	if !as.MayMakeKeys() {
-		return c, &fault.Error{
-			Kind: fault.Forbidden, Message: "Your role doesn't allow this", Code: "role_required",
-			Details: "API keys of a team take the role developer or higher, in the team or on a site",
-		}
+		return c, fault.New(fault.Forbidden, "role_required", "Your role doesn't allow this",
+			"API keys of a team take the role developer or higher, in the team or on a site")
 	}
 	return as, nil
 }

@@ -39,9 +39,7 @@ func (a *API) findUser(ctx context.Context, _ account.Caller, in *deleteUserIn) 
 	l.told.Confirm = in.Confirm
 	if in.Sites != "" {
 		if l.told.Sites, err = strconv.Atoi(in.Sites); err != nil {
-			return l, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid number of sites", Details: "sites must be a number", Received: in.Sites, Code: "invalid_sites",
-			}
+			return l, fault.New(fault.Invalid, "invalid_sites", "Invalid number of sites", "sites must be a number").Got(in.Sites)
 		}
 	}
 	if l.user, err = a.Accounts.User(ctx, in.ID); err != nil {

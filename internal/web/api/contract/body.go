@@ -25,10 +25,7 @@ const (
 	bodyTime = 30 * time.Second
 )
 
-var ErrTooLarge = &fault.Error{
-	Kind: fault.TooLarge, Message: "The request body is too large",
-	Details: "the limit is 1 MiB", Code: "body_too_large",
-}
+var ErrTooLarge = fault.New(fault.TooLarge, "body_too_large", "The request body is too large", "the limit is 1 MiB")
 
 // ReadBody reads and checks a request's JSON. An empty body is nil. A missing or odd
 // Content-Type counts as JSON, except those that browsers send from forms.
@@ -38,13 +35,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer conn.SetReadDeadline(time.Time{})
 	if c := strings.Join(r.Header["Content-Encoding"], ","); c != "" && !strings.EqualFold(c, "identity") {
 		Discard(r)
-		return nil, &fault.Error{
-			Kind:     fault.Media,
-			Message:  "Unsupported Content-Encoding",
-			Details:  "send the body without Content-Encoding",
-			Received: c,
-			Code:     "unsupported_content_encoding",
-		}
+		return nil, fault.New(fault.Media, "unsupported_content_encoding", "Unsupported Content-Encoding",
+			"send the body without Content-Encoding").Got(c)
 	}
 	if r.ContentLength > MaxBody {
 		Discard(r)
@@ -64,10 +56,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	if t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" ||
 		strings.HasPrefix(t, "multipart/") {
-		return nil, &fault.Error{
-			Kind: fault.Media, Message: "Unsupported content type",
-			Details: "send JSON with Content-Type: application/json", Received: t, Code: "unsupported_media_type",
-		}
+		return nil, fault.New(fault.Media, "unsupported_media_type", "Unsupported content type",
+			"send JSON with Content-Type: application/json").Got(t)
 	}
 	return body, checkJSON(body)
 }
@@ -134,7 +124,7 @@ func Discard(r *http.Request) {
 // an object nor an array nor null.
 func checkJSON(body []byte) error {
 	refuse := func(details string) error {
-		return &fault.Error{Kind: fault.Invalid, Message: "Malformed JSON", Details: details, Code: "malformed_json"}
+		return fault.New(fault.Invalid, "malformed_json", "Malformed JSON", details)
 	}
 	if !utf8.Valid(body) {
 		return refuse("the body is not UTF-8")

@@ -252,22 +252,16 @@ func (r Route) Permit(c account.Caller) (account.Caller, error) {
 		return c, &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key", Code: "missing_key"}
 	}
 	if r.Person && c.Team != "" {
-		return c, &fault.Error{
-			Kind: fault.Forbidden, Message: "This takes a key of your personal account", Code: "personal_key_required",
-			Details: "a key of a team acts for the team alone; a key of the personal account needs all scopes (*) for this",
-		}
+		return c, fault.New(fault.Forbidden, "personal_key_required", "This takes a key of your personal account",
+			"a key of a team acts for the team alone; a key of the personal account needs all scopes (*) for this")
 	}
 	if r.NoApps && oauth.IsApp(c) {
-		return c, &fault.Error{
-			Kind: fault.Forbidden, Message: "Apps can't do this", Code: "not_for_apps",
-			Details: "it would outlive the app's access: use an API key or the dashboard",
-		}
+		return c, fault.New(fault.Forbidden, "not_for_apps", "Apps can't do this",
+			"it would outlive the app's access: use an API key or the dashboard")
 	}
 	if r.Operator && !c.Admin {
-		return c, &fault.Error{
-			Kind: fault.Forbidden, Message: "This takes an operator's key", Code: "operator_required",
-			Details: "only users who run the installation may do this, with a key that has all scopes (*) and all sites",
-		}
+		return c, fault.New(fault.Forbidden, "operator_required", "This takes an operator's key",
+			"only users who run the installation may do this, with a key that has all scopes (*) and all sites")
 	}
 	var err error
 	if r.Scope != "" {

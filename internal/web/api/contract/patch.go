@@ -33,20 +33,12 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 				value,
 				[]byte("null"),
 			) && !(ok && sameJSON(value, have)) && !cleared[name] && !cleared[noun+" "+name] {
-				return &fault.Error{
-					Kind:    fault.Invalid,
-					Message: "Invalid " + noun + " " + name,
-					Details: name + " can't be null; omit it to keep the current value",
-					Code:    "invalid_" + Snake(name),
-				}
+				return fault.New(fault.Invalid, "invalid_"+Snake(name), "Invalid "+noun+" "+name,
+					name+" can't be null; omit it to keep the current value")
 			}
 			if inside := nulls(value, shown[name]); inside != nil && !cleared[noun+" "+name+".*"] {
-				return &fault.Error{
-					Kind:    fault.Invalid,
-					Message: "Invalid " + noun + " " + name,
-					Details: "its fields can't be null; omit those that keep their values",
-					Code:    "invalid_" + Snake(name),
-				}
+				return fault.New(fault.Invalid, "invalid_"+Snake(name), "Invalid "+noun+" "+name,
+					"its fields can't be null; omit those that keep their values")
 			}
 			continue
 		}
@@ -58,12 +50,7 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 		if !known {
 			instead = "it is read-only; omit it"
 		}
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "This request can't change " + name,
-			Details: string(instead),
-			Code:    "field_not_changeable",
-		}
+		return fault.New(fault.Invalid, "field_not_changeable", "This request can't change "+name, string(instead))
 	}
 	return nil
 }

@@ -254,10 +254,8 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 	}
 	scheme, secret, _ := strings.Cut(header[0], " ")
 	if len(header) > 1 || !strings.EqualFold(scheme, "bearer") {
-		return key, &fault.Error{
-			Kind: fault.Unauthorized, Message: "Invalid Authorization header",
-			Details: "send one header: Authorization: Bearer slw_…", Code: "invalid_key",
-		}
+		return key, fault.New(fault.Unauthorized, "invalid_key", "Invalid Authorization header",
+			"send one header: Authorization: Bearer slw_…")
 	}
 	secret = strings.TrimSpace(secret)
 	if a.OAuth != nil && oauth.LooksLikeToken(secret) {
@@ -282,10 +280,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 	return "key:" + string(c.Key), nil
 }
 
-var errMissingKey = &fault.Error{
-	Kind: fault.Unauthorized, Message: "Missing API key",
-	Details: "send it as Authorization: Bearer slw_…", Code: "missing_key",
-}
+var errMissingKey = fault.New(fault.Unauthorized, "missing_key", "Missing API key", "send it as Authorization: Bearer slw_…")
 
 // Holds is nil while what the caller came with still lets them in: for answers that stay open, and
 // requests that take long to come.
@@ -313,10 +308,7 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 		}
 		for _, v := range append(values, name) {
 			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
-				return &fault.Error{
-					Kind: fault.Invalid, Message: "Malformed query string",
-					Details: "a query is UTF-8 without NUL", Code: "malformed_query",
-				}
+				return fault.New(fault.Invalid, "malformed_query", "Malformed query string", "a query is UTF-8 without NUL")
 			}
 		}
 	}
@@ -340,10 +332,7 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 	return err
 }
 
-var errNoPath = &fault.Error{
-	Kind: fault.NotFound, Message: "Path not found",
-	Details: "see the API reference at /docs", Code: "path_not_found",
-}
+var errNoPath = fault.New(fault.NotFound, "path_not_found", "Path not found", "see the API reference at /docs")
 
 // dispatch finds the route, and answers 404, 405 and OPTIONS as JSON where there is none.
 // What the key lacks is said before what is wrong with the request.

@@ -134,10 +134,8 @@ func (w Whole) Parse(name string, def int) (int, error) {
 		return math.MaxInt32, nil
 	}
 	if err != nil || n < 1 || !digits {
-		return 0, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid " + name,
-			Details: name + " must be a whole number of at least 1", Received: string(w), Code: "invalid_" + name,
-		}
+		return 0, fault.New(fault.Invalid, "invalid_"+name, "Invalid "+name,
+			name+" must be a whole number of at least 1").Got(string(w))
 	}
 	return int(n), nil
 }
@@ -163,10 +161,7 @@ func OneOf(name, value string, allowed ...string) error {
 			return nil
 		}
 	}
-	return &fault.Error{
-		Kind: fault.Invalid, Message: "Invalid " + name,
-		Details: name + " must be " + either(allowed), Received: value, Code: "invalid_" + Snake(name),
-	}
+	return fault.New(fault.Invalid, "invalid_"+Snake(name), "Invalid "+name, name+" must be "+either(allowed)).Got(value)
 }
 
 // When shows a time, or null for none.

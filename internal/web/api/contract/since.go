@@ -35,13 +35,8 @@ func (s Since) Parse(now db.Time) (db.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, string(s))
 	if err != nil {
-		return 0, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid since",
-			Details:  "since must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m, 24h or 30d",
-			Received: string(s),
-			Code:     "invalid_since",
-		}
+		return 0, fault.New(fault.Invalid, "invalid_since", "Invalid since",
+			"since must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m, 24h or 30d").Got(string(s))
 	}
 	return max(db.At(at), now.Add(-longAgo)), nil
 }

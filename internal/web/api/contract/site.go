@@ -55,22 +55,13 @@ const maxNamed = 100
 func (a *API) OwnSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []site.ID) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if len(ids) > maxNamed {
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Too many sites in " + field,
-			Details: fmt.Sprintf("at most %d; leave it out for all sites", maxNamed),
-			Code:    "invalid_" + Snake(field),
-		}
+		return fault.New(fault.Invalid, "invalid_"+Snake(field), "Too many sites in "+field,
+			fmt.Sprintf("at most %d; leave it out for all sites", maxNamed))
 	}
 	for _, id := range ids {
 		if _, err := a.Sites.GetTx(ctx, tx, c.Owner, id); fault.Is(err, fault.NotFound) {
-			return &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Unknown site in " + field,
-				Details:  field + " holds ids of your sites",
-				Received: id,
-				Code:     "invalid_" + Snake(field),
-			}
+			return fault.New(fault.Invalid, "invalid_"+Snake(field), "Unknown site in "+field,
+				field+" holds ids of your sites").Got(id)
 		} else if err != nil {
 			return err
 		}

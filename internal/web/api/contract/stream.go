@@ -44,10 +44,7 @@ func (n Count) Parse(name, code string) (int64, error) {
 	}
 	v, err := strconv.ParseInt(string(n), 10, 64)
 	if err != nil || v < 0 || strings.Trim(string(n), "0123456789") != "" {
-		return 0, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid " + name,
-			Details: name + " must be a whole number of at least 0", Received: string(n), Code: code,
-		}
+		return 0, fault.New(fault.Invalid, code, "Invalid "+name, name+" must be a whole number of at least 0").Got(string(n))
 	}
 	return v, nil
 }

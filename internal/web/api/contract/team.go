@@ -15,10 +15,8 @@ func ErrMismatch(c account.Caller, name string) error {
 	if c.Team != "" {
 		acts = "the team " + c.Slug
 	}
-	return &fault.Error{
-		Kind: fault.Forbidden, Message: "The API key acts for another account", Received: name, Code: "team_mismatch",
-		Details: "it acts for " + acts + "; use a key of the team that is meant",
-	}
+	return fault.New(fault.Forbidden, "team_mismatch", "The API key acts for another account",
+		"it acts for "+acts+"; use a key of the team that is meant").Got(name)
 }
 
 // LogIn writes a line into the log of a team, for what a person does with a credential of their personal account.

@@ -276,13 +276,8 @@ func networks(list []string) ([]netip.Prefix, error) {
 func expiry(s string) (db.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || !t.After(time.Now()) {
-		return 0, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid deploy hook expiresAt",
-			Details:  "expiresAt must be a timestamp in the future such as 2027-01-31T12:00:00Z",
-			Received: s,
-			Code:     "invalid_expires_at",
-		}
+		return 0, fault.New(fault.Invalid, "invalid_expires_at", "Invalid deploy hook expiresAt",
+			"expiresAt must be a timestamp in the future such as 2027-01-31T12:00:00Z").Got(s)
 	}
 	return db.At(t), nil
 }
@@ -390,13 +385,8 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	case "true", "1", "yes":
 		call.ClearCache = true
 	default:
-		return calledHook{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid clear_cache",
-			Details:  "clear_cache must be true or false",
-			Received: in.ClearCache,
-			Code:     "invalid_clear_cache",
-		}
+		return calledHook{}, fault.New(fault.Invalid, "invalid_clear_cache", "Invalid clear_cache",
+			"clear_cache must be true or false").Got(in.ClearCache)
 	}
 	hook, err := a.admitHook(ctx, tx, in)
 	if err != nil {

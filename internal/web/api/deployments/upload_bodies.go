@@ -176,9 +176,8 @@ func (a *API) blobRoute(r contract.Route) {
 func parseDigest(text string) (blob.Digest, error) {
 	d, err := blob.ParseDigest(text)
 	if err != nil {
-		return d, &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid SHA-256", Details: "the path ends with 64 lower-case hexadecimal digits", Code: "invalid_digest",
-		}
+		return d, fault.New(fault.Invalid, "invalid_digest", "Invalid SHA-256",
+			"the path ends with 64 lower-case hexadecimal digits")
 	}
 	return d, nil
 }

@@ -44,10 +44,8 @@ func (a *API) partRoutes(r contract.Route) {
 		}
 		at, err := strconv.ParseInt(s.http.Header.Get(offsetHeader), 10, 64)
 		if err != nil || at < 0 {
-			return partBody{}, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid Upload-Offset", Details: "send a header Upload-Offset with the bytes before this part",
-				Code: "invalid_offset",
-			}
+			return partBody{}, fault.New(fault.Invalid, "invalid_offset", "Invalid Upload-Offset",
+				"send a header Upload-Offset with the bytes before this part")
 		}
 		p, err := a.Uploads.ReceivePart(ctx, s.caller.Owner, upload.ID(s.id), d, at, s.body)
 		if err == nil {

@@ -201,9 +201,7 @@ func (a *API) listMissing(ctx context.Context, c account.Caller, in *listMissing
 	var after blob.Digest
 	if in.After != "" {
 		if after, err = blob.ParseDigest(in.After); err != nil {
-			return missingPage{}, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid after", Details: "after is next of the page before", Code: "invalid_after",
-			}
+			return missingPage{}, fault.New(fault.Invalid, "invalid_after", "Invalid after", "after is next of the page before")
 		}
 	}
 	limit, err := in.Limit.Parse("limit", contract.MaxMissing)

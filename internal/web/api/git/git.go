@@ -242,12 +242,8 @@ func (a *API) protectPreviews(ctx context.Context, tx *db.Tx, c account.Caller, 
 	p := site.ServingPatch{Password: password}
 	if how != nil {
 		if v.Protection == "all" || v.SignIn == "all" {
-			return &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "All addresses of the site are protected",
-				Details: "change protection and signIn in PATCH /sites/{id}/serving",
-				Code:    "all_protected",
-			}
+			return fault.New(fault.Conflict, "all_protected", "All addresses of the site are protected",
+				"change protection and signIn in PATCH /sites/{id}/serving")
 		}
 		word := map[bool]string{true: "previews", false: "none"}
 		protection, signIn := word[*how == "password"], word[*how == "members"]
@@ -331,10 +327,8 @@ func (a *API) updateGit(
 // allowWorkflows lets workflows get keys that act for the caller: as lasting and wide as the caller's own.
 func (a *API) allowWorkflows(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, w pushes.Workflows) error {
 	if !c.Unrestricted() || c.Expires != 0 || len(c.Nets) > 0 {
-		return &fault.Error{
-			Kind: fault.Forbidden, Message: "This API key can't allow workflows", Code: "wider_key",
-			Details: "workflows go on getting keys: use a key with all scopes that doesn't expire and isn't restricted to sites or IP addresses",
-		}
+		return fault.New(fault.Forbidden, "wider_key", "This API key can't allow workflows",
+			"workflows go on getting keys: use a key with all scopes that doesn't expire and isn't restricted to sites or IP addresses")
 	}
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, id)
 	if err != nil {
@@ -366,12 +360,8 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 		u.Report = *report
 	}
 	if u.Connection == "" && report != nil && *report {
-		return &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid Git settings report",
-			Details: "deployments are reported through a connected account; set connectionId",
-			Code:    "invalid_report",
-		}
+		return fault.New(fault.Invalid, "invalid_report", "Invalid Git settings report",
+			"deployments are reported through a connected account; set connectionId")
 	}
 	return a.Connections.UseTx(ctx, tx, c.Owner, id, s.Repository, u)
 }

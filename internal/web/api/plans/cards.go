@@ -91,7 +91,7 @@ func (a *API) cardCurrency(ctx context.Context, c account.Caller, name string) (
 	}
 	cur, err := money.ParseCurrency(name)
 	if err != nil {
-		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid currency", Details: err.Error(), Received: name, Code: "invalid_currency"}
+		return "", fault.New(fault.Invalid, "invalid_currency", "Invalid currency", err.Error()).Got(name)
 	}
 	return cur, nil
 }

@@ -300,10 +300,8 @@ func (a *API) createGrant(ctx context.Context, tx *db.Tx, _ account.Caller, in *
 	if in.Body.Until != "" {
 		at, err := time.Parse(time.RFC3339, in.Body.Until)
 		if err != nil {
-			return out, did, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid until", Details: "until must be a time such as 2027-01-31T09:00:00Z",
-				Received: in.Body.Until, Code: "invalid_until",
-			}
+			return out, did, fault.New(fault.Invalid, "invalid_until", "Invalid until",
+				"until must be a time such as 2027-01-31T09:00:00Z").Got(in.Body.Until)
 		}
 		g.Until = db.At(at)
 	}
@@ -373,10 +371,7 @@ func (a *API) refundInvoice(ctx context.Context, tx *db.Tx, _ account.Caller, in
 		return out, did, err
 	}
 	if i.Status != billing.Paid {
-		return out, did, &fault.Error{
-			Kind: fault.Conflict, Message: "The invoice isn't paid", Details: "void it instead",
-			Code: "invoice_not_paid",
-		}
+		return out, did, fault.New(fault.Conflict, "invoice_not_paid", "The invoice isn't paid", "void it instead")
 	}
 	note, err := a.Billing.CreditNoteTx(ctx, tx, billing.InvoiceID(in.ID), in.Body.Amount, in.Body.Reason)
 	if err != nil {

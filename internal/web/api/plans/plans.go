@@ -387,7 +387,7 @@ func (a *API) resumeSubscription(ctx context.Context, tx *db.Tx, c account.Calle
 func (a *API) previewBilling(ctx context.Context, c account.Caller, in *previewIn) (out PreviewBody, err error) {
 	b := in.Body
 	if b.Action != billing.Cancel && b.Plan == "" {
-		return out, &fault.Error{Kind: fault.Invalid, Message: "Invalid plan", Details: "plan is required for this action", Code: "invalid_plan"}
+		return out, fault.New(fault.Invalid, "invalid_plan", "Invalid plan", "plan is required for this action")
 	}
 	do := ChoiceFields{Plan: b.Plan, Interval: b.Interval, Currency: b.Currency}.action(b.Action)
 	do.Now, do.Coupon = b.Now, b.Coupon

@@ -159,7 +159,7 @@ func (a *API) createSeller(
 		return out, did, err
 	}
 	if _, err := seller.Get(ctx, tx, s.ID); err == nil {
-		return out, did, fault.Conflicting("seller_exists", "A seller has this id", "update it, or choose another id")
+		return out, did, fault.New(fault.Conflict, "seller_exists", "A seller has this id", "update it, or choose another id")
 	} else if !fault.Is(err, fault.NotFound) {
 		return out, did, err
 	}

@@ -145,19 +145,10 @@ func (a *API) restartSite(
 	}
 	switch {
 	case !hasProgram(s):
-		return contract.OperationBody{}, did, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site has no application to restart",
-			Details: "it serves static files",
-			Code:    "no_program",
-		}
+		return contract.OperationBody{}, did, fault.New(fault.Conflict, "no_program", "This site has no application to restart",
+			"it serves static files")
 	case s.Status == site.Stopped:
-		return contract.OperationBody{}, did, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site is stopped",
-			Details: "start it instead",
-			Code:    "site_stopped",
-		}
+		return contract.OperationBody{}, did, fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it instead")
 	}
 	op, err := a.Apps.RestartTx(ctx, tx, c.Owner, in.ID, s.LiveDeployment)
 	did = audit.Event{Action: "site.restarted", Subject: string(in.ID)}
@@ -188,39 +179,19 @@ func (a *API) runCommand(
 	timeout := app.CommandTime
 	if t := in.Body.TimeoutSeconds; t != nil {
 		if *t < 1 || *t > int(app.MaxCommandTime/time.Second) {
-			return out, did, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid timeoutSeconds",
-				Details:  "1 to 3600",
-				Received: *t,
-				Code:     "invalid_timeout",
-			}
+			return out, did, fault.New(fault.Invalid, "invalid_timeout", "Invalid timeoutSeconds", "1 to 3600").Got(*t)
 		}
 		timeout = time.Duration(*t) * time.Second
 	}
 	command := strings.TrimSpace(in.Body.Command)
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
-		return out, did, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid command",
-			Details: "1 to 4,096 bytes of text",
-			Code:    "invalid_command",
-		}
+		return out, did, fault.New(fault.Invalid, "invalid_command", "Invalid command", "1 to 4,096 bytes of text")
 	case !hasProgram(s):
-		return out, did, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site has no program",
-			Details: "commands run in the files of an application",
-			Code:    "no_program",
-		}
+		return out, did, fault.New(fault.Conflict, "no_program", "This site has no program",
+			"commands run in the files of an application")
 	case s.Status == site.Stopped:
-		return out, did, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site is stopped",
-			Details: "start it first",
-			Code:    "site_stopped",
-		}
+		return out, did, fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it first")
 	}
 	parsed := framework.ParseCommand(command)
 	op, err := a.Apps.RunTx(ctx, tx, c, in.ID, s.LiveDeployment, task.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
@@ -291,24 +262,13 @@ func (a *API) siteMetrics(ctx context.Context, c account.Caller, in *siteMetrics
 	until := db.Now()
 	if in.Until != "" {
 		if until, err = in.Until.Parse(until); err != nil {
-			return metricsBody{}, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid until",
-				Details:  "until must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m",
-				Received: string(in.Until),
-				Code:     "invalid_until",
-			}
+			return metricsBody{}, fault.New(fault.Invalid, "invalid_until", "Invalid until",
+				"until must be a timestamp such as 2027-01-31T12:00:00Z or a duration such as 90m").Got(string(in.Until))
 		}
 	}
 	step, ok := metricSteps[in.Step]
 	if !ok {
-		return metricsBody{}, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid step",
-			Details:  "step must be 1m, 15m or 1h",
-			Received: in.Step,
-			Code:     "invalid_step",
-		}
+		return metricsBody{}, fault.New(fault.Invalid, "invalid_step", "Invalid step", "step must be 1m, 15m or 1h").Got(in.Step)
 	}
 	list, total, step, err := a.Apps.Metrics(ctx, in.ID, min(at, db.Now()), until, step)
 	if err != nil {
@@ -434,12 +394,7 @@ func (a *API) runCron(
 		return out, did, err
 	}
 	if s.Status == site.Stopped {
-		return out, did, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site is stopped",
-			Details: "start it first",
-			Code:    "site_stopped",
-		}
+		return out, did, fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it first")
 	}
 	op, err := a.Apps.RunCronTx(ctx, tx, c.Owner, in.ID, in.Name)
 	return contract.ShowOperation(op), audit.Event{Action: "site.command", Subject: string(in.ID), Detail: "cron:" + in.Name}, err
@@ -477,13 +432,8 @@ func (in *siteLogsIn) filter() (f applog.Filter, err error) {
 		return f, err
 	}
 	if in.Tail != "" && (in.Limit != "" || in.After != "") {
-		return f, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid tail",
-			Details:  "tail is the newest lines alone: leave out after and limit",
-			Received: string(in.Tail),
-			Code:     "invalid_tail",
-		}
+		return f, fault.New(fault.Invalid, "invalid_tail", "Invalid tail",
+			"tail is the newest lines alone: leave out after and limit").Got(string(in.Tail))
 	}
 	limit = max(limit, tail)
 	if f.Limit = int(min(limit, 1000)); f.Limit == 0 {
@@ -492,24 +442,14 @@ func (in *siteLogsIn) filter() (f applog.Filter, err error) {
 	switch in.Stream {
 	case "", "stdout", "stderr", "system":
 	default:
-		return f, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid stream",
-			Details:  "stream must be stdout, stderr or system",
-			Received: in.Stream,
-			Code:     "invalid_stream",
-		}
+		return f, fault.New(fault.Invalid, "invalid_stream", "Invalid stream",
+			"stream must be stdout, stderr or system").Got(in.Stream)
 	}
 	switch in.Level {
 	case "", "debug", "info", "warn", "error":
 	default:
-		return f, &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid level",
-			Details:  "level must be debug, info, warn or error",
-			Received: in.Level,
-			Code:     "invalid_level",
-		}
+		return f, fault.New(fault.Invalid, "invalid_level", "Invalid level",
+			"level must be debug, info, warn or error").Got(in.Level)
 	}
 	if in.Since != "" {
 		f.Since, err = in.Since.Parse(db.Now())

@@ -97,17 +97,13 @@ func (a *API) terminalSite(ctx context.Context, c account.Caller, id site.ID) (s
 	case err != nil:
 		return s, err
 	case s.Run.Terminal == nil || !*s.Run.Terminal:
-		return s, &fault.Error{
-			Kind: fault.Conflict, Message: "The terminal is not enabled for this site",
-			Details: "enable it on the site's Terminal page, or set run.terminal to true", Code: "terminal_disabled",
-		}
+		return s, fault.New(fault.Conflict, "terminal_disabled", "The terminal is not enabled for this site",
+			"enable it on the site's Terminal page, or set run.terminal to true")
 	case !hasProgram(s):
-		return s, &fault.Error{
-			Kind: fault.Conflict, Message: "This site has no program",
-			Details: "a terminal opens in the files of an application", Code: "no_program",
-		}
+		return s, fault.New(fault.Conflict, "no_program", "This site has no program",
+			"a terminal opens in the files of an application")
 	case s.Status == site.Stopped:
-		return s, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return s, fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it first")
 	}
 	return s, nil
 }
@@ -131,15 +127,13 @@ func (a *API) openTerminal(ctx context.Context, r contract.Route, in *terminalIn
 	}
 	command := task.Command{Shell: terminalShell}
 	if text := strings.TrimSpace(in.Command); len(text) > 4096 {
-		return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid command", Details: "1 to 4,096 bytes of text", Code: "invalid_command"}
+		return nil, fault.New(fault.Invalid, "invalid_command", "Invalid command", "1 to 4,096 bytes of text")
 	} else if text != "" {
 		parsed := framework.ParseCommand(text)
 		command = task.Command{Argv: parsed.Argv, Shell: parsed.Shell}
 	}
 	if !strings.EqualFold(contract.From(ctx).HTTP.Header.Get("Upgrade"), "websocket") {
-		return nil, &fault.Error{
-			Kind: fault.Invalid, Message: "A terminal takes a WebSocket", Details: "send the headers of RFC 6455", Code: "websocket_required",
-		}
+		return nil, fault.New(fault.Invalid, "websocket_required", "A terminal takes a WebSocket", "send the headers of RFC 6455")
 	}
 	done, ok := a.Streams.Terminals.Begin(c.User, contract.From(ctx).Addr)
 	if !ok {

@@ -248,12 +248,8 @@ func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBack
 				return backup.Plan{}, err
 			}
 			if to.NewName = strings.TrimSpace(b.NewSite.Name); to.NewName == "" {
-				return backup.Plan{}, &fault.Error{
-					Kind:    fault.Invalid,
-					Message: "The site needs a name",
-					Details: "newSite.name must have 1 to 100 characters",
-					Code:    "invalid_name",
-				}
+				return backup.Plan{}, fault.New(fault.Invalid, "invalid_name", "The site needs a name",
+					"newSite.name must have 1 to 100 characters")
 			}
 		}
 	}

@@ -50,9 +50,8 @@ func (a *API) dump(ctx context.Context, r contract.Route, in *contract.ByID[data
 		return nil, err
 	}
 	if x.Status != database.Active {
-		return nil, &fault.Error{
-			Kind: fault.Conflict, Message: "The database is not ready", Details: "its status is " + string(x.Status), Code: "database_not_ready",
-		}
+		return nil, fault.New(fault.Conflict, "database_not_ready", "The database is not ready",
+			"its status is "+string(x.Status))
 	}
 	done, ok := a.dumps.Try(fair.Who{Owner: string(c.Owner)})
 	if !ok {

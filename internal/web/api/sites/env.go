@@ -54,12 +54,7 @@ func (n *newVars) UnmarshalJSON(b []byte) error {
 
 // read checks and decodes them, and says whether they came as an array.
 func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
-	odd := &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "Invalid variables",
-		Details: "send one variable or an array of them",
-		Code:    "invalid_body",
-	}
+	odd := fault.New(fault.Invalid, "invalid_body", "Invalid variables", "send one variable or an array of them")
 	var v any
 	if json.Unmarshal(n.raw, &v) != nil { // a number beyond all bounds, for instance
 		return nil, false, odd
@@ -170,12 +165,8 @@ func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p se
 		return p, err
 	}
 	if len(list) == 0 {
-		return p, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "No variables were sent",
-			Details: "send one variable or an array of at least one",
-			Code:    "variables_required",
-		}
+		return p, fault.New(fault.Invalid, "variables_required", "No variables were sent",
+			"send one variable or an array of at least one")
 	}
 	p.many, p.detail = many, fmt.Sprintf("%d variables", len(list))
 	if len(list) == 1 {

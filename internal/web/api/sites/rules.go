@@ -72,12 +72,8 @@ func (a *API) testRules(ctx context.Context, c account.Caller, in *testRulesIn) 
 	}
 	for name, value := range in.Body.Headers {
 		if len(value) > maxTestHeader {
-			return ruleAnswerBody{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Invalid headers",
-				Details: "a header may have at most 8192 bytes",
-				Code:    "invalid_headers",
-			}
+			return ruleAnswerBody{}, fault.New(fault.Invalid, "invalid_headers", "Invalid headers",
+				"a header may have at most 8192 bytes")
 		}
 		switch strings.ToLower(name) {
 		case "host":

@@ -80,10 +80,8 @@ func (a *API) teamAudit(ctx context.Context, r contract.Route, in *auditIn) (fun
 	if in.Since != "" {
 		t, err := time.Parse(time.RFC3339, in.Since)
 		if err != nil {
-			return nil, &fault.Error{
-				Kind: fault.Invalid, Message: "Invalid since", Details: "since must be a timestamp such as 2027-01-31T12:00:00Z",
-				Received: in.Since, Code: "invalid_since",
-			}
+			return nil, fault.New(fault.Invalid, "invalid_since", "Invalid since",
+				"since must be a timestamp such as 2027-01-31T12:00:00Z").Got(in.Since)
 		}
 		f.Since = db.At(t)
 	}

@@ -582,10 +582,8 @@ func requireTeam(c account.Caller) error {
 	if c.Team != "" {
 		return nil
 	}
-	return &fault.Error{
-		Kind: fault.Conflict, Message: "This site belongs to a personal account",
-		Details: "create a team and transfer the site to it first", Code: "not_a_team",
-	}
+	return fault.New(fault.Conflict, "not_a_team", "This site belongs to a personal account",
+		"create a team and transfer the site to it first")
 }
 
 func showTeam(t team.Team) teamBody {

@@ -116,13 +116,7 @@ func (a *API) siteTop(ctx context.Context, c account.Caller, in *siteTopIn) (out
 	}
 	limit, err := in.Names.Parse("names", "invalid_names")
 	if err == nil && (limit > 200 || in.Names != "" && limit == 0) {
-		err = &fault.Error{
-			Kind:     fault.Invalid,
-			Message:  "Invalid names",
-			Details:  "names must be 1 to 200",
-			Received: string(in.Names),
-			Code:     "invalid_names",
-		}
+		err = fault.New(fault.Invalid, "invalid_names", "Invalid names", "names must be 1 to 200").Got(string(in.Names))
 	}
 	if err != nil {
 		return out, err

@@ -70,13 +70,8 @@ func (s usageTime) parse(name string) (db.Time, error) {
 			return db.At(at), nil
 		}
 	}
-	return 0, &fault.Error{
-		Kind:     fault.Invalid,
-		Message:  "Invalid " + name,
-		Details:  name + " must be a time such as 2027-01-31T12:00:00Z or a day such as 2027-01-31",
-		Received: string(s),
-		Code:     "invalid_" + name,
-	}
+	return 0, fault.New(fault.Invalid, "invalid_"+name, "Invalid "+name,
+		name+" must be a time such as 2027-01-31T12:00:00Z or a day such as 2027-01-31").Got(string(s))
 }
 
 func (a *API) usageRoutes() {

@@ -151,13 +151,8 @@ func moment(field, text string) (db.Time, error) {
 	}
 	at, err := contract.Since(text).Parse(db.Now())
 	if f := fault.As(err); f != nil && field != "since" {
-		return 0, &fault.Error{
-			Kind:     f.Kind,
-			Message:  "Invalid " + field,
-			Details:  strings.Replace(f.Details, "since", field, 1),
-			Received: f.Received,
-			Code:     "invalid_" + contract.Snake(field),
-		}
+		return 0, fault.New(f.Kind, "invalid_"+contract.Snake(field), "Invalid "+field,
+			strings.Replace(f.Details, "since", field, 1)).Got(f.Received)
 	}
 	return at, err
 }

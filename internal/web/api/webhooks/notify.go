@@ -161,12 +161,8 @@ func (a *API) createChannel(
 	sites := b.SiteIDs
 	if b.SiteID != "" {
 		if sites != nil {
-			return channelBody{}, did, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Send either siteIds or siteId",
-				Details: "siteId is the same as siteIds with one site",
-				Code:    "invalid_notification",
-			}
+			return channelBody{}, did, fault.New(fault.Invalid, "invalid_notification", "Send either siteIds or siteId",
+				"siteId is the same as siteIds with one site")
 		}
 		sites = []string{b.SiteID}
 	}

@@ -249,12 +249,8 @@ func checkWordPressPatch(ctx context.Context) error {
 	_ = json.Unmarshal(contract.From(ctx).Body, &sent) // it was decoded before
 	for _, name := range slices.Sorted(maps.Keys(sent.PHP)) {
 		if sent.PHP[name] == nil {
-			return &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Invalid WordPress setting php." + name,
-				Details: name + " can't be null; omit it to keep the current value",
-				Code:    "invalid_wordpress",
-			}
+			return fault.New(fault.Invalid, "invalid_wordpress", "Invalid WordPress setting php."+name,
+				name+" can't be null; omit it to keep the current value")
 		}
 	}
 	return nil

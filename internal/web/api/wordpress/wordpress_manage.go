@@ -140,7 +140,7 @@ func (a *API) updateWordPressUser(
 		"login": "it can't be changed", "email": "change it in wp-admin", "name": "change it in wp-admin", "roles": "send role",
 	})
 	if err == nil && in.Body.Role == "" {
-		err = &fault.Error{Kind: fault.Invalid, Message: "There is nothing to change", Details: "send role", Code: "invalid_wordpress_user"}
+		err = fault.New(fault.Invalid, "invalid_wordpress_user", "There is nothing to change", "send role")
 	}
 	if err != nil {
 		return contract.OperationBody{}, audit.Event{}, err

@@ -111,13 +111,7 @@ func (c *chosen) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
 		if text != "all" {
-			return &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid choice",
-				Details:  `send "all" or an array of slugs`,
-				Received: text,
-				Code:     "invalid_update",
-			}
+			return fault.New(fault.Invalid, "invalid_update", "Invalid choice", `send "all" or an array of slugs`).Got(text)
 		}
 		c.all = true
 		return nil
@@ -301,12 +295,8 @@ func (a *API) receiveImport(
 		}
 		var in importFrom
 		if err := json.Unmarshal([]byte(cmp.Or(string(body), "{}")), &in); err != nil {
-			return contract.OperationBody{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Invalid import",
-				Details: "send an object with url and, where it is known, sha256, both of them strings",
-				Code:    "invalid_import",
-			}
+			return contract.OperationBody{}, fault.New(fault.Invalid, "invalid_import", "Invalid import",
+				"send an object with url and, where it is known, sha256, both of them strings")
 		}
 		return a.beginImport(ctx, c, id, func(tx *db.Tx) (operation.Operation, error) {
 			return a.WordPress.ImportFromTx(ctx, tx, c.Owner, id, wordpress.Download{URL: in.URL, SHA256: in.SHA256})
@@ -314,13 +304,8 @@ func (a *API) receiveImport(
 	case "application/gzip", "application/zip", "application/x-gzip", "application/octet-stream":
 	default:
 		contract.Discard(req)
-		return contract.OperationBody{}, &fault.Error{
-			Kind:     fault.Media,
-			Message:  "Unsupported content type",
-			Details:  "send the archive itself with Content-Type: application/gzip or application/zip, or its address as JSON",
-			Received: t,
-			Code:     "unsupported_media_type",
-		}
+		return contract.OperationBody{}, fault.New(fault.Media, "unsupported_media_type", "Unsupported content type",
+			"send the archive itself with Content-Type: application/gzip or application/zip, or its address as JSON").Got(t)
 	}
 	conn := http.NewResponseController(w)
 	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()

@@ -88,17 +88,14 @@ func (d *Pages) acceptInvitation(ctx context.Context, q *shell.Request) (shell.A
 		to, err := d.joinTeam(ctx, q.User, q)
 		return shell.GoTo(to, "You joined the team "+i.Team), err
 	case data.SignedInAs != "":
-		return shell.Answer{}, &fault.Error{
-			Kind: fault.Forbidden, Message: "This invitation is for another email address",
-			Details: "sign out, then open the link again", Code: "other_address",
-		}
+		return shell.Answer{}, fault.New(fault.Forbidden, "other_address", "This invitation is for another email address",
+			"sign out, then open the link again")
 	case data.SignIn != "":
 		return shell.GoTo(data.SignIn, ""), nil
 	case data.NeedsAccount:
-		return shell.Answer{}, &fault.Error{
-			Kind: fault.Forbidden, Message: "This server sends no email, so an operator must create your account first",
-			Details: "ask them, then open this link again", Code: "needs_account",
-		}
+		return shell.Answer{}, fault.New(fault.Forbidden, "needs_account",
+			"This server sends no email, so an operator must create your account first",
+			"ask them, then open this link again")
 	}
 	return d.setUpInvited(ctx, q, i)
 }

@@ -92,7 +92,7 @@ func (d *Pages) finishSSO(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	if proof.Links() {
 		if q.Session.Pending {
-			return shell.Answer{}, &fault.Error{Kind: fault.Unauthorized, Message: "Signed out", Details: "sign in again", Code: "signed_out"}
+			return shell.Answer{}, fault.New(fault.Unauthorized, "signed_out", "Signed out", "sign in again")
 		}
 		err := d.SSO.Link(ctx, proof, q.Actor())
 		return shell.GoTo("/account/security", proof.Provider.Name+" account linked"), err

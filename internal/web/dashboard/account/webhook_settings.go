@@ -74,12 +74,7 @@ func (d *Pages) ownSites(ctx context.Context, tx *db.Tx, q *shell.Request, ids, 
 		}
 		_, err := d.Sites.GetTx(ctx, tx, q.Caller.Owner, site.ID(id))
 		if fault.Is(err, fault.NotFound) {
-			return &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Unknown site",
-				Details: "a webhook is limited to sites of yours",
-				Code:    "invalid_site_ids",
-			}
+			return fault.New(fault.Invalid, "invalid_site_ids", "Unknown site", "a webhook is limited to sites of yours")
 		}
 		if err != nil {
 			return err

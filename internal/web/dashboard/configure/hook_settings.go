@@ -82,13 +82,8 @@ func readHook(q *shell.Request, was site.Hook) (n site.NewHook, err error) {
 	} else if text != "" {
 		t, err := time.Parse(dayFormat, text)
 		if t = t.Add(24 * time.Hour); err != nil || !t.After(time.Now()) {
-			return n, shell.At("expires_on", &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid expiry",
-				Details:  "choose a date that is not in the past",
-				Received: shell.Short(20, text),
-				Code:     "invalid_expires_at",
-			})
+			return n, shell.At("expires_on", fault.New(fault.Invalid, "invalid_expires_at", "Invalid expiry",
+				"choose a date that is not in the past").Got(shell.Short(20, text)))
 		}
 		n.Rules.ExpiresAt = db.At(t)
 	}
@@ -101,13 +96,8 @@ func readHook(q *shell.Request, was site.Hook) (n site.NewHook, err error) {
 			continue
 		}
 		if *x.to, err = strconv.Atoi(text); err != nil {
-			return n, shell.At(x.name, &fault.Error{
-				Kind:     fault.Invalid,
-				Message:  "Invalid number of calls",
-				Details:  "a whole number, or empty for the default",
-				Received: shell.Short(20, text),
-				Code:     "invalid_" + x.name,
-			})
+			return n, shell.At(x.name, fault.New(fault.Invalid, "invalid_"+x.name, "Invalid number of calls",
+				"a whole number, or empty for the default").Got(shell.Short(20, text)))
 		}
 	}
 	switch {

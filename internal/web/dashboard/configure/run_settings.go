@@ -128,7 +128,7 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 	var wrong error
 	bad := func(name, details string) {
 		if wrong == nil {
-			wrong = shell.At(name, &fault.Error{Kind: fault.Invalid, Message: "Invalid value", Details: details, Code: "invalid_run"})
+			wrong = shell.At(name, fault.New(fault.Invalid, "invalid_run", "Invalid value", details))
 		}
 	}
 	text := func(name string) *string {

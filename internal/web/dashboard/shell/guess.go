@@ -29,10 +29,8 @@ func (d *Shell) Prove(ctx context.Context, q *Request) error {
 		return nil
 	}
 	if !q.User.Password {
-		return &fault.Error{
-			Kind: fault.Forbidden, Message: "You signed in a while ago", Details: "sign out and in again, then repeat this within 15 minutes",
-			Code: "sign_in_again",
-		}
+		return fault.New(fault.Forbidden, "sign_in_again", "You signed in a while ago",
+			"sign out and in again, then repeat this within 15 minutes")
 	}
 	if err := d.ThrottlePassword(ctx, q, q.User.Email); err != nil {
 		return err

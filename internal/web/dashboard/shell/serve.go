@@ -58,10 +58,8 @@ func (d *Shell) dispatch(w http.ResponseWriter, r *http.Request) {
 
 func (d *Shell) refuseForeign(w http.ResponseWriter, r *http.Request) {
 	d.handle(Route{Access: Open, do: func(ctx context.Context, q *Request) (Answer, error) {
-		return Answer{}, &fault.Error{
-			Kind: fault.Forbidden, Message: "Cross-origin request blocked",
-			Details: "open the page and submit the form again", Code: "cross_origin",
-		}
+		return Answer{}, fault.New(fault.Forbidden, "cross_origin", "Cross-origin request blocked",
+			"open the page and submit the form again")
 	}}).ServeHTTP(w, r)
 }
 
@@ -197,7 +195,7 @@ func (d *Shell) admit(ctx context.Context, rt Route, q *Request) (to string, err
 	case rt.Access == Halfway && q.signedIn():
 		return "/", nil
 	case wantsEvents(q.Request) || wantsJSON(q.Request):
-		return "", &fault.Error{Kind: fault.Unauthorized, Message: "Signed out", Details: "sign in again", Code: "signed_out"}
+		return "", fault.New(fault.Unauthorized, "signed_out", "Signed out", "sign in again")
 	case pending && rt.Access != Halfway:
 		return "/sign-in/code" + NextOf(q), nil
 	}

@@ -87,21 +87,12 @@ func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, erro
 func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s site.Site, command string) (string, error) {
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
-		return "", &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Invalid command",
-			Details: "1 to 4,096 bytes of text",
-			Code:    "invalid_command",
-		}
+		return "", fault.New(fault.Invalid, "invalid_command", "Invalid command", "1 to 4,096 bytes of text")
 	case s.Status == site.Stopped:
-		return "", &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return "", fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it first")
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
-		return "", &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site has no program",
-			Details: "commands run in the files of an application",
-			Code:    "no_program",
-		}
+		return "", fault.New(fault.Conflict, "no_program", "This site has no program",
+			"commands run in the files of an application")
 	}
 	_, err := h.RunTx(ctx, tx, by, s.ID, s.LiveDeployment, task.Command(framework.ParseCommand(command)), app.CommandTime)
 	return app.CommandProcess, err
@@ -111,14 +102,9 @@ func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s sit
 func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	switch {
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site has no application to restart",
-			Details: "it serves static files",
-			Code:    "no_program",
-		}
+		return fault.New(fault.Conflict, "no_program", "This site has no application to restart", "it serves static files")
 	case s.Status == site.Stopped:
-		return &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it instead", Code: "site_stopped"}
+		return fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it instead")
 	}
 	_, err := h.RestartTx(ctx, tx, s.Owner, s.ID, s.LiveDeployment)
 	return err
@@ -140,12 +126,8 @@ const shellTime = 2 * time.Hour
 // Terminal runs a shell in the sandbox of a site's live deployment.
 func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
 	if s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "" {
-		return "", &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "This site has no program",
-			Details: "a terminal opens in the files of an application",
-			Code:    "no_program",
-		}
+		return "", fault.New(fault.Conflict, "no_program", "This site has no program",
+			"a terminal opens in the files of an application")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -49,10 +49,7 @@ func (d *Pages) receiveDropped(ctx context.Context, q *shell.Request, file io.Re
 	if err != nil {
 		drop()
 		if f := fault.As(err); f != nil && f.Kind == fault.Media {
-			err = &fault.Error{
-				Kind: fault.Invalid, Message: "The file is not an archive", Details: "choose a .zip, .tar, .tar.gz or .tar.zst",
-				Code: f.Code,
-			}
+			err = fault.New(fault.Invalid, f.Code, "The file is not an archive", "choose a .zip, .tar, .tar.gz or .tar.zst")
 		}
 		return nil, nil, err
 	}
@@ -66,9 +63,8 @@ func (d *Pages) deployDropped(ctx context.Context, q *shell.Request) (shell.Answ
 		if _, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.PathValue("id"))); err != nil {
 			return shell.Answer{}, err
 		}
-		return shell.Answer{}, &fault.Error{
-			Kind: fault.Invalid, Message: "No file is selected", Details: "choose a .zip, .tar, .tar.gz or .tar.zst", Code: "empty_upload",
-		}
+		return shell.Answer{}, fault.New(fault.Invalid, "empty_upload", "No file is selected",
+			"choose a .zip, .tar, .tar.gz or .tar.zst")
 	}
 	whole, err := d.Uploads.Complete(ctx, q.Caller.Owner, got.upload.ID)
 	if err != nil {

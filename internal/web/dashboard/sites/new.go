@@ -221,12 +221,8 @@ func (n newData) variables() ([]site.NewVar, error) {
 	}
 	pairs, err := dotenv.Parse(n.Env)
 	if err == nil && len(pairs) > newVars {
-		err = &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Too many variables",
-			Details: "a new site takes up to " + strconv.Itoa(newVars) + "; import the others on its Environment page",
-			Code:    "invalid_env",
-		}
+		err = fault.New(fault.Invalid, "invalid_env", "Too many variables",
+			"a new site takes up to "+strconv.Itoa(newVars)+"; import the others on its Environment page")
 	}
 	if err != nil {
 		return nil, err
@@ -329,9 +325,8 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 
 // NameTaken refuses a name that another site has, and proposes one that is free.
 func NameTaken(name, free string) error {
-	return shell.At("name", &fault.Error{
-		Kind: fault.Conflict, Message: "You already have a site named " + name, Details: "“" + free + "” is free", Code: "name_taken",
-	})
+	return shell.At("name", fault.New(fault.Conflict, "name_taken", "You already have a site named "+name,
+		"“"+free+"” is free"))
 }
 
 // pick fills in what connected accounts offer: the accounts, and the repositories of the

@@ -108,12 +108,8 @@ func (d *Pages) connectTerminal(ctx context.Context, q *shell.Request) (shell.An
 		return shell.GoTo(head.Base()+"/terminal", ""), nil
 	}
 	if !socket.OwnOrigin(q.Request, d.BaseURL) {
-		return shell.Answer{}, &fault.Error{
-			Kind:    fault.Forbidden,
-			Message: "Cross-origin request blocked",
-			Details: "open the terminal from the site's page",
-			Code:    "cross_origin",
-		}
+		return shell.Answer{}, fault.New(fault.Forbidden, "cross_origin", "Cross-origin request blocked",
+			"open the terminal from the site's page")
 	}
 	return shell.Raw(func(w http.ResponseWriter) { d.serveTerminal(w, q, head.Site.ID) }), nil
 }
@@ -186,7 +182,7 @@ func (t *terminal) allowed(ctx context.Context) (site.Site, error) {
 	case !allowsTerminal(s):
 		return s, errTerminalOff
 	case s.Status == site.Stopped:
-		return s, &fault.Error{Kind: fault.Conflict, Message: "This site is stopped", Details: "start it first", Code: "site_stopped"}
+		return s, fault.New(fault.Conflict, "site_stopped", "This site is stopped", "start it first")
 	}
 	return s, nil
 }

@@ -31,9 +31,7 @@ func (d *Pages) uploadArchive(ctx context.Context, q *shell.Request) (shell.Answ
 	}
 	i, ok := q.Received.(wordpress.Import)
 	if !ok {
-		return shell.Answer{}, &fault.Error{
-			Kind: fault.Invalid, Message: "No archive is selected", Details: "choose a .tar.gz or .zip file", Code: "invalid_import",
-		}
+		return shell.Answer{}, fault.New(fault.Invalid, "invalid_import", "No archive is selected", "choose a .tar.gz or .zip file")
 	}
 	return d.actOnWordPress(ctx, q, "wordpress.import", "Import started", func(tx *db.Tx, id site.ID) error {
 		_, err := d.WordPress.ImportArchiveTx(ctx, tx, q.Caller.Owner, id, i)

@@ -382,13 +382,8 @@ func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 		if text := strings.TrimSpace(q.Value(name)); text != "" {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return shell.Answer{}, &fault.Error{
-					Kind:     fault.Invalid,
-					Message:  "Invalid number",
-					Details:  "write it in digits",
-					Received: shell.Short(40, text),
-					Code:     "invalid_wordpress",
-				}
+				return shell.Answer{}, fault.New(fault.Invalid, "invalid_wordpress", "Invalid number",
+					"write it in digits").Got(shell.Short(40, text))
 			}
 			*to = &n
 		}
