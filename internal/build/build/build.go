@@ -141,6 +141,8 @@ func (b *build) printf(level, format string, args ...any) { printf(b.report, lev
 type Artefact struct {
 	Files  *os.Root // the folder to publish, or to run from
 	Folder string   // its path in the repository; empty: the repository itself
+	// Node is which version the build had of those that the plan leaves open; empty: the server's.
+	Node string
 	// Runtime and Start say how the artefact is served: as files, or by a program.
 	Runtime string
 	Start   *framework.Start

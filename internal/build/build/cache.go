@@ -201,7 +201,7 @@ func (b *build) saveCaches(ctx context.Context, good bool) {
 		}
 	}
 	if err == nil {
-		err = b.cache.touch()
+		err = errors.Join(b.cache.keepNode(b.line), b.cache.touch())
 	}
 	if err != nil {
 		b.c.Log.WarnContext(ctx, "build cache not saved", "site", b.Site, "err", err)

@@ -54,11 +54,12 @@ type Left struct {
 	Folder     string                  `json:"folder"`
 	Standalone string                  `json:"standalone"`
 	Server     string                  `json:"server,omitempty"`
+	Node       string                  `json:"node,omitempty"`
 	Assets     []framework.AssetFolder `json:"assets"`
 }
 
 // Left returns the description of the artefact's files that a node which built it elsewhere hands back.
-func (a Artefact) Left() Left { return Left{a.Folder, a.Standalone, a.Server, a.Assets} }
+func (a Artefact) Left() Left { return Left{a.Folder, a.Standalone, a.Server, a.Node, a.Assets} }
 
 // maxAssets is how many folders of files an artefact from elsewhere may name.
 const maxAssets = 100
@@ -130,7 +131,12 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 		return fmt.Errorf("open output: %w", err)
 	}
 	defer root.Close()
-	a := Artefact{Files: root, Folder: left.Folder, Runtime: b.Plan.Runtime, Start: b.Plan.Start, Assets: left.Assets}
+	a := Artefact{
+		Files: root, Folder: left.Folder, Node: b.Plan.Node, Runtime: b.Plan.Runtime, Start: b.Plan.Start, Assets: left.Assets,
+	}
+	if a.Node == "" && nodeLine.MatchString(left.Node) {
+		a.Node = left.Node
+	}
 	if left.Standalone != "" && b.Plan.Framework == "next" {
 		a.Start, a.Standalone = startStandalone(left.Standalone), left.Standalone
 	}

@@ -42,7 +42,7 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 			"Dependencies are unchanged since the last build: only the project's own scripts run",
 		)
 	}
-	return b.run(ctx, network, "install", b.Plan.Install, nil, "")
+	return b.suitNode(ctx, network, b.run(ctx, network, "install", b.Plan.Install, nil, ""))
 }
 
 // modulesKey names everything that decides what an installation brings; empty where

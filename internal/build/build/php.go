@@ -40,7 +40,7 @@ func (b *build) php(ctx context.Context) error {
 			"the operator can install it (apt-get install composer)")
 	}
 	dir := filepath.Join(b.dir, "php")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
 		return err
 	}
 	if v.CLI != "" {

@@ -44,6 +44,7 @@ func (p *pruning) over() bool { return p.lookups > maxLookups || p.bytes > maxMa
 // dependencies holds the fields of a package.json that name what it needs.
 type dependencies struct {
 	Dependencies map[string]json.RawMessage `json:"dependencies"`
+	Development  map[string]json.RawMessage `json:"devDependencies"`
 	Optional     map[string]json.RawMessage `json:"optionalDependencies"`
 	Peer         map[string]json.RawMessage `json:"peerDependencies"`
 	Scripts      map[string]string          `json:"scripts"`

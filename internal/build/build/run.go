@@ -35,6 +35,7 @@ type build struct {
 	before map[string]int64 // when the folders that may be the output had changed last, before anything ran
 	tools  toolchain.Tools
 	extra  []toolchain.Tools // what of tools is released apart
+	line   string            // of Node, which the packages need where the project names no version; "" is the server's
 	dir    string            // ours: the socket, and work
 	work   string            // the build's: repo and .home, or whatever it puts in their place; set before where it is elsewhere
 	uid    int               // likewise
@@ -166,7 +167,10 @@ func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact
 		return err
 	}
 	b.report.Enter("publish")
-	return b.handOver(ctx, use)
+	return b.handOver(ctx, func(ctx context.Context, a Artefact) error {
+		a.Node = b.node()
+		return use(ctx, a)
+	})
 }
 
 func (b *build) warnOfVersions() {
@@ -177,9 +181,7 @@ func (b *build) warnOfVersions() {
 
 // release gives back what a build needed while its commands ran, and ends its log.
 func (b *build) release() {
-	for _, t := range append(b.extra, b.tools) {
-		t.Release()
-	}
+	b.giveBack()
 	if b.log != nil {
 		b.log.Close()
 	}
@@ -202,19 +204,11 @@ func (b *build) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	texts := b.texts(ctx)
-	b.environment(texts)
+	b.environment(b.texts(ctx))
 	if err := b.Tree.Checkout(ctx, filepath.Join(b.work, RepoDir)); err != nil {
 		return fmt.Errorf("check out: %w", err)
 	}
-	want := toolchain.Want{Node: b.Plan.Node, Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
-	if b.tools, err = b.c.Toolchain.Ready(ctx, want, func(format string, args ...any) { b.printf("info", format, args...) }); err != nil {
-		return fmt.Errorf("prepare tools: %w", err)
-	}
-	if err := b.moreTools(ctx, managers(texts)); err != nil {
-		return err
-	}
-	if err := b.php(ctx); err != nil {
+	if err := b.bring(ctx); err != nil {
 		return err
 	}
 	if b.ClearCache {

@@ -17,7 +17,7 @@ func (b *build) moreTools(ctx context.Context, names []string) error {
 		if name == b.Plan.Manager || name == "npm" { // npm comes with every Node
 			continue
 		}
-		got, err := b.c.Toolchain.Ready(ctx, toolchain.Want{Node: b.Plan.Node, Manager: name},
+		got, err := b.c.Toolchain.Ready(ctx, toolchain.Want{Node: b.node(), Manager: name},
 			func(format string, args ...any) { b.printf("info", format, args...) })
 		if err != nil {
 			if f := fault.As(err); f != nil {

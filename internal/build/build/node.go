@@ -1,0 +1,175 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"slipway/internal/build/toolchain"
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/platform/sandbox"
+)
+
+// bring gets the tools that the plan asks for. A project that names no version of Node gets the one that its packages
+// needed in the last build.
+func (b *build) bring(ctx context.Context) (err error) {
+	if b.line == "" && !b.ClearCache {
+		b.line = b.cache.node()
+	}
+	want := toolchain.Want{Node: b.node(), Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
+	if b.tools, err = b.c.Toolchain.Ready(ctx, want, func(format string, args ...any) { b.printf("info", format, args...) }); err != nil {
+		return fmt.Errorf("prepare tools: %w", err)
+	}
+	if err := b.moreTools(ctx, managers(b.texts(ctx))); err != nil {
+		return err
+	}
+	return b.php(ctx)
+}
+
+// node returns which Node the build asks for.
+func (b *build) node() string { return cmp.Or(b.Plan.Node, b.line) }
+
+// giveBack gives back the tools.
+func (b *build) giveBack() {
+	for _, t := range append(b.extra, b.tools) {
+		t.Release()
+	}
+}
+
+// suitNode installs the dependencies again with another Node where the project names none and the packages that it depends on
+// don't run on the one that it got. before is how the installation went.
+func (b *build) suitNode(ctx context.Context, network sandbox.Network, before error) error {
+	if b.Plan.Node != "" || b.tools.Node == "" || before != nil && fault.As(before) == nil {
+		return before
+	}
+	needs := b.needs(before != nil)
+	ranges := slices.Sorted(maps.Values(needs))
+	line, err := b.c.Toolchain.Line(ctx, b.tools.Node, ranges, func(format string, args ...any) { b.printf("info", format, args...) })
+	if err != nil {
+		b.printf("warn", "Some packages don't support Node %s, and the list of its versions can't be had: %s", b.tools.Node, err)
+		return before
+	}
+	if line == "" {
+		return before
+	}
+	name := ""
+	for _, n := range slices.Sorted(maps.Keys(needs)) {
+		if !toolchain.Fits(needs[n], b.tools.Node) {
+			name = n
+			break
+		}
+	}
+	b.printf(
+		"info", "%s needs Node %s, this server has %s, and the project names no version: it gets Node %s. Name one in engines of package.json",
+		name, needs[name], b.tools.Node, line,
+	)
+	b.giveBack()
+	b.line, b.tools, b.extra = line, toolchain.Tools{}, nil
+	if err := b.bring(ctx); err != nil {
+		return err
+	}
+	root, err := b.checkout()
+	if err != nil {
+		return fmt.Errorf("open checkout: %w", err)
+	}
+	defer root.Close()
+	for _, dir := range b.Plan.Modules { // native packages were compiled for the other Node
+		if err := root.RemoveAll(dir); err != nil {
+			return fmt.Errorf("clear dependencies: %w", err)
+		}
+	}
+	return b.run(ctx, network, "install", b.Plan.Install, nil, "")
+}
+
+// asksNode matches how package managers say which Node a package wants that they refuse.
+var asksNode = lazyregexp.New(`(?:Expected version:? "?|[Rr]equired: \{"node":"|wanted: \{"node":")([^"}]{1,100})`)
+
+// needs returns which Node the packages that the project itself depends on say they need, by name; of an installation that
+// failed, what its output says.
+func (b *build) needs(failed bool) map[string]string {
+	list := map[string]string{}
+	if failed {
+		for _, line := range b.log.Excerpt(40) {
+			if m := asksNode.FindStringSubmatch(line); m != nil {
+				list["A package"] = strings.TrimSpace(m[1])
+			}
+		}
+		return list
+	}
+	root, err := b.checkout()
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	p := pruning{root: root}
+	for _, dir := range slices.Compact([]string{path.Clean(b.Plan.Root), "."}) {
+		d, _ := p.manifest(dir)
+		for _, more := range []map[string]json.RawMessage{d.Dependencies, d.Development} {
+			for name := range more {
+				if !packageName.MatchString(name) || p.over() {
+					continue
+				}
+				if _, real := p.resolve(dir, name); real != "" {
+					if node := p.engine(real); node != "" {
+						list[name] = node
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// engine returns which Node the package in a folder says it needs.
+func (p *pruning) engine(dir string) string {
+	f, err := openRegular(p.root, path.Join(dir, "package.json"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPackageJSON+1))
+	p.bytes += len(text)
+	var m struct {
+		Engines json.RawMessage `json:"engines"`
+	}
+	var engines struct {
+		Node string `json:"node"`
+	}
+	if err != nil || len(text) > maxPackageJSON || json.Unmarshal(text, &m) != nil || json.Unmarshal(m.Engines, &engines) != nil {
+		return ""
+	}
+	return engines.Node
+}
+
+var nodeLine = lazyregexp.New(`^[0-9]{1,3}$`)
+
+// node returns the line of Node that the packages of the last build needed, "" if it needed none but the server's.
+func (c cache) node() string {
+	text, err := os.ReadFile(c.path("node"))
+	if err != nil || !nodeLine.MatchString(string(text)) {
+		return ""
+	}
+	return string(text)
+}
+
+// keepNode notes the line of Node that a build found out.
+func (c cache) keepNode(line string) error {
+	if !nodeLine.MatchString(line) {
+		if err := os.Remove(c.path("node")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	// unsynced: the next build finds it out again
+	return os.WriteFile(c.path("node"), []byte(line), 0o600)
+}
