@@ -193,19 +193,22 @@ func TestGuide(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if get(); len(sites.Data) != 1 || sites.Data[0].Name != "Shop" {
+			get()
+			if len(sites.Data) != 1 || sites.Data[0].Name != "Shop" {
 				t.Fatalf("the sites are %+v", sites.Data)
 			}
 			if out, status := f.run("destroy", "-no-color", "-auto-approve", "-target=slipway_site.shop"); status == 0 || !strings.Contains(out, "protected") {
 				t.Errorf("destroying a protected site ends with %d:\n%s", status, out)
 			}
-			if get(); len(sites.Data) != 1 {
+			get()
+			if len(sites.Data) != 1 {
 				t.Fatal("the protected site is gone")
 			}
 			f.write("main.tf", regexp.MustCompile(`resource "slipway_(site|database)" .*`).ReplaceAllString(guide(t), "$0\n  deletion_protection = false\n"))
 			f.does("apply", "-no-color", "-input=false", "-auto-approve")
 			f.does("destroy", "-no-color", "-auto-approve")
-			if get(); len(sites.Data) != 0 {
+			get()
+			if len(sites.Data) != 0 {
 				t.Errorf("%+v is left", sites.Data)
 			}
 			err := filepath.WalkDir(f.dir, func(path string, d os.DirEntry, err error) error {

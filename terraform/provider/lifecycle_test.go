@@ -47,7 +47,8 @@ func TestSite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if get(); now.Name != "Harbour" || !maps.Equal(now.Build, map[string]string{"output": "dist"}) || len(now.Tags) != 2 {
+	get()
+	if now.Name != "Harbour" || !maps.Equal(now.Build, map[string]string{"output": "dist"}) || len(now.Tags) != 2 {
 		t.Errorf("changed to %+v", now)
 	}
 	c = next()
@@ -65,7 +66,8 @@ func TestSite(t *testing.T) {
 		t.Errorf("a plan doesn't see that the name was changed elsewhere: %v", changes)
 	}
 	state = c.apply("site", state, config)
-	if get(); now.Name != "Harbour" {
+	get()
+	if now.Name != "Harbour" {
 		t.Errorf("it is still named %s", now.Name)
 	}
 
@@ -154,7 +156,8 @@ func TestEnv(t *testing.T) {
 	secret = c.apply("env", secret, hidden)
 	plain["value"] = "good evening"
 	state = c.apply("env", state, plain)
-	if env(); listed.Data[1].UpdatedAt == was || *listed.Data[0].Value != "good evening" {
+	env()
+	if listed.Data[1].UpdatedAt == was || *listed.Data[0].Value != "good evening" {
 		t.Errorf("after the change: %+v", listed.Data)
 	}
 

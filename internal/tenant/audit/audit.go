@@ -159,21 +159,8 @@ func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 		ORDER BY l.id DESC`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
 		err = row.Scan(
-			&e.ID,
-			&e.At,
-			&e.User,
-			&e.Email,
-			&e.Owner,
-			&e.About,
-			&e.Key,
-			&e.Session,
-			&e.App,
-			&e.Grant,
-			&e.Via,
-			&e.Addr,
-			&e.Action,
-			&e.Subject,
-			&e.Detail,
+			&e.ID, &e.At, &e.User, &e.Email, &e.Owner, &e.About, &e.Key, &e.Session, &e.App, &e.Grant, &e.Via,
+			&e.Addr, &e.Action, &e.Subject, &e.Detail,
 		)
 		return e, err
 	})

@@ -306,7 +306,8 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 		return fmt.Errorf("look for overdue invoices: %w", err)
 	}
 	was := s.Status
-	if s.UnpaidSince = due; due > 0 {
+	s.UnpaidSince = due
+	if due > 0 {
 		return b.writeTx(ctx, tx, s)
 	}
 	if was == PastDue || was == Paused {

@@ -277,7 +277,8 @@ func (b *Billing) applyTx(ctx context.Context, tx *db.Tx, p Payment, o Outcome) 
 		}
 		p.ReceivedAt = o.At
 	case paymentFailed:
-		if p.FailureCode = o.Code; o.Code == "" {
+		p.FailureCode = o.Code
+		if o.Code == "" {
 			p.FailureCode = "declined"
 		}
 		if p.NextAttemptAt, err = b.nextCharge(ctx, tx, i, p, o); err != nil {

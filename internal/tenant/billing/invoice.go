@@ -332,7 +332,8 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	if carried {
 		f.Carried = c.Total - f.Credit
 	}
-	if f.DueAt = f.FinalizedAt; !charged {
+	f.DueAt = f.FinalizedAt
+	if !charged {
 		f.DueAt = f.FinalizedAt.Add(time.Duration(f.Seller.DueDays) * day)
 	}
 	if f.Number, err = b.numberTx(ctx, tx, i.seller, ""); err != nil {

@@ -89,7 +89,8 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 	case err != nil:
 		return p, err
 	}
-	if p.sub = s; s.ID != "" {
+	p.sub = s
+	if s.ID != "" {
 		if p.old, err = b.Version(ctx, r, s.Version); err != nil {
 			return p, err
 		}
@@ -294,7 +295,8 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 	case p.now:
 		s, err = b.upgradeTx(ctx, tx, s, p.old, p.new)
 	default:
-		if s.Next = p.new.ID; p.new.ID == p.old.ID {
+		s.Next = p.new.ID
+		if p.new.ID == p.old.ID {
 			s.Next = ""
 		}
 		err = b.writeTx(ctx, tx, s)

@@ -222,13 +222,8 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 			_, err := tx.Exec(
 				ctx,
 				`UPDATE connections SET token = $2, app_id = $4, expires_at = $5, refreshed_at = $3, scopes = $6, refreshing_until = 0,
-					ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`,
-				c.ID,
-				s.c.Seal.Seal(text, purpose(c.ID)),
-				now,
-				k.app,
-				k.expires,
-				k.scopes,
+					ended = FALSE, error = '', error_at = 0, updated_at = $3 WHERE id = $1`, c.ID,
+				s.c.Seal.Seal(text, purpose(c.ID)), now, k.app, k.expires, k.scopes,
 			)
 			if err != nil {
 				return Connection{}, fmt.Errorf("replace token: %w", err)

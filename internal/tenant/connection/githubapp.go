@@ -150,10 +150,9 @@ func (s *Connections) Created(ctx context.Context, session id.Session, q url.Val
 	if err := w.send(ctx, http.MethodPost, "/app-manifests/"+url.PathEscape(code)+"/conversions", nil, &made); err != nil {
 		return CreatedApp{}, tell(err, in.host)
 	}
-	if _, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(made.Key)); err != nil || !slugForm.MatchString(made.Slug) || !plain(
-		made.ClientID,
-		500,
-	) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
+	_, err = jwt.ParseRSAPrivateKeyFromPEM([]byte(made.Key))
+	if err != nil || !slugForm.MatchString(made.Slug) ||
+		!plain(made.ClientID, 500) || !plain(made.Client, 500) || !plain(made.Hook, 500) {
 		return CreatedApp{}, fault.New(fault.Invalid, "invalid_connection", in.host+"'s answer doesn't describe an app",
 			"begin again")
 	}
@@ -250,11 +249,8 @@ func (g installed) repositories(ctx context.Context, _ string) (out []Repository
 				} `json:"repositories"`
 			}
 			if err := g.send(
-				ctx,
-				http.MethodGet,
-				fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page),
-				nil,
-				&part,
+				ctx, http.MethodGet,
+				fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page), nil, &part,
 			); err != nil {
 				return nil, err
 			}

@@ -153,10 +153,9 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 		Token     string    `json:"token"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	err = asApp.send(ctx, http.MethodPost, "/app/installations/"+strconv.FormatInt(
-		in.ID,
-		10,
-	)+"/access_tokens", map[string]any{"repositories": []string{path.Base(name)}, "permissions": rights}, &made)
+	tokens := "/app/installations/" + strconv.FormatInt(in.ID, 10) + "/access_tokens"
+	scope := map[string]any{"repositories": []string{path.Base(name)}, "permissions": rights}
+	err = asApp.send(ctx, http.MethodPost, tokens, scope, &made)
 	if err != nil {
 		return "", until, err
 	}

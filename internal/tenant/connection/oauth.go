@@ -98,11 +98,8 @@ func (s *Connections) signInTx(
 		return "", "", fmt.Errorf("forget sign-ins: %w", err)
 	}
 	_, err = tx.Exec(
-		ctx,
-		`DELETE FROM git_sign_ins WHERE digest IN (SELECT digest FROM git_sign_ins WHERE session_id = $1
-			ORDER BY expires_at DESC LIMIT 1000 OFFSET $2)`,
-		session,
-		maxSignIns-1,
+		ctx, `DELETE FROM git_sign_ins WHERE digest IN (SELECT digest FROM git_sign_ins WHERE session_id = $1
+			ORDER BY expires_at DESC LIMIT 1000 OFFSET $2)`, session, maxSignIns-1,
 	)
 	if err != nil {
 		return "", "", fmt.Errorf("forget oldest sign-in: %w", err)
@@ -110,11 +107,7 @@ func (s *Connections) signInTx(
 	_, err = tx.Exec(
 		ctx,
 		`INSERT INTO git_sign_ins (digest, session_id, app_id, host, verifier, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		digest(state),
-		session,
-		app,
-		host,
-		s.c.Seal.Seal([]byte(verifier), "git sign-in/"+digest(state)),
+		digest(state), session, app, host, s.c.Seal.Seal([]byte(verifier), "git sign-in/"+digest(state)),
 		now.Add(signInTime),
 	)
 	if err != nil {
@@ -141,9 +134,7 @@ func (s *Connections) endSignIn(ctx context.Context, session id.Session, state s
 		rows, err := tx.Query(
 			ctx,
 			`DELETE FROM git_sign_ins WHERE digest = $1 AND session_id = $2 AND expires_at > $3 RETURNING app_id, host, verifier`,
-			digest(state),
-			session,
-			db.Now(),
+			digest(state), session, db.Now(),
 		)
 		list, err := db.Collect(rows, err, func(r db.Scanner) (x signIn, err error) { return x, r.Scan(&x.app, &x.host, &x.verifier) })
 		if found = len(list) == 1; found {

@@ -148,10 +148,7 @@ func (s *oauthStandIn) allow(to string) url.Values {
 	q := u.Query()
 	if u.Path != oauthOf[s.provider].authorize || u.Scheme != "https" || q.Get("client_id") != clientID || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" ||
 		len(q.Get("state")) < 43 || q.Get("redirect_uri") != "https://slipway.test/account/git/callback" ||
-		strings.Contains(
-			to,
-			clientSecret,
-		) {
+		strings.Contains(to, clientSecret) {
 		s.t.Errorf("sign-in at %s", to)
 	}
 	s.mu.Lock()

@@ -59,10 +59,7 @@ func (s *Connections) fresh(ctx context.Context, c Connection) (secret, error) {
 			n, err := tx.Exec(
 				ctx,
 				`UPDATE connections SET refreshing_until = $3 WHERE id = $1 AND token = $2 AND refreshing_until <= $4`,
-				c.ID,
-				c.box,
-				db.Now().Add(refreshLease),
-				db.Now(),
+				c.ID, c.box, db.Now().Add(refreshLease), db.Now(),
 			)
 			mine = n == 1
 			return err
@@ -127,11 +124,7 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 		_, err := tx.Exec(
 			ctx,
 			`UPDATE connections SET token = $3, expires_at = $4, refreshed_at = $5, refreshing_until = 0 WHERE id = $1 AND token = $2`,
-			c.ID,
-			c.box,
-			s.c.Seal.Seal(text, purpose(c.ID)),
-			expires(got),
-			db.Now(),
+			c.ID, c.box, s.c.Seal.Seal(text, purpose(c.ID)), expires(got), db.Now(),
 		)
 		return err
 	})

@@ -194,9 +194,7 @@ func (s *Connections) reporter(ctx context.Context, c Connection, repository str
 func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
 	var told, record, check string
 	err := s.c.DB.QueryRow(ctx, `SELECT state, record, check_id FROM forge_reports WHERE deployment_id = $1`, f.Deployment).Scan(
-		&told,
-		&record,
-		&check,
+		&told, &record, &check,
 	)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read report: %w", err)
@@ -238,10 +236,8 @@ func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, ch
 		_, err := tx.Exec(ctx, `
 			INSERT INTO forge_reports (deployment_id, site_id, state, record, check_id, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (deployment_id) DO UPDATE SET state = excluded.state, record = excluded.record, check_id = excluded.check_id,
-			updated_at = excluded.updated_at`, f.Deployment, f.Site, state, text.Line(
-			record,
-			100,
-		), text.Line(check, 100), db.Now())
+			updated_at = excluded.updated_at`, f.Deployment, f.Site, state,
+			text.Line(record, 100), text.Line(check, 100), db.Now())
 		if err != nil {
 			return fmt.Errorf("note report: %w", err)
 		}
@@ -273,13 +269,7 @@ func (s *Connections) comment(ctx context.Context, a api, f Facts) error {
 		_, err := tx.Exec(
 			ctx,
 			`INSERT INTO forge_comments (site_id, pull, comment_id) VALUES ($1, $2, $3) ON CONFLICT (site_id, pull) DO UPDATE
-				SET comment_id = excluded.comment_id`,
-			f.Site,
-			f.Pull,
-			text.Line(
-				made,
-				100,
-			),
+				SET comment_id = excluded.comment_id`, f.Site, f.Pull, text.Line(made, 100),
 		)
 		return err
 	})
@@ -307,11 +297,7 @@ func (f Facts) comment() string {
 	}
 	return fmt.Sprintf(
 		"**%s** on Slipway\n\n| Commit | Status | Preview | Log |\n|---|---|---|---|\n| `%.12s` | %s | %s | [View log](%s) |\n\nUpdated %s\n",
-		plain(f.SiteName),
-		f.Commit,
-		status,
-		preview,
-		f.LogURL,
+		plain(f.SiteName), f.Commit, status, preview, f.LogURL,
 		f.UpdatedAt.Time().Format("2006-01-02 15:04:05 UTC"),
 	)
 }

@@ -18,9 +18,7 @@ import (
 // where there seems to be none. mute is the kind of record about which nobody answers while
 // there are others.
 func (d *Domains) addresses(
-	ctx context.Context,
-	servers []netip.AddrPort,
-	name string,
+	ctx context.Context, servers []netip.AddrPort, name string,
 ) (cname string, chain []string, addrs []netip.Addr, ttl uint32, mute string, err error) {
 	cname, chain, addrs, ttl, mute, err = d.follow(ctx, servers, name)
 	if base, wild := strings.CutPrefix(name, "*."); wild && err == nil && cname == "" && len(addrs) == 0 {
@@ -30,9 +28,7 @@ func (d *Domains) addresses(
 }
 
 func (d *Domains) follow(
-	ctx context.Context,
-	servers []netip.AddrPort,
-	name string,
+	ctx context.Context, servers []netip.AddrPort, name string,
 ) (cname string, chain []string, addrs []netip.Addr, ttl uint32, mute string, err error) {
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		m, fresh, failure := d.ask(ctx, servers, name, qtype)

@@ -146,10 +146,7 @@ func release(ctx context.Context, tx *db.Tx, dom Domain) error {
 		return fmt.Errorf("delete domain %s: %w", dom.ID, err)
 	}
 	if _, err := tx.Exec(
-		ctx,
-		"UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2",
-		dom.Owner,
-		dom.Name,
+		ctx, "UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2", dom.Owner, dom.Name,
 		db.Now(),
 	); err != nil {
 		return fmt.Errorf("note redirects to %s: %w", dom.Name, err)
@@ -195,9 +192,7 @@ func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.Owner
 		SELECT (SELECT count(*) FROM domains WHERE owner_id = $1 AND name = $2),
 		       (SELECT count(*) FROM domains WHERE owner_id = $1 AND name = $2 AND redirect_to <> ''),
 		       (SELECT count(*) FROM domains WHERE owner_id = $1 AND redirect_to = $3)`, owner, host, from).Scan(
-		&exact,
-		&onward,
-		&inward,
+		&exact, &onward, &inward,
 	); err != nil {
 		return "", fmt.Errorf("check redirect: %w", err)
 	}
@@ -226,10 +221,7 @@ func notPrimary() error {
 
 func onlyPrimary(ctx context.Context, tx *db.Tx, siteID id.Site, id ID) error {
 	if _, err := tx.Exec(
-		ctx,
-		"UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary",
-		siteID,
-		id,
+		ctx, "UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary", siteID, id,
 	); err != nil {
 		return fmt.Errorf("change primary domain: %w", err)
 	}

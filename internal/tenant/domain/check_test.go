@@ -469,10 +469,7 @@ func FuzzBootstrap(f *testing.F) {
 			for _, u := range urls {
 				p, perr := url.Parse(u)
 				if perr != nil || p.Scheme != "https" || p.Host == "" || p.User != nil || p.RawQuery != "" || p.Fragment != "" ||
-					!strings.HasSuffix(
-						u,
-						"/",
-					) {
+					!strings.HasSuffix(u, "/") {
 					t.Errorf("%s: %q %v", suffix, u, err)
 				}
 			}

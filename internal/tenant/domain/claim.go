@@ -106,10 +106,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	case holder != "" && !n.shown:
 		return Domain{}, fault.New(fault.Conflict, "domain_claimed", "Domain already claimed",
 			fmt.Sprintf(
-				"Another account uses %s. If you own it, add a TXT record %s with the value %s and try again",
-				name,
-				proofName(name),
-				token,
+				"Another account uses %s. If you own it, add a TXT record %s with the value %s and try again", name,
+				proofName(name), token,
 			)).Got(name)
 	}
 	redirect, err := d.redirect(ctx, tx, owner, name, n.RedirectTo)
@@ -159,10 +157,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		  checks, tries, pending_at, next_check_at, ssl_status, cert_issuer, cert_error, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, 0, 0, $11, $11, $12, '', '', $11, $11)
 		ON CONFLICT (owner_id, name) DO NOTHING`,
-		dom.ID, owner, siteID, name, zoneOf(strings.TrimPrefix(
-			name,
-			"*.",
-		)), dom.Status, dom.Reason, dom.Primary, redirect, string(seen), now, dom.SSL)
+		dom.ID, owner, siteID, name, zoneOf(strings.TrimPrefix(name, "*.")), dom.Status, dom.Reason,
+		dom.Primary, redirect, string(seen), now, dom.SSL)
 	if err != nil {
 		return Domain{}, fmt.Errorf("claim %s: %w", name, err)
 	}

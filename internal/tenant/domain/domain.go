@@ -255,34 +255,10 @@ func scan(row db.Scanner) (Domain, error) {
 	var d Domain
 	var seen string
 	err := row.Scan(
-		&d.ID,
-		&d.Owner,
-		&d.SiteID,
-		&d.Name,
-		&d.Status,
-		&d.Reason,
-		&d.Primary,
-		&d.RedirectTo,
-		&d.proof,
-		&d.provenAt,
-		&d.misdirectedAt,
-		&seen,
-		&d.checks,
-		&d.tries,
-		&d.pendingAt,
-		&d.CheckedAt,
-		&d.NextCheckAt,
-		&d.SSL,
-		&d.Certificate.Issuer,
-		&d.Certificate.NotBefore,
-		&d.Certificate.ExpiresAt,
-		&d.Certificate.LastError,
-		&d.Certificate.NextAttemptAt,
-		&d.CreatedAt,
-		&d.UpdatedAt,
-		&d.delegated,
-		&d.redirectLostAt,
-		&d.proofToken,
+		&d.ID, &d.Owner, &d.SiteID, &d.Name, &d.Status, &d.Reason, &d.Primary, &d.RedirectTo, &d.proof,
+		&d.provenAt, &d.misdirectedAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt,
+		&d.SSL, &d.Certificate.Issuer, &d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError,
+		&d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt, &d.delegated, &d.redirectLostAt, &d.proofToken,
 	)
 	if err != nil {
 		return Domain{}, err
@@ -297,10 +273,8 @@ func scan(row db.Scanner) (Domain, error) {
 	d.Verification, d.DNS, d.Challenge, d.Problems = f.Verification, f.DNS, f.Challenge, f.Problems
 	if d.redirectLostAt != 0 && d.RedirectTo != "" {
 		d.Problems = append(slices.Clip(d.Problems), Problem{"redirect_target", fmt.Sprintf(
-			"%s redirects to %s, which was removed from this account: add %s again or change the redirect",
-			d.Name,
-			d.RedirectTo,
-			d.RedirectTo,
+			"%s redirects to %s, which was removed from this account: add %s again or change the redirect", d.Name,
+			d.RedirectTo, d.RedirectTo,
 		)})
 	}
 	return d, nil
@@ -347,10 +321,8 @@ func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.Owne
 	// An owner mostly has fewer domains than a page has sites: reading them all takes less than a list of ids.
 	if few := len(siteIDs); few > 1 {
 		rows, err := r.Query(
-			ctx,
-			"SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0",
-			owner,
-			few+1,
+			ctx, "SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0",
+			owner, few+1,
 		)
 		all, err := db.Collect(rows, err, collect)
 		if err != nil {

@@ -101,7 +101,8 @@ func TestLostRedirect(t *testing.T) {
 	if !says() {
 		t.Error("nothing is said after the removal")
 	}
-	if w.verify(www); !says() {
+	w.verify(www)
+	if !says() {
 		t.Error("a check forgets it")
 	}
 	apex = w.active(ann, "example.com")

@@ -238,7 +238,8 @@ func (d *Domains) authorities(ctx context.Context, name string) (permitted []str
 			}
 			some = true
 			who, _, _ := strings.Cut(c.Value, ";")
-			switch who = strings.ToLower(strings.TrimSpace(who)); strings.ToLower(c.Tag) {
+			who = strings.ToLower(strings.TrimSpace(who))
+			switch strings.ToLower(c.Tag) {
 			case "issue":
 				issue = append(issue, who)
 			case "issuewild":

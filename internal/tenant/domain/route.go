@@ -26,9 +26,7 @@ func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 func routed(ctx context.Context, tx *db.Tx, dom Domain) (bool, error) {
 	var n int
 	err := tx.QueryRow(
-		ctx,
-		"SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'",
-		dom.Name,
+		ctx, "SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'", dom.Name,
 		dom.SiteID,
 	).Scan(&n)
 	if err != nil {

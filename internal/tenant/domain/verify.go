@@ -57,12 +57,7 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 	if err := d.check(ctx, dom); err != nil {
 		return Domain{}, err
 	}
-	if dom, err = d.Get(
-		ctx,
-		d.c.DB,
-		owner,
-		id,
-	); err != nil || d.c.Certificates == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
+	if dom, err = d.Get(ctx, d.c.DB, owner, id); err != nil || d.c.Certificates == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
 		return dom, err
 	}
 	// Whoever asks has probably put right what kept the certificate away, too.
@@ -110,9 +105,7 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 	}
 	var token string
 	if err := d.c.DB.QueryRow(
-		ctx,
-		"SELECT token FROM domain_tokens WHERE owner_id = $1",
-		dom.Owner,
+		ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1", dom.Owner,
 	).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read domain token: %w", err)
 	}
@@ -138,11 +131,8 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 
 func (d *Domains) later(ctx context.Context, tx *db.Tx, dom Domain, wait time.Duration) error {
 	_, err := tx.Exec(
-		ctx,
-		"UPDATE domains SET next_check_at = $3, lease_until = 0 WHERE id = $1 AND checks = $2",
-		dom.ID,
-		dom.checks,
-		soon(wait),
+		ctx, "UPDATE domains SET next_check_at = $3, lease_until = 0 WHERE id = $1 AND checks = $2", dom.ID,
+		dom.checks, soon(wait),
 	)
 	return err
 }

@@ -28,10 +28,7 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	last := func() Record { return dom.DNS[len(dom.DNS)-1] }
 	if r := last(); r.Type != "CNAME" || r.Name != "_acme-challenge.example.com" || r.Required != "example.com.acme.test" ||
 		r.Status != RecordPending ||
-		!has(
-			dom.Problems,
-			"challenge",
-		) {
+		!has(dom.Problems, "challenge") {
 		t.Errorf("at first: %+v", dom)
 	}
 	w.zone.Set("_slipway.example.com", w.txt(ann))
@@ -39,10 +36,7 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	w.zone.Set("_acme-challenge.example.com", "CNAME other.test.")
 	if dom = w.verify(dom); dom.Status != Active || last().Status != RecordInvalid ||
 		!slices.Equal(last().Current, []string{"other.test"}) ||
-		!has(
-			dom.Problems,
-			"challenge",
-		) {
+		!has(dom.Problems, "challenge") {
 		t.Errorf("with an alias of something else: %+v", dom)
 	}
 	if in := dom.NextCheckAt.Sub(db.Now()); in > backoff[1] {
@@ -58,7 +52,8 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	}
 	// Loops and long ways end.
 	w.zone.Set("other.test", "CNAME _acme-challenge.example.com.")
-	if dom = w.verify(dom); last().Status != RecordInvalid {
+	dom = w.verify(dom)
+	if last().Status != RecordInvalid {
 		t.Errorf("a loop: %+v", last())
 	}
 	if plain := w.add(ann, "example.com"); len(plain.DNS) != 1 || len(plain.Problems) != 0 {
@@ -93,7 +88,8 @@ func TestServedAhead(t *testing.T) {
 	}
 	resolver := w.c.Resolver
 	w.c.Resolver = deaf{resolver, dns.TypeCNAME}
-	if dom = w.verify(dom); served() == "" {
+	dom = w.verify(dom)
+	if served() == "" {
 		t.Error("not served while name servers are silent")
 	}
 	w.c.Resolver = resolver

@@ -240,12 +240,11 @@ func (u Use) Reached() error {
 		used = u.Name.amount(u.Used)
 	}
 	err := Reached(
-		u.Name,
-		u.Limit,
-		u.Used,
+		u.Name, u.Limit, u.Used,
 		fmt.Sprintf("this account can %s %s and %s %s; %s, or %s", verb, u.Name.amount(u.Limit), has, used, advice, more),
 	)
-	if f := fault.As(err); u.offered {
+	f := fault.As(err)
+	if u.offered {
 		if f.Limit.Plan, f.Limit.Upgrade, f.Limit.Team = u.plan, u.upgrade, u.team; u.Limit == 0 {
 			f.Details = "the plan doesn't include " + kind.name + "; " + more
 		}

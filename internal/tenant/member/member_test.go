@@ -198,19 +198,22 @@ func TestMembersOfATeam(t *testing.T) {
 		t.Error("the cookie of a session lets nobody in")
 	}
 	exec(`DELETE FROM sessions WHERE user_id = $1`, viewer.ID)
-	if later(); m.Passes(t.Context(), signedIn, s.ID, "shop.sites.test") {
+	later()
+	if m.Passes(t.Context(), signedIn, s.ID, "shop.sites.test") {
 		t.Error("the cookie of a session that has ended lets its user in")
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if later(); !m.Passes(gone, pass, s.ID, "shop.sites.test") {
+	later()
+	if !m.Passes(gone, pass, s.ID, "shop.sites.test") {
 		t.Error("while the database can't be asked, a member's cookie lets nobody in")
 	}
 	if earlier := m.Pass(visit.Question{Site: s.ID}, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, s.ID, "shop.sites.test") {
 		t.Error("the cookie of an earlier version lets nobody in")
 	}
 	exec(`DELETE FROM team_members WHERE user_id = $1`, viewer.ID)
-	if later(); passes() {
+	later()
+	if passes() {
 		t.Error("the cookie of who was removed lets them in")
 	}
 	if len(m.standing) != 2 {

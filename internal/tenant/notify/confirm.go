@@ -240,11 +240,8 @@ func (n *Notifications) StopTx(ctx context.Context, tx *db.Tx, token string) ([]
 		}
 	}
 	_, err = tx.Exec(
-		ctx,
-		`INSERT INTO notify_refused (owner_id, digest, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-		owner,
-		sum,
-		db.At(n.now()),
+		ctx, `INSERT INTO notify_refused (owner_id, digest, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, owner,
+		sum, db.At(n.now()),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("unsubscribe recipient: %w", err)

@@ -42,12 +42,7 @@ func TestRecipientsAreAsked(t *testing.T) {
 		t.Fatalf("the first mails: %+v", got)
 	}
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := w.TestTx(
-			t.Context(),
-			tx,
-			anna,
-			c.ID,
-		)
+		_, err := w.TestTx(t.Context(), tx, anna, c.ID)
 		return err
 	}); fault.As(err) == nil || fault.As(err).Code != "not_confirmed" {
 		t.Errorf("a test before the yes: %v", err)

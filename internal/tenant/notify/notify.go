@@ -137,19 +137,8 @@ const columns = `id, owner_id, site_ids, kind, name, url, events, active, error,
 func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
 	var events, sites string
 	err = r.Scan(
-		&c.ID,
-		&c.Owner,
-		&sites,
-		&c.Kind,
-		&c.Name,
-		&c.box,
-		&events,
-		&c.Active,
-		&c.Error,
-		&c.SentAt,
-		&c.CreatedAt,
-		&c.UpdatedAt,
-		&c.ConfirmedAt,
+		&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt,
+		&c.CreatedAt, &c.UpdatedAt, &c.ConfirmedAt,
 	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("notification channel")
@@ -375,16 +364,8 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	_, err = tx.Exec(
 		ctx,
 		`UPDATE notify_channels SET name = $2, events = $3, active = $4, updated_at = $5, url = $6, site_ids = $7, error = $8,
-			confirmed_at = $9 WHERE id = $1`,
-		id,
-		c.Name,
-		strings.Join(c.Events, " "),
-		c.Active,
-		db.Now(),
-		c.box,
-		strings.Join(c.Sites, " "),
-		c.Error,
-		c.ConfirmedAt,
+			confirmed_at = $9 WHERE id = $1`, id, c.Name, strings.Join(c.Events, " "), c.Active, db.Now(), c.box,
+		strings.Join(c.Sites, " "), c.Error, c.ConfirmedAt,
 	)
 	if err != nil {
 		return c, fmt.Errorf("update notification channel: %w", err)

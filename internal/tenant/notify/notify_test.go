@@ -315,12 +315,7 @@ func TestChannelsAreChecked(t *testing.T) {
 	}
 	c := w.channel(NewChannel{Kind: Mail})
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
-		return w.DeleteTx(
-			t.Context(),
-			tx,
-			bert,
-			c.ID,
-		)
+		return w.DeleteTx(t.Context(), tx, bert, c.ID)
 	}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another's channel: %v", err)
 	}

@@ -161,11 +161,8 @@ func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Mes
 // reports whether it had failed before.
 func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site id.Site, subject string) error {
 	_, err := tx.Exec(
-		ctx,
-		`INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-		site,
-		subject,
-		db.Now(),
+		ctx, `INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, site,
+		subject, db.Now(),
 	)
 	if err != nil {
 		return fmt.Errorf("note failure: %w", err)

@@ -88,18 +88,8 @@ func scan(row db.Scanner) (o Operation, err error) {
 	var progress int64
 	var result string
 	err = row.Scan(
-		&o.ID,
-		&o.Owner,
-		&o.Site,
-		&o.Kind,
-		&o.Status,
-		&progress,
-		&o.Step,
-		&o.Message,
-		&o.Error,
-		&result,
-		&o.CreatedAt,
-		&o.CompletedAt,
+		&o.ID, &o.Owner, &o.Site, &o.Kind, &o.Status, &progress, &o.Step, &o.Message, &o.Error, &result,
+		&o.CreatedAt, &o.CompletedAt,
 	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Operation{}, fault.Missing("operation")
@@ -107,7 +97,8 @@ func scan(row db.Scanner) (o Operation, err error) {
 	if err != nil {
 		return Operation{}, fmt.Errorf("read operation: %w", err)
 	}
-	if o.Progress = float64(progress) / 1000; progress < 0 {
+	o.Progress = float64(progress) / 1000
+	if progress < 0 {
 		o.Progress = -1
 	}
 	if result != "" {
@@ -209,10 +200,8 @@ func (o *Operations) Get(ctx context.Context, owner account.OwnerID, id ID) (Ope
 // NotFound fault.
 func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique string) (Operation, error) {
 	return scan(o.c.DB.QueryRow(
-		ctx,
-		`SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`,
-		unique,
-		owner,
+		ctx, `SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`,
+		unique, owner,
 	))
 }
 
@@ -228,19 +217,13 @@ func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site id.Site) (bool
 // List returns one page (from 1) of the operations of the owner's site, the newest first,
 // and how many there are.
 func (o *Operations) List(
-	ctx context.Context,
-	owner account.OwnerID,
-	site id.Site,
-	page, limit int,
+	ctx context.Context, owner account.OwnerID, site id.Site, page, limit int,
 ) (list []Operation, total int, err error) {
 	err = o.c.DB.Snapshot(ctx, func(r db.Reader) error {
 		rows, err := r.Query(
 			ctx,
 			`SELECT `+columns+` FROM operations WHERE site_id = $1 AND owner_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4`,
-			site,
-			owner,
-			limit,
-			(page-1)*limit,
+			site, owner, limit, (page-1)*limit,
 		)
 		if list, err = db.Collect(rows, err, scan); err != nil {
 			return fmt.Errorf("list operations: %w", err)

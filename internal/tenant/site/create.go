@@ -87,19 +87,12 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	bump(tx, site.Owner, site.ID)
 	site.Credential = box != ""
 	_, err = tx.Exec(
-		ctx,
-		`
+		ctx, `
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
 			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search, run, tags)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, $9, $10, $11, $12, FALSE, '', '', 0, $13, $13, 0, $14, $15, $16)`,
 		site.ID, owner, site.Name, site.Slug, site.Type, site.Runtime, site.Status, site.Repository, site.Branch,
-		site.Framework,
-		string(build),
-		box,
-		site.CreatedAt,
-		site.searchable(),
-		string(run),
-		joinTags(site.Tags),
+		site.Framework, string(build), box, site.CreatedAt, site.searchable(), string(run), joinTags(site.Tags),
 	)
 	if err != nil {
 		return Site{}, fmt.Errorf("insert site: %w", err)

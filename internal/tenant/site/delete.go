@@ -34,9 +34,7 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	}
 	bump(tx, owner, id)
 	now := db.Now()
-	if _, err := tx.Exec(
-		ctx, `UPDATE sites SET deleted_at = $2, credential = '' WHERE id = $1`, id, now,
-	); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE sites SET deleted_at = $2, credential = '' WHERE id = $1`, id, now); err != nil {
 		return fmt.Errorf("delete site: %w", err)
 	}
 	if _, err := tx.Exec(ctx, `UPDATE slugs SET site_id = '', released_at = $2 WHERE slug = $1`, site.Slug, now); err != nil {

@@ -456,11 +456,8 @@ func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 // envChanged marks what is live as older than its settings.
 func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	_, err := tx.Exec(
-		ctx,
-		`UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`,
-		site.ID,
-		site.LiveDeployment != "",
-		db.Now(),
+		ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID,
+		site.LiveDeployment != "", db.Now(),
 	)
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)

@@ -103,13 +103,7 @@ func TestEnvRefusesAllWhenOneIsBad(t *testing.T) {
 	}
 	r.setEnv(t, s.ID, site.NewVar{Key: "A", Value: strings.Repeat("x", 32<<10)})
 	if err := r.db.Write(t.Context(), func(tx *db.Tx) error {
-		return r.DeleteEnvTx(
-			t.Context(),
-			tx,
-			anna,
-			s.ID,
-			"B",
-		)
+		return r.DeleteEnvTx(t.Context(), tx, anna, s.ID, "B")
 	}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("deleting what is not there: %v, want NotFound", err)
 	}

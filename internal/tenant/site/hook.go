@@ -73,24 +73,9 @@ func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	var h Hook
 	var box, secret, addresses string
 	err := row.Scan(
-		&box,
-		&h.Site,
-		&h.Owner,
-		&h.Name,
-		&h.Branch,
-		&h.AnyBranch,
-		&h.Title,
-		&h.ClearCache,
-		&secret,
-		&addresses,
-		&h.Rules.ExpiresAt,
-		&h.Rules.PerMinute,
-		&h.Rules.PerDay,
-		&h.Active,
-		&h.TriggeredAt,
-		&h.Triggered,
-		&h.LastDeployment,
-		&h.CreatedAt,
+		&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Title, &h.ClearCache, &secret, &addresses,
+		&h.Rules.ExpiresAt, &h.Rules.PerMinute, &h.Rules.PerDay, &h.Active, &h.TriggeredAt, &h.Triggered,
+		&h.LastDeployment, &h.CreatedAt,
 	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Hook{}, fault.Missing("deploy hook")
@@ -163,19 +148,16 @@ func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		Active:     true,
 		CreatedAt:  db.Now(),
 	}
-	_, err = tx.Exec(ctx, `
+	_, err = tx.Exec(
+		ctx, `
 		INSERT INTO deploy_hooks (digest, sealed, site_id, owner_id, name, branch, any_branch, title, clear_cache, secret,
 		addresses, expires_at, per_minute, per_day,
 			active, triggered_at, triggered, last_deployment, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, TRUE, 0, 0, '', $15)`,
-		h.ID.digest(), s.sealHook(
-			h.ID,
-			id,
-		), id, owner, h.Name, h.Branch, h.AnyBranch, h.Title, h.ClearCache, s.sealHookSecret(
-			h.Rules.Secret,
-			id,
-		), joinPrefixes(h.Rules.Addresses),
-		h.Rules.ExpiresAt, h.Rules.PerMinute, h.Rules.PerDay, h.CreatedAt)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, TRUE, 0, 0, '', $15)`, h.ID.digest(),
+		s.sealHook(h.ID, id), id, owner, h.Name, h.Branch, h.AnyBranch, h.Title, h.ClearCache,
+		s.sealHookSecret(h.Rules.Secret, id), joinPrefixes(h.Rules.Addresses), h.Rules.ExpiresAt, h.Rules.PerMinute,
+		h.Rules.PerDay, h.CreatedAt,
+	)
 	if err != nil {
 		return Hook{}, fmt.Errorf("insert deploy hook: %w", err)
 	}

@@ -134,12 +134,7 @@ func VerifyPassword(hash, password string) bool {
 // password. A change is in force within a second, without a deployment;
 // a patch that changes nothing writes nothing and emits nothing.
 func (s *Sites) UpdateServingTx(
-	ctx context.Context,
-	tx *db.Tx,
-	owner account.OwnerID,
-	id ID,
-	p ServingPatch,
-	hash string,
+	ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p ServingPatch, hash string,
 ) (Serving, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -237,7 +232,8 @@ func proxyHosts(list []string) ([]string, error) {
 		name := h
 		if host, port, err := net.SplitHostPort(h); err == nil {
 			n, err := strconv.Atoi(port)
-			if name = host; err != nil || n < 1 || n > 65535 {
+			name = host
+			if err != nil || n < 1 || n > 65535 {
 				name = ""
 			}
 		}

@@ -130,7 +130,8 @@ func TestCreateRefuses(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		var n int
-		if r.db.QueryRow(context.Background(), `SELECT count(*) FROM sites`).Scan(&n); n != 0 {
+		r.db.QueryRow(context.Background(), `SELECT count(*) FROM sites`).Scan(&n)
+		if n != 0 {
 			t.Errorf("%d sites came to be", n)
 		}
 	})

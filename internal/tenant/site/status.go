@@ -71,9 +71,7 @@ func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) 
 	}
 	// An update that changes nothing takes the row's lock.
 	got, err := scan(tx.QueryRow(
-		ctx,
-		`UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns,
-		id,
+		ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id,
 	))
 	return got, missing(err)
 }

@@ -137,7 +137,8 @@ func TestSettings(t *testing.T) {
 		n := good
 		tt.change(&n)
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := w.CreateTx(t.Context(), tx, n); return err })
-		if wantCode(t, err, tt.code); err == nil {
+		wantCode(t, err, tt.code)
+		if err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}

@@ -278,7 +278,8 @@ func TestTeamProviderVouchesForItsTeamAlone(t *testing.T) {
 	must(t, g.within(u, s))
 	for what, owner := range map[string]account.OwnerID{"personal account": u.Owner, "other team": other.Owner} {
 		_, err := g.accounts.CallerIn(t.Context(), u, s, owner)
-		if wantCode(t, err, "team_session"); t.Failed() {
+		wantCode(t, err, "team_session")
+		if t.Failed() {
 			t.Fatal(what)
 		}
 		err = g.db.Write(t.Context(), func(tx *db.Tx) error {

@@ -21,7 +21,8 @@ func TestForgedTokens(t *testing.T) {
 	claim := func(name string, v any) func(*world) {
 		return func(w *world) {
 			w.issuer.claims = func(c map[string]any) {
-				if c[name] = v; v == nil {
+				c[name] = v
+				if v == nil {
 					delete(c, name)
 				}
 			}
@@ -140,7 +141,8 @@ func TestMixUp(t *testing.T) {
 		if iss != "" {
 			q.Set("iss", iss)
 		}
-		if _, err := w.Finish(t.Context(), "acme", browser, q); ok {
+		_, err = w.Finish(t.Context(), "acme", browser, q)
+		if ok {
 			must(t, err)
 		} else {
 			wantCode(t, err, "sso_invalid")

@@ -1082,7 +1082,8 @@ func TestFaults(t *testing.T) {
 				}
 			}
 		case 2:
-			if all := w.invoices(); day%3 == 0 {
+			all := w.invoices()
+			if day%3 == 0 {
 				w.db.Write(t.Context(), func(tx *db.Tx) error {
 					_, err := w.bill.RefundInvoiceTx(t.Context(), tx, string(all[r.IntN(len(all))].ID), 1+r.Int64N(300), "a test")
 					return err

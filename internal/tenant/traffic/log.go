@@ -79,13 +79,8 @@ func addLines(ctx context.Context, tx *db.Tx, now db.Time, site id.Site, body st
 		return nil
 	}
 	_, err := tx.Exec(
-		ctx,
-		`INSERT INTO access_log (site_id, at, id, size, body) VALUES ($1, $2, $3, $4, $5)`,
-		site,
-		now,
-		rand.Text(),
-		len(body),
-		body,
+		ctx, `INSERT INTO access_log (site_id, at, id, size, body) VALUES ($1, $2, $3, $4, $5)`, site, now,
+		rand.Text(), len(body), body,
 	)
 	return err
 }

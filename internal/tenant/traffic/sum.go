@@ -92,10 +92,7 @@ func (t *Traffic) sum(ctx context.Context, from, to time.Duration) error {
 		}
 		// On to the next stretch in which there is anything.
 		err = t.c.DB.QueryRow(
-			ctx,
-			`SELECT COALESCE(MIN(at), $3) FROM traffic WHERE span = $1 AND at >= $2`,
-			from.Milliseconds(),
-			next,
+			ctx, `SELECT COALESCE(MIN(at), $3) FROM traffic WHERE span = $1 AND at >= $2`, from.Milliseconds(), next,
 			end,
 		).Scan(&at)
 		if err != nil {

@@ -28,12 +28,7 @@ const (
 // Top returns the names of a kind that came most often to the owner's site since the
 // beginning of the day of a moment, and of all others together. Days are kept for 31 days.
 func (t *Traffic) Top(
-	ctx context.Context,
-	owner account.OwnerID,
-	site id.Site,
-	kind visit.Kind,
-	since db.Time,
-	limit int,
+	ctx context.Context, owner account.OwnerID, site id.Site, kind visit.Kind, since db.Time, limit int,
 ) (top []Top, rest int64, err error) {
 	rows, err := t.c.DB.Query(ctx, `
 		SELECT p.name, CAST(SUM(p.hits) AS BIGINT) AS n FROM traffic_top p JOIN open_sites s ON s.id = p.site_id
@@ -100,19 +95,10 @@ func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names ma
 			if i > 0 {
 				q.WriteByte(',')
 			}
-			q.WriteString(
-				"(" + args.Add(
-					string(site),
-				) + "," + args.Add(
-					at,
-				) + "," + args.Add(
-					string(n.Kind),
-				) + "," + args.Add(
-					n.Name,
-				) + "," + args.Add(
-					sum[n],
-				) + ")",
-			)
+			values := []string{
+				args.Add(string(site)), args.Add(at), args.Add(string(n.Kind)), args.Add(n.Name), args.Add(sum[n]),
+			}
+			q.WriteString("(" + strings.Join(values, ",") + ")")
 		}
 		q.WriteString(` ON CONFLICT (site_id, day, kind, name) DO UPDATE SET hits = traffic_top.hits + excluded.hits`)
 		if _, err := tx.Exec(ctx, q.String(), args...); err != nil {

@@ -92,7 +92,8 @@ func TestBandwidthPauses(t *testing.T) {
 		t.Error("not paused although the limit was lowered")
 	}
 	w.Usage = at(New(Config{DB: w.c.DB, Limits: limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: 5000}})}), func() db.Time { return w.clock })
-	if ok(t, w.resume(t.Context())); w.paused() != 0 { // what Run does all the time
+	ok(t, w.resume(t.Context()))
+	if w.paused() != 0 { // what Run does all the time
 		t.Error("paused although a larger plan was chosen")
 	}
 	l = w.serve(1000)
@@ -202,7 +203,8 @@ func TestSmallLimits(t *testing.T) {
 				small = u.Owner
 			}
 		}
-		if ok(t, (Lender{w.Usage, "one"}).Arm(t.Context(), small)); len(w.armed()) != min(c.want, 1) { // as soon as it has a site
+		ok(t, (Lender{w.Usage, "one"}).Arm(t.Context(), small))
+		if len(w.armed()) != min(c.want, 1) { // as soon as it has a site
 			t.Errorf("%+v: nodes borrow for %v", c.settings, w.armed())
 		}
 		for range 2 { // it finds nobody twice

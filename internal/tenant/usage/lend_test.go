@@ -38,7 +38,8 @@ func TestLend(t *testing.T) {
 	}
 	for {
 		n, m := lend(one, a, true), lend(two, b, true)
-		if a, b = a+n, b+m; n+m == 0 {
+		a, b = a+n, b+m
+		if n+m == 0 {
 			break
 		}
 	}

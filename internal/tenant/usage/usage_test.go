@@ -120,7 +120,8 @@ func TestLateQuantities(t *testing.T) {
 	}
 	for _, site := range []id.Site{"site_1", "site_2", "site_3"} {
 		used, err := w.UsedBySite(t.Context(), w.c.DB, ada, site, Bandwidth)
-		if ok(t, err); used != (site != "site_3") {
+		ok(t, err)
+		if used != (site != "site_3") {
 			t.Errorf("%s: used %v", site, used)
 		}
 	}

@@ -169,7 +169,8 @@ func TestLendAcrossWindows(t *testing.T) {
 		w := &world{t: t}
 		l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: most}})
 		w.Usage = at(New(Config{DB: dbtest.Open(t, url), Limits: l}), func() db.Time { return clock })
-		if nodes = append(nodes, w); n == 0 {
+		nodes = append(nodes, w)
+		if n == 0 {
 			w.subscribed(ada, moment(2027, 1, 31, 9))
 		}
 	}
@@ -184,7 +185,8 @@ func TestLendAcrossWindows(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					if has += lent; lent == 0 {
+					has += lent
+					if lent == 0 {
 						break
 					}
 				}

@@ -24,12 +24,8 @@ type settled struct {
 var settleText = chunk.Text(func(n int) string {
 	return `UPDATE webhook_deliveries
 		SET state = v.column3, failures = v.column4, next_at = v.column5, finished_at = v.column6, lease_until = 0
-		FROM (VALUES ` + chunk.Values(
-		n, "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT",
-	) + `) AS v
-		WHERE webhook_deliveries.id = v.column1 AND webhook_deliveries.claims = v.column2 AND ` + stateIs(
-		"leased",
-	) + `
+		FROM (VALUES ` + chunk.Values(n, "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT") + `) AS v
+		WHERE webhook_deliveries.id = v.column1 AND webhook_deliveries.claims = v.column2 AND ` + stateIs("leased") + `
 		RETURNING webhook_deliveries.id`
 })
 
@@ -64,13 +60,8 @@ func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[deli
 		args := make([]any, 0, 10*len(part))
 		for _, s := range part {
 			args = append(
-				args,
-				s.Id,
-				s.Number,
-				s.Started,
-				s.Took.Milliseconds(),
-				s.Status, s.Err, s.RequestHead, s.AnswerHead, s.Answer,
-				!mine[s.Id],
+				args, s.Id, s.Number, s.Started, s.Took.Milliseconds(), s.Status, s.Err, s.RequestHead,
+				s.AnswerHead, s.Answer, !mine[s.Id],
 			)
 		}
 		_, err := tx.Exec(ctx, attemptText(len(part)), args...)

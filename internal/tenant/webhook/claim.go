@@ -149,18 +149,8 @@ func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 		e := &endpoint{later: never}
 		var list sql.NullString
 		if err := r.Scan(
-			&e.hook,
-			&e.Owner,
-			&e.Url,
-			&e.Host,
-			&e.secret,
-			&e.previous,
-			&e.troubled,
-			&e.most,
-			&e.leased,
-			&e.turn,
-			&e.floor,
-			&list,
+			&e.hook, &e.Owner, &e.Url, &e.Host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased,
+			&e.turn, &e.floor, &list,
 		); err != nil || !list.Valid {
 			return e, err
 		}

@@ -120,10 +120,7 @@ func (w *Webhooks) checkFailing(ctx context.Context, tx *db.Tx, id ID, now db.Ti
 	var since, warned db.Time
 	var failures int
 	err := tx.QueryRow(ctx, `SELECT active AND deleted_at = 0, failing_since, warned_at, failures FROM webhooks WHERE id = $1`, id).Scan(
-		&active,
-		&since,
-		&warned,
-		&failures,
+		&active, &since, &warned, &failures,
 	)
 	if err != nil {
 		return fmt.Errorf("read health of webhook: %w", err)

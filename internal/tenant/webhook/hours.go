@@ -21,9 +21,7 @@ func (w *Webhooks) Hours(ctx context.Context, owner account.OwnerID, id ID, sinc
 		return nil, err
 	}
 	rows, err := w.c.DB.Query(
-		ctx,
-		`SELECT hour, succeeded, failed FROM webhook_hours WHERE hook_id = $1 AND hour >= $2 ORDER BY hour`,
-		id,
+		ctx, `SELECT hour, succeeded, failed FROM webhook_hours WHERE hook_id = $1 AND hour >= $2 ORDER BY hour`, id,
 		since.Time().Unix()/3600,
 	)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (h Hour, err error) {

@@ -76,20 +76,15 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	now := db.Now()
 	var open int
 	if err := tx.QueryRow(
-		ctx,
-		`SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at > $2`,
-		owner,
-		now,
+		ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at > $2`, owner, now,
 	).Scan(&open); err != nil {
 		return Listener{}, fmt.Errorf("count listeners: %w", err)
 	}
 	if open >= maxListeners {
-		return Listener{}, fault.New(fault.Conflict, "too_many_listeners", "Too many listeners",
-			fmt.Sprintf(
-				"at most %d at once; stop one, or wait %d minutes after it was last used",
-				maxListeners,
-				int(listenFor.Minutes()),
-			))
+		return Listener{}, fault.New(
+			fault.Conflict, "too_many_listeners", "Too many listeners",
+			fmt.Sprintf("at most %d at once; stop one, or wait %d minutes after it was last used", maxListeners, int(listenFor.Minutes())),
+		)
 	}
 	l := Listener{ID: db.ID[ID]("hook"), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
 	_, err = tx.Exec(ctx, `
@@ -136,9 +131,7 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 	err := w.c.DB.QueryRow(ctx, `
 		SELECT expires_at, secret, EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'offered')
 		FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $3`, id, owner, now).Scan(
-		&expires,
-		&sealed,
-		&news,
+		&expires, &sealed, &news,
 	)
 	if err != nil {
 		return nil, listenerFault(err)
@@ -183,10 +176,7 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 	n, err := tx.Exec(
 		ctx,
 		`UPDATE webhooks SET expires_at = $3 WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $4`,
-		id,
-		owner,
-		now.Add(listenFor),
-		now,
+		id, owner, now.Add(listenFor), now,
 	)
 	if err != nil {
 		return fmt.Errorf("extend listener: %w", err)
@@ -195,9 +185,7 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 		return fault.Missing("listener")
 	}
 	rows, err := tx.Query(
-		ctx,
-		`SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'offered' ORDER BY id LIMIT $2`,
-		id,
+		ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'offered' ORDER BY id LIMIT $2`, id,
 		maxFetch,
 	)
 	ids, err := db.Collect(rows, err, func(r db.Scanner) (d delivery.ID, err error) { return d, r.Scan(&d) })
@@ -209,9 +197,7 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 	}
 	var last int64
 	if err := tx.QueryRow(
-		ctx,
-		`SELECT COALESCE(max(claims), 0) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'fetched'`,
-		id,
+		ctx, `SELECT COALESCE(max(claims), 0) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'fetched'`, id,
 	).Scan(&last); err != nil {
 		return fmt.Errorf("number deliveries: %w", err)
 	}

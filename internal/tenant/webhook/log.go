@@ -50,11 +50,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner account.OwnerID, hook I
 // Search is Deliveries for those that a filter chooses. An event's name is looked for among the
 // newest 10,000 that the rest of the filter chooses, and at most 100,000 are counted.
 func (w *Webhooks) Search(
-	ctx context.Context,
-	owner account.OwnerID,
-	hook ID,
-	f Filter,
-	page, limit int,
+	ctx context.Context, owner account.OwnerID, hook ID, f Filter, page, limit int,
 ) (list []Delivery, total int, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return nil, 0, err

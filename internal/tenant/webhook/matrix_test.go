@@ -67,12 +67,7 @@ func TestEveryStatus(t *testing.T) {
 		for n := 100; n <= 599; n += 50 {
 			owner := hooks[n].owner
 			if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-				return w.EmitTx(
-					t.Context(),
-					tx,
-					owner,
-					event.SiteCreated(someSite),
-				)
+				return w.EmitTx(t.Context(), tx, owner, event.SiteCreated(someSite))
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +315,8 @@ func TestRetention(t *testing.T) {
 		w := timeless(t, func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if n++; r.URL.Host == "ill.test" {
+			n++
+			if r.URL.Host == "ill.test" {
 				return answer(500)
 			}
 			return answer(200)
@@ -338,12 +334,7 @@ func TestRetention(t *testing.T) {
 			emit(t, w, event.SiteCreated(someSite))
 		}
 		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-			return w.EmitTx(
-				t.Context(),
-				tx,
-				bert,
-				event.SiteCreated(someSite),
-			)
+			return w.EmitTx(t.Context(), tx, bert, event.SiteCreated(someSite))
 		}); err != nil {
 			t.Fatal(err)
 		}

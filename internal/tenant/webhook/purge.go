@@ -110,9 +110,7 @@ func (w *Webhooks) trim(ctx context.Context) error {
 	}
 	for _, h := range hooks {
 		rows, err := w.c.DB.Query(
-			ctx,
-			`SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
-			h.id,
+			ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`, h.id,
 			w.c.MaxLog/of[h.owner],
 		)
 		last, err := db.Collect(rows, err, func(r db.Scanner) (id delivery.ID, err error) { return id, r.Scan(&id) })

@@ -353,11 +353,7 @@ func (w *Webhooks) redeliverGivenUp(ctx context.Context, args []byte, _ error) e
 // EnableTx enables a webhook and forgets its failures. With since, what failed or was
 // skipped from then on is redelivered by the operation that it returns.
 func (w *Webhooks) EnableTx(
-	ctx context.Context,
-	tx *db.Tx,
-	owner account.OwnerID,
-	id ID,
-	since db.Time,
+	ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, since db.Time,
 ) (Webhook, *operation.Operation, error) {
 	on := true
 	h, err := w.UpdateTx(ctx, tx, owner, id, Change{Active: &on})

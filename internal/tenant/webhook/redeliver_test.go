@@ -179,10 +179,7 @@ func TestSearch(t *testing.T) {
 		_, err := tx.Exec(
 			t.Context(),
 			`UPDATE webhook_deliveries SET id = $1, state = 'skipped', finished_at = 1, created_at = 5 WHERE event_id IN (SELECT id FROM webhook_events WHERE name = 'site.deleted')`,
-			db.FirstID(
-				"dlv",
-				5,
-			),
+			db.FirstID("dlv", 5),
 		)
 		return err
 	})

@@ -23,12 +23,7 @@ const MaxOverlap = 7 * 24 * time.Hour
 // one and webhook-signature both. Without an overlap the old secret ends at once, also
 // one that an earlier rotation left signing.
 func (w *Webhooks) RotateTx(
-	ctx context.Context,
-	tx *db.Tx,
-	owner account.OwnerID,
-	id ID,
-	secret *string,
-	overlap time.Duration,
+	ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, secret *string, overlap time.Duration,
 ) (Webhook, error) {
 	fresh, err := checkSecret(secret)
 	if err != nil {
@@ -71,12 +66,7 @@ func (w *Webhooks) RotateTx(
 	_, err = tx.Exec(
 		ctx,
 		`UPDATE webhooks SET secret = $2, generated = $3, prev_secret = $4, prev_until = $5, updated_at = $6 WHERE id = $1`,
-		id,
-		w.c.Seal.Seal([]byte(fresh), sealPurpose+string(id)),
-		secret == nil,
-		sealed,
-		ends,
-		now,
+		id, w.c.Seal.Seal([]byte(fresh), sealPurpose+string(id)), secret == nil, sealed, ends, now,
 	)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("rotate secret: %w", err)

@@ -58,12 +58,7 @@ func TestHostThatRefuses(t *testing.T) {
 			emit(t, w, event.SiteUpdated(someSite, "name"))
 		}
 		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error {
-			return w.EmitTx(
-				t.Context(),
-				tx,
-				bert,
-				event.SiteUpdated(someSite, "name"),
-			)
+			return w.EmitTx(t.Context(), tx, bert, event.SiteUpdated(someSite, "name"))
 		}); err != nil {
 			t.Fatal(err)
 		}

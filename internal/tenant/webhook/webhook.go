@@ -207,10 +207,8 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 // event once, and one webhook can hold all names.
 func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url string) error {
 	rows, err := tx.Query(
-		ctx,
-		`SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`,
-		owner,
-		but,
+		ctx, `SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`,
+		owner, but,
 	)
 	type row struct{ id, url string }
 	taken, err := db.Collect(rows, err, func(r db.Scanner) (x row, err error) { return x, r.Scan(&x.id, &x.url) })
@@ -344,18 +342,8 @@ func scanHook(r db.Scanner) (Webhook, error) {
 	var events, sites string
 	var timeouts int
 	err := r.Scan(
-		&h.ID,
-		&h.URL,
-		&events,
-		&sites,
-		&h.Active,
-		&h.Reason,
-		&h.Generated,
-		&h.FailingSince,
-		&timeouts,
-		&h.OverlapEnds,
-		&h.CreatedAt,
-		&h.UpdatedAt,
+		&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &timeouts,
+		&h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt,
 	)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
@@ -381,10 +369,7 @@ func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (st
 		`SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`,
 		id,
 		owner,
-	).Scan(
-		&sealed,
-		&generated,
-	)
+	).Scan(&sealed, &generated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.Missing("webhook")
 	}
@@ -472,13 +457,8 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	_, err = tx.Exec(
 		ctx,
 		`UPDATE webhooks SET url = $2, url_key = $3, host = $4, events = $5, site_ids = $6, updated_at = $7 WHERE id = $1`,
-		id,
-		hook.URL,
-		delivery.URLKey(hook.URL),
-		delivery.HostOf(hook.URL),
-		strings.Join(hook.Events, " "),
-		strings.Join(hook.SiteIDs, " "),
-		now,
+		id, hook.URL, delivery.URLKey(hook.URL), delivery.HostOf(hook.URL), strings.Join(hook.Events, " "),
+		strings.Join(hook.SiteIDs, " "), now,
 	)
 	if db.Duplicate(err) {
 		return Webhook{}, urlTaken("")

@@ -72,7 +72,8 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 	w.t.Helper()
 	now := time.Now()
 	for ago, step := back, 15*time.Minute; ago >= 0; ago -= step {
-		if step = 15 * time.Minute; ago > 30*time.Hour {
+		step = 15 * time.Minute
+		if ago > 30*time.Hour {
 			step = 2 * time.Hour
 		}
 		at := now.Add(-ago)

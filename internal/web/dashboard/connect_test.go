@@ -56,10 +56,7 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 	to := b.post(
 		"/new", "type", "static", "step", "create", "account", id, "repository", "github.com/octo/site", "branch",
 		"main", "name", "Site",
-	).to(
-		t,
-		"/sites/",
-	)
+	).to(t, "/sites/")
 	made := site.ID(strings.Split(to, "/")[2])
 	use, err := w.dash.Connections.UseOf(t.Context(), w.db, made)
 	if err != nil || use.Connection != connection.ID(id) || !use.Report {
@@ -118,10 +115,7 @@ func TestNotificationsPage(t *testing.T) {
 		"domain.failed",
 		"event",
 		"deployment.failed",
-	).to(
-		t,
-		"/account/notifications",
-	)
+	).to(t, "/account/notifications")
 	p := b.get("/account/notifications").want(t, 200, "discord.test", "Domain needs attention", "Deployment failed", s.Name)
 	if strings.Contains(p.body, "planted") {
 		t.Error("the address is shown")

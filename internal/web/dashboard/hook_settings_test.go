@@ -18,10 +18,7 @@ func TestDeployHookSettings(t *testing.T) {
 	b.post(
 		path, "name", "CMS", "branch", "main", "title", "Content", "clear_cache", "1", "secret", "sign with this",
 		"addresses", "203.0.113.7\n2001:db8::/32", "per_minute", "5", "per_day", "50", "expires_on", tomorrow,
-	).to(
-		t,
-		path,
-	)
+	).to(t, path)
 	get := func() site.Hook {
 		t.Helper()
 		list, err := w.dash.Sites.Hooks(t.Context(), owner, s.ID)

@@ -84,10 +84,7 @@ func TestButtonsNameTheirRow(t *testing.T) {
 					name,
 					ada.Owner,
 					s.ID,
-					strings.Repeat(
-						"a",
-						64,
-					),
+					strings.Repeat("a", 64),
 					db.Now().Add(time.Duration(-i)*time.Hour),
 				),
 			),

@@ -219,7 +219,8 @@ func TestProgramPage(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	if b.get(at+"/logs?process=worker%3Amail").want(t, 200); process != "worker:mail" {
+	b.get(at+"/logs?process=worker%3Amail").want(t, 200)
+	if process != "worker:mail" {
 		t.Errorf("asked for process %q", process)
 	}
 	if r := b.post(

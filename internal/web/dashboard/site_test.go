@@ -305,10 +305,7 @@ func TestWordPressRepository(t *testing.T) {
 		press+"/git",
 		"auto_deploy", "1", "previews", "off", "preview_days", "30", "forks", "approval", "deleted_branches", "end",
 		"tags", "ignore", "poll_minutes", "5",
-	).to(
-		t,
-		press+"/git",
-	)
+	).to(t, press+"/git")
 	b.get(press+"/settings").want(t, 200, `value="git.test/acme/press"`, `data-test="save-build"`).lacks(t, `id="f-framework"`)
 	b.post(press+"/deploy").to(t, press+"/deployments/")
 
@@ -971,10 +968,7 @@ func TestWebhooks(t *testing.T) {
 	to := b.post(
 		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/in", "events", "deployment.completed",
 		"events", "deployment.succeeded",
-	).to(
-		t,
-		"/webhooks/hook_",
-	)
+	).to(t, "/webhooks/hook_")
 	id := webhook.ID(strings.TrimPrefix(to, "/webhooks/"))
 	secret, err := w.dash.Webhooks.Reveal(t.Context(), owner, id)
 	must(t, err)
@@ -1039,10 +1033,7 @@ func TestWebhooks(t *testing.T) {
 	own := b.post(
 		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/own", "events", "site.deleted",
 		"secret", "brought by myself",
-	).to(
-		t,
-		"/webhooks/hook_",
-	)
+	).to(t, "/webhooks/hook_")
 	if p := b.get(own).want(t, 200, "You provided the secret"); strings.Contains(p.body, "brought by myself") {
 		t.Error("the page tells a secret that its owner knows")
 	}

@@ -74,7 +74,8 @@ func (b *browser) connect(t *testing.T, path string, header map[string]string) *
 		req.AddCookie(c)
 	}
 	for name, value := range header {
-		if req.Header.Set(name, value); value == "" {
+		req.Header.Set(name, value)
+		if value == "" {
 			req.Header.Del(name)
 		}
 	}

@@ -173,10 +173,7 @@ func TestWebhookSitesAndWarnings(t *testing.T) {
 		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/some", "events", "site.deleted",
 		"sites",
 		string(s.ID),
-	).to(
-		t,
-		"/webhooks/hook_",
-	)
+	).to(t, "/webhooks/hook_")
 	id := webhook.ID(strings.TrimPrefix(path, "/webhooks/"))
 	got, err := w.dash.Webhooks.Get(t.Context(), owner, id)
 	must(t, err)
@@ -189,11 +186,7 @@ func TestWebhookSitesAndWarnings(t *testing.T) {
 		"/webhooks/new", "form-events", "1", "url", "https://hooks.example.com/theirs", "events", "site.deleted",
 		"sites",
 		string(theirs.ID),
-	).want(
-		t,
-		422,
-		"Unknown site",
-	)
+	).want(t, 422, "Unknown site")
 	if p := b.get(path); strings.Contains(p.body, "s own<") {
 		t.Error("another's site is listed")
 	}

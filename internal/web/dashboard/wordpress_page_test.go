@@ -61,7 +61,8 @@ func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := fmt.Sprintf(`{"content": %s, "version": %q, "phpVersion": "8.4.1", "title": "Harbor blog", "locale": "en_US", "adminUrl": "https://x.test/wp-admin/",
 		"plugins": [{"slug": "shop", "name": "Shop", "version": "2.0", "active": true, "updateVersion": "2.1", "autoUpdate": true}, {"slug": "old-one", "name": "<i>Old</i>", "version": "1.0", "active": false}],
 		"themes": [{"slug": "harbor", "name": "Harbor", "version": "3.0", "active": true}]}`, content, p.version.Load())
-	if users, _ := p.users.Load().(string); strings.HasPrefix(r.URL.Path, "/users") {
+	users, _ := p.users.Load().(string)
+	if strings.HasPrefix(r.URL.Path, "/users") {
 		answer = users
 	}
 	if p.broken.Load() {

@@ -89,10 +89,7 @@ var errReused = fault.New(fault.Conflict, "idempotency_key_reused", "Idempotency
 // makes the request what it is; a stored answer to another one is a Conflict fault. When
 // fn fails nothing is stored. fn may run again after a conflict (see db.Write).
 func (a *Answers) Once(
-	ctx context.Context,
-	k Key,
-	fingerprint [32]byte,
-	fn func(tx *db.Tx) ([]byte, error),
+	ctx context.Context, k Key, fingerprint [32]byte, fn func(tx *db.Tx) ([]byte, error),
 ) (answer []byte, replayed bool, err error) {
 	if k.Key == "" {
 		err = a.db.Write(ctx, func(tx *db.Tx) error {
@@ -149,10 +146,7 @@ func (a *Answers) Stored(ctx context.Context, k Key, fingerprint [32]byte) (answ
 // for a stored answer, else runs fn outside any transaction and stores what it returns. Of two
 // that come at once both may run fn, and the first answer stored is the one both get.
 func (a *Answers) Remember(
-	ctx context.Context,
-	k Key,
-	fingerprint [32]byte,
-	fn func(context.Context) ([]byte, error),
+	ctx context.Context, k Key, fingerprint [32]byte, fn func(context.Context) ([]byte, error),
 ) (answer []byte, replayed bool, err error) {
 	if answer, replayed, err = a.Stored(ctx, k, fingerprint); err != nil || replayed {
 		return answer, replayed, err

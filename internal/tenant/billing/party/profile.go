@@ -81,7 +81,8 @@ func (ps *Parties) SaveProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner,
 		return Profile{}, err
 	}
 	is := was
-	if is.Party = p; p.VATID == "" {
+	is.Party = p
+	if p.VATID == "" {
 		is = Profile{Party: p, VAT: VATNone}
 	} else if !p.same(was.Party) {
 		is = Profile{Party: p, VAT: VATUnchecked}
@@ -105,7 +106,8 @@ func (ps *Parties) VerifyVATTx(ctx context.Context, tx *db.Tx, owner id.Owner, v
 	if p.VATID == "" {
 		return p, fault.New(fault.Conflict, "no_vat_id", "The owner has no VAT number", "it is given in the billing profile")
 	}
-	if p.VAT = VATInvalid; valid {
+	p.VAT = VATInvalid
+	if valid {
 		p.VAT = VATValid
 	}
 	p.CheckedAt, p.Consultation, p.ByVIES = ps.clock.Now(), "", false

@@ -90,7 +90,8 @@ func TestVIES(t *testing.T) {
 	}
 	save()
 	profile("FR12345678901")
-	if r.says(200, `{"valid":false}`); len(check()) != 0 {
+	r.says(200, `{"valid":false}`)
+	if len(check()) != 0 {
 		t.Error("VIES is asked although the seller doesn't want that")
 	}
 	settings.VIES = true
@@ -131,12 +132,14 @@ func TestVIES(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	profile("FR12345678901") // the same
-	if r.says(200, yes); len(check()) != 0 {
+	r.says(200, yes)
+	if len(check()) != 0 {
 		t.Error("a verdict is asked for again at once")
 	}
 	const away = `{"actionSucceed":false,"errorWrappers":[{"error":"MS_UNAVAILABLE"}]}`
 	clock.at = clock.at.Add(31 * 24 * time.Hour)
-	if r.says(200, away); len(check()) != 1 || state().VAT != party.VATValid {
+	r.says(200, away)
+	if len(check()) != 1 || state().VAT != party.VATValid {
 		t.Errorf("a month later: %+v", state())
 	}
 	clock.at = clock.at.Add(31 * 24 * time.Hour)
@@ -144,11 +147,13 @@ func TestVIES(t *testing.T) {
 		t.Errorf("two months without an answer: %+v", state())
 	}
 	clock.at = clock.at.Add(time.Hour)
-	if r.says(200, yes); len(check()) != 1 || state().VAT != party.VATValid {
+	r.says(200, yes)
+	if len(check()) != 1 || state().VAT != party.VATValid {
 		t.Errorf("an answer again: %+v", state())
 	}
 	clock.at = clock.at.Add(31 * 24 * time.Hour)
-	if r.says(200, `{"countryCode":"FR","vatNumber":"12345678901","valid":false}`); len(check()) != 1 || state().VAT != party.VATInvalid {
+	r.says(200, `{"countryCode":"FR","vatNumber":"12345678901","valid":false}`)
+	if len(check()) != 1 || state().VAT != party.VATInvalid {
 		t.Errorf("the business has ended: %+v", state())
 	}
 	profile("FR22222222222")
@@ -156,7 +161,8 @@ func TestVIES(t *testing.T) {
 		t.Errorf("another number: %+v", p)
 	}
 	r.says(200, `{"countryCode":"FR","vatNumber":"22222222222","valid":false,"requestIdentifier":""}`)
-	if check(); state().VAT != party.VATInvalid {
+	check()
+	if state().VAT != party.VATInvalid {
 		t.Errorf("%+v", state())
 	}
 	profile("FR33333333333")
@@ -165,7 +171,8 @@ func TestVIES(t *testing.T) {
 		return err
 	})
 	clock.at = clock.at.Add(400 * 24 * time.Hour)
-	if r.says(200, `{"countryCode":"FR","vatNumber":"33333333333","valid":false}`); len(check()) != 0 || state().VAT != party.VATValid {
+	r.says(200, `{"countryCode":"FR","vatNumber":"33333333333","valid":false}`)
+	if len(check()) != 0 || state().VAT != party.VATValid {
 		t.Error("what the operator decided is asked for")
 	}
 }
@@ -225,7 +232,8 @@ func TestOthersNumbers(t *testing.T) {
 		return err
 	})
 	r.says(200, `{"countryCode":"XI","vatNumber":"123456789","valid":true,"name":"EVE","address":"X"}`)
-	if ok(t, v.CheckAll(t.Context())); len(r.asked) != 0 {
+	ok(t, v.CheckAll(t.Context()))
+	if len(r.asked) != 0 {
 		t.Errorf("VIES is asked for a number of another country: %v", r.asked)
 	}
 }

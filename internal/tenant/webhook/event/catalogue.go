@@ -201,7 +201,8 @@ func bodySchema(name string, d data) json.RawMessage {
 func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	s := map[string]any{}
 	kind := func(name string) {
-		if s["type"] = name; t.Kind() == reflect.Pointer {
+		s["type"] = name
+		if t.Kind() == reflect.Pointer {
 			s["type"] = []string{name, "null"}
 		}
 	}

@@ -87,7 +87,8 @@ func (d *Pages) allAuditPage(ctx context.Context, q *shell.Request) (shell.Answe
 // choose whose.
 func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 	data := auditData{Path: "/account/audit", What: shell.Clean(q.Query("what")), Key: shell.Clean(q.Query("key")), Nouns: auditNouns}
-	if data.All = all; all {
+	data.All = all
+	if all {
 		data.Path, data.User = "/operator/audit", account.UserID(shell.Clean(q.Query("user")))
 		data.Nouns = append(slices.Clone(auditNouns), "user", "mail")
 	}
@@ -112,7 +113,8 @@ func (d *Pages) audit(ctx context.Context, q *shell.Request, data auditData, tem
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if data.Entries = list; len(list) > auditPerPage {
+	data.Entries = list
+	if len(list) > auditPerPage {
 		data.Entries = list[:auditPerPage]
 		data.Older = data.link(data.Path, "before", list[auditPerPage-1].ID)
 	}
@@ -210,10 +212,7 @@ func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData)
 	return shell.Raw(func(w http.ResponseWriter) {
 		d.WhileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
 			w.Header().Set("Content-Type", kind)
-			w.Header().Set(
-				"Content-Disposition",
-				`attachment; filename="slipway-audit.`+format+`"`,
-			)
+			w.Header().Set("Content-Disposition", `attachment; filename="slipway-audit.`+format+`"`)
 			out := auditWriter(w, format)
 			for {
 				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none

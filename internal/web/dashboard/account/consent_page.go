@@ -244,7 +244,8 @@ func (d *Pages) devicePage(ctx context.Context, q *shell.Request) (shell.Answer,
 		return shell.Answer{}, fault.Missing("page")
 	}
 	data := deviceData{}
-	if code := q.Value("code"); q.Method == "POST" && q.Problem != nil && q.Problem.Field != "code" {
+	code := q.Value("code")
+	if q.Method == "POST" && q.Problem != nil && q.Problem.Field != "code" {
 		if dev, err := d.OAuth.Device(ctx, code); err == nil { // the form for consent failed: show it again
 			return d.deviceConsent(ctx, q, dev)
 		}

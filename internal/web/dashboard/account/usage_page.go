@@ -160,7 +160,8 @@ func chosenWindow(name string, windows []limits.Window, path string) (chosen lim
 		if !w.Calendar() {
 			s.Name, s.Label = w.From.Time().Format("2006-01-02"), w.From.Time().Format("Jan 2")+" – "+w.To.Time().Format("Jan 2")
 		}
-		if s.Link = path; i > 0 {
+		s.Link = path
+		if i > 0 {
 			s.Link = shell.Link(path, "month", s.Name)
 		}
 		if s.Name == name {

@@ -116,7 +116,8 @@ func (d *Pages) setVar(ctx context.Context, q *shell.Request) (shell.Answer, err
 	key := q.Value("key")
 	n := site.NewVar{Key: key, Value: q.Value("value"), Secret: q.Checked("secret"), Target: targetsOf(q)}
 	scope, branch := scopeOf(q)
-	if n.Branch = branch; branch == "" && q.Value("scope") == "branch" {
+	n.Branch = branch
+	if branch == "" && q.Value("scope") == "branch" {
 		return shell.Answer{}, shell.At("env_branch", &fault.Error{Kind: fault.Invalid, Message: "Enter a branch or a pattern such as feature/*"})
 	}
 	if len(n.Target) > 0 {

@@ -96,9 +96,7 @@ func (d *Pages) createHook(ctx context.Context, q *shell.Request) (shell.Answer,
 // changeHook does something to a hook of this very site, and says so in the audit log
 // without its id.
 func (d *Pages) changeHook(
-	ctx context.Context,
-	q *shell.Request, action, says string,
-	fn func(tx *db.Tx, id site.HookID) (site.Hook, error),
+	ctx context.Context, q *shell.Request, action, says string, fn func(tx *db.Tx, id site.HookID) (site.Hook, error),
 ) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "hooks")
 	if err != nil {

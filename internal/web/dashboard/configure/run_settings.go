@@ -151,19 +151,8 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 	switch part {
 	case "run":
 		command, release, path, timeout := text("run_command"), text("run_release"), text("run_health_path"), number("run_health_timeout")
-		sleep, memory, pids, drain, request, response := number(
-			"run_sleep",
-		), number(
-			"run_memory",
-		), number(
-			"run_pids",
-		), number(
-			"run_drain",
-		), number(
-			"run_request_mib",
-		), number(
-			"run_response",
-		)
+		sleep, memory, pids := number("run_sleep"), number("run_memory"), number("run_pids")
+		drain, request, response := number("run_drain"), number("run_request_mib"), number("run_response")
 		least, most := number("run_instances_min"), number("run_instances_max")
 		var cpus *float64
 		if v := text("run_cpus"); v != nil {
@@ -176,10 +165,12 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 		edit = func(r *site.Run) {
 			r.Command, r.Release, r.SleepAfterSeconds, r.MemoryMiB, r.Pids = command, release, sleep, memory, pids
 			r.DrainSeconds, r.CPUs, r.RequestMiB, r.ResponseSeconds = drain, cpus, request, response
-			if r.Instances = nil; least != nil || most != nil {
+			r.Instances = nil
+			if least != nil || most != nil {
 				r.Instances = &site.Instances{Min: least, Max: most}
 			}
-			if r.HealthCheck = nil; path != nil || timeout != nil {
+			r.HealthCheck = nil
+			if path != nil || timeout != nil {
 				r.HealthCheck = &site.HealthCheck{Path: path, TimeoutSeconds: timeout}
 			}
 		}

@@ -69,15 +69,12 @@ func (d *Pages) addApp(ctx context.Context, q *shell.Request) (shell.Answer, err
 		})
 		return audit.Event{Action: "git_app.created", Subject: string(a.ID), Detail: a.Name + " at " + a.Host}, err
 	})
-	return shell.GoTo(
-			"/operator/git",
-			"App added",
-		), shell.AtCode(err, map[string]string{
-			"invalid_connection":    "host",
-			"app_exists":            "host",
-			"invalid_client_id":     "client_id",
-			"invalid_client_secret": "client_secret",
-		})
+	return shell.GoTo("/operator/git", "App added"), shell.AtCode(err, map[string]string{
+		"invalid_connection":    "host",
+		"app_exists":            "host",
+		"invalid_client_id":     "client_id",
+		"invalid_client_secret": "client_secret",
+	})
 }
 
 // createGitHubApp sends GitHub the description of an app, by the operator's browser.

@@ -207,7 +207,8 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 	if err != nil {
 		return data, err
 	}
-	if data.Currency = string(d.currency(ctx, q)); budget.Amount > 0 {
+	data.Currency = string(d.currency(ctx, q))
+	if budget.Amount > 0 {
 		data.Budget, data.Currency = budget.Currency.Decimal(budget.Amount), string(budget.Currency)
 	}
 	if data.Cards, err = d.billing.Cards(ctx, d.DB); err != nil {
@@ -553,7 +554,8 @@ func (d *Pages) payable(ctx context.Context, q *shell.Request, i billing.Invoice
 		return err
 	}
 	k, err := d.billing.Card(ctx, d.DB, q.Caller.Owner, i.Currency)
-	if data.Pay = true; k.Usable() {
+	data.Pay = true
+	if k.Usable() {
 		data.Charged = cardWords(k)
 	}
 	for _, p := range payments {

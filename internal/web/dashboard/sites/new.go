@@ -169,13 +169,8 @@ func readNew(q *shell.Request) newData {
 	}
 	if q.PostForm != nil {
 		n.Type, n.Name, n.Repository = q.Value("type"), strings.TrimSpace(q.Value("name")), strings.TrimSpace(q.Value("repository"))
-		n.Token, n.TokenUser, n.DeployKey = strings.TrimSpace(
-			q.Value("token"),
-		), strings.TrimSpace(
-			q.Value("token_user"),
-		), strings.TrimSpace(
-			q.Value("deploy_key"),
-		)
+		n.Token, n.TokenUser = strings.TrimSpace(q.Value("token")), strings.TrimSpace(q.Value("token_user"))
+		n.DeployKey = strings.TrimSpace(q.Value("deploy_key"))
 		n.Connection, n.Env = connection.ID(q.Value("account")), q.Value("env")
 		n.Branch, n.Framework = strings.TrimSpace(q.Value("branch")), q.Value("framework")
 		for _, f := range buildFields {
@@ -475,17 +470,11 @@ type Repositories interface {
 	// Branches lists a repository's branches and its default one, or says in a fault why
 	// they can't be read.
 	Branches(
-		ctx context.Context,
-		who account.OwnerID,
-		repository string,
-		c *fetch.Credential,
+		ctx context.Context, who account.OwnerID, repository string, c *fetch.Credential,
 	) (branches []string, byDefault string, err error)
 	// Detect says how a branch would be built.
 	Detect(
-		ctx context.Context,
-		who account.OwnerID,
-		repository, branch string,
-		c *fetch.Credential,
+		ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential,
 		o framework.Overrides,
 	) (framework.Plan, error)
 }

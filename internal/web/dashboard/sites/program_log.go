@@ -243,7 +243,8 @@ func (d *Pages) programFollow(ctx context.Context, q *shell.Request) (shell.Answ
 	place := traffic.ParsePlace(q.Query("place"))
 	if last := q.LastEvent(); last != "" {
 		n, rest, _ := strings.Cut(last, "/")
-		if after = lineNumber(n); rest != "" {
+		after = lineNumber(n)
+		if rest != "" {
 			place = traffic.ParsePlace(rest)
 		}
 	}

@@ -67,10 +67,8 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 		draw(shell.Plot{
 			ID: "answers", Title: "Responses of the application", Sum: shell.Thousands(requests),
 			Says: fmt.Sprintf(
-				"Answers over time by status: %s in the last 24 hours, %s, %s",
-				shell.Pluralize(requests, "request"),
-				shell.Pluralize(wakes, "wake"),
-				shell.Pluralize(restarts, "restart"),
+				"Answers over time by status: %s in the last 24 hours, %s, %s", shell.Pluralize(requests, "request"),
+				shell.Pluralize(wakes, "wake"), shell.Pluralize(restarts, "restart"),
 			),
 			Series: []shell.PlotSeries{
 				{Name: "2xx", Class: "s-ok"},
@@ -82,11 +80,8 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 			func(f ProgramFigures) []int64 { return f.Statuses[:] },
 			func(f ProgramFigures) string {
 				return fmt.Sprintf(
-					"%s, %s 5xx, %s, %s",
-					shell.Pluralize(f.requests(), "request"),
-					shell.Thousands(f.Statuses[3]),
-					shell.Pluralize(f.Wakes, "wake"),
-					shell.Pluralize(f.Restart, "restart"),
+					"%s, %s 5xx, %s, %s", shell.Pluralize(f.requests(), "request"), shell.Thousands(f.Statuses[3]),
+					shell.Pluralize(f.Wakes, "wake"), shell.Pluralize(f.Restart, "restart"),
 				)
 			}),
 		draw(shell.Plot{

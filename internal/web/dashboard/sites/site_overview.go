@@ -81,11 +81,7 @@ func (d *Pages) siteOverviewData(ctx context.Context, q *shell.Request) (overvie
 		return data, err
 	}
 	all, on := shell.Chosen(shell.Stretches[:3], q.Query("traffic"), func(name string) string {
-		return shell.Link(
-			head.Base(),
-			"traffic",
-			name,
-		) + "#traffic"
+		return shell.Link(head.Base(), "traffic", name) + "#traffic"
 	})
 	v, s, err := d.visits(ctx, q, head, on)
 	if err != nil {

@@ -212,10 +212,7 @@ func pagesPlot(s traffic.Series, on shell.Stretch) shell.Plot {
 		Series: []shell.PlotSeries{{Name: "Page views", Class: "s-pages"}},
 	}
 	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Pages} }, func(c traffic.Counts) string {
-		return shell.Pluralize(
-			c.Pages,
-			"page view",
-		)
+		return shell.Pluralize(c.Pages, "page view")
 	})
 	p.Draw(bars, time.Duration(s.Step), shell.RoundTop(most), shell.Rough)
 	return p
@@ -226,12 +223,9 @@ func requestsPlot(s traffic.Series, on shell.Stretch) shell.Plot {
 	p := shell.Plot{
 		ID: "requests", Title: "Requests", Sum: shell.Thousands(t.Requests()),
 		Says: fmt.Sprintf(
-			"Requests over time by status: %s in %s, of them %s, %s and %s",
-			shell.Pluralize(t.Requests(), "request"),
-			on.Words,
-			"redirects and unchanged "+shell.Thousands(t.Redirected),
-			"not found and refused "+shell.Thousands(t.ClientErrors),
-			"failed "+shell.Thousands(t.ServerErrors),
+			"Requests over time by status: %s in %s, of them %s, %s and %s", shell.Pluralize(t.Requests(), "request"),
+			on.Words, "redirects and unchanged "+shell.Thousands(t.Redirected),
+			"not found and refused "+shell.Thousands(t.ClientErrors), "failed "+shell.Thousands(t.ServerErrors),
 		),
 		Series: []shell.PlotSeries{
 			{Name: "Answered (2xx)", Class: "s-ok"},

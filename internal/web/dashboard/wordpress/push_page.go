@@ -212,7 +212,8 @@ func optionsRow(c wordpress.Comparison) pushRow {
 	}
 	r := pushRow{Name: "Options", From: cell(c.From.State.Content.Options), To: cell(c.To.State.Content.Options)}
 	if c.Known {
-		if r.Says = "Same"; len(c.Options) > 0 {
+		r.Says = "Same"
+		if len(c.Options) > 0 {
 			r.Says = fmt.Sprintf("%d different", len(c.Options))
 		}
 		for _, name := range c.Options[:min(len(c.Options), 5)] {

@@ -357,9 +357,7 @@ func (d *Pages) purgeWordPress(ctx context.Context, q *shell.Request) (shell.Ans
 
 // actOnWordPress does something to the site and returns to its page.
 func (d *Pages) actOnWordPress(
-	ctx context.Context,
-	q *shell.Request, action, toast string,
-	fn func(tx *db.Tx, id site.ID) error,
+	ctx context.Context, q *shell.Request, action, toast string, fn func(tx *db.Tx, id site.ID) error,
 ) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
