@@ -14,11 +14,11 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// heldAfter is how late a period may begin before its invoice waits for the operator: after a long outage somebody looks at what
-// would be charged for it.
+// heldAfter is the age of a period's start beyond which its invoice waits for the operator's approval, as after a long
+// outage.
 const heldAfter = 72 * time.Hour
 
-// step is what happens to a subscription by itself.
+// step is a transition that time alone causes.
 type step int
 
 const (
@@ -26,10 +26,10 @@ const (
 	stepRenew
 	stepExpire
 	stepPause
-	stepGiveUp // ends because it stayed unpaid
+	stepGiveUp // ends after staying unpaid
 )
 
-// next returns what happens to a subscription next, and when.
+// next returns the subscription's next transition and its time.
 func (s Subscription) next(settings party.Settings) (step, db.Time) {
 	switch s.Status {
 	case Trialing, Active:
@@ -44,7 +44,7 @@ func (s Subscription) next(settings party.Settings) (step, db.Time) {
 		return stepRenew, s.End
 	case Paused:
 		end := s.UnpaidSince.Add(time.Duration(settings.GraceDays+settings.PausedDays) * day)
-		if s.Reason != "" && s.End <= end { // was canceled before
+		if s.Reason != "" && s.End <= end { // canceled earlier
 			return stepExpire, s.End
 		}
 		return stepGiveUp, end
@@ -52,13 +52,12 @@ func (s Subscription) next(settings party.Settings) (step, db.Time) {
 	return stepNone, 0
 }
 
-// Run is the job that does what is due. One of it exists. Run twice, it finds nothing more to do.
+// Run is the job that performs everything due. There is one, and a repeated run finds nothing left to do.
 type Run struct{}
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Run) Kind() string { return "billing.run" }
 
-// runEvery is how often what is due is looked for.
 const runEvery = 30 * time.Second
 
 // Work registers the job.
@@ -86,7 +85,7 @@ func (b *Billing) Work(j *job.Jobs) {
 	})
 }
 
-// again is how a job ends that has to look again later.
+// again ends a job so that it runs again later.
 func again(later time.Duration, err error) error {
 	if err != nil || later == 0 {
 		return err
@@ -94,7 +93,7 @@ func again(later time.Duration, err error) error {
 	return job.Later(later)
 }
 
-// Schedule makes sure that the job exists.
+// Schedule enqueues the job unless it exists.
 func (b *Billing) Schedule(ctx context.Context) error {
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Run{}, job.Options{Unique: "billing.run"})
@@ -102,20 +101,20 @@ func (b *Billing) Schedule(ctx context.Context) error {
 	})
 }
 
-// atOnce bounds what is looked for at a time.
+// atOnce caps the rows read per pass.
 const atOnce = 200
 
-// together bounds the steps of one transaction, which holds up others for so long.
+// together caps the steps per transaction, since each transaction blocks other writers.
 const together = 10
 
-// due is a subscription or an invoice of which something is due.
+// due is a subscription or an invoice whose next step is due.
 type due struct {
 	id    string
 	owner id.Owner
 }
 
-// stepsTx does what is due of several owners, in one transaction under the locks of all. They are taken first, and in order: two nodes
-// that do this don't wait for each other.
+// stepsTx performs the due steps of several owners in one transaction. It takes all owners' locks first and in order,
+// so that two nodes doing this can't deadlock.
 func (b *Billing) stepsTx(ctx context.Context, tx *db.Tx, list []due, do func(ctx context.Context, tx *db.Tx, due string) error) error {
 	owners := make([]id.Owner, 0, len(list))
 	for _, d := range list {
@@ -135,9 +134,9 @@ func (b *Billing) stepsTx(ctx context.Context, tx *db.Tx, list []due, do func(ct
 	return nil
 }
 
-// Tick does what is due: periods that end, invoices that are to be drafted or final, and those that are overdue. Some are one transaction
-// under their owners' locks; where one of them fails, each is its own. What fails then is logged and tried again with the next Tick; it
-// doesn't keep others waiting.
+// Tick performs everything due: it renews periods, drafts and finalizes invoices, and sends reminders. It handles
+// several owners per transaction; if one step fails, it retries each in a transaction of its own. A step that fails
+// alone is logged and retried by the next Tick without delaying the others.
 func (b *Billing) Tick(ctx context.Context) error {
 	const (
 		subscriptions = `SELECT id, owner_id FROM billing_subscriptions WHERE next_at > 0 AND next_at <= $1 AND id > $2 ORDER BY id LIMIT $3`
@@ -182,7 +181,7 @@ func (b *Billing) Tick(ctx context.Context) error {
 	return nil
 }
 
-// advanceTx takes a subscription through everything that is due, in the order of time: after an outage each period that went by
+// advanceTx takes a subscription through every due transition in order of time. After an outage, each missed period
 // begins once.
 func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string) error {
 	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1`, subscription))
@@ -214,7 +213,7 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 					"Sites of the account are paused because an invoice is overdue. Nothing was deleted. They are back as soon as the invoice is paid.",
 					"/account/invoices")
 			}
-		case stepGiveUp: // its sites stay paused until nothing is owed any more
+		case stepGiveUp: // the sites stay paused until every invoice is settled
 			s.Reason = ReasonUnpaid
 			s.End = min(s.End, floor(b.now(), hour))
 			s, err = b.expireTx(ctx, tx, s, v)
@@ -225,7 +224,7 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 	}
 }
 
-// renewTx begins the next period at a moment: the boundary of the last one, or now for a subscription that was paused.
+// renewTx begins the next period at the given time: the end of the last one, or now for a subscription that was paused.
 func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version, at db.Time) (Subscription, error) {
 	before, was := s, v
 	used, err := b.spanTx(ctx, tx, s, s.End, s.End)
@@ -239,7 +238,7 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan
 		s.Version, s.Next = v.ID, ""
 	}
 	switch {
-	case at != s.End: // was paused beyond its period
+	case at != s.End: // was paused past its period's end
 		s.anchor, s.period, s.Status = at, 0, Active
 	case s.trial():
 		s.anchor, s.period, s.Status = at, 0, Active
@@ -253,7 +252,7 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan
 		return s, err
 	}
 	x := basis{Charges: []charge{baseCharge(v.ID, s.Start, s.End)}, Usage: used}
-	if used != nil && was.Currency != v.Currency { // an invoice has one currency
+	if used != nil && was.Currency != v.Currency { // an invoice has a single currency
 		x.Usage = nil
 		if err := b.draftTx(ctx, tx, before, usageCause(before.Start), basis{Usage: used}, before.End); err != nil {
 			return s, err
@@ -269,7 +268,7 @@ func (b *Billing) renewTx(ctx context.Context, tx *db.Tx, s Subscription, v plan
 	return s, b.emitTx(ctx, tx, s.Owner, occurrence, event.SubscriptionRenewed(b.event(s, v)))
 }
 
-// unpaidTx keeps that an invoice of the subscription is overdue.
+// unpaidTx records that an invoice of the subscription is overdue.
 func (b *Billing) unpaidTx(ctx context.Context, tx *db.Tx, owner id.Owner, subscription SubscriptionID, since db.Time) error {
 	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1 AND owner_id = $2`,
 		subscription, owner))
@@ -286,14 +285,14 @@ func (b *Billing) unpaidTx(ctx context.Context, tx *db.Tx, owner id.Owner, subsc
 	return b.writeTx(ctx, tx, s)
 }
 
-// settledTx lets a subscription go on once none of its invoices is overdue.
+// settledTx reactivates a subscription once none of its invoices is overdue.
 func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription SubscriptionID) error {
 	s, err := scanSubscription(tx.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1`, subscription))
 	if err != nil {
 		return fmt.Errorf("read subscription: %w", err)
 	}
 	if s.Status == Expired {
-		tx.Notify("paused") // the edge reads which sites are
+		tx.Notify("paused") // the edge reloads the paused sites
 		return nil
 	}
 	if s.UnpaidSince == 0 {
@@ -311,7 +310,7 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 		return b.writeTx(ctx, tx, s)
 	}
 	if was == PastDue || was == Paused {
-		if s.Status = Active; s.Reason != "" { // was canceled before
+		if s.Status = Active; s.Reason != "" { // canceled earlier
 			s.Status = Canceled
 		}
 	}

@@ -1,12 +1,12 @@
 // Package billing owns plans, subscriptions, invoices, payments and the ledger: what owners pay for, what they owe, and
-// the events that tell of it.
+// the webhook events about both.
 //
-// Everything is computed here from plan versions that never change and from sealed usage, in integers. A provider only moves
-// money. Each transition is one transaction under the owner's lock: it carries the ledger's rows, the invoice's number,
-// the event for webhooks, and the occurrence that keeps the event from being queued twice.
+// Amounts are integers, computed from plan versions that never change and from sealed usage. A provider only moves
+// money. Each transition is one transaction under the owner's lock, with its ledger entries, the invoice's number, the
+// webhook event, and an occurrence that prevents queuing the event twice.
 //
-// Times are UTC and periods begin on whole hours. Tick does what is due; run again after a crash, it finds only what is
-// left. The package deletes nothing that is stored for owners.
+// Times are UTC and periods begin on whole hours. Tick may run again after a crash: it finds only the steps that
+// remain. The package never deletes what owners store.
 package billing
 
 import (
@@ -28,18 +28,17 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Config holds what Billing needs.
 type Config struct {
 	DB     *db.DB
 	Usage  *usage.Usage
 	Hooks  *webhook.Webhooks
-	Limits *limits.Limits // Optional: without it a preview doesn't say which limits are exceeded.
-	Mail   account.Mailer // Optional: without it owners get no mails.
+	Limits *limits.Limits // Optional: without it, a preview doesn't list exceeded limits.
+	Mail   account.Mailer // Optional: without it, owners get no emails.
 	Log    *slog.Logger   // Optional.
-	Clock  db.Clock       // Optional: the machine's.
+	Clock  db.Clock       // Optional: defaults to the system clock.
 }
 
-// Billing is the service, with the plans that are sold and the parties that buy them. It is safe for concurrent use.
+// Billing is the service. It includes the plans for sale and the billing profiles, and is safe for concurrent use.
 type Billing struct {
 	*plan.Plans
 	*party.Parties
@@ -48,7 +47,7 @@ type Billing struct {
 	pdfs *fair.Pool
 	asks *fair.Pool
 
-	provider Provider // nil: invoices are paid by bank transfer alone
+	provider Provider // nil: bank transfer only
 }
 
 // New returns the service. It starts nothing: Work registers its job.
@@ -68,11 +67,11 @@ func New(c Config) *Billing {
 
 func (b *Billing) now() db.Time { return b.c.Clock.Now() }
 
-// Switch keeps whether the program runs with billing. Without it no site stays paused because of an unpaid invoice; with it those
-// that were are paused again.
+// Switch records whether the program runs with billing. Turning it off resumes sites paused for an unpaid invoice;
+// turning it on pauses them again.
 func Switch(ctx context.Context, d *db.DB, on bool) error {
 	err := d.Write(ctx, func(tx *db.Tx) error {
-		tx.Notify("paused") // the edge reads which sites are
+		tx.Notify("paused") // the edge reloads the paused sites
 		if _, err := tx.Exec(ctx, `DELETE FROM billing_off`); err != nil || on {
 			return err
 		}
@@ -90,10 +89,10 @@ const (
 	day  = 24 * time.Hour
 )
 
-// floor is the beginning of the stretch that t lies in.
+// floor rounds t down to a multiple of span.
 func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
 
-// onceTx reports whether an occurrence is new, and keeps it. Two transactions never both get true.
+// onceTx records an occurrence and reports whether it is new. Of two concurrent transactions, only one gets true.
 func (b *Billing) onceTx(ctx context.Context, tx *db.Tx, occurrence string) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO billing_events (occurrence, at) VALUES ($1, $2) ON CONFLICT (occurrence) DO NOTHING`, occurrence,
 		b.now())
@@ -103,7 +102,7 @@ func (b *Billing) onceTx(ctx context.Context, tx *db.Tx, occurrence string) (boo
 	return n == 1, nil
 }
 
-// emitTx queues an event for webhooks, once for an occurrence.
+// emitTx queues a webhook event once per occurrence.
 func (b *Billing) emitTx(ctx context.Context, tx *db.Tx, owner id.Owner, occurrence string, e event.Event) error {
 	fresh, err := b.onceTx(ctx, tx, occurrence)
 	if err != nil || !fresh {
@@ -112,7 +111,7 @@ func (b *Billing) emitTx(ctx context.Context, tx *db.Tx, owner id.Owner, occurre
 	return b.c.Hooks.EmitTx(ctx, tx, owner, e)
 }
 
-// tellTx mails the people of an owner.
+// tellTx emails the owner's people.
 func (b *Billing) tellTx(ctx context.Context, tx *db.Tx, owner id.Owner, subject, text, path string) error {
 	if b.c.Mail == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// Budget returns how much an owner may use beyond what is included, in a period. Without one that is nothing.
+// Budget returns how much an owner may spend per period on usage beyond the included amounts. It is zero by default.
 func (b *Billing) Budget(ctx context.Context, r db.Reader, owner id.Owner) (m Balance, err error) {
 	err = r.QueryRow(ctx, `SELECT currency, amount FROM billing_budgets WHERE owner_id = $1 ORDER BY from_at DESC, id DESC LIMIT 1`, owner).
 		Scan(&m.Currency, &m.Amount)
@@ -23,7 +23,7 @@ func (b *Billing) Budget(ctx context.Context, r db.Reader, owner id.Owner) (m Ba
 	return m, nil
 }
 
-// SetBudgetTx changes an owner's budget from now on. 0 ends it.
+// SetBudgetTx changes an owner's budget from now on. 0 removes it.
 func (b *Billing) SetBudgetTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Balance) error {
 	if m.Amount != 0 {
 		if err := checkMoney(m); err != nil {
@@ -42,8 +42,8 @@ func (b *Billing) SetBudgetTx(ctx context.Context, tx *db.Tx, owner id.Owner, m 
 	return nil
 }
 
-// budgetWithin returns the largest budget in a currency that was in force at any moment of a period: what was used under it is
-// charged although it was lowered later.
+// budgetWithin returns the largest budget in force at any moment between from and to, since usage incurred under a
+// higher budget is charged even if the budget was lowered later.
 func (b *Billing) budgetWithin(
 	ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, from, to db.Time,
 ) (most int64, err error) {

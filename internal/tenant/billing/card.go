@@ -18,7 +18,7 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// Card returns the card that an owner's invoices in a currency are paid with; its Method is empty where none is stored.
+// Card returns the card that pays an owner's invoices in a currency. Its Method is empty if none is stored.
 func (b *Billing) Card(ctx context.Context, r db.Reader, owner id.Owner, c money.Currency) (k Card, err error) {
 	err = r.QueryRow(ctx, `
 		SELECT customer, method, brand, last4, exp_month, exp_year, declined, updated_at FROM billing_cards
@@ -44,7 +44,7 @@ func (b *Billing) writeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c 
 	return nil
 }
 
-// RemoveCardTx forgets the owner's card in a currency. Invoices are to be paid by bank transfer from then on.
+// RemoveCardTx forgets the owner's card in a currency. Later invoices are paid by bank transfer.
 func (b *Billing) RemoveCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency) error {
 	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
@@ -59,13 +59,13 @@ func (b *Billing) RemoveCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c
 	return b.writeCardTx(ctx, tx, owner, c, Card{Customer: k.Customer})
 }
 
-// Setup is a visit of the provider's page that stores a card.
+// Setup is a visit to the provider's page that stores a card.
 type Setup struct {
 	ID       string // "set_" and 26 characters
 	Owner    id.Owner
 	Currency money.Currency
 	Status   string // open, completed, failed or expired
-	Problem  string // why the subscription that was to begin didn't
+	Problem  string // why the chosen subscription couldn't begin
 	session  string
 	action   string
 	digest   string
@@ -78,11 +78,12 @@ func scanSetup(r db.Scanner) (s Setup, err error) {
 	return s, r.Scan(&s.ID, &s.Owner, &s.Currency, &s.session, &s.action, &s.digest, &s.Status, &s.Problem, &s.created)
 }
 
-// mostSetups bounds the visits that one owner begins in an hour.
+// mostSetups caps the visits that one owner starts per hour.
 const mostSetups = 20
 
-// BeginSetup returns the page on which the owner stores a card for a currency. With an action, that subscription begins once
-// the card is stored, at the price of the digest or not at all. back is the URL that the owner comes back to, to which ?setup=ID is added.
+// BeginSetup returns the URL of the page on which the owner stores a card for a currency. With an action, storing the
+// card also begins that subscription, but only at the price identified by digest. The provider sends the owner back to
+// the URL back with ?setup=ID added.
 func (b *Billing) BeginSetup(
 	ctx context.Context, owner id.Owner, c money.Currency, a *Action, digest, back string,
 ) (url string, err error) {
@@ -108,7 +109,7 @@ func (b *Billing) BeginSetup(
 		if err := party.LockTx(ctx, tx, owner); err != nil {
 			return err
 		}
-		if a != nil { // what can't be is said before a card is asked for
+		if a != nil { // refuse an impossible action before asking for a card
 			q, err := b.decide(ctx, tx, owner, *a)
 			if err != nil {
 				return err
@@ -154,7 +155,7 @@ func (b *Billing) BeginSetup(
 	return url, err
 }
 
-// NeedsCard reports whether a card has to be stored before an action begins a subscription.
+// NeedsCard reports whether the owner must store a card before the action.
 func (b *Billing) NeedsCard(ctx context.Context, r db.Reader, owner id.Owner, a Action, v plan.Version) (bool, error) {
 	on, err := b.Cards(ctx, r)
 	if err != nil || !on || a.Kind != Subscribe || a.Invoiced || v.Amount == 0 && len(v.Rates) == 0 {
@@ -175,7 +176,7 @@ var (
 	errPriceChanged = fault.New(fault.Conflict, "price_changed", "The price has changed since the preview", "preview the action again")
 )
 
-// away is the fault of a provider that can't be reached, or refuses. What it said is the operator's to know.
+// away logs a provider's error and returns a fault without its details.
 func (b *Billing) away(ctx context.Context, what string, err error) error {
 	if fault.As(err) != nil || ctx.Err() != nil {
 		return err
@@ -187,7 +188,7 @@ func (b *Billing) away(ctx context.Context, what string, err error) error {
 	}
 }
 
-// customer makes the owner known to the provider.
+// customer registers the owner with the provider.
 func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency, k Card, p party.Party) (string, error) {
 	if k.Customer != "" {
 		return k.Customer, nil
@@ -204,7 +205,7 @@ func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency
 		if err != nil {
 			return err
 		}
-		if now.Customer != "" { // another was faster
+		if now.Customer != "" { // another request was faster
 			customer = now.Customer
 			return nil
 		}
@@ -213,7 +214,7 @@ func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency
 	return customer, err
 }
 
-// Setup returns a visit of an owner's.
+// Setup returns one of the owner's visits, or a NotFound fault.
 func (b *Billing) Setup(ctx context.Context, r db.Reader, owner id.Owner, setup string) (Setup, error) {
 	s, err := scanSetup(r.QueryRow(ctx, `SELECT `+setupColumns+` FROM billing_setups WHERE id = $1 AND owner_id = $2`, setup, owner))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -225,7 +226,7 @@ func (b *Billing) Setup(ctx context.Context, r db.Reader, owner id.Owner, setup 
 	return s, nil
 }
 
-// LookAtSetup asks the provider what came of a visit, and returns it as it is then.
+// LookAtSetup asks the provider for a visit's outcome, stores it, and returns the visit.
 func (b *Billing) LookAtSetup(ctx context.Context, owner id.Owner, setup string) (Setup, error) {
 	s, err := b.Setup(ctx, b.c.DB, owner, setup)
 	if err != nil || s.Status != "open" || s.session == "" || b.provider == nil {
@@ -243,7 +244,7 @@ func (b *Billing) LookAtSetup(ctx context.Context, owner id.Owner, setup string)
 	if err := b.KeepCard(ctx, got); err != nil {
 		return s, err
 	}
-	list, err := b.Payments(ctx, b.c.DB, owner, "", 10) // the owner waits: what begins now is sent now
+	list, err := b.Payments(ctx, b.c.DB, owner, "", 10) // the owner waits, so send the first payment now
 	if err != nil {
 		return s, err
 	}
@@ -257,13 +258,12 @@ func (b *Billing) LookAtSetup(ctx context.Context, owner id.Owner, setup string)
 	return b.Setup(ctx, b.c.DB, owner, setup)
 }
 
-// KeepCard keeps what came of a visit of the page that stores a card, and begins the subscription that was chosen before it.
-// Kept twice, it changes nothing.
+// KeepCard records the outcome of a visit and begins the subscription chosen before it. It is idempotent.
 func (b *Billing) KeepCard(ctx context.Context, got Stored) error {
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		s, err := scanSetup(tx.QueryRow(ctx, `SELECT `+setupColumns+` FROM billing_setups WHERE id = $1`, got.Setup))
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil // not ours
+			return nil // another installation's
 		}
 		if err != nil {
 			return fmt.Errorf("read visit: %w", err)
@@ -293,7 +293,7 @@ func (b *Billing) KeepCard(ctx context.Context, got Stored) error {
 	})
 }
 
-// storeCardTx keeps a card, and lets it pay what is open.
+// storeCardTx stores a card and charges open invoices to it.
 func (b *Billing) storeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency, k Card) error {
 	if err := b.writeCardTx(ctx, tx, owner, c, k); err != nil {
 		return err
@@ -305,7 +305,7 @@ func (b *Billing) storeCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, c 
 	return nil
 }
 
-// beginTx begins the subscription that was chosen before the card was stored, or says why it can't.
+// beginTx begins the subscription chosen before the card was stored, or returns why it can't.
 func (b *Billing) beginTx(ctx context.Context, tx *db.Tx, s Setup, k Card) (problem string, err error) {
 	if s.action == "" {
 		return "", nil
@@ -323,7 +323,7 @@ func (b *Billing) beginTx(ctx context.Context, tx *db.Tx, s Setup, k Card) (prob
 	if err == nil && s.digest != "" && s.digest != p.Digest() {
 		err = errPriceChanged
 	}
-	if f := fault.As(err); f != nil { // nothing of the subscription was written
+	if f := fault.As(err); f != nil { // the subscription was not written
 		return f.Message, nil
 	}
 	if err != nil {
@@ -333,7 +333,7 @@ func (b *Billing) beginTx(ctx context.Context, tx *db.Tx, s Setup, k Card) (prob
 	return "", err
 }
 
-// trialCardTx lets a card begin one trial: the owner of a card that began another's has none left.
+// trialCardTx allows one trial per card: an owner whose card already started another owner's trial gets none.
 func (b *Billing) trialCardTx(ctx context.Context, tx *db.Tx, owner id.Owner, k Card) error {
 	if _, err := tx.Exec(ctx,
 		`INSERT INTO billing_trial_cards (fingerprint, owner_id, at) VALUES ($1, $2, $3) ON CONFLICT (fingerprint) DO NOTHING`,

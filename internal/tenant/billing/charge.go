@@ -18,31 +18,31 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// The statuses of payments that have not ended. While an invoice has one, no other payment of it begins.
+// The statuses of payments in progress. An invoice has at most one such payment.
 const (
 	PaymentPending        = "pending"         // to be sent
-	PaymentProcessing     = "processing"      // accepted, and not settled
-	PaymentRequiresAction = "requires_action" // waits for the owner, on the provider's page
-	PaymentUnknown        = "unknown"         // sent, and no answer came
+	PaymentProcessing     = "processing"      // accepted, not settled yet
+	PaymentRequiresAction = "requires_action" // waits for the owner on the provider's page
+	PaymentUnknown        = "unknown"         // sent, but no answer came
 )
 
-// chargeDays are the days after an invoice is final on which its card is charged, while the payment fails.
+// chargeDays lists the days after finalization on which a failing card is charged.
 var chargeDays = []int64{0, 3, 5, 7, 14}
 
 const (
-	repeatWithin = 23 * hour        // the same request with the same key has one effect; Stripe keeps keys for a day
-	pageOpen     = 35 * time.Minute // how long a payment page can be used; Stripe's least is 30
+	repeatWithin = 23 * hour        // a repeated idempotency key has one effect for this long; Stripe keeps keys for 24 hours
+	pageOpen     = 35 * time.Minute // how long a payment page stays open; Stripe's minimum is 30 minutes
 	lookAfter    = 10 * time.Minute
 )
 
-// Pay is the job of one payment by card: it sends it and looks for what became of it until it has ended. It may run again at any
-// point: the provider knows the payment by its id.
+// Pay is the job of one card payment: it sends the payment and polls until it has ended. It may run again at any point,
+// since the payment's ID is the provider's idempotency key.
 type Pay struct{ Payment PaymentID }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Pay) Kind() string { return "billing.pay" }
 
-// dunTx does what is due for an open invoice: its card is charged, or its owner reminded.
+// dunTx performs what is due for an open invoice: it charges the card or reminds the owner.
 func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	on, err := b.Cards(ctx, tx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	if err != nil {
 		return err
 	}
-	if open { // the outcome of that one decides
+	if open { // its outcome decides
 		return b.laterTx(ctx, tx, i.ID, b.now().Add(day))
 	}
 	var k Card
@@ -69,7 +69,7 @@ func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	}
 	due := chargeAt(i, last)
 	if k.since > last {
-		due = b.now() // a new card is tried at once
+		due = b.now() // try a new card at once
 	}
 	if due == 0 || due > b.now() {
 		return b.laterTx(ctx, tx, i.ID, due)
@@ -81,8 +81,8 @@ func (b *Billing) dunTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	return err
 }
 
-// charged reports whether an amount that an owner owes is charged to their card, or is too little for that and carried over to
-// the next invoice.
+// charged reports whether an amount is charged to the owner's card, or carried over to the next invoice because it is
+// below the provider's minimum. Both are false without a usable card.
 func (b *Billing) charged(
 	ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, amount int64,
 ) (charged, carried bool, err error) {
@@ -98,8 +98,8 @@ func (b *Billing) charged(
 	return charged, !charged, nil
 }
 
-// carryTx moves what is left of an invoice to the next one: it is too little for a card. The owner's credit pays it and is below
-// zero until then.
+// carryTx moves an invoice's remaining amount, too small to charge, to the next invoice by taking it from the owner's
+// credit, which becomes negative.
 func (b *Billing) carryTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	left := i.Remaining()
 	if err := b.postTx(ctx, tx, entry{
@@ -111,7 +111,7 @@ func (b *Billing) carryTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	return b.reduceTx(ctx, tx, i, left, 0, Paid)
 }
 
-// chargeAt returns when a card is charged for an invoice that it was charged for last at a moment, or 0 where it isn't any more.
+// chargeAt returns the next charge after one at last, or 0 after the final attempt.
 func chargeAt(i Invoice, last db.Time) db.Time {
 	for _, d := range chargeDays {
 		if at := i.FinalizedAt.Add(time.Duration(d) * day); at > last {
@@ -121,7 +121,7 @@ func chargeAt(i Invoice, last db.Time) db.Time {
 	return 0
 }
 
-// attempts reports whether a payment of an invoice is under way, and when its card was charged last.
+// attempts reports whether a payment of the invoice is in progress, and when its card was last charged.
 func (b *Billing) attempts(ctx context.Context, r db.Reader, inv InvoiceID) (open bool, last db.Time, err error) {
 	var n int
 	if err = r.QueryRow(ctx, `
@@ -133,7 +133,7 @@ func (b *Billing) attempts(ctx context.Context, r db.Reader, inv InvoiceID) (ope
 	return n > 0, last, nil
 }
 
-// sendTx begins a payment of what is left of an invoice, and its job.
+// sendTx creates a payment of the invoice's remaining amount and enqueues its job.
 func (b *Billing) sendTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment, at db.Time) (Payment, error) {
 	p.Provider, p.Amount = b.provider.Name(), i.Remaining()
 	p, err := b.attemptTx(ctx, tx, i, p)
@@ -155,7 +155,7 @@ func (b *Billing) payment(ctx context.Context, r db.Reader, pay PaymentID) (Paym
 	return p, nil
 }
 
-// Open reports whether it has not ended.
+// Open reports whether the payment is still in progress.
 func (p Payment) Open() bool {
 	return p.Status == PaymentPending || p.Status == PaymentProcessing || p.Status == PaymentRequiresAction || p.Status == PaymentUnknown
 }
@@ -167,7 +167,8 @@ func (p Payment) order(number string) Order {
 	}
 }
 
-// Proceed sends a payment, or looks for what became of it. It returns when to look again, or 0 once the payment has ended.
+// Proceed sends a payment or polls its outcome. It returns the delay before the next poll, or 0 once the payment has
+// ended.
 func (b *Billing) Proceed(ctx context.Context, pay PaymentID) (again time.Duration, err error) {
 	p, err := b.payment(ctx, b.c.DB, pay)
 	if err != nil || !p.Open() || b.provider == nil {
@@ -189,7 +190,7 @@ func (b *Billing) Proceed(ctx context.Context, pay PaymentID) (again time.Durati
 				return 0, err
 			}
 		}
-		if out, err = b.provider.Charge(ctx, o); err != nil { // perhaps it was made, and the answer lost
+		if out, err = b.provider.Charge(ctx, o); err != nil { // the payment may exist even if the answer was lost
 			if found, e := b.provider.Find(ctx, o); e == nil && found.Status != "" {
 				out, err = found, nil
 			}
@@ -197,7 +198,7 @@ func (b *Billing) Proceed(ctx context.Context, pay PaymentID) (again time.Durati
 	default:
 		if out, err = b.provider.Find(ctx, o); err == nil && out.Status == "" {
 			out = Outcome{Status: paymentFailed, Code: "not_sent"}
-			if p.method == "" { // nobody has entered a card yet
+			if p.method == "" { // no card entered yet
 				out = Outcome{Status: PaymentRequiresAction}
 			}
 		}
@@ -227,7 +228,7 @@ func (b *Billing) Proceed(ctx context.Context, pay PaymentID) (again time.Durati
 	return lookAfter, nil
 }
 
-// sentTx keeps that a payment is being sent: from now on, no answer means that it may have been made.
+// sentTx records that a payment is being sent. After that, a missing answer may mean that it was made.
 func (b *Billing) sentTx(ctx context.Context, pay PaymentID) error {
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE billing_payments SET sent_at = $2, status = 'unknown' WHERE id = $1 AND status = 'pending'`, pay, b.now())
@@ -235,13 +236,13 @@ func (b *Billing) sentTx(ctx context.Context, pay PaymentID) error {
 	})
 }
 
-// Apply keeps what the provider says about a payment. The same said twice, late, or in another order changes nothing more: money that
-// arrived counts, and a payment that has ended is not opened again.
+// Apply records the provider's report of a payment. Repeated, late and reordered reports are harmless: received money
+// always counts, and an ended payment is never reopened.
 func (b *Billing) Apply(ctx context.Context, o Outcome) error {
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		p, err := b.payment(ctx, tx, o.Payment)
 		if fault.Is(err, fault.NotFound) {
-			return nil // of another installation with the same account
+			return nil // another installation that shares the provider's account
 		}
 		if err != nil {
 			return err
@@ -295,7 +296,7 @@ func (b *Billing) applyTx(ctx context.Context, tx *db.Tx, p Payment, o Outcome) 
 	}
 	switch {
 	case p.Status == paymentCompleted:
-		if o.Card.Method != "" { // it was entered on the page, and is charged from now on
+		if o.Card.Method != "" { // entered on the page; charged from now on
 			if err := b.writeCardTx(ctx, tx, p.Owner, p.Currency, o.Card); err != nil {
 				return err
 			}
@@ -311,7 +312,8 @@ func (b *Billing) applyTx(ctx context.Context, tx *db.Tx, p Payment, o Outcome) 
 	return nil
 }
 
-// nextCharge returns when a card is charged again after a payment failed, and keeps a card that must not be.
+// nextCharge returns when to charge the card again after a failure. It also records that a card must not be charged any
+// more.
 func (b *Billing) nextCharge(ctx context.Context, tx *db.Tx, i Invoice, p Payment, o Outcome) (db.Time, error) {
 	if p.method == "" {
 		return 0, nil
@@ -319,7 +321,7 @@ func (b *Billing) nextCharge(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 	if o.Final {
 		k, err := b.Card(ctx, tx, p.Owner, p.Currency)
 		if err != nil || k.Method != p.method {
-			return 0, err // another card is stored by now
+			return 0, err // the owner has stored another card since
 		}
 		k.Declined = p.FailureCode
 		return 0, b.writeCardTx(ctx, tx, p.Owner, p.Currency, k)
@@ -327,18 +329,18 @@ func (b *Billing) nextCharge(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 	return chargeAt(i, b.now()), nil
 }
 
-// failedTx keeps that a payment by card ended without money. The subscription is past due until the invoice is paid.
+// failedTx records that a card payment failed. The subscription is past due until the invoice is paid.
 func (b *Billing) failedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment, o Outcome) error {
 	if err := b.emitTx(ctx, tx, p.Owner, string(p.ID)+":failed", event.PaymentFailed(p.event(i))); err != nil || i.Status != Open {
 		return err
 	}
-	if p.method == "" { // an abandoned page: nothing was tried
+	if p.method == "" { // an abandoned page: no charge was attempted
 		return b.laterTx(ctx, tx, i.ID, b.now())
 	}
 	if err := b.laterTx(ctx, tx, i.ID, p.NextAttemptAt); err != nil {
 		return err
 	}
-	if o.Final { // from here on the invoice is reminded of
+	if o.Final { // reminders take over
 		if err := b.laterTx(ctx, tx, i.ID, b.now()); err != nil {
 			return err
 		}
@@ -354,7 +356,7 @@ func (b *Billing) failedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment,
 		"/account/invoices/"+string(i.ID))
 }
 
-// Declined says in words why a payment failed.
+// Declined explains in words why a payment failed.
 func Declined(code string) string {
 	switch code {
 	case NotReceived:
@@ -373,7 +375,7 @@ func Declined(code string) string {
 	return "the card was declined"
 }
 
-// receivedTx posts money that arrived for an invoice. What exceeds what is left of the invoice becomes the owner's credit.
+// receivedTx posts money received for an invoice. Any excess becomes the owner's credit.
 func (b *Billing) receivedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment) error {
 	used := min(i.Remaining(), p.Amount)
 	if err := b.postTx(ctx, tx, entry{
@@ -393,8 +395,8 @@ func (b *Billing) receivedTx(ctx context.Context, tx *db.Tx, i Invoice, p Paymen
 	return b.useCreditTx(ctx, tx, i.Owner, i.Currency)
 }
 
-// PayNow returns where the owner pays an invoice by card, or confirms a payment that waits for that. back is the URL of the invoice's
-// page, to which ?payment=ID is added.
+// PayNow returns the URL at which the owner pays an invoice by card or confirms a pending payment. back is the URL of
+// the invoice's page; the provider sends the owner there with ?payment=ID added.
 func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, back string) (url string, err error) {
 	if on, err := b.Cards(ctx, b.c.DB); err != nil {
 		return "", err
@@ -465,7 +467,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 
 var errPaymentOpen = fault.New(fault.Conflict, "payment_open", "A payment of this invoice is under way", "wait for its outcome")
 
-// LookAtPayment asks the provider what became of an owner's payment that has not ended, and returns it as it is then.
+// LookAtPayment asks the provider for the outcome of an open payment, stores it, and returns the payment.
 func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay PaymentID) (Payment, error) {
 	p, err := b.payment(ctx, b.c.DB, pay)
 	if err == nil && p.Owner != owner {
@@ -485,7 +487,7 @@ func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay Payment
 	return b.payment(ctx, b.c.DB, pay)
 }
 
-// Underway returns the payments that have not ended, the oldest first.
+// Underway returns up to most payments in progress, oldest first.
 func (b *Billing) Underway(ctx context.Context, r db.Reader, most int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE status IN ('pending', 'processing', 'requires_action', 'unknown')
@@ -497,7 +499,7 @@ func (b *Billing) Underway(ctx context.Context, r db.Reader, most int) ([]Paymen
 	return list, nil
 }
 
-// Captured returns what the ledger has of the provider's payments that began after a moment, by the provider's names of them.
+// Captured returns the ledger's amounts of the provider's payments begun since from, by the provider's reference.
 func (b *Billing) Captured(ctx context.Context, r db.Reader, from db.Time) (map[string]int64, error) {
 	rows, err := r.Query(ctx, `
 		SELECT p.reference, l.amount FROM billing_payments p JOIN billing_ledger l ON l.txn_key = p.id AND l.account = 'cash'

@@ -11,14 +11,14 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// basis is what an invoice is computed from. It is stored, and with it, the plan versions and the sealed usage the
-// invoice can be computed again, to the byte.
+// basis is the stored input of an invoice. Together with the plan versions and the sealed usage it always yields the
+// same bytes.
 type basis struct {
 	Charges []charge
 	Usage   *usageSpan     // Optional
-	Coupon  *plan.Discount `json:",omitempty"` // Optional: off the base of the period
-	Credit  *correction    // Optional: of a credit note
-	Frozen  *frozenBasis   // once it is final
+	Coupon  *plan.Discount `json:",omitempty"` // Optional: reduces the period's base price
+	Credit  *correction    // Optional: set on credit notes
+	Frozen  *frozenBasis   // set once the invoice is final
 }
 
 // charge is a part of a version's price.
@@ -29,16 +29,16 @@ type charge struct {
 	Part, Whole int64 // hours
 }
 
-// frozenBasis is what else an invoice says, as it was when it got its number.
+// frozenBasis holds the other facts of an invoice as they were when it got its number.
 type frozenBasis struct {
 	Number      string
 	FinalizedAt db.Time
 	DueAt       db.Time
 	Seller      party.Settings
 	Buyer       party.Profile
-	Credit      int64 // that paid a part of it at once; negative: carried over from earlier invoices
-	Carried     int64 `json:",omitempty"` // too little to be charged, carried over to the next invoice
-	// what is taxed, and why. Versions before this one left it out: it follows from the seller and the buyer.
+	Credit      int64 // credit used; negative if earlier invoices were carried over
+	Carried     int64 `json:",omitempty"` // carried over to the next invoice, as too small to charge
+	// Older versions omitted Tax; nil means that it is derived from the seller and the buyer.
 	Tax *party.Tax `json:",omitempty"`
 }
 
@@ -49,7 +49,6 @@ func (f frozenBasis) tax() party.Tax {
 	return party.TaxOf(f.Seller, f.Buyer)
 }
 
-// hours returns how many whole hours lie between two of them.
 func hours(from, to db.Time) int64 { return int64(to.Sub(from) / hour) }
 
 func baseCharge(v plan.VersionID, from, to db.Time) charge {
@@ -57,7 +56,7 @@ func baseCharge(v plan.VersionID, from, to db.Time) charge {
 	return charge{Kind: document.Base, Version: v, From: from, To: to, Part: n, Whole: n}
 }
 
-// computed is what a basis comes to.
+// computed holds an invoice's lines and sums.
 type computed struct {
 	Lines           []document.Line
 	Currency        money.Currency
@@ -65,7 +64,6 @@ type computed struct {
 	Net, Due, Total int64 // Due is the tax
 }
 
-// compute turns a basis into lines and sums.
 func (b *Billing) compute(ctx context.Context, r db.Reader, owner id.Owner, x basis, t party.Tax) (c computed, err error) {
 	c.Tax = t
 	versions := map[plan.VersionID]plan.Version{}

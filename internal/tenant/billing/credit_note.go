@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// correction is what a credit note takes back of an invoice.
+// correction is the part of an invoice that a credit note cancels.
 type correction struct {
 	Invoice  InvoiceID
 	Number   string
@@ -32,8 +32,8 @@ func (x correction) compute(c *computed) (err error) {
 	return err
 }
 
-// CreditNoteTx takes back a part of a final invoice, tax included, or all of it where amount is 0. What was not paid yet needn't be
-// any more; what was becomes the owner's credit.
+// CreditNoteTx cancels part of a final invoice, tax included, or all of it if amount is 0. It reduces the unpaid amount
+// first; the rest becomes the owner's credit.
 func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID, amount int64, reason string) (Invoice, error) {
 	if reason == "" || !text.Fits(reason, 1, 200) {
 		return Invoice{}, fault.InvalidField("reason", "reason must have 1 to 200 characters on one line", reason)
@@ -64,7 +64,7 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 	t := i.basis.Frozen.tax()
 	x.Country, x.Points = t.Country, t.BasisPoints
 	if amount == left {
-		x.Net = i.Net - doneNet // whatever was rounded before, all of it adds up to the invoice
+		x.Net = i.Net - doneNet // takes up rounding differences of earlier notes
 	} else if x.Net, err = money.Share(amount, i.Net, i.Total); err != nil {
 		return i, err
 	}
@@ -118,7 +118,7 @@ func (b *Billing) CreditNoteTx(ctx context.Context, tx *db.Tx, invoice InvoiceID
 	return note, b.reduceTx(ctx, tx, i, 0, unpaid, last)
 }
 
-// WriteOffTx gives up what is left to pay of an invoice.
+// WriteOffTx gives up the invoice's remaining amount.
 func (b *Billing) WriteOffTx(ctx context.Context, tx *db.Tx, invoice string) error {
 	i, err := b.lockedTx(ctx, tx, invoice)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// Customer is an owner as the operator sees one.
+// Customer is an owner as operators see it.
 type Customer struct {
 	Owner     id.Owner
-	Name      string // email address of a user, or slug of a team
+	Name      string // a user's email address or a team's slug
 	Plan      string // empty: none
 	Title     string
 	Status    Status
 	Term      plan.Term
-	Price     Balance // of a period, without tax
+	Price     Balance // per period, without tax
 	PeriodEnd db.Time
 }
 
@@ -36,7 +36,8 @@ func scanCustomer(s db.Scanner) (c Customer, err error) {
 	return c, s.Scan(&c.Owner, &c.Name, &c.Plan, &c.Title, &c.Status, &c.Term, &c.Price.Currency, &c.Price.Amount, &c.PeriodEnd)
 }
 
-// Customers returns owners by name, after one, with their subscriptions. search is a part of the name, and both may be empty.
+// Customers returns up to most owners with their subscriptions, ordered by name and after the given one. search matches
+// a part of the name. Both may be empty.
 func (b *Billing) Customers(ctx context.Context, r db.Reader, search, after string, most int) ([]Customer, error) {
 	like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(search)) + "%"
 	rows, err := r.Query(ctx, customerQuery+`WHERE o.name LIKE $1 ESCAPE '\' AND o.name > $2 ORDER BY o.name LIMIT $3`, like, after, most)
@@ -60,21 +61,21 @@ func (b *Billing) Customer(ctx context.Context, r db.Reader, name string) (Custo
 	return c, nil
 }
 
-// Margin is what a version of a plan brings and costs in a period, by who sells it.
+// Margin is the revenue and cost of a plan version per period, by seller.
 type Margin struct {
 	Plan, Title   string
-	Seller        string // who sells to those who have it; empty: the installation
+	Seller        string // empty: the installation
 	Version       int64
 	Term          plan.Term
 	Currency      money.Currency
-	Subscriptions int64 // that are paid for: not in their trial
-	Price, Cost   int64 // of one
+	Subscriptions int64 // paying ones, without trials
+	Price, Cost   int64 // of one subscription
 }
 
-// Total is what all subscriptions bring beyond what they cost, in a period.
+// Total returns revenue minus cost over all subscriptions, per period.
 func (m Margin) Total() (int64, error) { return money.MulDiv(m.Price-m.Cost, m.Subscriptions, 1) }
 
-// Margins returns what the versions of plans that have subscribers bring and cost.
+// Margins returns the margin of each plan version that has subscribers.
 func (b *Billing) Margins(ctx context.Context, r db.Reader) ([]Margin, error) {
 	rows, err := r.Query(ctx, `
 		SELECT p.name, p.title, COALESCE(o.seller_id, '') AS seller, v.number, v.term, v.currency, count(*), v.amount, v.cost

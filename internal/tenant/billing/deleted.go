@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// settleDeleted ends the subscriptions of accounts that were deleted, invoices what they used until then, and forgets whom their invoices
-// were made out to. Invoices that are final stay as they are: they have to be kept.
+// settleDeleted ends the subscriptions of deleted accounts, invoices their remaining usage, and deletes their billing
+// profiles. Final invoices stay, since they must be retained by law.
 func (b *Billing) settleDeleted(ctx context.Context) error {
 	rows, err := b.c.DB.Query(ctx, `
 		SELECT p.owner_id FROM billing_profiles p
@@ -33,16 +33,16 @@ func (b *Billing) settleDeleted(ctx context.Context) error {
 	return nil
 }
 
-// ForgetCustomer is the job that deletes what the provider stores about an owner who is gone.
+// ForgetCustomer is the job that deletes a deleted owner's data at the provider.
 type ForgetCustomer struct{ Customer string }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (ForgetCustomer) Kind() string { return "billing.forget" }
 
-// settleTx ends a deleted account's subscription; once its last invoice is final, the profile goes.
+// settleTx ends a deleted account's subscription. Once its last invoice is final, it deletes the profile.
 func (b *Billing) settleTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	if _, err := b.EndTx(ctx, tx, owner, true); err == nil {
-		return nil // its last invoice may be a draft now, which needs the profile
+		return nil // a draft of the last invoice still needs the profile
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// PlanLimit returns the limit of an owner's plan, or of a grant, which goes ahead of it. It is what limits.Plans asks for.
+// PlanLimit returns the owner's limit from a grant, or else from the plan. It implements [limits.Plans].
 func (b *Billing) PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, name limits.Name) (n int64, has bool, err error) {
 	err = r.QueryRow(ctx, `
 		SELECT value FROM (
@@ -32,7 +32,7 @@ func (b *Billing) PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, na
 	return n, true, nil
 }
 
-// Upgrade returns an owner's plan, and the cheapest that is offered with more than n of a limit.
+// Upgrade returns the owner's plan and the cheapest offered plan with a limit above n.
 func (b *Billing) Upgrade(
 	ctx context.Context, r db.Reader, owner id.Owner, name limits.Name, n int64,
 ) (current, upgrade string, err error) {

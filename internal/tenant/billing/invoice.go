@@ -23,17 +23,16 @@ import (
 // InvoiceID names an invoice, "inv_" and 26 characters, or a credit note, "crn_" and 26 characters.
 type InvoiceID string
 
-// InvoiceStatus is what becomes of an invoice.
+// InvoiceStatus is the state of an invoice.
 type InvoiceStatus string
 
-// The statuses of invoices.
 const (
 	Draft         InvoiceStatus = "draft"
 	Open          InvoiceStatus = "open"
 	Paid          InvoiceStatus = "paid"
-	Void          InvoiceStatus = "void"          // taken back by a credit note before it was paid
+	Void          InvoiceStatus = "void"          // canceled by a credit note before it was paid
 	Uncollectible InvoiceStatus = "uncollectible" // written off
-	Issued        InvoiceStatus = "issued"        // of a credit note
+	Issued        InvoiceStatus = "issued"        // the only status of a credit note
 )
 
 // Invoice is an invoice or a credit note.
@@ -41,15 +40,15 @@ type Invoice struct {
 	ID            InvoiceID
 	Owner         id.Owner
 	Subscription  SubscriptionID
-	Corrects      InvoiceID // of a credit note
+	Corrects      InvoiceID // set on credit notes
 	Status        InvoiceStatus
 	Number        string // empty while it is a draft
 	Currency      money.Currency
 	Net, Tax      int64
 	Total         int64
-	Paid          int64 // with credit that was used
-	Credited      int64 // by credit notes before it was paid
-	Held          bool  // waits for the operator
+	Paid          int64 // includes credit used
+	Credited      int64 // by credit notes, before payment
+	Held          bool  // waits for the operator's approval
 	CreatedAt     db.Time
 	FinalizedAt   db.Time
 	DueAt         db.Time
@@ -60,7 +59,7 @@ type Invoice struct {
 	step          int64
 }
 
-// Remaining is what is left to pay.
+// Remaining returns the unpaid amount.
 func (i Invoice) Remaining() int64 {
 	if i.Status != Open {
 		return 0
@@ -68,10 +67,10 @@ func (i Invoice) Remaining() int64 {
 	return i.Total - i.Paid - i.Credited
 }
 
-// Overdue reports whether it should have been paid.
+// Overdue reports whether the due date has passed without payment.
 func (i Invoice) Overdue(now db.Time) bool { return i.Status == Open && i.DueAt <= now }
 
-// Document returns what a final invoice says. A draft says nothing yet.
+// Document returns a final invoice's content. It is empty for drafts.
 func (i Invoice) Document() (d document.Document) {
 	if i.document == "" || json.Unmarshal([]byte(i.document), &d) != nil {
 		return document.Document{}
@@ -79,10 +78,10 @@ func (i Invoice) Document() (d document.Document) {
 	return d
 }
 
-// Lines returns what a final invoice charges.
+// Lines returns the lines of a final invoice.
 func (i Invoice) Lines() []document.Line { return i.Document().Lines }
 
-// JSON returns the document of a final invoice: its very bytes.
+// JSON returns a final invoice's document exactly as stored.
 func (i Invoice) JSON() []byte { return []byte(i.document) }
 
 const invoiceColumns = `id, seller_id, owner_id, subscription_id, cause, corrects, status, number, currency, net, tax, total, paid, credited, basis, document,
@@ -97,12 +96,12 @@ func scanInvoice(r db.Scanner) (i Invoice, err error) {
 	return i, json.Unmarshal([]byte(text), &i.basis)
 }
 
-// Invoice returns an invoice of an owner's, or a NotFound fault.
+// Invoice returns one of the owner's invoices, or a NotFound fault.
 func (b *Billing) Invoice(ctx context.Context, r db.Reader, owner id.Owner, inv InvoiceID) (Invoice, error) {
 	return foundInvoice(r.QueryRow(ctx, `SELECT `+invoiceColumns+` FROM billing_invoices WHERE id = $1 AND owner_id = $2`, inv, owner))
 }
 
-// InvoiceOf is Invoice for the operator: whoever's it is, by its id or its number.
+// InvoiceOf returns any owner's invoice by ID or number. Only operators may use it.
 func (b *Billing) InvoiceOf(ctx context.Context, r db.Reader, name string) (Invoice, error) {
 	return foundInvoice(r.QueryRow(ctx, `SELECT `+invoiceColumns+` FROM billing_invoices WHERE id = $1 OR number = $1 AND number <> ''`, name))
 }
@@ -118,7 +117,8 @@ func foundInvoice(row *sql.Row) (Invoice, error) {
 	return i, nil
 }
 
-// Invoices returns an owner's invoices and credit notes before one, the newest first. before may be empty.
+// Invoices returns up to most of the owner's invoices and credit notes older than before, newest first. An empty before
+// starts at the newest.
 func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, before InvoiceID, most int) ([]Invoice, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+invoiceColumns+` FROM billing_invoices
@@ -131,7 +131,7 @@ func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, bef
 	return list, nil
 }
 
-// Receivables returns the invoices that are open or held, of everybody, the oldest first.
+// Receivables returns all owners' open or held invoices, oldest first.
 func (b *Billing) Receivables(ctx context.Context, r db.Reader, most int) ([]Invoice, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+invoiceColumns+` FROM billing_invoices WHERE status = 'open' OR status = 'draft' AND held
@@ -145,19 +145,20 @@ func (b *Billing) Receivables(ctx context.Context, r db.Reader, most int) ([]Inv
 
 func periodCause(start db.Time) string { return fmt.Sprintf("period:%d", start) }
 
-// usageCause is the cause of an invoice that charges a period's usage alone.
+// usageCause identifies the invoice that only charges the usage of the period beginning at start.
 func usageCause(start db.Time) string { return fmt.Sprintf("usage:%d", start) }
 
-// draftAfter is how long after a period its invoice is drafted: all of its hours are sealed then.
+// draftAfter is the delay between a period's end and its invoice's draft. All of the period's hours are sealed by then.
 const draftAfter = 3 * hour
 
-// draftTx writes an invoice that is drafted once the usage before a moment is sealed. One with the same cause is kept as it is.
+// draftTx creates an invoice to be drafted once the usage before at is sealed. An existing invoice with the same cause
+// stays.
 func (b *Billing) draftTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis, at db.Time) error {
 	_, err := b.insertTx(ctx, tx, s, cause, x, at.Add(draftAfter), b.now().Sub(at) > heldAfter)
 	return err
 }
 
-// invoiceNowTx writes an invoice and makes it final in the same transaction.
+// invoiceNowTx creates an invoice and finalizes it in the same transaction.
 func (b *Billing) invoiceNowTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis) error {
 	inv, err := b.insertTx(ctx, tx, s, cause, x, 0, false)
 	if err != nil {
@@ -194,7 +195,7 @@ func (b *Billing) insertTx(
 	return inv, nil
 }
 
-// proceedTx takes an invoice through what is due: it is drafted, made final, and reminded of.
+// proceedTx performs the invoice's due step: drafting, finalizing or dunning.
 func (b *Billing) proceedTx(ctx context.Context, tx *db.Tx, invoice string) error {
 	i, err := b.InvoiceOf(ctx, tx, invoice)
 	if err != nil {
@@ -228,7 +229,7 @@ func (b *Billing) laterTx(ctx context.Context, tx *db.Tx, inv InvoiceID, at db.T
 	return nil
 }
 
-// fillTx drafts an invoice: what it comes to can be looked at until it is final.
+// fillTx computes a draft, which can be viewed until it is final.
 func (b *Billing) fillTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	if err := b.sealTx(ctx, tx, i.Owner, &i.basis); err != nil {
 		return err
@@ -260,7 +261,7 @@ func (b *Billing) fillTx(ctx context.Context, tx *db.Tx, i Invoice) error {
 	return nil
 }
 
-// FinalizeTx makes a draft final now, also one that is held. The usage that it charges must be sealed.
+// FinalizeTx finalizes a draft now, even a held one. The usage it charges must be sealed.
 func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error {
 	i, err := b.lockedTx(ctx, tx, name)
 	if err != nil {
@@ -282,7 +283,6 @@ func (b *Billing) FinalizeTx(ctx context.Context, tx *db.Tx, name string) error 
 	return b.finalizeTx(ctx, tx, i.ID)
 }
 
-// lockedTx returns an invoice under its owner's lock.
 func (b *Billing) lockedTx(ctx context.Context, tx *db.Tx, name string) (Invoice, error) {
 	i, err := b.InvoiceOf(ctx, tx, name)
 	if err != nil {
@@ -294,8 +294,7 @@ func (b *Billing) lockedTx(ctx context.Context, tx *db.Tx, name string) (Invoice
 	return b.InvoiceOf(ctx, tx, string(i.ID))
 }
 
-// finalizeTx gives a draft its number and posts it. The number is taken in this transaction: where that ends without a commit, the
-// next invoice gets the number.
+// finalizeTx numbers a draft and posts it. The number is taken in this transaction, so a rollback leaves no gap.
 func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) error {
 	i, err := b.InvoiceOf(ctx, tx, string(inv))
 	if err != nil {
@@ -391,7 +390,7 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	return b.tellTx(ctx, tx, i.Owner, "Invoice "+i.Number, text, "/account/invoices/"+string(i.ID))
 }
 
-// write returns the bytes of a final invoice's document. They follow from the basis alone.
+// write renders the final document, which depends on the basis alone.
 func (i Invoice) write(c computed) ([]byte, error) {
 	f := i.basis.Frozen
 	d := document.Document{
@@ -409,7 +408,7 @@ func (i Invoice) write(c computed) ([]byte, error) {
 	return d.Bytes()
 }
 
-// PDF shows a final invoice as a PDF.
+// PDF renders a final invoice.
 func (b *Billing) PDF(ctx context.Context, i Invoice) ([]byte, error) {
 	if i.Number == "" {
 		return nil, fault.New(fault.Conflict, "invoice_not_final", "The invoice is a draft", "it has a PDF once it has a number")
@@ -425,7 +424,6 @@ func (b *Billing) PDF(ctx context.Context, i Invoice) ([]byte, error) {
 	return document.PDF(i.JSON())
 }
 
-// issueTx stores a final invoice with its document.
 func (b *Billing) issueTx(ctx context.Context, tx *db.Tx, i Invoice, c computed, next db.Time) error {
 	says, err := i.write(c)
 	if err != nil {
@@ -451,13 +449,14 @@ func (b *Billing) issueTx(ctx context.Context, tx *db.Tx, i Invoice, c computed,
 	return nil
 }
 
-// digestOf returns the SHA-256 of a document. The PDF follows from the document: it is made when it is asked for.
+// digestOf returns the hex SHA-256 of a document.
 func digestOf(document []byte) string {
 	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:])
 }
 
-// numberTx takes the next number of a seller's series in this year (UTC). Who takes the next one waits for the commit.
+// numberTx takes the next number of a seller's series for the current year (UTC). Concurrent callers wait for the
+// commit.
 func (b *Billing) numberTx(ctx context.Context, tx *db.Tx, seller, series string) (string, error) {
 	year := int64(b.now().Time().UTC().Year())
 	begins, err := b.Series(ctx, tx, seller)

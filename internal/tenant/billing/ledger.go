@@ -14,23 +14,23 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// ledgerAccount is an account of the double-entry ledger. Debits are positive, credits negative.
+// ledgerAccount is an account of the double-entry ledger. Debits are positive, credits are negative.
 type ledgerAccount string
 
 const (
-	receivable ledgerAccount = "receivable" // what owners owe
-	revenue    ledgerAccount = "revenue"    // what was sold, without tax
-	taxes      ledgerAccount = "tax"        // what is owed to tax offices
-	cash       ledgerAccount = "cash"       // what was received
-	credit     ledgerAccount = "credit"     // what owners have to their credit
-	granted    ledgerAccount = "granted"    // credit that the seller gave away
-	writeOff   ledgerAccount = "write_off"  // what will not be paid
-	refunding  ledgerAccount = "refund"     // refunds that are on their way
+	receivable ledgerAccount = "receivable" // owed by owners
+	revenue    ledgerAccount = "revenue"    // sales without tax
+	taxes      ledgerAccount = "tax"        // owed to tax offices
+	cash       ledgerAccount = "cash"       // money received
+	credit     ledgerAccount = "credit"     // owners' credit balances
+	granted    ledgerAccount = "granted"    // credit given for free
+	writeOff   ledgerAccount = "write_off"  // uncollectible amounts
+	refunding  ledgerAccount = "refund"     // refunds in progress
 )
 
 // entry is a transaction of the ledger.
 type entry struct {
-	key       string // unique: a transaction is posted once
+	key       string // unique, so that an entry is posted once
 	owner     id.Owner
 	currency  money.Currency
 	invoice   InvoiceID
@@ -38,7 +38,7 @@ type entry struct {
 	amounts   map[ledgerAccount]int64
 }
 
-// postTx writes a transaction. Amounts that don't sum up to 0 are refused, and so is a key that was posted.
+// postTx writes an entry. It refuses a known key and amounts that don't sum to 0.
 func (b *Billing) postTx(ctx context.Context, tx *db.Tx, e entry) error {
 	sum, err := money.Add(slices.Collect(maps.Values(e.amounts))...)
 	if err != nil || sum != 0 {
@@ -64,7 +64,7 @@ type Balance struct {
 	Amount   int64
 }
 
-// Credits returns what owners have to their credit.
+// Credits returns an owner's credit balances.
 func (b *Billing) Credits(ctx context.Context, r db.Reader, owner id.Owner) ([]Balance, error) {
 	rows, err := r.Query(ctx, `
 		SELECT currency, CAST(-SUM(amount) AS BIGINT) FROM billing_ledger WHERE owner_id = $1 AND account = 'credit'
@@ -86,7 +86,7 @@ func (b *Billing) creditOf(ctx context.Context, r db.Reader, owner id.Owner, c m
 	return 0, err
 }
 
-// GiveCreditTx gives an owner credit, which pays invoices before anything else does, those that are open first.
+// GiveCreditTx gives an owner credit, which pays open invoices first and later ones before any other means.
 func (b *Billing) GiveCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Balance, reason string) error {
 	if err := checkMoney(m); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (b *Billing) GiveCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, m
 	return b.useCreditTx(ctx, tx, owner, m.Currency)
 }
 
-// useCreditTx pays open invoices with an owner's credit, the one that is due first before others. One that a payment is under way for
-// is left to that: it would be paid twice. Credit is no payment, so no event tells of one, as for credit that an invoice begins with.
+// useCreditTx pays open invoices from an owner's credit, by due date. It skips invoices with a payment in progress,
+// which would be paid twice. Using credit emits no payment event.
 func (b *Billing) useCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, c money.Currency) error {
 	has, err := b.creditOf(ctx, tx, owner, c)
 	if err != nil || has <= 0 {
@@ -142,7 +142,8 @@ func (b *Billing) useCreditTx(ctx context.Context, tx *db.Tx, owner id.Owner, c 
 	return nil
 }
 
-// RefundTx keeps that credit was paid out, such as by bank transfer. More than there is can't be, and a reference counts once.
+// RefundTx records that credit was paid out, for example by bank transfer. It can't exceed the balance, and a reference
+// counts once.
 func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Balance, reference string) error {
 	if err := checkMoney(m); err != nil {
 		return err

@@ -16,16 +16,15 @@ import (
 // PaymentID names a payment: "pay_" and 26 characters.
 type PaymentID string
 
-// Manual is the provider that needs none: the owner transfers money, and the operator records it.
+// Manual is the provider of payments without one: the owner transfers money and the operator records it.
 const Manual = "manual"
 
-// The statuses of payments that have ended.
 const (
 	paymentCompleted = "completed"
 	paymentFailed    = "failed"
 )
 
-// NotReceived is why a payment failed that wasn't there when it was due.
+// NotReceived is the failure code of a bank transfer that was missing on the due date.
 const NotReceived = "not_received"
 
 // Payment is one attempt to pay an invoice.
@@ -44,8 +43,8 @@ type Payment struct {
 	ReceivedAt    db.Time
 	NextAttemptAt db.Time
 	CreatedAt     db.Time
-	Refunded      int64 // with refunds that are on their way
-	// Of payments by card: what they were sent with.
+	Refunded      int64 // includes refunds in progress
+	// Card payments only: the values sent to the provider.
 	customer, method, session string
 	sent                      db.Time
 }
@@ -58,7 +57,7 @@ func scanPayment(r db.Scanner) (p Payment, err error) {
 		&p.Reference, &p.ReceivedAt, &p.NextAttemptAt, &p.CreatedAt, &p.Refunded, &p.customer, &p.method, &p.session, &p.sent)
 }
 
-// Payments returns an owner's payments, the newest first. invoice may be empty: of all invoices.
+// Payments returns up to most of the owner's payments, newest first. An empty invoice selects those of all invoices.
 func (b *Billing) Payments(ctx context.Context, r db.Reader, owner id.Owner, invoice InvoiceID, most int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE owner_id = $1 AND ($2 = '' OR invoice_id = $2)
@@ -70,11 +69,11 @@ func (b *Billing) Payments(ctx context.Context, r db.Reader, owner id.Owner, inv
 	return list, nil
 }
 
-// Received is money that arrived, such as by bank transfer.
+// Received is money received outside the provider, such as a bank transfer.
 type Received struct {
 	Amount    int64
-	Reference string  // the bank's, which no other transfer has
-	At        db.Time // Optional: now
+	Reference string  // the bank's unique reference
+	At        db.Time // Optional: defaults to now
 }
 
 var errRecorded = fault.New(fault.Conflict, "already_recorded", "This transfer is recorded already",
@@ -87,7 +86,7 @@ func checkReference(s string) error {
 	return nil
 }
 
-// RecordTx keeps that money arrived for an invoice. What exceeds it becomes the owner's credit; what is missing remains to be paid.
+// RecordTx records money received for an invoice. An excess becomes the owner's credit; a shortfall stays due.
 func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Received) (Payment, error) {
 	if m.Amount <= 0 || m.Amount > money.Most {
 		return Payment{}, fault.InvalidField("amount", fmt.Sprintf("amount must be 1 to %d, in the currency's smallest unit", int64(money.Most)),
@@ -112,7 +111,7 @@ func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Rec
 	}
 	if open, _, err := b.attempts(ctx, tx, i.ID); err != nil {
 		return Payment{}, err
-	} else if open { // or it would be paid twice
+	} else if open { // the open payment could pay it a second time
 		return Payment{}, errPaymentOpen
 	}
 	p := Payment{Provider: Manual, Amount: m.Amount, Status: paymentCompleted, Reference: m.Reference, ReceivedAt: m.At}
@@ -122,7 +121,7 @@ func (b *Billing) RecordTx(ctx context.Context, tx *db.Tx, invoice string, m Rec
 	return p, b.receivedTx(ctx, tx, i, p)
 }
 
-// reduceTx counts what was paid or credited, and gives an invoice its last status once nothing is left.
+// reduceTx adds paid or credited amounts to an invoice and sets the status last once nothing remains.
 func (b *Billing) reduceTx(ctx context.Context, tx *db.Tx, i Invoice, paid, credited int64, last InvoiceStatus) error {
 	i.Paid, i.Credited = i.Paid+paid, i.Credited+credited
 	if i.Remaining() > 0 {
@@ -140,7 +139,7 @@ func (b *Billing) reduceTx(ctx context.Context, tx *db.Tx, i Invoice, paid, cred
 	return b.settledTx(ctx, tx, i.Subscription)
 }
 
-// attemptTx writes a payment of an invoice.
+// attemptTx inserts a payment of an invoice.
 func (b *Billing) attemptTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment) (Payment, error) {
 	p.ID, p.Owner, p.Invoice, p.Subscription = db.ID[PaymentID]("pay"), i.Owner, i.ID, i.Subscription
 	p.Currency, p.CreatedAt = i.Currency, b.now()
@@ -172,19 +171,19 @@ func (p Payment) event(i Invoice) event.Payment {
 	}
 }
 
-// remindAfter are the days after an invoice's due date on which the owner is reminded.
+// remindAfter lists the days after the due date on which the owner is reminded.
 var remindAfter = []int64{0, 3, 7}
 
-// remindTx does what is due for an open invoice. On its due date the payment counts as failed for now and the subscription as
-// past due; at the end of the grace period it counts as failed for good, and the subscription is paused. Where a card was charged
-// for it, those payments have failed and no others do.
+// remindTx performs the due step of dunning. On the due date the payment fails for now and the subscription becomes
+// past due. At the end of the grace period the payment fails for good and the subscription is paused. If charged is
+// true, the card payments already failed and no failure is recorded.
 func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bool) error {
 	settings, err := b.Settings(ctx, tx, i.seller)
 	if err != nil {
 		return err
 	}
 	grace := i.DueAt.Add(time.Duration(settings.GraceDays) * day)
-	last := int64(len(remindAfter)) // the step at the end of the grace period
+	last := int64(len(remindAfter)) // the end of the grace period
 	at := func(step int64) db.Time {
 		if step < last {
 			if t := i.DueAt.Add(time.Duration(remindAfter[step]) * day); t < grace || step == 0 {
@@ -224,7 +223,7 @@ func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bo
 			return err
 		}
 		if at(i.step) == grace && i.step > 0 && i.step < last {
-			continue // the last step says it
+			continue // the last step covers it
 		}
 		if err := b.tellTx(ctx, tx, i.Owner, "Reminder: invoice "+i.Number+" is overdue",
 			fmt.Sprintf("%s of invoice %s were due on %s and have not arrived. Sites are paused on %s if the invoice is still open; nothing is "+

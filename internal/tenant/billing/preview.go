@@ -19,50 +19,49 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// The actions.
 const (
 	Subscribe = "subscribe"
 	Change    = "change"
 	Cancel    = "cancel"
 )
 
-// Action is what an owner wants to do.
+// Action is a change of an owner's subscription.
 type Action struct {
 	Kind   string
 	Choice plan.Choice // of Subscribe and Change
-	Now    bool        // of Cancel: at once rather than at the period's end
+	Now    bool        // of Cancel: immediately instead of at the period's end
 	Coupon string      // of Subscribe. Optional.
-	// Invoiced lets a subscription begin without a card where one is required: the operator decides that.
+	// Invoiced lets a subscription begin without a required card. Only operators set it.
 	Invoiced bool `json:",omitempty"`
 }
 
-// Quote is what an action does and costs.
+// Quote is the effect and price of an action.
 type Quote struct {
 	Action    Action
-	Version   plan.VersionID  // that it leads to
+	Version   plan.VersionID  // the resulting version
 	At        db.Time         // when it takes effect
-	Lines     []document.Line // that are invoiced at once
+	Lines     []document.Line // invoiced at once
 	Currency  money.Currency
 	Net       int64
 	Tax       int64
 	Total     int64
 	TaxPoints int64
 	TaxNote   string
-	Credit    int64 // that pays a part
+	Credit    int64 // credit that pays part of it
 	DueNow    int64
-	NextAt    db.Time // when the next invoice's period begins; 0: there is none
-	Next      int64   // its base amount, without tax and usage
+	NextAt    db.Time // start of the next invoice's period; 0: none
+	Next      int64   // the next invoice's base price, without tax and usage
 	Exceeds   []limits.Use
 }
 
-// Digest returns what an action is given so that it happens at this price or not at all.
+// Digest identifies the quote. [Billing.DoTx] refuses to act if the quote has changed.
 func (q Quote) Digest() string {
 	text, _ := json.Marshal(q)
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// decision is a quote with what carries it out.
+// decision is a quote with the data to carry it out.
 type decision struct {
 	Quote
 	sub      Subscription // of Change and Cancel
@@ -72,7 +71,7 @@ type decision struct {
 	trial    time.Duration
 }
 
-// Preview returns what an action would do and cost. It changes nothing.
+// Preview returns the effect and price of an action without performing it.
 func (b *Billing) Preview(ctx context.Context, r db.Reader, owner id.Owner, a Action) (Quote, error) {
 	p, err := b.decide(ctx, r, owner, a)
 	return p.Quote, err
@@ -131,7 +130,7 @@ func (b *Billing) decide(ctx context.Context, r db.Reader, owner id.Owner, a Act
 		return p, err
 	}
 	p.Lines, p.Net, p.Tax, p.Total, p.TaxPoints, p.TaxNote = c.Lines, c.Net, c.Due, c.Total, c.Tax.BasisPoints, c.Tax.Note
-	if len(p.Lines) > 0 { // else nothing is invoiced at once
+	if len(p.Lines) > 0 { // otherwise nothing is invoiced at once
 		p.Credit = min(has, p.Total)
 	}
 	p.DueNow = p.Total - p.Credit
@@ -172,8 +171,8 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 	return x, nil
 }
 
-// trialOf returns how long an owner may try a plan for nothing: once for each person with the teams that they made, whichever plan
-// it was.
+// trialOf returns the length of the owner's trial of a plan. A person gets one trial, of any plan, across their
+// personal account and teams.
 func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v plan.Version) (time.Duration, error) {
 	var had int
 	if err := r.QueryRow(ctx, `SELECT count(*) FROM billing_profiles WHERE owner_id IN (`+party.SameMaker+`) AND trial_at > 0`, owner).
@@ -186,7 +185,7 @@ func (b *Billing) trialOf(ctx context.Context, r db.Reader, owner id.Owner, v pl
 	return time.Duration(v.TrialDays) * day, nil
 }
 
-// planChange decides whether a change is an upgrade, which happens at once, or waits for the period's end.
+// planChange decides whether a change is an upgrade, which takes effect at once, or waits for the period's end.
 func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now db.Time) (x basis, err error) {
 	s := p.sub
 	if s.Status == Canceled || s.Status == Paused {
@@ -201,7 +200,7 @@ func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now 
 	}
 	p.At, p.NextAt, p.Next = s.End, s.End, p.new.Amount
 	if p.new.ID == p.old.ID || p.new.Currency != p.old.Currency && !s.trial() {
-		return x, nil // back to the plan that it has, or another currency: with the next period
+		return x, nil // back to the current plan, or another currency: with the next period
 	}
 	if s.trial() {
 		p.At, p.now = now, true
@@ -230,8 +229,8 @@ func (b *Billing) planChange(ctx context.Context, r db.Reader, p *decision, now 
 	return basis{Charges: charges}, nil
 }
 
-// exceeds returns the limits of a plan that are less than what the owner has. Nothing is deleted for them: what is there stays, and
-// can't grow.
+// exceeds returns the plan's limits that are below the owner's current use. Nothing is deleted, but what exceeds a
+// limit can't grow.
 func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v plan.Version) (over []limits.Use, err error) {
 	if b.c.Limits == nil {
 		return nil, nil
@@ -248,8 +247,8 @@ func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v pl
 	return over, nil
 }
 
-// dueTx takes an owner's lock and does what is due of their subscription, which may be before Tick finds it: nothing is decided by a
-// period that is over.
+// dueTx takes the owner's lock and performs the subscription's due transitions, so that no decision is based on a
+// period that has ended but that Tick hasn't reached.
 func (b *Billing) dueTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	if err := party.LockTx(ctx, tx, owner); err != nil {
 		return err
@@ -264,12 +263,12 @@ func (b *Billing) dueTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	return b.advanceTx(ctx, tx, string(s.ID))
 }
 
-// DoTx carries an action out. With a digest it does so at the price that the preview showed, or not at all.
+// DoTx performs an action. With a digest it refuses unless the price is the one that the preview showed.
 func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action, digest string) (Subscription, Quote, error) {
 	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, Quote{}, err
 	}
-	if a.Kind == Subscribe { // a person's accounts share one trial, and one use of each coupon
+	if a.Kind == Subscribe { // a person's accounts share one trial and one use of each coupon
 		if err := party.LockMakerTx(ctx, tx, owner); err != nil {
 			return Subscription{}, Quote{}, err
 		}
@@ -304,7 +303,7 @@ func (b *Billing) DoTx(ctx context.Context, tx *db.Tx, owner id.Owner, a Action,
 	return s, p.Quote, err
 }
 
-// ResumeTx takes a cancellation back before the period ends.
+// ResumeTx revokes a cancellation before the period ends.
 func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subscription, error) {
 	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, err
@@ -316,7 +315,7 @@ func (b *Billing) ResumeTx(ctx context.Context, tx *db.Tx, owner id.Owner) (Subs
 	return b.resumeTx(ctx, tx, s)
 }
 
-// EndTx ends an owner's subscription for the operator, now or at the period's end.
+// EndTx ends an owner's subscription, now or at the period's end. Only operators use it.
 func (b *Billing) EndTx(ctx context.Context, tx *db.Tx, owner id.Owner, now bool) (Subscription, error) {
 	if err := b.dueTx(ctx, tx, owner); err != nil {
 		return Subscription{}, err

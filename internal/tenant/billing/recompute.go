@@ -9,10 +9,10 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Recomputed is an invoice that was computed again.
+// Recomputed is the result of [Billing.Recompute].
 type Recomputed struct {
 	Invoice Invoice
-	Same    bool // the document is the stored one, to the byte
+	Same    bool // the document equals the stored one byte for byte
 }
 
 // Recompute computes a final invoice again from its plan versions and usage.
@@ -37,8 +37,7 @@ func (b *Billing) Recompute(ctx context.Context, r db.Reader, name string) (Reco
 	return Recomputed{i, bytes.Equal(says, []byte(i.document)) && digestOf(says) == i.digest}, nil
 }
 
-// Problems looks through the books for what must never be: transactions that don't sum up to 0, gaps between numbers, invoices
-// whose payments don't add up.
+// Problems checks the books' invariants: entries sum to 0, numbers have no gaps, and invoices match their payments.
 func (b *Billing) Problems(ctx context.Context) (found []string, err error) {
 	err = b.c.DB.Snapshot(ctx, func(r db.Reader) error {
 		for _, x := range []struct{ text, query string }{
@@ -73,7 +72,7 @@ func (b *Billing) Problems(ctx context.Context) (found []string, err error) {
 	return found, err
 }
 
-// Numbers returns the numbers of all final invoices and credit notes.
+// Numbers returns the numbers of all final invoices and credit notes in order.
 func (b *Billing) Numbers(ctx context.Context, r db.Reader) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT number FROM billing_invoices WHERE number <> '' ORDER BY number`)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (n string, err error) { return n, s.Scan(&n) })

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Refund is a part of a payment by card that goes back to the card.
+// Refund is a part of a card payment that is returned to the card.
 type Refund struct {
 	ID        string // "rfd_" and 26 characters
 	Payment   PaymentID
@@ -47,7 +47,7 @@ func (b *Billing) refund(ctx context.Context, r db.Reader, name string) (Refund,
 	return x, nil
 }
 
-// Refunds returns the refunds of a payment, the oldest first.
+// Refunds returns a payment's refunds, oldest first.
 func (b *Billing) Refunds(ctx context.Context, r db.Reader, pay PaymentID) ([]Refund, error) {
 	rows, err := r.Query(ctx, `SELECT `+refundColumns+` FROM billing_refunds WHERE payment_id = $1 ORDER BY id`, pay)
 	list, err := db.Collect(rows, err, scanRefund)
@@ -57,14 +57,15 @@ func (b *Billing) Refunds(ctx context.Context, r db.Reader, pay PaymentID) ([]Re
 	return list, nil
 }
 
-// PayBack is the job of one refund. It may run again at any point: the provider knows the refund by its id.
+// PayBack is the job of one refund. It may run again at any point, since the refund's ID is the provider's idempotency
+// key.
 type PayBack struct{ Refund string }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (PayBack) Kind() string { return "billing.refund" }
 
-// RefundInvoiceTx takes a part of a paid invoice back with a credit note, and pays it back to the card that paid. amount 0 is all that
-// is left of the payment. It is on its way until the provider says what became of it.
+// RefundInvoiceTx credits part of a paid invoice and returns it to the card that paid. An amount of 0 means the whole
+// remaining payment. The refund is pending until the provider reports its outcome.
 func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string, amount int64, reason string) (Refund, error) {
 	i, err := b.lockedTx(ctx, tx, invoice)
 	if err != nil {
@@ -106,7 +107,7 @@ func (b *Billing) RefundInvoiceTx(ctx context.Context, tx *db.Tx, invoice string
 		"record a refund by bank transfer with its reference instead")
 }
 
-// reserveTx keeps a refund that is on its way: the credit that it takes can't pay anything else.
+// reserveTx records a pending refund and takes it from the owner's credit.
 func (b *Billing) reserveTx(ctx context.Context, tx *db.Tx, x Refund, p Payment) error {
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_refunds (`+refundColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		x.ID, x.Payment, x.Owner, x.Amount, x.Currency, x.Status, x.Reference, x.Reason, x.CreatedAt); err != nil {
@@ -121,7 +122,8 @@ func (b *Billing) reserveTx(ctx context.Context, tx *db.Tx, x Refund, p Payment)
 	})
 }
 
-// ProceedRefund sends a refund, or looks for what became of it. It returns when to look again, or 0 once it has ended.
+// ProceedRefund sends a refund or polls its outcome. It returns the delay before the next poll, or 0 once the refund
+// has ended.
 func (b *Billing) ProceedRefund(ctx context.Context, refund string) (again time.Duration, err error) {
 	x, err := b.refund(ctx, b.c.DB, refund)
 	if err != nil || x.Status != "pending" || b.provider == nil {
@@ -145,7 +147,8 @@ func (b *Billing) ProceedRefund(ctx context.Context, refund string) (again time.
 	return lookAfter, nil
 }
 
-// ApplyRefund keeps what the provider says about a refund, also about one that was made there. Said twice, it changes nothing more.
+// ApplyRefund records the provider's report of a refund, including one made in its dashboard. Repeated reports are
+// harmless.
 func (b *Billing) ApplyRefund(ctx context.Context, o RefundOutcome) error {
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		p, err := b.paidWith(ctx, tx, o.Payment)
@@ -173,7 +176,8 @@ func (b *Billing) ApplyRefund(ctx context.Context, o RefundOutcome) error {
 	})
 }
 
-// madeElsewhereTx keeps a refund that was made at the provider. It takes from the owner's credit, which may become negative.
+// madeElsewhereTx records a refund made in the provider's dashboard. It is taken from the owner's credit, which may
+// become negative.
 func (b *Billing) madeElsewhereTx(ctx context.Context, tx *db.Tx, p Payment, o RefundOutcome) (Refund, error) {
 	x := Refund{
 		ID: db.NewID("rfd"), Payment: p.ID, Owner: p.Owner, Amount: o.Amount, Currency: p.Currency, Status: "pending", Reference: o.Reference,
@@ -199,7 +203,7 @@ func (b *Billing) settleRefundTx(ctx context.Context, tx *db.Tx, x Refund, p Pay
 		e.key, e.amounts = x.ID+"/paid", map[ledgerAccount]int64{refunding: x.Amount, cash: -x.Amount}
 	case o.Status == "failed" && x.Status == "pending":
 		e.key, e.amounts = x.ID+"/failed", map[ledgerAccount]int64{refunding: x.Amount, credit: -x.Amount}
-	case o.Status == "failed" && x.Status == "completed": // the bank sent it back
+	case o.Status == "failed" && x.Status == "completed": // the bank returned it
 		e.key, e.amounts = x.ID+"/returned", map[ledgerAccount]int64{cash: x.Amount, credit: -x.Amount}
 	default:
 		return nil
@@ -221,7 +225,7 @@ func (b *Billing) settleRefundTx(ctx context.Context, tx *db.Tx, x Refund, p Pay
 	return b.emitTx(ctx, tx, p.Owner, x.ID+":refunded", event.PaymentRefunded(paid))
 }
 
-// paidWith returns the payment that the provider names so, or none.
+// paidWith returns the payment with the provider's reference, or an empty one.
 func (b *Billing) paidWith(ctx context.Context, r db.Reader, reference string) (Payment, error) {
 	p, err := scanPayment(r.QueryRow(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE provider = $1 AND reference = $2 AND reference <> '' AND status = 'completed'`,
@@ -235,8 +239,9 @@ func (b *Billing) paidWith(ctx context.Context, r db.Reader, reference string) (
 	return p, nil
 }
 
-// ApplyDispute keeps that a bank took a payment back, or what was decided. The invoice is open again until it is won or paid in another
-// way; its card isn't charged any more. Said twice or in another order, it changes nothing more.
+// ApplyDispute records that a bank reversed a payment, or the dispute's result. The invoice is open again until the
+// dispute is won or the invoice is paid otherwise, and its card isn't charged any more. Repeated and reordered reports
+// are harmless.
 func (b *Billing) ApplyDispute(ctx context.Context, d Dispute) error {
 	return b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		p, err := b.paidWith(ctx, tx, d.Payment)
@@ -282,7 +287,7 @@ func (b *Billing) ApplyDispute(ctx context.Context, d Dispute) error {
 	})
 }
 
-// openDisputeTx takes the money out of the books, and opens the invoice again.
+// openDisputeTx reverses the payment in the ledger and reopens the invoice.
 func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment, d Dispute) error {
 	if d.Amount <= 0 || d.Amount > p.Amount || d.Currency != p.Currency {
 		return fmt.Errorf("dispute %s of %s exceeds the payment %s", d.Reference, d.Currency.Format(d.Amount), p.ID)
@@ -291,7 +296,7 @@ func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Pay
 		VALUES ($1, $2, $3, $4, $5, 'open', $6)`, d.Reference, p.ID, p.Owner, d.Amount, d.Currency, b.now()); err != nil {
 		return fmt.Errorf("write dispute: %w", err)
 	}
-	back := min(d.Amount, i.Paid) // the rest was the owner's credit
+	back := min(d.Amount, i.Paid) // the rest had become the owner's credit
 	if i.Status != Paid && i.Status != Open {
 		back = 0
 	}

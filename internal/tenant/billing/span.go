@@ -18,18 +18,18 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// usageSpan is the usage of a period. Each hour is charged by the rates of the version that was in force in it.
+// usageSpan is the usage of a period. Each hour is charged at the rates of the version in force then.
 type usageSpan struct {
 	Version  plan.VersionID // in force at the end
 	From, To db.Time
-	Earlier  []inForce `json:",omitempty"` // versions that were in force before, the first one first
-	// Since is where counting begins if that is before From: what was used until From was charged elsewhere, and counts toward what is
-	// included here.
+	Earlier  []inForce `json:",omitempty"` // earlier versions, oldest first
+	// Since, if set, is before From: usage from Since to From was charged on another invoice but counts toward the
+	// included amounts.
 	Since   db.Time `json:",omitempty"`
-	Planned db.Time `json:",omitempty"` // end of the period if it ended early
+	Planned db.Time `json:",omitempty"` // the regular end of a period that ended early
 	Drafted bool
-	Budget  int64 // the most that is charged for all meters; set when it is drafted
-	// Parts of days, which are not stored as long as invoices are: the first and the last of each part. Set when it is drafted.
+	Budget  int64 // maximum charged over all meters; set at drafting
+	// Edges holds the usage of partial days, which is stored for less time than invoices. Set at drafting.
 	Edges edges
 }
 
@@ -41,9 +41,9 @@ type inForce struct {
 	To      db.Time
 }
 
-// part is a stretch of a span in which one version was in force, or none.
+// part is a stretch of a span in which one version, or none, was in force.
 type part struct {
-	Version  plan.VersionID // empty: what was used counts and isn't charged
+	Version  plan.VersionID // empty: usage counts but isn't charged
 	From, To db.Time
 }
 
@@ -58,18 +58,18 @@ func (u usageSpan) parts() (list []part) {
 	return append(list, part{u.Version, from, u.To})
 }
 
-// has reports whether a stretch that begins then lies in the part.
+// has reports whether the stretch begins within the part.
 func (p part) has(s usage.Stretch) bool { return s.At >= p.From && s.At < p.To }
 
-// whole reports whether a stretch that begins then is a whole day of the part.
+// whole reports whether the stretch is a full day within the part.
 func (p part) whole(s usage.Stretch) bool {
 	return s.At == floor(s.At, day) && s.At >= p.From && s.At.Add(day) <= p.To
 }
 
-// spanTx returns the usage of a subscription's period, which ends at a moment, or nil if no version in force has rates.
+// spanTx returns the usage of a subscription's period that ends at to, or nil if no version in force has rates.
 //
-// Invoices tell which version was in force: that of a change says what it replaced, and when. A period that follows on one that ended
-// early goes on counting, so that no order of canceling and subscribing gives more included amounts than periods go by.
+// The invoices of plan changes record which version was in force when. A period that follows one that ended early
+// continues its counts, so that canceling and resubscribing can't gain extra included amounts.
 func (b *Billing) spanTx(ctx context.Context, tx *db.Tx, s Subscription, to, planned db.Time) (*usageSpan, error) {
 	if s.trial() || s.Start >= to {
 		return nil, nil
@@ -90,7 +90,7 @@ func (b *Billing) spanTx(ctx context.Context, tx *db.Tx, s Subscription, to, pla
 			break
 		}
 		was := changes[at].Charges[0].Version
-		if last = changes[at].Charges[1].From; last >= to { // in the hour in which the period ends
+		if last = changes[at].Charges[1].From; last >= to { // changed in the period's last hour
 			u.Version = was
 			break
 		}
@@ -112,10 +112,10 @@ func (b *Billing) spanTx(ctx context.Context, tx *db.Tx, s Subscription, to, pla
 	return nil, nil
 }
 
-// countsSince returns where counting begins for a subscription's first period: where the last period with rates did, if that ended early
-// and would still go on, else 0.
+// countsSince returns where counting begins in a subscription's first period: where the previous period with rates
+// began, if it ended early and would still be running, otherwise 0.
 func (b *Billing) countsSince(ctx context.Context, r db.Reader, s Subscription) (since db.Time, err error) {
-	const some = 20 // several may have been written at once, after an outage
+	const some = 20 // several may have been created at once after an outage
 	list, err := b.bases(ctx, r, `owner_id = $1 AND basis LIKE '%"Usage":{%' ORDER BY created_at DESC LIMIT $2`, s.Owner, some)
 	var last usageSpan
 	for _, x := range list {
@@ -129,7 +129,6 @@ func (b *Billing) countsSince(ctx context.Context, r db.Reader, s Subscription) 
 	return since, err
 }
 
-// bases returns what some invoices are computed from.
 func (b *Billing) bases(ctx context.Context, r db.Reader, which string, args ...any) ([]basis, error) {
 	rows, err := r.Query(ctx, `SELECT basis FROM billing_invoices WHERE `+which, args...)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x basis, err error) {
@@ -145,7 +144,7 @@ func (b *Billing) bases(ctx context.Context, r db.Reader, which string, args ...
 	return list, nil
 }
 
-// sealTx keeps with a basis what can't be read later: parts of days, and the budget of the period.
+// sealTx stores in a basis what can't be read later: partial days' usage and the period's budget.
 func (b *Billing) sealTx(ctx context.Context, tx *db.Tx, owner id.Owner, x *basis) error {
 	u := x.Usage
 	if u == nil || u.Drafted {
@@ -175,8 +174,8 @@ func (b *Billing) sealTx(ctx context.Context, tx *db.Tx, owner id.Owner, x *basi
 	return err
 }
 
-// usageLines charges what was used beyond what is included, up to the budget. What is included, and the tiers, count from the beginning of
-// the period: after a change the new version's rates charge what is used from then on.
+// usageLines charges usage beyond the included amounts, up to the budget. Included amounts and tiers count from the
+// start of the period; after a plan change the new rates apply to later usage.
 func (b *Billing) usageLines(
 	ctx context.Context, r db.Reader, owner id.Owner, u usageSpan, version func(plan.VersionID) (plan.Version, error),
 ) (lines []document.Line, err error) {
@@ -196,7 +195,7 @@ func (b *Billing) usageLines(
 		var before int64
 		for n, p := range parts {
 			stretches := used[n][m]
-			if u.Drafted { // whole days as they are stored, parts of days as they were
+			if u.Drafted { // whole days from the database, partial days from the basis
 				stretches = slices.DeleteFunc(slices.Clone(stretches), func(s usage.Stretch) bool { return !p.whole(s) })
 				stretches = append(stretches, slices.DeleteFunc(slices.Clone(u.Edges[m]), func(s usage.Stretch) bool { return !p.has(s) })...)
 				slices.SortFunc(stretches, func(x, y usage.Stretch) int { return int(x.At - y.At) })

@@ -17,20 +17,18 @@ import (
 // SubscriptionID names a subscription: "sub_" and 26 characters.
 type SubscriptionID string
 
-// Status is what a subscription does.
+// Status is the state of a subscription.
 type Status string
 
-// The statuses.
 const (
 	Trialing Status = "trialing" // before its first period
 	Active   Status = "active"
-	PastDue  Status = "past_due" // an invoice is overdue; everything goes on
-	Paused   Status = "paused"   // an invoice was overdue for too long; sites are paused and nothing is deleted
+	PastDue  Status = "past_due" // an invoice is overdue; service continues
+	Paused   Status = "paused"   // an invoice stayed overdue; sites are paused, nothing is deleted
 	Canceled Status = "canceled" // until its period ends
 	Expired  Status = "expired"
 )
 
-// Why subscriptions are canceled, or have expired.
 const (
 	ReasonRequested = "requested"
 	ReasonUnpaid    = "unpaid"
@@ -42,12 +40,12 @@ type Subscription struct {
 	ID               SubscriptionID
 	Owner            id.Owner
 	Version          plan.VersionID
-	Next             plan.VersionID // from the next period on; empty: the same
+	Next             plan.VersionID // version from the next period on; empty: unchanged
 	Status           Status
-	Start, End       db.Time // of the period, or the trial
-	TrialEnd         db.Time // 0: there was none
+	Start, End       db.Time // of the current period or trial
+	TrialEnd         db.Time // 0: no trial
 	Reason           string
-	UnpaidSince      db.Time // when its oldest unpaid invoice was due
+	UnpaidSince      db.Time // due date of the oldest unpaid invoice
 	CreatedAt        db.Time
 	EndedAt          db.Time
 	anchor           db.Time
@@ -63,7 +61,7 @@ func (s Subscription) CancelAt() db.Time {
 	return 0
 }
 
-// trial reports whether it is in its trial, also where that was canceled.
+// trial reports whether the subscription is in its trial, even a canceled one.
 func (s Subscription) trial() bool { return s.period < 0 }
 
 const subscriptionColumns = `id, owner_id, version_id, next_version, status, anchor, period, period_start, period_end, trial_end, cancels, reason,
@@ -74,7 +72,7 @@ func scanSubscription(r db.Scanner) (s Subscription, err error) {
 		&s.Reason, &s.UnpaidSince, &s.changes, &s.CreatedAt, &s.EndedAt)
 }
 
-// Subscription returns an owner's open subscription, or a NotFound fault.
+// Subscription returns an owner's current subscription, or a NotFound fault.
 func (b *Billing) Subscription(ctx context.Context, r db.Reader, owner id.Owner) (Subscription, error) {
 	s, err := scanSubscription(r.QueryRow(ctx,
 		`SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE owner_id = $1 AND status <> 'expired'`, owner))
@@ -87,7 +85,7 @@ func (b *Billing) Subscription(ctx context.Context, r db.Reader, owner id.Owner)
 	return s, nil
 }
 
-// writeTx stores what has changed of a subscription, and when something happens to it next.
+// writeTx stores a subscription and the time of its next transition.
 func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error {
 	settings, err := b.SettingsFor(ctx, tx, s.Owner)
 	if err != nil {
@@ -114,7 +112,7 @@ func (b *Billing) writeTx(ctx context.Context, tx *db.Tx, s Subscription) error 
 	if err := b.c.Usage.DivideTx(ctx, tx, s.Owner, s.Start, s.End); err != nil {
 		return err
 	}
-	tx.Notify("paused") // the edge reads which sites are
+	tx.Notify("paused") // the edge reloads the paused sites
 	tx.Notify(s.Owner.Topic())
 	return b.c.Usage.ReconsiderTx(ctx, tx, s.Owner)
 }
@@ -127,7 +125,7 @@ func (b *Billing) event(s Subscription, v plan.Version) event.Subscription {
 	}
 }
 
-// Ended returns a subscription that has ended, as webhooks show it.
+// Ended returns an ended subscription as webhooks show it.
 func (b *Billing) Ended(ctx context.Context, r db.Reader, id SubscriptionID) (out event.Subscription, err error) {
 	s, err := scanSubscription(r.QueryRow(ctx, `SELECT `+subscriptionColumns+` FROM billing_subscriptions WHERE id = $1`, id))
 	if err != nil {
@@ -137,8 +135,8 @@ func (b *Billing) Ended(ctx context.Context, r db.Reader, id SubscriptionID) (ou
 	return b.event(s, v), err
 }
 
-// subscribeTx begins a subscription: with a trial where the plan has one and the owner never had one, else with its first
-// period and that period's invoice.
+// subscribeTx begins a subscription, with a trial if the plan has one and the owner never had one, otherwise with its
+// first period and that period's invoice.
 func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v plan.Version, coupon *plan.Coupon) (Subscription, error) {
 	start := floor(b.now(), hour)
 	trial, err := b.trialOf(ctx, tx, owner, v)
@@ -184,8 +182,8 @@ func (b *Billing) subscribeTx(ctx context.Context, tx *db.Tx, owner id.Owner, v 
 	return s, b.invoiceNowTx(ctx, tx, s, periodCause(s.Start), x)
 }
 
-// upgradeTx changes the plan at once: what is left of the period is credited at the old price and charged at the new one. Another term
-// begins another period; what was used in the one that it ends is invoiced once that is sealed.
+// upgradeTx changes the plan at once: it credits the rest of the period at the old price and charges it at the new one.
+// A different term begins a new period; the old period's usage is invoiced once sealed.
 func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old, v plan.Version) (Subscription, error) {
 	if s.trial() {
 		s.Version, s.Next = v.ID, ""
@@ -215,7 +213,8 @@ func (b *Billing) upgradeTx(ctx context.Context, tx *db.Tx, s Subscription, old,
 	return s, b.invoiceNowTx(ctx, tx, s, fmt.Sprintf("change:%d", s.changes), basis{Charges: charges})
 }
 
-// proration returns what a change at a moment is charged, and when the period ends that it leads to: another term begins one.
+// proration returns the charges of a plan change at a time, and the end of the resulting period. A different term
+// begins a new period.
 func (s Subscription) proration(old, v plan.Version, at db.Time) (charges []charge, end db.Time) {
 	left, whole := hours(at, s.End), hours(s.Start, s.End)
 	charges = []charge{{Kind: document.Unused, Version: old.ID, From: at, To: s.End, Part: left, Whole: whole}}
@@ -226,14 +225,14 @@ func (s Subscription) proration(old, v plan.Version, at db.Time) (charges []char
 	return append(charges, baseCharge(v.ID, at, end)), end
 }
 
-// cancelTx ends a subscription at the end of its period, or now. One that is paused ends now. Payments are not paid back.
+// cancelTx ends a subscription at its period's end, or now. A paused one ends now. Payments are not refunded.
 func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now bool, reason string) (Subscription, error) {
 	v, err := b.Version(ctx, tx, s.Version)
 	if err != nil {
 		return s, err
 	}
 	if now = now || s.Status == Paused; now {
-		s.End = min(max(floor(b.now(), hour), s.Start), s.End) // a period that is paused is over already, perhaps
+		s.End = min(max(floor(b.now(), hour), s.Start), s.End) // a paused subscription's period may be over
 	}
 	if s.Status != Canceled {
 		s.Status, s.Reason, s.Next = Canceled, reason, ""
@@ -249,8 +248,8 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 	return s, b.writeTx(ctx, tx, s)
 }
 
-// expireTx ends a subscription whose last period is over, and invoices what was used in it. Where its owner owes, that is the reason: sites
-// are paused until nothing is open.
+// expireTx ends a subscription after its last period and invoices the period's usage. If the owner owes money, the
+// reason is nonpayment and sites stay paused until every invoice is settled.
 func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version) (Subscription, error) {
 	if s.Status, s.EndedAt = Expired, b.now(); s.UnpaidSince > 0 && s.Reason == ReasonRequested {
 		s.Reason = ReasonUnpaid
@@ -270,7 +269,7 @@ func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v pla
 	return s, b.emitTx(ctx, tx, s.Owner, string(s.ID)+":expired", event.SubscriptionExpired(b.event(s, v)))
 }
 
-// resumeTx takes a cancellation back.
+// resumeTx revokes a cancellation.
 func (b *Billing) resumeTx(ctx context.Context, tx *db.Tx, s Subscription) (Subscription, error) {
 	if s.Status != Canceled {
 		return s, fault.New(fault.Conflict, "subscription_not_canceled", "The subscription is not canceled",

@@ -1,7 +1,7 @@
-// Package document owns what invoices and credit notes say: the JSON that is stored once and shown forever, and the PDF that is
-// printed from it.
+// Package document owns the content of invoices and credit notes: the JSON that is stored once, and the PDF rendered
+// from it.
 //
-// The same document always gives the same PDF, to the byte.
+// The same document always yields the same PDF, byte for byte.
 package document
 
 import (
@@ -14,13 +14,12 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// The kinds of lines.
 const (
 	Base     = "base"     // a period in advance
-	Unused   = "unused"   // what is left of a period, credited
-	Rest     = "rest"     // what is left of a period, charged
-	Usage    = "usage"    // what was used beyond what is included
-	Cap      = "cap"      // what of it exceeds the budget, and is not charged
+	Unused   = "unused"   // rest of a period, credited
+	Rest     = "rest"     // rest of a period, charged
+	Usage    = "usage"    // usage beyond the included amount
+	Cap      = "cap"      // usage beyond the budget, not charged
 	Credit   = "credit"   // of a credit note
 	Discount = "discount" // by a coupon
 )
@@ -35,18 +34,18 @@ type Line struct {
 	From     string         `json:"from"`
 	To       string         `json:"to"`
 	Meter    string         `json:"meter,omitempty"`
-	Tier     int            `json:"tier,omitempty"` // from 1
+	Tier     int            `json:"tier,omitempty"` // counted from 1
 	Quantity int64          `json:"quantity,omitempty"`
-	Digest   string         `json:"digest,omitempty"` // SHA-256 of the usage that it charges
+	Digest   string         `json:"digest,omitempty"` // SHA-256 of the usage charged
 }
 
-// Document is what an invoice or a credit note says, as it is stored once and shown forever.
+// Document is the content of an invoice or credit note. It never changes.
 type Document struct {
-	Layout   int            `json:"layout"` // of the PDF
+	Layout   int            `json:"layout"` // version of the PDF's layout
 	ID       string         `json:"id"`
 	Kind     string         `json:"kind"` // invoice or credit_note
 	Number   string         `json:"number"`
-	Corrects string         `json:"corrects,omitempty"` // the number of the invoice that a credit note corrects
+	Corrects string         `json:"corrects,omitempty"` // number of the invoice that a credit note corrects
 	IssuedAt string         `json:"issuedAt"`
 	DueAt    string         `json:"dueAt,omitempty"`
 	Seller   party.Party    `json:"seller"`
@@ -56,14 +55,13 @@ type Document struct {
 	Net      int64          `json:"net"`
 	TaxRate  Tax            `json:"tax"`
 	Total    int64          `json:"total"`
-	Credit   int64          `json:"credit"`            // that paid a part at once; negative: carried over from earlier invoices
-	Carried  int64          `json:"carried,omitempty"` // to the next invoice
+	Credit   int64          `json:"credit"`            // credit used; negative if earlier invoices were carried over
+	Carried  int64          `json:"carried,omitempty"` // carried over to the next invoice
 	Due      int64          `json:"due"`
 	Payment  string         `json:"payment"`
 	Note     string         `json:"note"`
 }
 
-// Tax is the tax that a document adds.
 type Tax struct {
 	Country     string `json:"country"`
 	BasisPoints int64  `json:"basisPoints"`
@@ -71,10 +69,10 @@ type Tax struct {
 	Note        string `json:"note"`
 }
 
-// Layout is the version of how documents are shown.
+// Layout is the current layout version.
 const Layout = 1
 
-// Bytes returns the document as it is stored.
+// Bytes returns the JSON to store.
 func (d Document) Bytes() ([]byte, error) {
 	if d.Lines == nil {
 		d.Lines = []Line{}

@@ -19,8 +19,8 @@ func parseTime(s string) (db.Time, error) {
 	return db.At(at), err
 }
 
-// PDF shows a document. The same document is always the same bytes: every date in the file is the document's, and its fonts are
-// part of the program.
+// PDF renders a document. The output is reproducible: every date in it comes from the document, and the fonts are
+// embedded in the program.
 func PDF(document []byte) ([]byte, error) {
 	d, issued, err := readDocument(document)
 	if err != nil {

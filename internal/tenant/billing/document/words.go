@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// Span writes from when to when, to the minute where that matters.
+// Span formats a period, with times of day unless both ends are midnight.
 func Span(from, to db.Time) string {
 	form := time.DateOnly
 	if !midnight(from) || !midnight(to) {
@@ -20,7 +20,7 @@ func Span(from, to db.Time) string {
 
 func midnight(t db.Time) bool { return t%db.Time((24*time.Hour).Milliseconds()) == 0 }
 
-// Quantity writes a quantity of a meter for people.
+// Quantity formats a quantity of a meter for people.
 func Quantity(m usage.Meter, n int64) string {
 	scaled := func(name, unit string, per int64) string {
 		hundredths, err := money.MulDiv(n, 100, per)

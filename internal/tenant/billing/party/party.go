@@ -1,7 +1,7 @@
-// Package party owns who sells and who buys: a seller's settings, owners' billing profiles, and which tax follows from both.
+// Package party owns sellers' settings and owners' billing profiles, and derives the tax from both.
 //
-// An owner's profile is also the lock of all that is billed to the owner: whoever changes something of it takes LockTx first.
-// What is written on invoices is frozen there; changes here are for later ones.
+// An owner's profile row is also the lock for everything billed to the owner: every change takes [LockTx] first. Final
+// invoices keep copies, so changes here only affect later ones.
 package party
 
 import (
@@ -17,10 +17,9 @@ import (
 // Parties is the service. It is safe for concurrent use.
 type Parties struct{ clock db.Clock }
 
-// New returns the service.
 func New(c db.Clock) *Parties { return &Parties{c} }
 
-// LockTx makes others who change anything of the owner's here wait until the transaction ends.
+// LockTx blocks other billing changes of the owner until the transaction ends.
 func LockTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO billing_profiles (owner_id, profile, vat_state, trial_at, updated_at) VALUES ($1, '{}', 'none', 0, 0)
@@ -31,16 +30,17 @@ func LockTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	return nil
 }
 
-// SameMaker is the query of the owner $1 and of all others that the same person made: their personal account and teams.
+// SameMaker is a query for the owner $1 and all owners created by the same person, that is their personal account and
+// teams.
 const SameMaker = `SELECT $1 UNION ALL
 	SELECT o.owner_id FROM owner_makers o JOIN owner_makers m ON m.user_id = o.user_id WHERE m.owner_id = $1`
 
-// LockMakerTx is LockTx for the personal account of who made the owner.
+// LockMakerTx calls LockTx for the personal account of the person who created the owner.
 func LockMakerTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	var maker id.Owner
 	err := tx.QueryRow(ctx, `
 		SELECT u.owner_id FROM owner_makers m JOIN people u ON u.id = m.user_id WHERE m.owner_id = $1`, owner).Scan(&maker)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && maker == owner { // the maker is gone, or the owner
+	if errors.Is(err, sql.ErrNoRows) || err == nil && maker == owner { // the creator is gone, or is the owner
 		return nil
 	}
 	if err != nil {

@@ -18,35 +18,35 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// VATState says what is known of a VAT number.
+// VATState is the result of checking a VAT number.
 type VATState string
 
-// What is known of VAT numbers. What could not be checked is unchecked, never invalid.
+// The VAT states. A number that couldn't be checked is unchecked, never invalid.
 const (
 	VATNone        VATState = "none"
 	VATUnchecked   VATState = "unchecked"
-	VATUnconfirmed VATState = "unconfirmed" // it exists, and VIES has another name or address than the profile, or tells none
+	VATUnconfirmed VATState = "unconfirmed" // it exists, but VIES reports another or no name or address
 	VATValid       VATState = "valid"
 	VATInvalid     VATState = "invalid"
 )
 
-// Profile is whom an owner's invoices are made out to.
+// Profile is the recipient of an owner's invoices.
 type Profile struct {
 	Party
 	VAT          VATState
-	CheckedAt    db.Time // when that was found out; 0: it wasn't
-	Consultation string  // what proves that VIES was asked; empty: it has no such number
-	ByVIES       bool    // else the operator found it out
-	Found        Found   // what VIES says whose number it is
+	CheckedAt    db.Time // when VAT was determined; 0 if never
+	Consultation string  // VIES's consultation number, the proof of the request; may be empty
+	ByVIES       bool    // false: the operator decided
+	Found        Found   // the number's holder according to VIES
 }
 
-// Found is whose a VAT number is.
+// Found is the holder of a VAT number according to VIES.
 type Found struct {
-	Name    string `json:"name"`    // empty: VIES doesn't tell
+	Name    string `json:"name"`    // empty if VIES doesn't disclose it
 	Address string `json:"address"` // likewise
 }
 
-// Profile returns an owner's billing profile, empty where none was given.
+// Profile returns an owner's billing profile, or an empty one.
 func (ps *Parties) Profile(ctx context.Context, r db.Reader, owner id.Owner) (p Profile, err error) {
 	p.VAT = VATNone
 	var text, found string
@@ -68,7 +68,8 @@ func (ps *Parties) Profile(ctx context.Context, r db.Reader, owner id.Owner) (p 
 	return p, nil
 }
 
-// SaveProfileTx replaces an owner's billing profile. A VAT number is unchecked if anything that it was checked with has changed.
+// SaveProfileTx replaces an owner's billing profile. If a fact used to check the VAT number changed, the number becomes
+// unchecked.
 func (ps *Parties) SaveProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner, p Party) (Profile, error) {
 	if err := p.check(true); err != nil {
 		return Profile{}, err
@@ -94,7 +95,7 @@ func (ps *Parties) SaveProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner,
 	return is, ps.writeProfileTx(ctx, tx, owner, is, next)
 }
 
-// VerifyVATTx keeps what the operator found out about an owner's VAT number.
+// VerifyVATTx records the operator's decision about an owner's VAT number.
 func (ps *Parties) VerifyVATTx(ctx context.Context, tx *db.Tx, owner id.Owner, valid bool) (Profile, error) {
 	if err := LockTx(ctx, tx, owner); err != nil {
 		return Profile{}, err
@@ -114,13 +115,13 @@ func (ps *Parties) VerifyVATTx(ctx context.Context, tx *db.Tx, owner id.Owner, v
 	return p, ps.writeProfileTx(ctx, tx, owner, p, 0)
 }
 
-// same reports whether two parties are one business: all but the email address is equal.
+// same reports whether two parties are equal apart from the email address.
 func (p Party) same(other Party) bool {
 	p.Email = other.Email
 	return p == other
 }
 
-// writeProfileTx stores a profile. next is when VIES is asked about its VAT number.
+// writeProfileTx stores a profile. VIES checks its VAT number at next.
 func (ps *Parties) writeProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner, p Profile, next db.Time) error {
 	text, err := json.Marshal(p.Party)
 	if err != nil {
@@ -140,33 +141,34 @@ func (ps *Parties) writeProfileTx(ctx context.Context, tx *db.Tx, owner id.Owner
 	return nil
 }
 
-// Number is a VAT number that VIES is to be asked for.
+// Number is a VAT number to check with VIES.
 type Number struct {
 	Owner id.Owner
-	Party        // who says that it is theirs
-	VATID string // empty: VIES isn't asked for it
+	Party        // the party that claims the number
+	VATID string // empty: don't ask VIES
 }
 
-// Verdict is what VIES says about a VAT number.
+// Verdict is VIES's answer about a VAT number.
 type Verdict struct {
-	Known        bool // else it says nothing now
+	Known        bool // false: VIES has no answer now
 	Valid        bool
 	Consultation string
 	Found        Found
-	Again        db.Time // when it is asked for again, while it is not known
+	Again        db.Time // time of the next check while Known is false
 }
 
-// A number that VIES confirmed is asked for again after askAgain: businesses end. Without an answer it counts for keepVerdict.
+// VIES is asked about a confirmed number again after askAgain, since businesses close. Without a new answer the
+// confirmation is valid for keepVerdict.
 const (
 	askAgain    = 30 * 24 * time.Hour
 	keepVerdict = 60 * 24 * time.Hour
 )
 
-// InVIES reports whether VIES knows numbers of this form.
+// InVIES reports whether VIES covers numbers of this form.
 func InVIES(number string) bool { return len(number) > 2 && vatForms[number[:2]].form != nil }
 
-// Unchecked returns VAT numbers that VIES is to be asked for now: those that nobody has checked, and those that it confirmed some time ago.
-// Those of another country than the profile's are left to the operator.
+// Unchecked returns up to most VAT numbers due for a check: unchecked ones, and those confirmed some time ago. It skips
+// numbers of another country than the profile's, which the operator checks.
 func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, most int) ([]Number, error) {
 	rows, err := r.Query(ctx, `
 		SELECT owner_id, profile FROM billing_profiles
@@ -189,7 +191,7 @@ func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, most int) ([]Numb
 	return list, nil
 }
 
-// CheckedTx keeps what VIES says about a number, unless the profile has changed meanwhile or the operator has decided.
+// CheckedTx records VIES's answer, unless the profile changed or the operator decided meanwhile.
 func (ps *Parties) CheckedTx(ctx context.Context, tx *db.Tx, n Number, v Verdict) error {
 	if err := LockTx(ctx, tx, n.Owner); err != nil {
 		return err
@@ -201,7 +203,7 @@ func (ps *Parties) CheckedTx(ctx context.Context, tx *db.Tx, n Number, v Verdict
 	now := ps.clock.Now()
 	switch {
 	case !p.same(n.Party):
-		return nil // it is asked for as it is now
+		return nil // the new number is checked separately
 	case !v.Known:
 		if p.VAT == VATValid && now > p.CheckedAt.Add(keepVerdict) {
 			p.VAT = VATUnchecked
@@ -218,15 +220,15 @@ func (ps *Parties) CheckedTx(ctx context.Context, tx *db.Tx, n Number, v Verdict
 	return ps.writeProfileTx(ctx, tx, n.Owner, p, now.Add(askAgain))
 }
 
-// is reports whether a number is a party's: the names have the same words in any order, and the party's address has all words of VIES's.
-// Anybody can copy a business's number from its website, so its existence proves nothing.
+// is reports whether the holder matches the party: the names have the same words in any order, and the party's address
+// contains all words of the holder's. The number's existence proves nothing, since anybody can copy it from a website.
 func (f Found) is(p Party) bool {
 	name, address := words(f.Name), words(p.Address)
 	return len(name) > 0 && slices.Equal(name, words(p.Name)) && len(words(f.Address)) > 0 &&
 		!slices.ContainsFunc(words(f.Address), func(w string) bool { return !slices.Contains(address, w) })
 }
 
-// words returns a text's words, sorted, without what registers and people write differently: case, accents and punctuation.
+// words returns the sorted words of s without case, accents and punctuation.
 func words(s string) []string {
 	s = strings.Map(func(r rune) rune {
 		switch {

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Party is who sells or buys, as invoices show it.
+// Party is a seller or buyer as invoices show it.
 type Party struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // lines
@@ -25,36 +25,36 @@ type Party struct {
 	Email   string `json:"email"`
 }
 
-// Settings say on which terms a seller sells.
+// Settings are the terms of a seller.
 type Settings struct {
 	Seller     Party
-	Payment    string           // how to pay, such as the number of a bank account
-	Note       string           // below every invoice. Optional.
+	Payment    string           // payment instructions, such as a bank account
+	Note       string           // printed below every invoice. Optional.
 	Taxes      map[string]int64 // basis points by country
-	OSS        bool             // whether consumers of other EU countries pay their country's tax
-	DueDays    int64            // after an invoice is final
-	GraceDays  int64            // past the due date until sites are paused
-	PausedDays int64            // until a subscription that stays unpaid ends
-	// from then until the account's sites are backed up and deleted; 0: never
+	OSS        bool             // whether consumers in other EU countries pay their own country's tax
+	DueDays    int64            // days from finalization to the due date
+	GraceDays  int64            // days from the due date until sites are paused
+	PausedDays int64            // days from then until an unpaid subscription ends
+	// DeleteAfterDays is the number of days from then until the account's sites are backed up and deleted. 0 means
+	// never.
 	DeleteAfterDays int64
-	FinalizeHours   int64 // between an invoice's draft and its number
-	VIES            bool  // whether VIES is asked for customers' VAT numbers
-	// whether a subscription takes a card: required (also empty) or optional. Where none are accepted it takes none.
+	FinalizeHours   int64 // hours between an invoice's draft and its number
+	VIES            bool  // whether customers' VAT numbers are checked with VIES
+	// Cards says whether a subscription needs a card. Empty means required. It is ignored if no provider accepts cards.
 	Cards string
 }
 
-// Whether a subscription takes a card.
 const (
 	CardsRequired = "required"
 	CardsOptional = "optional"
 )
 
-// DefaultSettings hold where the operator said nothing.
+// DefaultSettings returns the settings used unless the operator sets others.
 func DefaultSettings() Settings {
 	return Settings{DueDays: 14, GraceDays: 14, PausedDays: 30, FinalizeHours: 1}
 }
 
-// LeastDeleteAfterDays is how many days at least an account gets between the first notice and the deletion of its sites.
+// LeastDeleteAfterDays is the minimum number of days between the first notice and the deletion of an account's sites.
 const LeastDeleteAfterDays = 14
 
 var country = lazyregexp.New(`^[A-Z]{2}$`)
@@ -112,7 +112,7 @@ func (s Settings) check() error {
 	return nil
 }
 
-// SaveSettingsTx replaces a seller's settings. Invoices that are final keep what they say.
+// SaveSettingsTx replaces a seller's settings. Final invoices don't change.
 func (ps *Parties) SaveSettingsTx(ctx context.Context, tx *db.Tx, seller string, s Settings) error {
 	if err := s.check(); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (ps *Parties) SaveSettingsTx(ctx context.Context, tx *db.Tx, seller string,
 	return nil
 }
 
-// SellerOf returns who sells to an owner: the installation, which is ”, or a reseller (package seller).
+// SellerOf returns the owner's seller: a reseller's ID (package seller), or "" for the installation.
 func SellerOf(ctx context.Context, r db.Reader, owner id.Owner) (seller string, err error) {
 	err = r.QueryRow(ctx, `SELECT seller_id FROM owner_sellers WHERE owner_id = $1`, owner).Scan(&seller)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -139,7 +139,7 @@ func SellerOf(ctx context.Context, r db.Reader, owner id.Owner) (seller string, 
 	return seller, nil
 }
 
-// Series returns what the numbers of a seller's invoices begin with: nothing for the installation's.
+// Series returns the prefix of a seller's invoice numbers, which is empty for the installation.
 func (ps *Parties) Series(ctx context.Context, r db.Reader, seller string) (series string, err error) {
 	if seller == "" {
 		return "", nil
@@ -150,7 +150,7 @@ func (ps *Parties) Series(ctx context.Context, r db.Reader, seller string) (seri
 	return series + "-", nil
 }
 
-// SettingsFor returns the settings of who sells to an owner.
+// SettingsFor returns the settings of the owner's seller.
 func (ps *Parties) SettingsFor(ctx context.Context, r db.Reader, owner id.Owner) (Settings, error) {
 	seller, err := SellerOf(ctx, r, owner)
 	if err != nil {
@@ -159,7 +159,8 @@ func (ps *Parties) SettingsFor(ctx context.Context, r db.Reader, owner id.Owner)
 	return ps.Settings(ctx, r, seller)
 }
 
-// Settings returns a seller's settings. A reseller without any has the installation's, which are the defaults where it has none.
+// Settings returns a seller's settings. A reseller without settings uses the installation's, which default to
+// [DefaultSettings].
 func (ps *Parties) Settings(ctx context.Context, r db.Reader, seller string) (Settings, error) {
 	s := DefaultSettings()
 	var text string
@@ -177,10 +178,10 @@ func (ps *Parties) Settings(ctx context.Context, r db.Reader, seller string) (Se
 	return s, nil
 }
 
-// fileMost bounds a file of the operator's.
+// fileMost caps the size of an operator's file in bytes.
 const fileMost = 64 << 10
 
-// ReadSettings reads a seller's settings that an operator wrote as JSON. What it doesn't say is the default.
+// ReadSettings reads a seller's settings from JSON. Missing fields keep their defaults.
 func ReadSettings(r io.Reader) (Settings, error) {
 	s := DefaultSettings()
 	f := struct {
@@ -206,7 +207,7 @@ func ReadSettings(r io.Reader) (Settings, error) {
 	return s, s.check()
 }
 
-// ReadFile reads one JSON object of at most 64 KiB that an operator wrote. It has no unknown fields.
+// ReadFile decodes one JSON object of at most 64 KiB and refuses unknown fields.
 func ReadFile(r io.Reader, into any) error {
 	text, err := io.ReadAll(io.LimitReader(r, fileMost+1))
 	if err != nil {

@@ -7,26 +7,27 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// eu are the countries whose businesses account for the tax themselves (Directive 2006/112/EC, article 196). Greece's VAT
-// numbers begin with EL.
+// eu lists the countries with reverse charge for businesses (Directive 2006/112/EC, article 196). Greek VAT numbers
+// begin with EL.
 var eu = strings.Fields("AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK")
 
-// Tax is what is added to a net amount.
+// Tax is the tax added to a net amount.
 type Tax struct {
-	Country     string // whose
+	Country     string // the country whose tax it is
 	BasisPoints int64
-	Note        string // what the invoice must say
+	Note        string // text required on the invoice
 }
 
-// TaxOf decides which tax a seller adds for a buyer.
+// TaxOf returns the tax that a seller charges a buyer.
 //
-// In the seller's country it is that country's. A business elsewhere in the EU whose VAT number was verified pays it there; one
-// whose number is not verified is treated as a consumer. Consumers in the EU pay their own country's tax where the seller takes part
-// in the one-stop shop, else the seller's (below the threshold of article 59c). Elsewhere there is none.
+// A buyer in the seller's country pays that country's tax. A business elsewhere in the EU with a verified VAT number
+// pays none (reverse charge); with an unverified number it counts as a consumer. Consumers elsewhere in the EU pay
+// their own country's tax if the seller uses the one-stop shop, otherwise the seller's (below the threshold of article
+// 59c). Buyers outside the EU pay none.
 func TaxOf(s Settings, buyer Profile) Tax {
 	from, to := s.Seller.Country, buyer.Country
 	if to == "" {
-		to = from // nothing is known of the buyer
+		to = from // the buyer's country is unknown
 	}
 	in := func(c string) bool { return slices.Contains(eu, c) }
 	switch {
@@ -44,7 +45,7 @@ func TaxOf(s Settings, buyer Profile) Tax {
 	return Tax{Country: from, BasisPoints: s.Taxes[from]}
 }
 
-// TaxFor is TaxOf with the reason why a business elsewhere in the EU pays tax: its number isn't verified.
+// TaxFor is [TaxOf] with a note if a business elsewhere in the EU pays tax only because its VAT number isn't verified.
 func TaxFor(s Settings, buyer Profile) Tax {
 	t, checked := TaxOf(s, buyer), buyer
 	if checked.VAT = VATValid; buyer.VATID != "" && buyer.VAT != VATValid && TaxOf(s, checked).Note != "" {
@@ -53,5 +54,5 @@ func TaxFor(s Settings, buyer Profile) Tax {
 	return t
 }
 
-// On returns the tax on a net amount: once for the sum of all lines (EN 16931, BR-CO-17).
+// On returns the tax on a net amount, computed once for the sum of all lines (EN 16931, BR-CO-17).
 func (t Tax) On(net int64) (int64, error) { return money.Percent(net, t.BasisPoints) }

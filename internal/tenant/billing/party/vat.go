@@ -5,13 +5,13 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// vatForm is how the VAT numbers of a country look behind its two letters.
+// vatForm is the format of a country's VAT numbers after the two letters.
 type vatForm struct {
 	form    *lazyregexp.Regexp
 	example string
 }
 
-// vatForms are those of the EU and of Northern Ireland, by the letters that they begin with, as VIES lists them.
+// vatForms holds the formats of the EU and Northern Ireland by prefix, as VIES documents them.
 var vatForms = map[string]vatForm{
 	"AT": {lazyregexp.New(`^U\d{8}$`), "ATU12345678"},
 	"BE": {lazyregexp.New(`^[01]\d{9}$`), "BE0123456789"},
@@ -43,10 +43,10 @@ var vatForms = map[string]vatForm{
 	"XI": {lazyregexp.New(`^(\d{9}|\d{12}|GD\d{3}|HA\d{3})$`), "XI123456789"},
 }
 
-// vatID is how VAT numbers of other countries look.
+// vatID is the format of VAT numbers elsewhere.
 var vatID = lazyregexp.New(`^[A-Z]{2}[A-Z0-9]{2,13}$`)
 
-// checkVAT refuses what can't be a VAT number. Whether one that can be was given to anybody it doesn't know.
+// checkVAT refuses malformed VAT numbers. It doesn't know whether the number was issued.
 func checkVAT(s string) error {
 	if len(s) > 2 {
 		if f, known := vatForms[s[:2]]; known {

@@ -14,15 +14,15 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// Coupon takes something off the price of a subscription's first periods.
+// Coupon reduces the price of a subscription's first periods.
 type Coupon struct {
 	Code     string
-	Points   int64 // basis points of the price; 0: Amount
+	Points   int64 // basis points of the price; 0: use Amount
 	Amount   int64
 	Currency money.Currency // of Amount
 	Periods  int64
-	Most     int64   // redemptions. Optional: any number.
-	Until    db.Time // Optional: without an end.
+	Most     int64   // maximum redemptions. Optional: 0 means unlimited.
+	Until    db.Time // Optional: 0 means no expiry.
 }
 
 var couponCode = lazyregexp.New(`^[A-Z0-9][A-Z0-9-]{2,39}$`)
@@ -46,7 +46,7 @@ func (c Coupon) check() error {
 	return nil
 }
 
-// CouponTx makes a coupon.
+// CouponTx creates a coupon.
 func (p *Plans) CouponTx(ctx context.Context, tx *db.Tx, c Coupon) error {
 	if err := c.check(); err != nil {
 		return err
@@ -68,7 +68,8 @@ func (p *Plans) CouponTx(ctx context.Context, tx *db.Tx, c Coupon) error {
 var errCoupon = fault.InvalidField("coupon",
 	"the coupon doesn't exist, has expired, is used up, was redeemed before, or is for another currency", nil)
 
-// Redeemable returns a coupon that an owner may redeem for a version: once for each person with the teams that they made.
+// Redeemable returns a coupon that the owner may redeem for a version. A person may redeem each coupon once across
+// their personal account and teams.
 func (p *Plans) Redeemable(ctx context.Context, r db.Reader, owner id.Owner, code string, v Version) (c Coupon, err error) {
 	var redeemed int64
 	err = r.QueryRow(ctx, `
@@ -88,7 +89,7 @@ func (p *Plans) Redeemable(ctx context.Context, r db.Reader, owner id.Owner, cod
 	return c, nil
 }
 
-// RedeemTx redeems a coupon for a subscription. Of those who do so at the same time no more get it than may.
+// RedeemTx redeems a coupon for a subscription. Concurrent calls never exceed the coupon's maximum.
 func (p *Plans) RedeemTx(ctx context.Context, tx *db.Tx, owner id.Owner, subscription string, c Coupon) error {
 	n, err := tx.Exec(ctx, `UPDATE billing_coupons SET redeemed = redeemed + 1 WHERE code = $1 AND (most = 0 OR redeemed < most)`, c.Code)
 	if err != nil {
@@ -104,13 +105,13 @@ func (p *Plans) RedeemTx(ctx context.Context, tx *db.Tx, owner id.Owner, subscri
 	return nil
 }
 
-// Discount is what a coupon takes off a period.
+// Discount is the reduction of one period.
 type Discount struct {
 	Code           string
 	Points, Amount int64
 }
 
-// TakeTx uses a period of a subscription's coupon up, where one is left.
+// TakeTx uses up one period of the subscription's coupon. It returns nil if none is left.
 func (p *Plans) TakeTx(ctx context.Context, tx *db.Tx, subscription string, c money.Currency) (*Discount, error) {
 	var d Discount
 	err := tx.QueryRow(ctx, `
@@ -130,7 +131,7 @@ func (p *Plans) TakeTx(ctx context.Context, tx *db.Tx, subscription string, c mo
 	return &d, nil
 }
 
-// Off returns what is taken off a period's price.
+// Off returns the amount taken off price.
 func (d Discount) Off(price int64) (int64, error) {
 	if d.Points > 0 {
 		return money.Percent(price, d.Points)

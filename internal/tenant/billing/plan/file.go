@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// ReadTerms reads a version of a plan that an operator wrote as JSON:
+// ReadTerms reads a plan version from JSON:
 //
 //	{"plan": "pro", "title": "Pro", "currency": "EUR", "interval": "month", "amount": 1900, "trialDays": 14, "public": true,
 //	 "limits": {"sites": 10}, "rates": {"bandwidth.bytes": {"included": 107374182400, "tiers": [{"amount": 45, "per": 10737418240}]}}}
@@ -62,12 +62,12 @@ func ReadTerms(r io.Reader) (Terms, error) {
 	return t, t.check()
 }
 
-// features are what plans name beside limits, and the limits that are 0 where a plan doesn't name them.
+// features maps a plan's feature names to the limits that are 0 unless the plan includes the feature.
 var features = map[string][]limits.Name{
 	"wordpress": {limits.WordPress}, "previews": {limits.Previews}, "team": {limits.Teams}, "custom_domains": {limits.Domains},
 }
 
-// Features returns the names of features that a version includes.
+// Features returns the names of the version's features.
 func (t Terms) Features() (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(features)) {
 		if n, limited := t.Limits[features[name][0]]; !limited || n > 0 {
@@ -77,7 +77,7 @@ func (t Terms) Features() (list []string) {
 	return list
 }
 
-// only lets a version include these features alone.
+// only sets the limits of all features not named to 0.
 func (t *Terms) only(named []string) error {
 	for _, name := range named {
 		if features[name] == nil {

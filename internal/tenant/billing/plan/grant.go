@@ -12,20 +12,20 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Grant is an exception for one owner: an add-on, or a favor.
+// Grant overrides one limit for one owner, as an add-on or a favor.
 type Grant struct {
 	ID     string // "grn_" and 26 characters
 	Name   limits.Name
 	Value  int64
-	From   db.Time // Optional: now
-	Until  db.Time // Optional: without an end
+	From   db.Time // Optional: defaults to now.
+	Until  db.Time // Optional: 0 means no end.
 	Reason string
 }
 
-// mostGrants bounds those of one owner.
+// mostGrants caps the grants per owner.
 const mostGrants = 100
 
-// GrantTx gives an owner a limit of their own.
+// GrantTx adds a grant.
 func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant) (Grant, error) {
 	switch {
 	case !limits.Known(g.Name):
@@ -62,7 +62,6 @@ func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant)
 	return g, nil
 }
 
-// Grants returns an owner's grants.
 func (p *Plans) Grants(ctx context.Context, r db.Reader, owner id.Owner) ([]Grant, error) {
 	rows, err := r.Query(ctx, `SELECT id, name, value, from_at, until_at, reason FROM billing_grants WHERE owner_id = $1 ORDER BY id`, owner)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (g Grant, err error) {
@@ -74,7 +73,6 @@ func (p *Plans) Grants(ctx context.Context, r db.Reader, owner id.Owner) ([]Gran
 	return list, nil
 }
 
-// RevokeTx ends a grant.
 func (p *Plans) RevokeTx(ctx context.Context, tx *db.Tx, owner id.Owner, grant string) error {
 	n, err := tx.Exec(ctx, `DELETE FROM billing_grants WHERE id = $1 AND owner_id = $2`, grant, owner)
 	if err != nil {
@@ -86,7 +84,7 @@ func (p *Plans) RevokeTx(ctx context.Context, tx *db.Tx, owner id.Owner, grant s
 	return nil
 }
 
-// ForgetTx ends all grants of an owner who is gone.
+// ForgetTx deletes all grants of a deleted owner.
 func (p *Plans) ForgetTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM billing_grants WHERE owner_id = $1`, owner); err != nil {
 		return fmt.Errorf("delete grants: %w", err)

@@ -5,10 +5,9 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Term is how long a period is.
+// Term is the length of a period.
 type Term string
 
-// The terms.
 const (
 	Month Term = "month"
 	Year  Term = "year"
@@ -21,7 +20,7 @@ func (t Term) months() int64 {
 	return 1
 }
 
-// Boundary returns when period n begins: n terms after the anchor, on the anchor's day or the month's last. It is always
-// counted from the anchor: a period that began on 28 February because there was no 31st is followed by one that
-// begins on 31 March. Months are UTC's, so no clock that changes moves a boundary.
+// Boundary returns the start of period n: n terms after the anchor, on the anchor's day of the month or the month's
+// last day. It always counts from the anchor, so a period that began on 28 February for lack of a 31st is followed by
+// one that begins on 31 March. Months are in UTC.
 func (t Term) Boundary(anchor db.Time, n int64) db.Time { return limits.Step(anchor, n*t.months()) }

@@ -1,8 +1,6 @@
-// Package plan owns what is sold: versions of plans, coupons that take something off their price, and grants that go ahead of
-// their limits.
+// Package plan owns what is sold: plan versions, coupons, and grants that override a plan's limits.
 //
-// A version never changes, and neither does what a coupon is worth: invoices are computed again from them. Who has subscribed
-// to what is billing's.
+// Versions and coupon values never change, since invoices are recomputed from them. Package billing owns subscriptions.
 package plan
 
 import (
@@ -30,25 +28,22 @@ type VersionID string
 // Plans is the service. It is safe for concurrent use.
 type Plans struct{ clock db.Clock }
 
-// New returns the service.
 func New(c db.Clock) *Plans { return &Plans{c} }
 
-// Terms are what a version of a plan says. They never change: a new price is a new version, and who has subscribed to an
-// earlier one keeps it.
+// Terms are the conditions of a plan version. A new price is a new version; existing subscribers keep theirs.
 type Terms struct {
-	Plan      string // its name, such as pro
-	Title     string // for people
+	Plan      string // identifier, such as pro
+	Title     string // display name
 	Currency  money.Currency
 	Term      Term
-	Amount    int64 // of a period, without tax
+	Amount    int64 // per period, without tax
 	TrialDays int64
-	Public    bool  // whether owners may choose it
-	Cost      int64 // what a period costs the seller. Optional.
+	Public    bool  // whether owners can choose it
+	Cost      int64 // seller's cost per period. Optional.
 	Limits    map[limits.Name]int64
 	Rates     map[usage.Meter]money.Rate
 }
 
-// Version is a version of a plan.
 type Version struct {
 	ID     VersionID
 	Number int64
@@ -58,10 +53,9 @@ type Version struct {
 
 var planName = lazyregexp.New(`^[a-z][a-z0-9-]{0,39}$`)
 
-// Bounds of what a version may say.
 const (
 	mostTrial    = 90
-	mostVersions = 1000 // of all plans of a seller
+	mostVersions = 1000 // per seller, over all plans
 )
 
 func (t Terms) check() error {
@@ -101,8 +95,8 @@ func (t Terms) check() error {
 	return nil
 }
 
-// PublishTx adds a version to a plan, and makes the plan where there is none of that name. From then on it is the one that
-// new subscriptions to this plan, term and currency get; one that is not public ends the offer.
+// PublishTx adds a version and creates the plan if it doesn't exist. New subscriptions to this plan, term and currency
+// use the latest version; a non-public one ends the offer.
 func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms) (v Version, err error) {
 	if err := t.check(); err != nil {
 		return v, err
@@ -148,7 +142,6 @@ func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms
 
 const versionColumns = `v.id, v.number, p.name, p.title, v.currency, v.term, v.amount, v.trial_days, v.public, v.cost, v.rates, v.created_at`
 
-// versions reads versions with their limits.
 func (p *Plans) versions(ctx context.Context, r db.Reader, where string, args ...any) ([]Version, error) {
 	rows, err := r.Query(ctx, `SELECT `+versionColumns+` FROM billing_versions v JOIN billing_plans p ON p.id = v.plan_id WHERE `+where+` ORDER BY p.name, v.number`, args...)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (v Version, err error) {
@@ -183,7 +176,7 @@ func (p *Plans) versions(ctx context.Context, r db.Reader, where string, args ..
 	return list, err
 }
 
-// Version returns one version of a plan.
+// Version returns a version by ID.
 func (p *Plans) Version(ctx context.Context, r db.Reader, v VersionID) (Version, error) {
 	list, err := p.versions(ctx, r, `v.id = $1`, v)
 	if err == nil && len(list) == 0 {
@@ -204,10 +197,10 @@ func (p *Plans) Versions(ctx context.Context, r db.Reader, seller string) ([]Ver
 	return list, nil
 }
 
-// Offers returns what owners may choose: of each plan, term and currency the latest version where it is public.
+// Offers returns what owners can choose: the latest version of each plan, term and currency, if it is public.
 func (p *Plans) Offers(ctx context.Context, r db.Reader, seller string) ([]Version, error) {
 	all, err := p.Versions(ctx, r, seller)
-	if err == nil && len(all) == 0 && seller != "" { // a reseller without plans of its own sells the installation's
+	if err == nil && len(all) == 0 && seller != "" { // a reseller without plans sells the installation's
 		all, err = p.Versions(ctx, r, "")
 	}
 	if err != nil {
@@ -227,14 +220,15 @@ func (p *Plans) Offers(ctx context.Context, r db.Reader, seller string) ([]Versi
 	}), nil
 }
 
-// Choice names an offer. Term and Currency may be empty where the plan has one alone; a plan by the month goes first.
+// Choice names an offer. Term and Currency may be empty if the plan has only one; otherwise monthly terms take
+// precedence.
 type Choice struct {
 	Plan     string
 	Term     Term
 	Currency money.Currency
 }
 
-// OffersTo returns the offers of who sells to an owner.
+// OffersTo returns the offers of the owner's seller.
 func (p *Plans) OffersTo(ctx context.Context, r db.Reader, owner id.Owner) ([]Version, error) {
 	seller, err := party.SellerOf(ctx, r, owner)
 	if err != nil {
@@ -243,7 +237,7 @@ func (p *Plans) OffersTo(ctx context.Context, r db.Reader, owner id.Owner) ([]Ve
 	return p.Offers(ctx, r, seller)
 }
 
-// Offer finds what an owner chose.
+// Offer finds the offer that an owner chose.
 func (p *Plans) Offer(ctx context.Context, r db.Reader, owner id.Owner, c Choice, prefer money.Currency) (Version, error) {
 	all, err := p.OffersTo(ctx, r, owner)
 	if err != nil {

@@ -19,37 +19,37 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// HostsConfig says what sellers' hosts stand beside.
+// HostsConfig describes the installation that sellers' hosts belong to.
 type HostsConfig struct {
 	DB         *db.DB
-	BaseURL    string       // of the installation: sellers' hosts have its scheme and port
-	Own        []string     // hosts of the installation
-	SiteDomain string       // below which sites have their addresses
+	BaseURL    string       // the installation's; sellers' hosts share its scheme and port
+	Own        []string     // the installation's hosts
+	SiteDomain string       // parent domain of site addresses
 	Shared     bool         // whether hosts may share a registrable domain with sites
 	Log        *slog.Logger // Optional.
 }
 
-// Hosts are the hosts at which sellers' customers reach the dashboard, as they were when they were read last. A nil Hosts has none, as
-// without billing. It is safe for concurrent use.
+// Hosts caches the hosts at which sellers' customers reach the dashboard. A nil *Hosts has none. It is safe for
+// concurrent use.
 type Hosts struct {
 	c   HostsConfig
 	now atomic.Pointer[map[string]Place]
 }
 
-// Place is a host of a seller's.
+// Place is a seller's host.
 type Place struct {
 	Seller string
 	Brand  Brand
-	URL    string // as the installation's base URL is
+	URL    string // base URL of the dashboard at this host
 }
 
-// NewHosts returns hosts that know none yet: Read, or Run, tells them.
+// NewHosts returns an empty Hosts; call Read or Run to fill it.
 func NewHosts(c HostsConfig) *Hosts {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return &Hosts{c: c}
 }
 
-// At returns the seller's place that a request's Host names; false: there is none.
+// At returns the seller's place for a request's Host header.
 func (h *Hosts) At(host string) (p Place, found bool) {
 	if h == nil {
 		return p, false
@@ -67,17 +67,17 @@ func (h *Hosts) At(host string) (p Place, found bool) {
 	return p, found
 }
 
-// Has reports whether a host is a seller's.
+// Has reports whether a host belongs to a seller.
 func (h *Hosts) Has(host string) bool {
 	_, found := h.At(host)
 	return found
 }
 
-// topic wakes those who keep hosts.
+// topic notifies nodes about changed hosts.
 const topic = "sellers"
 
-// Run keeps the hosts as the database has them until ctx ends: at once when it tells of a change, within five seconds when it didn't. While
-// it is away the hosts known so far stay.
+// Run reloads the hosts until ctx ends: on notification, and every five seconds. While the database is unavailable the
+// last known hosts stay.
 func (h *Hosts) Run(ctx context.Context) error {
 	wake, stop := h.c.DB.Listen(topic)
 	defer stop()
@@ -96,7 +96,7 @@ func (h *Hosts) Run(ctx context.Context) error {
 	}
 }
 
-// Read reads the hosts from the database. One that the settings of this start forbid is left out.
+// Read loads the hosts from the database and skips those that the current configuration forbids.
 func (h *Hosts) Read(ctx context.Context) error {
 	rows, err := h.c.DB.Query(ctx, `
 		SELECT c.host, s.id, s.name, s.logo_digest FROM control_hosts c JOIN billing_sellers s ON s.id = c.seller_id ORDER BY c.host`)
@@ -127,7 +127,7 @@ func (h *Hosts) Read(ctx context.Context) error {
 
 var hostForm = lazyregexp.New(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// allowed says why a host can't be a seller's, whatever the database has.
+// allowed returns why the configuration forbids a host, or nil.
 func (h *Hosts) allowed(host string) error {
 	refuse := func(details string) error { return fault.InvalidField("host", details, host) }
 	sites := strings.ToLower(h.c.SiteDomain)
@@ -144,7 +144,7 @@ func (h *Hosts) allowed(host string) error {
 	return nil
 }
 
-// registrable is the part of a name that somebody registered.
+// registrable returns a name's registrable domain (eTLD+1).
 func registrable(host string) string {
 	if d, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
 		return d
@@ -152,15 +152,15 @@ func registrable(host string) string {
 	return host
 }
 
-// SetTx gives a seller the host at which its customers reach the dashboard; empty: the installation's alone. A host that a site has is
-// refused, as sites are refused those of sellers (package domain).
+// SetTx sets the host at which a seller's customers reach the dashboard. An empty host removes it. It refuses a host
+// used by a site, just as package domain refuses sellers' hosts.
 func (h *Hosts) SetTx(ctx context.Context, tx *db.Tx, seller, host string) error {
 	host = strings.ToLower(strings.TrimSuffix(strings.TrimSpace(host), "."))
 	if host != "" {
 		if err := h.allowed(host); err != nil {
 			return err
 		}
-		if !tx.Single() { // one that is given at the same moment is seen once its transaction has ended
+		if !tx.Single() { // a host set concurrently becomes visible once its transaction has ended
 			if _, err := tx.Exec(ctx, `SELECT 1 FROM billing_sellers ORDER BY id FOR UPDATE`); err != nil {
 				return fmt.Errorf("lock sellers: %w", err)
 			}

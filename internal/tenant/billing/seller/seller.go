@@ -1,10 +1,9 @@
-// Package seller owns those who resell the installation's hosting under a name of their own: the name, logo, sender and host
-// that their customers see, the series that their invoices are numbered in, and which accounts are their customers.
+// Package seller owns resellers: the name, logo, sender and host that their customers see, their invoice number series,
+// and the assignment of accounts to them.
 //
-// Accounts that are nobody's customer are the installation's own, as all are where there is no seller. Only operators add sellers and
-// say whose customer an account is. What a seller's invoices say, and its terms, are settings of package party under the seller's id;
-// invoices keep both as they were when they became final. A logo from outside is decoded and encoded anew, so that what is served is a PNG
-// that this program wrote.
+// Accounts without a seller belong to the installation. Only operators add sellers and assign accounts. A seller's
+// invoice texts and terms are settings of package party under the seller's ID; final invoices keep copies. An uploaded
+// logo is decoded and re-encoded, so that only PNGs written by this program are served.
 package seller
 
 import (
@@ -32,26 +31,26 @@ import (
 	"slipway/internal/tenant/billing/party"
 )
 
-// Seller is somebody who resells.
+// Seller is a reseller.
 type Seller struct {
-	ID        string // the operator's short name for it
+	ID        string // short name chosen by the operator
 	Name      string
-	Series    string // that its invoices' numbers begin with
-	Sender    string // of emails; empty: the installation's
-	ReplyTo   string // empty: none
-	Logo      []byte // a PNG; nil: none, or not read; empty: the one that is there is removed
-	Digest    string // of the logo; empty: there is none
-	Host      string // at which its customers reach the dashboard; empty: the installation's. Hosts.SetTx sets it.
-	Customers int64  // accounts that are assigned to it
+	Series    string // prefix of its invoice numbers
+	Sender    string // From address of emails; empty: the installation's
+	ReplyTo   string // optional
+	Logo      []byte // PNG bytes. nil leaves the logo unchanged; empty removes it.
+	Digest    string // of the logo; empty: no logo
+	Host      string // of the dashboard for its customers; empty: the installation's. Set by [Hosts.SetTx].
+	Customers int64  // number of accounts assigned to it
 }
 
-// Brand is what a seller's customers see in the place of the installation's name. The zero Brand is the installation's own.
+// Brand replaces the installation's name for a seller's customers. The zero Brand is the installation's.
 type Brand struct {
 	Name string
-	Logo string // digest of the logo; empty: none
+	Logo string // digest of the logo; empty: no logo
 }
 
-// What a seller may be. A logo's pixels are bounded before they are decoded.
+// Limits of a seller's fields. A logo's pixels are checked before decoding.
 const (
 	mostSellers = 1000
 	logoBytes   = 256 << 10
@@ -63,7 +62,7 @@ var (
 	seriesForm = lazyregexp.New(`^[A-Z][A-Z0-9]{0,7}$`)
 )
 
-// ReadFile reads a seller that an operator wrote as JSON, with its settings where the file has any.
+// ReadFile reads a seller from an operator's JSON file, and its settings if the file contains any.
 func ReadFile(r io.Reader) (s Seller, settings *party.Settings, err error) {
 	f := struct {
 		Name     *string         `json:"name"`
@@ -82,7 +81,7 @@ func ReadFile(r io.Reader) (s Seller, settings *party.Settings, err error) {
 	return s, &is, err
 }
 
-// ReadLogo reads a PNG or JPEG of at most 256 KiB and 512 by 512 pixels, and returns it as a PNG that has the picture alone.
+// ReadLogo reads a PNG or JPEG of at most 256 KiB and 512 × 512 pixels and returns it as a PNG without metadata.
 func ReadLogo(r io.Reader) ([]byte, error) {
 	refuse := func(details string) ([]byte, error) {
 		return nil, fault.New(fault.Invalid, "invalid_logo", "Invalid logo", details)
@@ -132,8 +131,8 @@ func (s Seller) check() error {
 	return nil
 }
 
-// SaveTx adds a seller, or replaces what is known of it. With a nil logo the one that is there stays. The series never changes: numbers of
-// invoices have no gaps within it.
+// SaveTx adds or replaces a seller. A nil logo leaves the stored one. The series can't change, since invoice numbers in
+// a series have no gaps.
 func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 	if err := s.check(); err != nil {
 		return err
@@ -170,12 +169,12 @@ func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 		s.ID, s.Name, s.Series, s.Sender, s.ReplyTo, base64.StdEncoding.EncodeToString(s.Logo), digest, db.Now(), s.Logo == nil); err != nil {
 		return fmt.Errorf("write seller: %w", err)
 	}
-	tx.Notify(topic) // name and logo are those of its host, too
+	tx.Notify(topic) // hosts include name and logo
 	return nil
 }
 
-// AssignTx makes an account a seller's customer; an empty seller: the installation's. What is invoiced from now on is invoiced by that
-// seller; invoices that exist stay as they are.
+// AssignTx assigns an account to a seller, or to the installation if seller is empty. Only later invoices are issued by
+// the new seller.
 func AssignTx(ctx context.Context, tx *db.Tx, owner id.Owner, seller string) error {
 	if seller == "" {
 		if _, err := tx.Exec(ctx, `DELETE FROM billing_seller_owners WHERE owner_id = $1`, owner); err != nil {
@@ -204,7 +203,7 @@ func scan(r db.Scanner) (s Seller, err error) {
 	return s, r.Scan(&s.ID, &s.Name, &s.Series, &s.Sender, &s.ReplyTo, &s.Digest, &s.Host, &s.Customers)
 }
 
-// List returns all sellers by id, without their logos.
+// List returns all sellers by ID, without logos.
 func List(ctx context.Context, r db.Reader) ([]Seller, error) {
 	rows, err := r.Query(ctx, query+`ORDER BY s.id`)
 	list, err := db.Collect(rows, err, scan)
@@ -226,7 +225,7 @@ func Get(ctx context.Context, r db.Reader, id string) (Seller, error) {
 	return s, nil
 }
 
-// BrandOf returns under which name an account's pages are.
+// BrandOf returns the brand of an owner's pages.
 func BrandOf(ctx context.Context, r db.Reader, owner id.Owner) (b Brand, err error) {
 	err = r.QueryRow(ctx, `SELECT name, logo_digest FROM owner_brands WHERE owner_id = $1`, owner).Scan(&b.Name, &b.Logo)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -235,7 +234,7 @@ func BrandOf(ctx context.Context, r db.Reader, owner id.Owner) (b Brand, err err
 	return b, nil
 }
 
-// Logo returns the PNG with a digest, or a NotFound fault.
+// Logo returns the PNG with the digest, or a NotFound fault.
 func Logo(ctx context.Context, r db.Reader, digest string) ([]byte, error) {
 	var text string
 	err := r.QueryRow(ctx, `SELECT logo FROM billing_sellers WHERE logo_digest = $1 AND logo <> '' ORDER BY id LIMIT 1`, digest).Scan(&text)

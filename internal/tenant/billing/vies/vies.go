@@ -1,8 +1,8 @@
-// Package vies owns the questions to VIES, the European Commission's service that knows whether VAT numbers exist.
+// Package vies checks VAT numbers with VIES, the European Commission's validation service.
 //
-// If the seller's settings say so, it asks for unchecked numbers of billing profiles, a few at a time, and again each month for those that
-// VIES confirmed. An answer that is neither yes nor no, for example because a country's register is unavailable, leaves a number as it is:
-// it is asked for again, and is never taken for invalid. Numbers that the operator has decided about are not asked for.
+// If the seller's settings enable it, it checks the unchecked numbers of billing profiles, a few at a time, and
+// rechecks confirmed ones every month. An inconclusive answer, such as an unavailable national register, never makes a
+// number invalid; the check is repeated. Numbers decided by the operator are skipped.
 package vies
 
 import (
@@ -23,14 +23,13 @@ import (
 	"slipway/internal/tenant/billing/party"
 )
 
-// Config holds what Vies needs.
 type Config struct {
 	DB      *db.DB
 	Parties *party.Parties
 	Out     *http.Client // from egress
-	API     string       // Optional: the Commission's.
+	API     string       // Optional: defaults to the Commission's.
 	Log     *slog.Logger // Optional.
-	Clock   db.Clock     // Optional: the machine's.
+	Clock   db.Clock     // Optional: defaults to the system clock.
 }
 
 // Vies is the service. It is safe for concurrent use.
@@ -46,16 +45,16 @@ func New(c Config) *Vies {
 	return &Vies{c}
 }
 
-// Check is the job that asks for the numbers that are unchecked. One of it exists.
+// Check is the job that checks unchecked numbers. There is one.
 type Check struct{}
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Check) Kind() string { return "billing.vat" }
 
 const (
 	checkEvery = time.Minute
-	mostAtOnce = 20               // numbers that are asked for in a run
-	askAgain   = 30 * time.Minute // while nothing is known
+	mostAtOnce = 20               // numbers per run
+	askAgain   = 30 * time.Minute // after an inconclusive answer
 	mostAnswer = 64 << 10
 )
 
@@ -69,7 +68,7 @@ func (v *Vies) Work(j *job.Jobs) {
 	})
 }
 
-// Schedule makes sure that the job exists.
+// Schedule enqueues the job unless it exists.
 func (v *Vies) Schedule(ctx context.Context) error {
 	return v.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Check{}, job.Options{Unique: "billing.vat"})
@@ -77,7 +76,7 @@ func (v *Vies) Schedule(ctx context.Context) error {
 	})
 }
 
-// CheckAll asks for the numbers that are unchecked, if the seller wants that.
+// CheckAll checks the due numbers if the seller's settings enable it.
 func (v *Vies) CheckAll(ctx context.Context) error {
 	settings, err := v.c.Parties.Settings(ctx, v.c.DB, "")
 	if err != nil || !settings.VIES {
@@ -107,11 +106,11 @@ func (v *Vies) CheckAll(ctx context.Context) error {
 	return nil
 }
 
-// ask asks for one number. An error means that nothing is known of it.
+// ask checks one number. An error means that the answer is inconclusive.
 func (v *Vies) ask(ctx context.Context, number, seller string) (verdict party.Verdict, err error) {
 	body, err := json.Marshal(map[string]string{
 		"countryCode": number[:2], "vatNumber": number[2:],
-		"requesterMemberStateCode": seller[:2], "requesterNumber": seller[2:], // without them there is no consultation number
+		"requesterMemberStateCode": seller[:2], "requesterNumber": seller[2:], // required for a consultation number
 	})
 	if err != nil {
 		return verdict, err
@@ -136,7 +135,7 @@ func (v *Vies) ask(ctx context.Context, number, seller string) (verdict party.Ve
 		Valid             *bool
 		UserError         string
 		RequestIdentifier string
-		Name, Address     string // "---" where a country doesn't tell
+		Name, Address     string // "---" if the country doesn't disclose it
 		ErrorWrappers     []struct{ Error string }
 	}
 	if err := json.Unmarshal(said, &answer); err != nil {
