@@ -57,10 +57,11 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 	if err := d.check(ctx, dom); err != nil {
 		return Domain{}, err
 	}
-	if dom, err = d.Get(ctx, d.c.DB, owner, id); err != nil || d.c.Certificates == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
+	dom, err = d.Get(ctx, d.c.DB, owner, id)
+	if err != nil || d.c.Certificates == nil || !dom.Proven() || dom.SSL == SSLActive && dom.Certificate.LastError == "" {
 		return dom, err
 	}
-	// Whoever asks has probably put right what kept the certificate away, too.
+	// The owner has probably also fixed what prevented the certificate.
 	return dom, d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.c.Certificates.RetryTx(ctx, tx, dom.Name) })
 }
 

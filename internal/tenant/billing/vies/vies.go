@@ -1,4 +1,4 @@
-// Package vies checks VAT numbers with VIES, the European Commission's validation service.
+// Package vies owns the validation of VAT numbers by VIES, the service of the European Commission.
 //
 // If the seller's settings enable it, it checks the unchecked numbers of billing profiles, a few at a time, and
 // rechecks confirmed ones every month. An inconclusive answer, such as an unavailable national register, never makes a
