@@ -98,20 +98,13 @@ func (b *bench) backups(w *world.World) error {
 		os.Remove(tarball)
 		os.Remove(dump)
 		start := time.Now()
-		if err := pipe(
-			b.ctx,
-			tarball,
-			exec.Command("tar", "-C", storage, "-cf", "-", "."),
-			exec.Command("zstd", "-q", "--stdout"),
-		); err != nil {
+		if err := pipe(b.ctx, tarball, exec.Command("tar", "-C", storage, "-cf", "-", "."),
+			exec.Command("zstd", "-q", "--stdout")); err != nil {
 			return err
 		}
-		if err := pipe(
-			b.ctx,
-			dump,
+		if err := pipe(b.ctx, dump,
 			client.command("mariadb-dump", "--single-transaction", "--quick", "--routines", "--triggers", "--hex-blob", schema),
-			exec.Command("zstd", "-q", "--stdout"),
-		); err != nil {
+			exec.Command("zstd", "-q", "--stdout")); err != nil {
 			return err
 		}
 		syscall.Sync()
@@ -137,13 +130,8 @@ func (b *bench) backups(w *world.World) error {
 	if err := b.verified(w, first); err != nil {
 		return err
 	}
-	b.timing(
-		fmt.Sprintf("backup of 1 GiB, %d files and a database", backupFiles),
-		took[0],
-		took[1],
-		"tar \\| zstd and mariadb-dump \\| zstd, synced",
-		"≤ 1.2×",
-	)
+	b.timing(fmt.Sprintf("backup of 1 GiB, %d files and a database", backupFiles), took[0], took[1],
+		"tar \\| zstd and mariadb-dump \\| zstd, synced", "≤ 1.2×")
 
 	// One in a hundred files and rows is another, then another hundredth: as often as the first.
 	for round := range 3 {
@@ -185,12 +173,8 @@ func (b *bench) backups(w *world.World) error {
 		client.must("DROP DATABASE IF EXISTS yard; CREATE DATABASE yard")
 		syscall.Sync()
 		start := time.Now()
-		if err := pipe(
-			b.ctx,
-			"",
-			exec.Command("zstd", "-q", "-d", "--stdout", tarball),
-			exec.Command("tar", "-C", out, "-xf", "-"),
-		); err != nil {
+		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "--stdout", tarball),
+			exec.Command("tar", "-C", out, "-xf", "-")); err != nil {
 			return err
 		}
 		if err := pipe(b.ctx, "", exec.Command("zstd", "-q", "-d", "--stdout", dump), client.command("mariadb", "yard")); err != nil {
@@ -319,41 +303,20 @@ func mariaDB(ctx context.Context, dir string) (address string, stop func(), err 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, err
 	}
-	if out, err := exec.Command(
-		"mariadb-install-db",
-		"--no-defaults",
-		"--user=root",
-		"--basedir=/usr",
-		"--datadir="+data,
-		"--tmpdir="+dir,
-		"--skip-test-db",
-		"--auth-root-authentication-method=normal",
-	).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mariadb-install-db", "--no-defaults", "--user=root", "--basedir=/usr",
+		"--datadir="+data, "--tmpdir="+dir, "--skip-test-db",
+		"--auth-root-authentication-method=normal").CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
 	}
 	init := filepath.Join(dir, "init.sql")
-	if err := os.WriteFile(
-		init,
+	if err := os.WriteFile(init,
 		[]byte("DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\nCREATE USER admin@'%' IDENTIFIED BY 'secret';\nGRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"),
-		0o600,
-	); err != nil {
+		0o600); err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command(
-		"mariadbd",
-		"--no-defaults",
-		"--user=root",
-		"--basedir=/usr",
-		"--datadir="+data,
-		"--tmpdir="+dir,
-		"--socket="+filepath.Join(dir, "s"),
-		"--bind-address=127.0.0.1",
-		"--port="+port,
-		"--init-file="+init,
-		"--innodb-buffer-pool-size=256M",
-		"--max-allowed-packet=64M",
-		"--performance-schema=OFF",
-	)
+	cmd := exec.Command("mariadbd", "--no-defaults", "--user=root", "--basedir=/usr", "--datadir="+data,
+		"--tmpdir="+dir, "--socket="+filepath.Join(dir, "s"), "--bind-address=127.0.0.1", "--port="+port,
+		"--init-file="+init, "--innodb-buffer-pool-size=256M", "--max-allowed-packet=64M", "--performance-schema=OFF")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return "", nil, err

@@ -191,8 +191,7 @@ func (b *bench) period(w *world.World) error {
 		return nil
 	}
 	return errors.Join(
-		step(end, "period renewed", "",
-			`SELECT count(*) FROM billing_invoices WHERE status = 'draft'`),
+		step(end, "period renewed", "", `SELECT count(*) FROM billing_invoices WHERE status = 'draft'`),
 		step(end.Add(3*time.Hour), "rated and drafted", "≤ 60 s",
 			`SELECT count(*) FROM billing_invoices WHERE status = 'draft' AND basis LIKE '%"Drafted":true%'`),
 		step(end.Add(4*time.Hour), "invoices final", "",

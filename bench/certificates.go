@@ -78,13 +78,8 @@ func (b *bench) warm(w *world.World, whose, other string, hosts []string, misses
 	}
 	b.add(row{
 		what: fmt.Sprintf("memory, %d certificates %s", len(hosts), whose),
-		value: fmt.Sprintf(
-			"%s more (%.1f kB each); of %d second visits %.0f found none",
-			megabytes(after-before),
-			float64(after-before)/float64(len(hosts)),
-			len(hosts),
-			again-read,
-		),
+		value: fmt.Sprintf("%s more (%.1f kB each); of %d second visits %.0f found none", megabytes(after-before),
+			float64(after-before)/float64(len(hosts)), len(hosts), again-read),
 		yardstick: "before " + megabytes(before), ratio: fmt.Sprintf("%.2f×", float64(after)/float64(before)), goal: "0 find none",
 	})
 	return nil

@@ -63,13 +63,8 @@ func (b *bench) idle(w *world.World) error {
 		each := float64(after-before) / float64(b.idleConns)
 		b.add(row{
 			what: fmt.Sprintf("memory, %d idle connections, TLS + %s", b.idleConns, proto),
-			value: fmt.Sprintf(
-				"%s more (%.1f kB each, so %.1f GB for 100000); %d were closed",
-				megabytes(after-before),
-				each,
-				each*100_000/1e6,
-				gone,
-			),
+			value: fmt.Sprintf("%s more (%.1f kB each, so %.1f GB for 100000); %d were closed", megabytes(after-before),
+				each, each*100_000/1e6, gone),
 			goal: "0 closed",
 		})
 	}

@@ -50,11 +50,8 @@ type bench struct {
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the rows into the tables of this Markdown file")
-	only := flag.String(
-		"only",
-		"",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, growth, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, relay, wordpress, wordpress-sites, backups",
-	)
+	only := flag.String("only", "",
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, growth, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, relay, wordpress, wordpress-sites, backups")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
 	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
@@ -69,12 +66,8 @@ func main() {
 	flag.IntVar(&b.programCount, "programs", 100, "applications, of which fifty run")
 	flag.IntVar(&b.wordpresses, "wordpresses", 20, "WordPress sites, of which ten are awake")
 	flag.IntVar(&b.switchCount, "switches", 100, "deployments of an application under load")
-	flag.StringVar(
-		&b.postgres,
-		"postgres",
-		os.Getenv("SLIPWAY_TEST_DSN"),
-		"address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it",
-	)
+	flag.StringVar(&b.postgres, "postgres", os.Getenv("SLIPWAY_TEST_DSN"),
+		"address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it")
 	flag.Parse()
 	if flag.Arg(0) == visiting {
 		if err := visitMain(); err != nil {

@@ -68,10 +68,7 @@ func (b *bench) programs(w *world.World) error {
 	for _, step := range []func() error{
 		func() error {
 			return b.wake(w, sites[0], "wake from zero to the first byte", "150 ms", func() (*bareProgram, error) {
-				return startBare(
-					b.ctx,
-					dir,
-				)
+				return startBare(b.ctx, dir)
 			})
 		},
 		func() error { return b.wake(w, php, "wake of PHP from zero to the first byte", "100 ms", nil) },
@@ -277,21 +274,15 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 		var ours, theirs, ratios []float64
 		var edge, app, nginx, plain []float64 // µs of CPU of a request
 		for range 5 {
-			a, cpu, err := b.perSecond(of.load, w.HTTPS, strings.TrimPrefix(
-				p.url,
-				"https://",
-			), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
+			a, cpu, err := b.perSecond(of.load, w.HTTPS, strings.TrimPrefix(p.url,
+				"https://"), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
 			if err != nil {
 				return err
 			}
 			edge, app = append(edge, cpu[0]), append(app, cpu[1])
-			n, cpu, err := b.perSecond(
-				of.load,
-				front.addr,
-				"app.test",
+			n, cpu, err := b.perSecond(of.load, front.addr, "app.test",
 				func(_, group int) bool { return group == front.cmd.Process.Pid },
-				func(pid, _ int) bool { return pid == bare.cmd.Process.Pid },
-			)
+				func(pid, _ int) bool { return pid == bare.cmd.Process.Pid })
 			if err != nil {
 				return err
 			}
@@ -393,11 +384,8 @@ func (b *bench) programMemory(w *world.World, sites []program) error {
 	b.add(row{
 		what:  "memory of a running site beside its program",
 		value: fmt.Sprintf("%.2f MB", each/1000),
-		yardstick: fmt.Sprintf(
-			"service %.2f MB, helpers %.2f MB",
-			float64(after-idle)/float64(many)/1000,
-			float64(helpers)/float64(nodes)/1000,
-		),
+		yardstick: fmt.Sprintf("service %.2f MB, helpers %.2f MB", float64(after-idle)/float64(many)/1000,
+			float64(helpers)/float64(nodes)/1000),
 		goal: "3 MB",
 	})
 	return nil

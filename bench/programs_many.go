@@ -106,31 +106,16 @@ func (b *bench) programsMany(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	b.timing(
-		fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p50", len(run)),
-		median(woken),
-		median(before),
-		fmt.Sprintf("the %d before them", len(run)),
-		"150 ms",
-	)
-	b.timing(
-		fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p95", len(run)),
-		quantile(woken, .95),
-		quantile(before, .95),
-		fmt.Sprintf("the %d before them", len(run)),
-		"",
-	)
+	b.timing(fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p50", len(run)),
+		median(woken), median(before), fmt.Sprintf("the %d before them", len(run)), "150 ms")
+	b.timing(fmt.Sprintf("of these, the wake of one that sleeps while %d run, with its handshake, p95", len(run)),
+		quantile(woken, .95), quantile(before, .95), fmt.Sprintf("the %d before them", len(run)), "")
 	beside, _, err := b.deployPrograms(w, "last", 8)
 	if err != nil {
 		return err
 	}
-	b.timing(
-		fmt.Sprintf("deploy of one more application beside %d, until it is live, p50", len(sites)),
-		median(beside),
-		median(alone),
-		"on an empty installation",
-		"",
-	)
+	b.timing(fmt.Sprintf("deploy of one more application beside %d, until it is live, p50", len(sites)), median(beside),
+		median(alone), "on an empty installation", "")
 	return nil
 }
 
@@ -197,12 +182,9 @@ func seedPrograms(ctx context.Context, w *world.World, model string, n int) (sit
 			}
 			sites = append(sites, p)
 		}
-		_, err := tx.Exec(
-			ctx,
+		_, err := tx.Exec(ctx,
 			`UPDATE site_counts SET n = n + $2 WHERE (owner_id, type, status) = (SELECT owner_id, type, status FROM sites WHERE id = $1)`,
-			model,
-			n,
-		)
+			model, n)
 		return err
 	})
 	return sites, err
@@ -222,22 +204,17 @@ func seedProgram(ctx context.Context, tx *db.Tx, model, id, slug string) error {
 	if err != nil {
 		return err
 	}
-	if _, err = tx.Exec(
-		ctx,
+	if _, err = tx.Exec(ctx,
 		`INSERT INTO slugs (slug, owner_id, site_id, released_at) SELECT $3, owner_id, $2, 0 FROM sites WHERE id = $1`,
-		model, id, slug,
-	); err != nil {
+		model, id, slug); err != nil {
 		return err
 	}
 	deployment, err := seedDeployment(ctx, tx, model, id)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(
-		ctx,
+	_, err = tx.Exec(ctx,
 		`UPDATE deployments SET bundle = (SELECT bundle FROM deployments WHERE site_id = $2 LIMIT 1) WHERE id = $1`,
-		deployment,
-		model,
-	)
+		deployment, model)
 	return err
 }

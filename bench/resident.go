@@ -58,7 +58,8 @@ func (b *bench) resident(w *world.World) error {
 		}
 		for _, id := range wait {
 			if err := b.succeeded(w, id); err != nil {
-				if failed++; failed > sites*rounds/20 { // a host that is too slow once changes nothing here
+				failed++
+				if failed > sites*rounds/20 { // a host that is too slow once changes nothing here
 					return err
 				}
 			}

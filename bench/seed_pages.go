@@ -138,13 +138,9 @@ func (b *bench) seedRest(tx *db.Tx, c *crowd) error {
 		return err
 	}
 	for n := range otherUsers {
-		_, err := tx.Exec(
-			b.ctx,
+		_, err := tx.Exec(b.ctx,
 			`INSERT INTO users (id, owner_id, email, password, admin, created_at) VALUES ($1, 'own_' || substr($1, 5), $2, '', FALSE, $3)`,
-			db.NewID("usr"),
-			fmt.Sprintf("somebody%d@example.test", n),
-			now,
-		)
+			db.NewID("usr"), fmt.Sprintf("somebody%d@example.test", n), now)
 		if err != nil {
 			return err
 		}

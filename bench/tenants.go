@@ -85,10 +85,8 @@ func (b *bench) tenants(w *world.World) error {
 	}
 	var eves []*tenant
 	for i, email := range []string{"eve@example.test", "mallory@example.test"} {
-		e, err := b.tenant(w, email, fmt.Sprintf(
-			"127.%d.0.1",
-			7+i,
-		), "rules", "eve", map[string]any{"storage": []string{"data"}, "storageMiB": 64})
+		e, err := b.tenant(w, email, fmt.Sprintf("127.%d.0.1",
+			7+i), "rules", "eve", map[string]any{"storage": []string{"data"}, "storageMiB": 64})
 		if err != nil {
 			return err
 		}
@@ -126,13 +124,8 @@ func (b *bench) tenants(w *world.World) error {
 		goal := map[string]string{"API": "p99 ≤ 500 ms", "static": "p99 ≤ 50 ms"}[what]
 		b.add(row{
 			what: "beside two hostile accounts: " + what + ", p99",
-			value: fmt.Sprintf(
-				"%s (p50 %s), %d of %d failed",
-				ms(quantile(x.Took, .99)),
-				ms(median(x.Took)),
-				x.Failed,
-				x.Failed+len(x.Took),
-			),
+			value: fmt.Sprintf("%s (p50 %s), %d of %d failed", ms(quantile(x.Took, .99)), ms(median(x.Took)), x.Failed,
+				x.Failed+len(x.Took)),
 			yardstick: "alone " + ms(quantile(y.Took, .99)),
 			ratio:     fmt.Sprintf("%.1f×", float64(quantile(x.Took, .99))/float64(quantile(y.Took, .99))),
 			goal:      goal,
@@ -169,11 +162,8 @@ func (b *bench) tenant(w *world.World, email, from, static, app string, run map[
 		if err != nil {
 			return nil, err
 		}
-		return (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(
-			ctx,
-			"tcp",
-			"127.0.0.1:"+port,
-		)
+		return (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx,
+			"tcp", "127.0.0.1:"+port)
 	}
 	t.client.Timeout = 30 * time.Second
 	for _, s := range []struct {
@@ -284,11 +274,8 @@ func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)
 		func(ctx context.Context) { b.unread(ctx, w, e.static) },
 		get(e.app + "/burn"), get(e.app + "/head"), get(e.app + "/files"), get(e.app + "/log"), get(e.app + "/slow"),
 		post(e.app+"/", "text/plain", func() io.Reader { return &drip{} }),
-		post(
-			e.wp+"/wp-login.php/x",
-			"application/x-www-form-urlencoded",
-			func() io.Reader { return strings.NewReader("log=admin&pwd=guess") },
-		),
+		post(e.wp+"/wp-login.php/x", "application/x-www-form-urlencoded",
+			func() io.Reader { return strings.NewReader("log=admin&pwd=guess") }),
 		post(e.wp+"/xmlrpc.php", "text/xml", func() io.Reader { return bytes.NewReader(bytes.Repeat([]byte("<a>"), 10_000)) }),
 		post(e.wp+"/", "text/plain", func() io.Reader { return &drip{} }),
 		func(ctx context.Context) { get(fmt.Sprint(e.wp, "/?s=", n.Add(1)))(ctx) },
@@ -304,7 +291,8 @@ func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)
 type drip struct{ n int }
 
 func (d *drip) Read(p []byte) (int, error) {
-	if d.n++; d.n > 3 {
+	d.n++
+	if d.n > 3 {
 		return 0, io.EOF
 	}
 	if d.n > 1 {

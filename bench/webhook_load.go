@@ -50,8 +50,10 @@ func (b *bench) webhookLoad(w *world.World) error {
 	var first, last time.Time
 	arrived := func() bool {
 		for _, d := range w.Hooks.From(seen) {
-			if seen++; strings.HasPrefix(d.Path, "/load/") {
-				if n++; first.IsZero() {
+			seen++
+			if strings.HasPrefix(d.Path, "/load/") {
+				n++
+				if first.IsZero() {
 					first = d.At
 				}
 				last = d.At
@@ -93,11 +95,9 @@ func seedPending(ctx context.Context, w *world.World, hooks []string, body strin
 		err := d.Write(ctx, func(tx *db.Tx) error {
 			for i := from; i < min(from+batch, n); i++ {
 				event, at := db.NewID("evt"), db.Now()
-				if _, err := tx.Exec(
-					ctx,
+				if _, err := tx.Exec(ctx,
 					`INSERT INTO webhook_events (id, owner_id, name, body, created_at) VALUES ($1, '', 'payment.failed', $2, $3)`,
-					event, body, at,
-				); err != nil {
+					event, body, at); err != nil {
 					return err
 				}
 				if _, err := tx.Exec(ctx, `

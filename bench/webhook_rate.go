@@ -80,13 +80,8 @@ func (b *bench) webhookHanging(w *world.World) error {
 			return err
 		}
 		b.add(row{
-			what: fmt.Sprintf(
-				"webhook, first attempt to %s %d healthy endpoints beside %d that hang for 15 s%s",
-				x.whose,
-				healthy,
-				hanging,
-				b.on(),
-			),
+			what: fmt.Sprintf("webhook, first attempt to %s %d healthy endpoints beside %d that hang for 15 s%s",
+				x.whose, healthy, hanging, b.on()),
 			value: fmt.Sprintf("p50 %s, p99 %s", ms(quantile(took, .5)), ms(quantile(took, .99))),
 			goal:  "p99 < 2 s",
 		})
@@ -141,7 +136,8 @@ func (b *bench) webhookLive(w *world.World) error {
 	defer done()
 	err = world.Until(ctx, 100*time.Millisecond, func() (bool, error) {
 		for _, d := range w.Hooks.From(seen) {
-			if seen++; strings.HasPrefix(d.Path, "/live/") {
+			seen++
+			if strings.HasPrefix(d.Path, "/live/") {
 				n++
 				last = d.At
 			}
@@ -157,12 +153,8 @@ func (b *bench) webhookLive(w *world.World) error {
 	}
 	took, each := last.Sub(begun), (after-before)/time.Duration(want)
 	b.add(row{
-		what: fmt.Sprintf(
-			"webhook deliveries, live from %.0f changes/s to %d endpoints%s",
-			float64(events.Load())/took.Seconds(),
-			hooks,
-			b.on(),
-		),
+		what: fmt.Sprintf("webhook deliveries, live from %.0f changes/s to %d endpoints%s",
+			float64(events.Load())/took.Seconds(), hooks, b.on()),
 		value: fmt.Sprintf("%.0f/s, %d µs of the server's processor each", float64(want)/took.Seconds(), each.Microseconds()),
 		goal:  "4,000/s",
 	})
@@ -238,10 +230,9 @@ func (b *bench) firstAttempts(w *world.World, path string, n int) ([]time.Durati
 	seen := 0
 	err := world.Until(ctx, 200*time.Millisecond, func() (bool, error) {
 		for _, d := range w.Hooks.From(seen) {
-			if seen++; !strings.HasPrefix(
-				d.Path,
-				path,
-			) || d.Header.Get("X-Service-Attempt") != "1" || !strings.Contains(string(d.Body), `"name":"steady `) {
+			seen++
+			if !strings.HasPrefix(d.Path, path) || d.Header.Get("X-Service-Attempt") != "1" ||
+				!strings.Contains(string(d.Body), `"name":"steady `) {
 				continue
 			}
 			var of struct{ Timestamp time.Time }

@@ -33,11 +33,9 @@ func environmentOf(ctx context.Context, w *world.World, client *http.Client, id,
 		return nil, err
 	}
 	at := filepath.Join(plugins, "bench.php")
-	if err := os.WriteFile(
-		at,
+	if err := os.WriteFile(at,
 		[]byte(`<?php if (isset($_GET['bench-env'])) { header('Content-Type: application/json'); echo json_encode(array_filter(getenv(), fn($k) => strpos($k, 'SLIPWAY_WP_') === 0, ARRAY_FILTER_USE_KEY)); exit; }`),
-		0o644,
-	); err != nil {
+		0o644); err != nil {
 		return nil, err
 	}
 	defer os.Remove(at)
@@ -85,15 +83,8 @@ func startBareWordPress(ctx context.Context, w *world.World, dir, name, host str
 		return nil, err
 	}
 	b := &bareWordPress{
-		fpm: exec.Command(
-			versions[0].FPM,
-			"--allow-to-run-as-root",
-			"--nodaemonize",
-			"--php-ini",
-			filepath.Join(dir, "php.ini"),
-			"--fpm-config",
-			filepath.Join(dir, "fpm.conf"),
-		),
+		fpm: exec.Command(versions[0].FPM, "--allow-to-run-as-root", "--nodaemonize", "--php-ini",
+			filepath.Join(dir, "php.ini"), "--fpm-config", filepath.Join(dir, "fpm.conf")),
 	}
 	b.fpm.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
 	b.fpm.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}

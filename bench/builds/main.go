@@ -36,11 +36,8 @@ func main() {
 	starts := flag.Int("starts", 100, "starts of a command that does nothing, on each side")
 	projects := flag.String("projects", "vite-react,sveltekit,nuxt,next", "the real projects to build")
 	var more flags
-	flag.Var(
-		&more,
-		"serve",
-		"a further flag of slipway serve, such as --outbound-allow=10.1.2.3/32 where the registry is private. Repeatable.",
-	)
+	flag.Var(&more, "serve",
+		"a further flag of slipway serve, such as --outbound-allow=10.1.2.3/32 where the registry is private. Repeatable.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -105,7 +105,8 @@ func Share(t testing.TB, name string) *Browser {
 	t.Cleanup(func() {
 		shared.Lock()
 		defer shared.Unlock()
-		if shared.users--; shared.users == 0 {
+		shared.users--
+		if shared.users == 0 {
 			shared.stop()
 		}
 	})

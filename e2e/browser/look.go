@@ -153,7 +153,8 @@ func (w *Window) picture(file string) {
 func (w *Window) axe(source, name string, v view) {
 	w.t.Helper()
 	var loaded bool
-	if w.Eval(`'axe' in window`, &loaded); !loaded {
+	w.Eval(`'axe' in window`, &loaded)
+	if !loaded {
 		w.Eval(source, nil)
 	}
 	var found []string

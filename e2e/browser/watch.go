@@ -108,10 +108,8 @@ func (w *Window) watch() {
 			}
 		case *page.EventJavascriptDialogOpening:
 			w.note("a script opens a dialog: %s", ev.Message)
-			go chromedp.Run(
-				w.ctx,
-				chromedp.ActionFunc(func(ctx context.Context) error { return page.HandleJavaScriptDialog(true).Do(ctx) }),
-			)
+			go chromedp.Run(w.ctx,
+				chromedp.ActionFunc(func(ctx context.Context) error { return page.HandleJavaScriptDialog(true).Do(ctx) }))
 		}
 	})
 }

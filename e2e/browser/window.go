@@ -100,12 +100,8 @@ func (w *Window) fatal(format string, args ...any) {
 	defer stop()
 	var at, text string
 	var png []byte
-	chromedp.Run(
-		ctx,
-		chromedp.Location(&at),
-		chromedp.Evaluate(`document.body.innerText.slice(0, 3000)`, &text),
-		chromedp.CaptureScreenshot(&png),
-	)
+	chromedp.Run(ctx, chromedp.Location(&at), chromedp.Evaluate(`document.body.innerText.slice(0, 3000)`, &text),
+		chromedp.CaptureScreenshot(&png))
 	file := filepath.Join(w.browser.shots, "failure.png")
 	os.WriteFile(file, png, 0o644)
 	w.t.Fatalf("%s\nat %s, picture in %s:\n%s", fmt.Sprintf(format, args...), at, file, text)
@@ -153,10 +149,8 @@ func visible(selector string) string {
 func (w *Window) Sees(selector string, texts ...string) {
 	w.t.Helper()
 	list, _ := json.Marshal(append([]string{}, texts...))
-	w.Until(
-		fmt.Sprintf("%s %q is not to be seen", selector, texts),
-		visible(selector)+`.some((e) => `+string(list)+`.every((t) => e.innerText.includes(t)))`,
-	)
+	w.Until(fmt.Sprintf("%s %q is not to be seen", selector, texts),
+		visible(selector)+`.some((e) => `+string(list)+`.every((t) => e.innerText.includes(t)))`)
 }
 
 // Misses waits until something can't be seen any more.

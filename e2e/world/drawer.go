@@ -36,7 +36,8 @@ func (p *Person) Drawers(from ...string) (all []Drawer, err error) {
 		if seen[at] || leave.MatchString(queue[0]) {
 			continue
 		}
-		if seen[at] = true; len(seen) > most {
+		seen[at] = true
+		if len(seen) > most {
 			return nil, fmt.Errorf("more than %d pages", most)
 		}
 		page, err := p.Open(p.base+queue[0], nil)

@@ -94,10 +94,7 @@ func (g *GitHost) serve(w http.ResponseWriter, r *http.Request) {
 		Env:    env,
 		Root:   "/",
 		Stderr: io.Discard,
-	}).ServeHTTP(
-		w,
-		r,
-	)
+	}).ServeHTTP(w, r)
 }
 
 // Commit makes the tree of a repository's branch equal to dir, as one more commit upon the last one of any branch, and

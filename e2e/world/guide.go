@@ -68,7 +68,8 @@ func (w *World) RunGuide(ctx context.Context, g Guide, home string, update bool)
 		ctx, cancel := context.WithTimeout(ctx, Patience(2*time.Minute))
 		defer cancel()
 		shown, status, err = terminal.Run(ctx, strings.NewReplacer(there...).Replace(line))
-		if shown = strings.NewReplacer(back...).Replace(shown); err != nil {
+		shown = strings.NewReplacer(back...).Replace(shown)
+		if err != nil {
 			err = fmt.Errorf("%s: %w\n%s", line, err, shown)
 		}
 		return shown, status, err
@@ -91,7 +92,8 @@ func (w *World) RunGuide(ctx context.Context, g Guide, home string, update bool)
 				wrong = errors.Join(wrong, err)
 				return block
 			}
-			if all.WriteString("$ " + line + "\n" + shown); shown != "" && !strings.HasSuffix(shown, "\n") {
+			all.WriteString("$ " + line + "\n" + shown)
+			if shown != "" && !strings.HasSuffix(shown, "\n") {
 				all.WriteByte('\n')
 			}
 		}

@@ -37,7 +37,8 @@ var Registry = sync.OnceValues(func() ([]string, error) {
 	}
 	var flags []string
 	for _, a := range addrs {
-		if a = a.Unmap(); !egress.Public(a) {
+		a = a.Unmap()
+		if !egress.Public(a) {
 			flags = append(flags, "--outbound-allow", netip.PrefixFrom(a, a.BitLen()).String())
 		}
 	}

@@ -106,7 +106,8 @@ func supervise() (status int) {
 // there are none. It returns those that are left after so long.
 func endChildren(patience time.Duration) (left []int) {
 	for deadline := time.Now().Add(patience); ; {
-		if left = children(os.Getpid()); len(left) == 0 || time.Now().After(deadline) {
+		left = children(os.Getpid())
+		if len(left) == 0 || time.Now().After(deadline) {
 			return left
 		}
 		for _, pid := range left {

@@ -101,7 +101,8 @@ func openTerminal() (ours, theirs *os.File, err error) {
 	var n int
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		if failed = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); failed == nil {
+		failed = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
+		if failed == nil {
 			n, failed = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 		}
 	})

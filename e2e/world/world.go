@@ -151,11 +151,9 @@ func New(binary, dir string) (*World, error) {
 		return nil, err
 	}
 	limits := filepath.Join(dir, "limits.toml") // one user has all that a benchmark makes
-	if err := os.WriteFile(
-		limits,
+	if err := os.WriteFile(limits,
 		[]byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\nwebhooks = \"unlimited\"\n"),
-		0o600,
-	); err != nil {
+		0o600); err != nil {
 		return nil, err
 	}
 	w.Flags = []string{
@@ -230,7 +228,8 @@ func FreePorts(n int) ([]string, error) {
 		claims.of = append(claims.of, claim)
 		claims.Unlock()
 		defer l.Close()
-		if out = append(out, l.Addr().String()); len(out) == n {
+		out = append(out, l.Addr().String())
+		if len(out) == n {
 			return out, nil
 		}
 	}

@@ -157,19 +157,20 @@ func TestPHP(t *testing.T) {
 	}
 	p.Start.Command = framework.Command{Argv: []string{"php", "artisan", "octane:start"}}
 	w = app.Wanted{}
-	if applyPHP(&w, p); w.PHP != nil || w.Spec.PHP == nil {
+	applyPHP(&w, p)
+	if w.PHP != nil || w.Spec.PHP == nil {
 		t.Errorf("with a server of its own: %+v %+v", w.PHP, w.Spec)
 	}
 	w = app.Wanted{}
-	if applyPHP(&w, program{Runtime: framework.Node}); w.PHP != nil || w.Spec.PHP != nil {
+	applyPHP(&w, program{Runtime: framework.Node})
+	if w.PHP != nil || w.Spec.PHP != nil {
 		t.Errorf("Node: %+v %+v", w.PHP, w.Spec)
 	}
 	w = app.Wanted{Spec: runtime.Spec{Argv: []string{"x"}, Shell: "x"}}
 	applyPHP(&w, program{Runtime: framework.WordPress, Bundle: "b", Content: []string{"themes"}})
-	if w.PHP == nil || len(w.Spec.Storage) != 1 || len(w.Spec.Trees) != 1 || !strings.HasSuffix(
-		w.Spec.Trees[0].Path,
-		"/themes",
-	) || w.Spec.Trees[0].From != "content/themes" || w.Spec.Argv != nil || w.Spec.Shell != "" {
+	if w.PHP == nil || len(w.Spec.Storage) != 1 || len(w.Spec.Trees) != 1 ||
+		!strings.HasSuffix(w.Spec.Trees[0].Path, "/themes") || w.Spec.Trees[0].From != "content/themes" ||
+		w.Spec.Argv != nil || w.Spec.Shell != "" {
 		t.Errorf("WordPress: %+v %+v", w.PHP, w.Spec)
 	}
 }

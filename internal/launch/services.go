@@ -99,7 +99,8 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 		env["SLIPWAY_WP_MANAGED"] = "1" // beside a single theme, others may be installed
 	}
 	for _, own := range []string{address, l.c.Sites.URL(p.Site.Slug)} {
-		if own = ownAddress(own); own != "" && !slices.Contains(w.Spec.Own, own) {
+		own = ownAddress(own)
+		if own != "" && !slices.Contains(w.Spec.Own, own) {
 			w.Spec.Own = append(w.Spec.Own, own)
 		}
 	}

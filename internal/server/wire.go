@@ -436,10 +436,8 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	unused.Register("WordPress", h.WordPress.Roots)
 	h.Connections.Connect(h.Deployments)
 	h.Deployments.Connect(h.WordPress)
-	h.Deployments.ConnectParts(
-		[]deploy.Keeper{h.Databases, h.Apps, h.Traffic, objects},
-		h.Domains, h.Git, h.Connections, h.Notify, h.Teams, h.Webhooks, h.Backups, h.Uploads, h.WordPress,
-	)
+	h.Deployments.ConnectParts([]deploy.Keeper{h.Databases, h.Apps, h.Traffic, objects}, h.Domains, h.Git,
+		h.Connections, h.Notify, h.Teams, h.Webhooks, h.Backups, h.Uploads, h.WordPress)
 	launches := launch.New(launch.Config{
 		DB:          h.DB,
 		Apps:        h.Apps,

@@ -95,7 +95,8 @@ func (i *image) run(date int64) error {
 	defer os.RemoveAll(work)
 	base := i.base
 	if base == "" {
-		if base = filepath.Join(work, "base.tar"); i.keep != "" {
+		base = filepath.Join(work, "base.tar")
+		if i.keep != "" {
 			base = i.keep
 		}
 		if err := i.first(base, work); err != nil {

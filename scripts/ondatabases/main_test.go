@@ -20,10 +20,7 @@ func TestEnvironments(t *testing.T) {
 	} {
 		got := environments(on, dir)
 		if len(got) != runs || slices.ContainsFunc(got[0], func(e string) bool {
-			return strings.HasPrefix(
-				e,
-				"SLIPWAY_TEST_DSN",
-			)
+			return strings.HasPrefix(e, "SLIPWAY_TEST_DSN")
 		}) || !slices.Contains(got[0], "A=b") {
 			t.Errorf("%s: %q", dir, got)
 		}

@@ -76,7 +76,8 @@ func TestDebian(t *testing.T) {
 		t.Fatalf("lintian: %v %s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		if line = strings.TrimSpace(line); line != "" {
+		line = strings.TrimSpace(line)
+		if line != "" {
 			t.Errorf("lintian: %s", line)
 		}
 	}

@@ -90,7 +90,8 @@ func (r *release) signWith(file, password string) error {
 // trust adds public keys to those that the release's program and install.sh trust.
 func (r *release) trust(keys string) error {
 	for key := range strings.SplitSeq(keys, ",") {
-		if key = strings.TrimSpace(key); key == "" {
+		key = strings.TrimSpace(key)
+		if key == "" {
 			continue
 		}
 		var public minisign.PublicKey

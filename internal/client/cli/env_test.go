@@ -95,11 +95,11 @@ func TestValuesOfAVariable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, left := vars(
-				t, value("one", "ONE", "one", false, ""), value("live", "KEY", "live", false, "", "production"),
-				value("pre", "KEY", "preview", false, "", "preview"), value("fix", "KEY", "fix", false, "fix/*", "preview"),
-				value("key", "SECRET", "", true, ""), value("only", "ONLY", "x", false, "", "preview"),
-			)
+			server, left := vars(t, value("one", "ONE", "one", false, ""),
+				value("live", "KEY", "live", false, "", "production"),
+				value("pre", "KEY", "preview", false, "", "preview"),
+				value("fix", "KEY", "fix", false, "fix/*", "preview"), value("key", "SECRET", "", true, ""),
+				value("only", "ONLY", "x", false, "", "preview"))
 			var commands struct{ envCommand }
 			p, err := kong.New(&commands)
 			if err != nil {

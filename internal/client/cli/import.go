@@ -55,7 +55,8 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 			return err
 		}
 	}
-	if token = strings.TrimSpace(token); token == "" || strings.ContainsAny(token, "\r\n") {
+	token = strings.TrimSpace(token)
+	if token == "" || strings.ContainsAny(token, "\r\n") {
 		return needed("a token of %s is needed: set %s or write it to standard input. Make one under %s", p.Name, p.Token, p.Help)
 	}
 	e.say("Reading your sites at %s …", p.Name)

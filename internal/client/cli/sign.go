@@ -54,7 +54,8 @@ func (l loginCommand) Run(ctx context.Context, e *Env) error {
 		if err != nil {
 			return err
 		}
-		if a.Key = strings.TrimSpace(string(text)); a.Key == "" {
+		a.Key = strings.TrimSpace(string(text))
+		if a.Key == "" {
 			return needed("no key came on standard input: slipway login --token < key.txt")
 		}
 	} else {

@@ -63,7 +63,8 @@ func Compare(ctx context.Context, h *http.Client, before, after *url.URL) (c Com
 	}
 	paths := sitemap(ctx, h, before)
 	c.Sitemap = len(paths) > 0
-	if c.More = len(paths) > maxPages; c.More {
+	c.More = len(paths) > maxPages
+	if c.More {
 		paths = paths[:maxPages]
 	}
 	if !c.Sitemap {

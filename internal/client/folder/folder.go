@@ -313,7 +313,8 @@ func (w *walker) file(name string, info fs.FileInfo) error {
 		w.leave(name, "not a file")
 		return nil
 	}
-	if w.f.Files = append(w.f.Files, file); len(w.f.Files) > w.o.MaxFiles && w.o.MaxFiles > 0 {
+	w.f.Files = append(w.f.Files, file)
+	if len(w.f.Files) > w.o.MaxFiles && w.o.MaxFiles > 0 {
 		return fmt.Errorf("the folder has more than %d files; most are in %s: leave some out with .slipwayignore", w.o.MaxFiles, w.f.largest())
 	}
 	return nil

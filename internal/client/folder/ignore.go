@@ -34,7 +34,8 @@ func parseIgnore(at string, text []byte) (patterns, error) {
 		if rest, ok := strings.CutSuffix(line, "\n"); ok {
 			line = strings.TrimSuffix(rest, "\r")
 		}
-		if line = trimSpaces(line); line == "" || line[0] == '#' {
+		line = trimSpaces(line)
+		if line == "" || line[0] == '#' {
 			continue
 		}
 		var x pattern
@@ -237,7 +238,8 @@ func class(p string, c byte) (rest string, ok bool) {
 		case x == ']' && i > 0:
 			return p[i+1:], found != negated
 		case x == '\\':
-			if i++; i >= len(p) {
+			i++
+			if i >= len(p) {
 				return "", false
 			}
 			x = p[i]
@@ -247,7 +249,8 @@ func class(p string, c byte) (rest string, ok bool) {
 			i++
 			to := p[i]
 			if to == '\\' {
-				if i++; i >= len(p) {
+				i++
+				if i >= len(p) {
 					return "", false
 				}
 				to = p[i]

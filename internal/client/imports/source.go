@@ -117,7 +117,8 @@ func (s *source) once(ctx context.Context, address string, out any) (_ http.Head
 		return nil, 0, fmt.Errorf("an answer of %s is larger than %d MiB", s.p.Name, maxAnswer>>20)
 	case resp.StatusCode == http.StatusTooManyRequests:
 		n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if wait = time.Duration(max(n, 1)) * time.Second; wait > maxWait {
+		wait = time.Duration(max(n, 1)) * time.Second
+		if wait > maxWait {
 			wait = 0
 		}
 		return nil, wait, &refusal{resp.StatusCode, s.p.Name + " answers that its rate limit is reached: try again later"}

@@ -139,7 +139,8 @@ func TestDevice(t *testing.T) {
 					return
 				}
 				answer := tt.answer
-				if polls++; polls == 1 {
+				polls++
+				if polls == 1 {
 					answer = `{"error":"authorization_pending"}`
 				}
 				if strings.Contains(answer, "error") {

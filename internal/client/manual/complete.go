@@ -56,7 +56,8 @@ func Next(node *kong.Node, words []string) (list []Word, site bool) {
 		if strings.HasPrefix(w, "-") {
 			name, _, whole := CutValue(w)
 			if f := flagNamed(flags, name); f != nil && !f.IsBool() && !whole {
-				if i++; i == len(words)-1 {
+				i++
+				if i == len(words)-1 {
 					value = f.Value
 				}
 			}

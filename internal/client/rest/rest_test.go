@@ -87,7 +87,8 @@ func TestWaitsForARateLimit(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
-		if calls++; calls == 1 {
+		calls++
+		if calls == 1 {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
 			return

@@ -55,7 +55,8 @@ func (s *screen) Size() (now terminal.Size) {
 	if len(s.sizes) == 0 {
 		return now
 	}
-	if now = s.sizes[0]; len(s.sizes) > 1 {
+	now = s.sizes[0]
+	if len(s.sizes) > 1 {
 		s.sizes = s.sizes[1:]
 	}
 	return now

@@ -115,10 +115,9 @@ func (e *export) site(ctx context.Context, s object) error {
 		{"branch", repository["branch"]},
 		{"framework", s["framework"]},
 		{"build", pick(s["build"], "command", "install", "output", "root", "node")},
-		{"run", pick(
-			s["run"], "command", "release", "health_check", "sleep_after_seconds", "memory_mib", "cpus", "pids", "instances", "storage",
-			"storage_mib", "ports", "request_mib", "response_seconds", "terminal", "drain_seconds",
-		)},
+		{"run", pick(s["run"], "command", "release", "health_check", "sleep_after_seconds", "memory_mib", "cpus",
+			"pids", "instances", "storage", "storage_mib", "ports", "request_mib", "response_seconds", "terminal",
+			"drain_seconds")},
 		{"backups", pick(s["backups"], "every", "at", "keep")},
 		{"tags", s["tags"]},
 	})

@@ -107,7 +107,8 @@ func pick(v any, names ...string) fields {
 	for _, name := range names {
 		words := strings.Split(name, "_")
 		for i, w := range words[1:] {
-			if words[i+1] = strings.ToUpper(w[:1]) + w[1:]; w == "mib" {
+			words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+			if w == "mib" {
 				words[i+1] = "MiB"
 			}
 		}

@@ -60,7 +60,8 @@ func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder,
 		if at > best {
 			best, failures = at, 0
 		} else if err != nil {
-			if failures++; failures > partTries {
+			failures++
+			if failures > partTries {
 				return err
 			}
 		}

@@ -135,7 +135,8 @@ func listMissing(ctx context.Context, c *rest.Client, path string) (all []conten
 		if err := c.Get(ctx, path+"/missing?after="+after, &page); err != nil {
 			return nil, err
 		}
-		if all = append(all, page.Data...); page.Next == "" {
+		all = append(all, page.Data...)
+		if page.Next == "" {
 			return all, nil
 		}
 		after = page.Next
@@ -309,7 +310,8 @@ func (w *whole) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := w.ReadCloser.Read(b[:min(int64(len(b)), w.left)])
-	if w.left -= int64(n); err == io.EOF && w.left > 0 {
+	w.left -= int64(n)
+	if err == io.EOF && w.left > 0 {
 		return n, errChanged
 	}
 	if err == io.EOF {

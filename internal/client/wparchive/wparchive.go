@@ -151,7 +151,8 @@ func (r *reading) take(it item) error {
 	if err := r.ctx.Err(); err != nil {
 		return context.Cause(r.ctx)
 	}
-	if r.entries++; r.entries > maxEntries {
+	r.entries++
+	if r.entries > maxEntries {
 		return bad("it holds more than %d files", maxEntries)
 	}
 	if it.path == "" {

@@ -183,7 +183,8 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, a Address) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	to := r.URL.EscapedPath()
-	if to = "/" + strings.TrimLeft(to, "/"); r.URL.RawQuery != "" {
+	to = "/" + strings.TrimLeft(to, "/")
+	if r.URL.RawQuery != "" {
 		to += "?" + r.URL.RawQuery
 	}
 	h.Set("Location", to)

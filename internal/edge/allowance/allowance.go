@@ -69,7 +69,8 @@ func (a *Allowances) Set(owners []id.Owner) map[id.Owner]*Lease {
 	defer a.mu.Unlock()
 	leases := make(map[id.Owner]*Lease, len(owners))
 	for _, o := range owners {
-		if leases[o] = a.leases[o]; leases[o] == nil {
+		leases[o] = a.leases[o]
+		if leases[o] == nil {
 			leases[o] = &Lease{owner: o, c: &a.c}
 		}
 	}
@@ -214,7 +215,8 @@ func (l *Lease) Settle(size int64) { l.settled.Add(size) }
 // Sent counts bytes of the body. A response that is longer than what was taken for it takes more, whether there is any
 // or not.
 func (r *Response) Sent(n int64) {
-	if r.sent += n; r.sent > r.reserved {
+	r.sent += n
+	if r.sent > r.reserved {
 		r.lease.left.Add(r.reserved - r.sent)
 		r.reserved = r.sent
 	}
@@ -269,7 +271,8 @@ func (l *Lease) borrow(c *call) {
 			l.c.Log.WarnContext(ctx, "bandwidth not borrowed", "owner", l.owner, "err", err)
 			break
 		}
-		if c.got = lent > 0 || l.left.Load() > 0; c.got {
+		c.got = lent > 0 || l.left.Load() > 0
+		if c.got {
 			break
 		}
 	}

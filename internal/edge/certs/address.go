@@ -79,12 +79,9 @@ func (a Addresses) read(ctx context.Context, r db.Reader, out map[string]Status,
 	var args db.Args
 	now := time.Now()
 	// Not the certificates themselves: with their keys they are a hundred times as long as what is told of them.
-	rows, err := r.Query(
-		ctx,
-		"SELECT host, state, error, issuer, not_after, next_at FROM certificates WHERE state <> 'gone' AND host IN ("+db.AddList(
-			&args,
-			hosts,
-		)+")",
+	rows, err := r.Query(ctx,
+		"SELECT host, state, error, issuer, not_after, next_at FROM certificates WHERE state <> 'gone' AND host IN ("+
+			db.AddList(&args, hosts)+")",
 		args...)
 	_, err = db.Collect(rows, err, func(from db.Scanner) (struct{}, error) {
 		var c row

@@ -57,11 +57,8 @@ func TestStatesOfSitesCertificates(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
-	if s, _ := own.Of(
-		t.Context(),
-		d,
-		labels,
-	); s.Of("bad").Reason != "refused" || s.Of("blog").Issuer != "Authority" || s.Of("new").Reason == "" {
+	if s, _ := own.Of(t.Context(), d,
+		labels); s.Of("bad").Reason != "refused" || s.Of("blog").Issuer != "Authority" || s.Of("new").Reason == "" {
 		t.Errorf("%+v", s)
 	}
 	insert("*.sites.example.com", Active, "", time.Hour)

@@ -86,10 +86,9 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 
 // renewLease renews the lease of one attempt.
 func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, until db.Time) error {
-	n, err := tx.Exec(
-		ctx, `UPDATE certificates SET lease_until = $3 WHERE host = $1 AND attempts = $2 AND state <> 'gone'`, host,
-		attempt, until,
-	)
+	n, err := tx.Exec(ctx,
+		`UPDATE certificates SET lease_until = $3 WHERE host = $1 AND attempts = $2 AND state <> 'gone'`, host, attempt,
+		until)
 	if err == nil && n == 0 {
 		return job.ErrLost
 	}
@@ -104,11 +103,9 @@ func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, unti
 func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	now := s.c.DB.Now()
 	var n int
-	err = s.c.DB.QueryRow(
-		ctx,
+	err = s.c.DB.QueryRow(ctx,
 		"SELECT count(*) FROM (SELECT 1 FROM certificates WHERE next_at <> 0 AND next_at <= $1 AND lease_until < $1 LIMIT 1) AS due",
-		now,
-	).Scan(&n)
+		now).Scan(&n)
 	if err != nil || n == 0 {
 		return row{}, false, err
 	}
@@ -136,7 +133,8 @@ func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 			  LIMIT 1`+tx.SkipLocked()+`)
 			RETURNING `+columns, args...)
 		got, err := db.Collect(rows, err, scan)
-		if found = len(got) == 1; found {
+		found = len(got) == 1
+		if found {
 			r = got[0]
 		}
 		return err
@@ -177,11 +175,8 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 	if errors.Is(err, errUndelegated) {
 		a.errs = append(
 			a.errs,
-			fmt.Sprintf(
-				"No certificate is ordered until the CNAME record at _acme-challenge.%s points to %s.",
-				strings.TrimPrefix(a.host, "*."),
-				s.Delegation(a.host),
-			),
+			fmt.Sprintf("No certificate is ordered until the CNAME record at _acme-challenge.%s points to %s.",
+				strings.TrimPrefix(a.host, "*."), s.Delegation(a.host)),
 		)
 		a.until = time.Now().Add(undelegatedWait)
 	}
@@ -258,10 +253,8 @@ func (s *Certs) succeed(ctx context.Context, a *attempt) error {
 	})
 	if err == nil && kept {
 		s.metrics.orders.WithLabelValues("success").Inc()
-		s.c.Log.InfoContext(
-			ctx, "certificate obtained", "host", a.host, "issuer", a.issuer, "until", leaf.NotAfter, "renewal",
-			event == Renewed,
-		)
+		s.c.Log.InfoContext(ctx, "certificate obtained", "host", a.host, "issuer", a.issuer, "until", leaf.NotAfter,
+			"renewal", event == Renewed)
 	}
 	return err
 }
@@ -319,10 +312,8 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	switch {
 	case warn != 0:
 		s.c.Log.WarnContext(ctx, "certificate expires soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
-	case len(a.causes) == 0 && !errors.Is(
-		cause,
-		errNoDNS,
-	) && !errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
+	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS) &&
+		!errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
 		// No authority had a say about the name: it is us.
 		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
 	default:

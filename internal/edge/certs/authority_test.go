@@ -212,20 +212,14 @@ func TestLocalReports(t *testing.T) {
 	mu.Lock()
 	c := heard["www.customer.test"][0]
 	mu.Unlock()
-	if c.Event != Issued || c.State != Active || !strings.HasPrefix(
-		c.Issuer,
-		"Slipway Local Authority ",
-	) || !c.NotBefore.Before(time.Now()) || time.Until(c.NotAfter) < 29*24*time.Hour {
+	if c.Event != Issued || c.State != Active || !strings.HasPrefix(c.Issuer, "Slipway Local Authority ") ||
+		!c.NotBefore.Before(time.Now()) || time.Until(c.NotAfter) < 29*24*time.Hour {
 		t.Errorf("report %+v", c)
 	}
-	exec(fmt.Sprintf(
-		"UPDATE custom_hosts SET certified_until = %d WHERE host = 'www.customer.test'",
-		db.At(time.Now().Add(leafRenew+time.Hour)),
-	))
-	exec(fmt.Sprintf(
-		"UPDATE custom_hosts SET certified_until = %d WHERE host = '*.customer.test'",
-		db.At(time.Now().Add(leafRenew-time.Hour)),
-	))
+	exec(fmt.Sprintf("UPDATE custom_hosts SET certified_until = %d WHERE host = 'www.customer.test'",
+		db.At(time.Now().Add(leafRenew+time.Hour))))
+	exec(fmt.Sprintf("UPDATE custom_hosts SET certified_until = %d WHERE host = '*.customer.test'",
+		db.At(time.Now().Add(leafRenew-time.Hour))))
 	if _, err := s.certifyAbove(t.Context(), -1); err != nil {
 		t.Fatal(err)
 	}

@@ -236,7 +236,8 @@ func (s *Certs) begin(ctx context.Context) error {
 			}
 		}
 		for _, host := range s.c.Hosts {
-			if host = strings.ToLower(host); orderable(host) {
+			host = strings.ToLower(host)
+			if orderable(host) {
 				if err := s.askTx(ctx, tx, ask{host: host, kind: kindControl}); err != nil {
 					return err
 				}

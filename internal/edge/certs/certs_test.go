@@ -79,10 +79,8 @@ func TestStory(t *testing.T) {
 		}
 		equal(t, "told", []Event{told}, []Event{Failure})
 		d = w.get(d.ID)
-		if d.SSL != domain.SSLActive || !strings.Contains(
-			d.Certificate.LastError,
-			"could not reach the name",
-		) || !strings.Contains(d.Certificate.LastError, "127.0.0.1") {
+		if d.SSL != domain.SSLActive || !strings.Contains(d.Certificate.LastError, "could not reach the name") ||
+			!strings.Contains(d.Certificate.LastError, "127.0.0.1") {
 			t.Errorf("a failed renewal: %v, %+v", d.SSL, d.Certificate)
 		}
 		if next := d.Certificate.NextAttemptAt.Time(); time.Until(next) < 50*time.Minute || time.Until(next) > 70*time.Minute {
@@ -91,14 +89,16 @@ func TestStory(t *testing.T) {
 		w.served(name)
 		// The next one, by the other kind of challenge, is not told again. When there is no
 		// good certificate left the state says so.
-		if again = attempt("UPDATE certificates SET next_at = 1, not_after = 5 WHERE host = $1"); again != Renewed {
+		again = attempt("UPDATE certificates SET next_at = 1, not_after = 5 WHERE host = $1")
+		if again != Renewed {
 			equal(t, "told again", []Event{again}, []Event{Nothing})
 		}
 	}
 	if n := w.row(name).failures; n != 2 {
 		t.Errorf("%d failures are counted, want 2", n)
 	}
-	if d = w.get(d.ID); d.SSL != domain.SSLExpired {
+	d = w.get(d.ID)
+	if d.SSL != domain.SSLExpired {
 		t.Errorf("ended and not renewed: %v", d.SSL)
 	}
 
@@ -106,7 +106,8 @@ func TestStory(t *testing.T) {
 	w.zone.Set(name, "A 127.0.0.1")
 	w.write(func(tx *db.Tx) error { return RetryTx(ctx, tx, name) })
 	w.until("it works again", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
-	if d = w.get(d.ID); d.Certificate.LastError != "" || w.row(name).failures != 0 {
+	d = w.get(d.ID)
+	if d.Certificate.LastError != "" || w.row(name).failures != 0 {
 		t.Errorf("after the repair: %+v", d.Certificate)
 	}
 
@@ -359,10 +360,8 @@ func TestTwoNodes(t *testing.T) {
 		front.until("it is renewed", func() bool { c, err := front.shake(name); return err == nil && !c.Equal(first) })
 	}
 	var users int
-	if err := front.db.QueryRow(
-		ctx,
-		"SELECT count(*) FROM acme_storage WHERE key LIKE '%account.key'",
-	).Scan(&users); err != nil || users != 1 {
+	if err := front.db.QueryRow(ctx,
+		"SELECT count(*) FROM acme_storage WHERE key LIKE '%account.key'").Scan(&users); err != nil || users != 1 {
 		t.Errorf("%d accounts, %v", users, err)
 	}
 	var left int

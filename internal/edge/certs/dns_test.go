@@ -40,10 +40,8 @@ func TestWildcards(t *testing.T) {
 	// Nothing is ordered before the record is there, and it is as soon as it is.
 	d := w.add("*.customer.test", "blog")
 	target := w.Delegation("*.customer.test")
-	if len(d.Problems) != 1 || !strings.Contains(
-		d.Problems[0].Message,
-		"_acme-challenge.customer.test",
-	) || !strings.Contains(d.Problems[0].Message, target) {
+	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") ||
+		!strings.Contains(d.Problems[0].Message, target) {
 		t.Errorf("it isn't said what is missing: %+v", d.Problems)
 	}
 	w.until("the sites' wildcard was attempted", func() bool { return w.row("*.sites.test").err != "" })
@@ -135,19 +133,22 @@ func TestCertificateAhead(t *testing.T) {
 	const name = "_acme-challenge.www.customer.test"
 	w.zone.Set("www.customer.test", "A 192.0.2.1")
 	w.zone.Set(name, "CNAME "+w.Delegation("www.customer.test")+".")
-	if d = verify(); d.Proven() || d.Challenge == nil || d.Challenge.Status != domain.RecordValid {
+	d = verify()
+	if d.Proven() || d.Challenge == nil || d.Challenge.Status != domain.RecordValid {
 		t.Fatalf("not proven: %+v", d)
 	}
 	w.refused("www.customer.test")
 	w.zone.Set("_slipway.www.customer.test", `TXT "`+w.token()+`"`)
-	if d = verify(); d.Status != domain.Pending || !d.Proven() || d.Challenge.Required+"." != w.Delegation("www.customer.test")+"." {
+	d = verify()
+	if d.Status != domain.Pending || !d.Proven() || d.Challenge.Required+"." != w.Delegation("www.customer.test")+"." {
 		t.Fatalf("proven: %+v", d)
 	}
 	w.until("the certificate is there", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
 	leaf := w.served("www.customer.test")
 	orders := w.pebble.Orders.Load()
 	w.zone.Set("www.customer.test", "A 127.0.0.1")
-	if d = verify(); d.Status != domain.Active || d.SSL != domain.SSLActive {
+	d = verify()
+	if d.Status != domain.Active || d.SSL != domain.SSLActive {
 		t.Fatalf("its visitors come: %+v", d)
 	}
 	if !w.served("www.customer.test").Equal(leaf) || w.pebble.Orders.Load() != orders {
@@ -225,10 +226,7 @@ func TestNameServer(t *testing.T) {
 		t.Errorf("a notification: %v", a)
 	}
 	if a := ask("acme.test.", dns.TypeSOA, func(q *dns.Msg) {
-		q.SetEdns0(
-			4096,
-			false,
-		)
+		q.SetEdns0(4096, false)
 	}); a.IsEdns0() == nil || a.IsEdns0().UDPSize() != 1232 {
 		t.Errorf("with EDNS: %v", a)
 	}

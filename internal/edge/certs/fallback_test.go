@@ -73,14 +73,13 @@ func TestFallback(t *testing.T) {
 	d := w.add("c.customer.test", "blog")
 	w.until("it was tried", func() bool { return w.row("c.customer.test").err != "" })
 	r := w.row("c.customer.test")
-	if left := time.Until(r.nextAt.Time()); left < 55*time.Minute || left > 65*time.Minute || r.failures != 0 || !strings.Contains(
-		r.err,
-		"rate-limited the order",
-	) {
+	if left := time.Until(r.nextAt.Time()); left < 55*time.Minute || left > 65*time.Minute || r.failures != 0 ||
+		!strings.Contains(r.err, "rate-limited the order") {
 		t.Errorf("next in %v, %d failures, %q", left, r.failures, r.err)
 	}
 	w.until("it is told", func() bool { return len(w.events("c.customer.test")) > 0 })
-	if equal(t, "events", w.events("c.customer.test"), []Event{Failure}); w.get(d.ID).Certificate.LastError == "" {
+	equal(t, "events", w.events("c.customer.test"), []Event{Failure})
+	if w.get(d.ID).Certificate.LastError == "" {
 		t.Error("the owner does not read why")
 	}
 	// The first is well again; the certificate of the second moves there with its renewal.
@@ -214,10 +213,8 @@ func TestLedger(t *testing.T) {
 	// A name at its limit is not ordered: it waits, and its owner knows until when.
 	enter(5, "www.five.test", "invalid", 30*time.Minute)
 	d := w.add("www.five.test", "blog")
-	w.until(
-		"it was attempted, and that is told",
-		func() bool { return w.row("www.five.test").err != "" && len(w.events("www.five.test")) > 0 },
-	)
+	w.until("it was attempted, and that is told",
+		func() bool { return w.row("www.five.test").err != "" && len(w.events("www.five.test")) > 0 })
 	if n := w.pebble.Orders.Load(); n != 0 {
 		t.Errorf("%d orders", n)
 	}
@@ -274,7 +271,8 @@ func TestBackOff(t *testing.T) {
 	t.Parallel()
 	total, hour := time.Duration(0), 0
 	for _, d := range retry {
-		if total += d; total < time.Hour {
+		total += d
+		if total < time.Hour {
 			hour++
 		}
 	}
@@ -348,10 +346,8 @@ func TestExternalAccountBinding(t *testing.T) {
 				return
 			}
 			w.until("it failed", func() bool { return w.get(d.ID).SSL == domain.SSLFailed })
-			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(
-				said,
-				tt.want,
-			) || strings.Contains(said, key) || w.pebble.Orders.Load() != 0 {
+			if said := w.get(d.ID).Certificate.LastError; !strings.Contains(said, tt.want) ||
+				strings.Contains(said, key) || w.pebble.Orders.Load() != 0 {
 				t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
 			}
 		})

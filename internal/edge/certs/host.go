@@ -41,24 +41,8 @@ const columns = `host, kind, owner_id, route, state, material, issuer, not_befor
 
 func scan(s db.Scanner) (row, error) {
 	var r row
-	err := s.Scan(
-		&r.host,
-		&r.kind,
-		&r.owner,
-		&r.route,
-		&r.state,
-		&r.material,
-		&r.issuer,
-		&r.notBefore,
-		&r.notAfter,
-		&r.attempts,
-		&r.failures,
-		&r.err,
-		&r.nextAt,
-		&r.toldAt,
-		&r.warned,
-		&r.version,
-	)
+	err := s.Scan(&r.host, &r.kind, &r.owner, &r.route, &r.state, &r.material, &r.issuer, &r.notBefore, &r.notAfter,
+		&r.attempts, &r.failures, &r.err, &r.nextAt, &r.toldAt, &r.warned, &r.version)
 	return r, err
 }
 
@@ -204,11 +188,9 @@ func (s *Certs) purgeTx(ctx context.Context, tx *db.Tx, rows *sql.Rows, err erro
 		if err := s.removeTx(ctx, tx, k.material); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(
-			ctx,
+		if _, err := tx.Exec(ctx,
 			"UPDATE certificates SET material = '', issuer = '', not_before = 0, not_after = 0 WHERE host = $1 AND state = 'gone'",
-			k.host,
-		); err != nil {
+			k.host); err != nil {
 			return fmt.Errorf("purge certificate of %s: %w", k.host, err)
 		}
 	}

@@ -18,10 +18,8 @@ func TestRenewLease(t *testing.T) {
 	d := dbtest.New(t)
 	write := func(fn func(tx *db.Tx) error) error { return d.Write(t.Context(), fn) }
 	if err := write(func(tx *db.Tx) error {
-		_, err := tx.Exec(
-			t.Context(),
-			`INSERT INTO certificates (host, kind, state, attempts, version, changed_at) VALUES ('a.test', 'custom', 'pending', 2, 1, 1)`,
-		)
+		_, err := tx.Exec(t.Context(),
+			`INSERT INTO certificates (host, kind, state, attempts, version, changed_at) VALUES ('a.test', 'custom', 'pending', 2, 1, 1)`)
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -74,12 +74,9 @@ func (s *Certs) allowed(ctx context.Context, i *issuer, a *attempt) (kind string
 		}
 		return nil
 	}
-	rows, err := s.c.DB.Query(
-		ctx,
-		"SELECT class, owner_id, at FROM acme_ledger WHERE ca = $1 AND kind = 'order' AND at > $2",
-		i.key,
-		db.Now().Add(-orderWindow),
-	)
+	rows, err := s.c.DB.Query(ctx,
+		"SELECT class, owner_id, at FROM acme_ledger WHERE ca = $1 AND kind = 'order' AND at > $2", i.key,
+		db.Now().Add(-orderWindow))
 	orders, err := db.Collect(rows, err, func(r db.Scanner) (p placed, err error) {
 		var at db.Time
 		err = r.Scan(&p.class, &p.owner, &at)
@@ -121,18 +118,9 @@ func (s *Certs) count(ctx context.Context, i *issuer, a *attempt, kind string) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(
-			ctx,
+		_, err := tx.Exec(ctx,
 			"INSERT INTO acme_ledger (id, ca, host, zone, kind, owner_id, class, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-			db.NewID("acl"),
-			i.key,
-			a.host,
-			zoneOf(a.host),
-			kind,
-			a.owner,
-			string(a.class()),
-			db.Now(),
-		)
+			db.NewID("acl"), i.key, a.host, zoneOf(a.host), kind, a.owner, string(a.class()), db.Now())
 		return err
 	})
 }
@@ -173,11 +161,9 @@ func (s *Certs) tidy(ctx context.Context) error {
 				return fmt.Errorf("tidy certificates: %w", err)
 			}
 		}
-		rows, err := tx.Query(
-			ctx,
+		rows, err := tx.Query(ctx,
 			"SELECT host, material FROM certificates WHERE state = 'gone' AND material <> '' AND not_after < $1 LIMIT 1000",
-			now,
-		)
+			now)
 		return s.purgeTx(ctx, tx, rows, err)
 	})
 }

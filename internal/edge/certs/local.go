@@ -91,7 +91,8 @@ func (s *Certs) certifyOne(ctx context.Context, host string) error {
 		if err != nil || len(found) == 0 { // it is gone already
 			return err
 		}
-		if until = found[0]; until >= db.At(time.Now().Add(leafRenew)) {
+		until = found[0]
+		if until >= db.At(time.Now().Add(leafRenew)) {
 			return nil // another node was faster
 		}
 		event := Issued

@@ -49,10 +49,8 @@ func TestShares(t *testing.T) {
 	})
 	count := func(where string) (n int) {
 		t.Helper()
-		if err := w.db.QueryRow(
-			t.Context(),
-			"SELECT count(*) FROM certificates WHERE owner_id = 'mallory' AND "+where,
-		).Scan(&n); err != nil {
+		if err := w.db.QueryRow(t.Context(),
+			"SELECT count(*) FROM certificates WHERE owner_id = 'mallory' AND "+where).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -133,10 +131,8 @@ func TestDamage(t *testing.T) {
 		if n := log.count("level=ERROR"); n != 1 || log.count("stored certificate is damaged") != 1 {
 			t.Errorf("%s: %d ERROR lines\n%s", what, n, log.text())
 		}
-		w.until(
-			"the owner hears of it",
-			func() bool { return w.get(d.ID).SSL == domain.SSLActive && len(w.events("www.customer.test")) > told },
-		)
+		w.until("the owner hears of it",
+			func() bool { return w.get(d.ID).SSL == domain.SSLActive && len(w.events("www.customer.test")) > told })
 		leaf = fresh
 	}
 	for what, spoil := range map[string]string{

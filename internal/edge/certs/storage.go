@@ -92,13 +92,8 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Storage) deleteTx(ctx context.Context, tx *db.Tx, key string) error {
-	if _, err := tx.Exec(
-		ctx,
-		"DELETE FROM acme_storage WHERE key = $1 OR substr(key, 1, $2) = $3",
-		key,
-		length(key+"/"),
-		key+"/",
-	); err != nil {
+	if _, err := tx.Exec(ctx, "DELETE FROM acme_storage WHERE key = $1 OR substr(key, 1, $2) = $3", key,
+		length(key+"/"), key+"/"); err != nil {
 		return fmt.Errorf("delete %s: %w", key, err)
 	}
 	return nil

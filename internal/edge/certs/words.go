@@ -177,10 +177,8 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 func retryAfter(detail string) time.Time {
 	now := time.Now()
 	if m := saysWhen.FindStringSubmatch(detail); m != nil {
-		if t, err := time.Parse(
-			"2006-01-02 15:04:05",
-			strings.Replace(m[1], "T", " ", 1),
-		); err == nil && t.After(now) && t.Before(now.Add(week)) {
+		if t, err := time.Parse("2006-01-02 15:04:05",
+			strings.Replace(m[1], "T", " ", 1)); err == nil && t.After(now) && t.Before(now.Add(week)) {
 			return t
 		}
 	}

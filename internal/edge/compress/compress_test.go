@@ -214,15 +214,10 @@ func TestLeftAlone(t *testing.T) {
 	} {
 		f.write(name, text)
 		for range 2 {
-			if w := f.ask(
-				"site",
-				"GET",
-				name,
-				"Accept-Encoding: gzip, br",
-			); w.Code != 200 || w.Header().Get("Content-Encoding") != "" || w.Body.String() != text || strings.Contains(
-				w.Header().Get("Etag"),
-				"br",
-			) {
+			if w := f.ask("site", "GET", name,
+				"Accept-Encoding: gzip, br"); w.Code != 200 || w.Header().Get("Content-Encoding") != "" ||
+				w.Body.String() != text ||
+				strings.Contains(w.Header().Get("Etag"), "br") {
 				t.Errorf("%s: %d, %d bytes, %v", name, w.Code, w.Body.Len(), w.Header())
 			}
 		}
@@ -354,11 +349,8 @@ func TestBounds(t *testing.T) {
 	// In time it may again, and who has had little is forgotten.
 	now := later()
 	c := New(Config{Burst: 100, PerSecond: 10})
-	if !c.spend(
-		"a",
-		100,
-		now,
-	) || c.spend("a", 1, now) || !c.spend("a", 50, now.Add(5*time.Second)) || c.spend("a", 1, now.Add(5*time.Second)) {
+	if !c.spend("a", 100, now) || c.spend("a", 1, now) || !c.spend("a", 50, now.Add(5*time.Second)) ||
+		c.spend("a", 1, now.Add(5*time.Second)) {
 		t.Error("what a site may have compressed is not counted right")
 	}
 	for i := range 3 * maxSpending {
@@ -378,12 +370,8 @@ func TestBusy(t *testing.T) {
 	if !ok {
 		t.Fatal("no compressor is free at first")
 	}
-	if w := f.ask(
-		"site",
-		"GET",
-		"a.css",
-		"Accept-Encoding: br",
-	); w.Code != 200 || w.Body.String() != sheet || w.Header().Get("Content-Encoding") != "" {
+	if w := f.ask("site", "GET", "a.css",
+		"Accept-Encoding: br"); w.Code != 200 || w.Body.String() != sheet || w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("%d, %d bytes, %v", w.Code, w.Body.Len(), w.Header())
 	}
 	done()
@@ -448,10 +436,9 @@ func FuzzServe(f *testing.F) {
 		coding := h.Get("Content-Encoding")
 		switch w.Code {
 		case 200:
-			if got := unpack(
-				t,
-				w,
-			); got != sheet || coding != "" && h.Get("Etag") != tagOf(own, coding) || coding == "" && h.Get("Etag") != own {
+			if got := unpack(t,
+				w); got != sheet || coding != "" && h.Get("Etag") != tagOf(own, coding) ||
+				coding == "" && h.Get("Etag") != own {
 				t.Errorf("%d bytes, %v", len(got), h)
 			}
 		case 206:

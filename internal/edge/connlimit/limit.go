@@ -91,7 +91,8 @@ func (l *Limiter) Admit(c net.Conn) *Conn {
 	}
 	var out *Conn
 	if len(l.conns) >= l.Total-l.Spare {
-		if out = l.idlest(); out != nil {
+		out = l.idlest()
+		if out != nil {
 			l.forget(out)
 		}
 	}
@@ -140,7 +141,8 @@ func (l *Limiter) idlest() *Conn {
 		if since := c.idleSince.Load(); since != 0 && since < oldest {
 			found, oldest = c, since
 		}
-		if seen++; seen >= 256 && (found != nil || rand.IntN(64) == 0) {
+		seen++
+		if seen >= 256 && (found != nil || rand.IntN(64) == 0) {
 			break
 		}
 	}
@@ -153,7 +155,8 @@ func (l *Limiter) forget(c *Conn) {
 		return
 	}
 	delete(l.conns, c)
-	if l.of[c.network]--; l.of[c.network] == 0 {
+	l.of[c.network]--
+	if l.of[c.network] == 0 {
 		delete(l.of, c.network)
 	}
 }

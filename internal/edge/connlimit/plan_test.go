@@ -8,10 +8,8 @@ func TestPlaces(t *testing.T) {
 	for _, n := range []uint64{64, 256, 512, 1024, 20_000, 1 << 20, 1 << 40} {
 		p := Plan(n, 0, 0)
 		left := int(min(n, 1<<20)) - p.Edge - p.Control
-		if p.Edge < 1 || p.EdgeAddress < 1 || p.EdgeSpare >= p.Edge || p.Control < 1 || p.ControlAddress < 1 || left < int(min(
-			n,
-			1<<20,
-		))/8 && left < 1024 {
+		if p.Edge < 1 || p.EdgeAddress < 1 || p.EdgeSpare >= p.Edge || p.Control < 1 || p.ControlAddress < 1 ||
+			left < int(min(n, 1<<20))/8 && left < 1024 {
 			t.Errorf("%d descriptors: %+v, %d left", n, p, left)
 		}
 		if p.EdgeAddress > p.Edge/2 || p.ControlAddress > p.Control/2 {

@@ -113,10 +113,12 @@ type arming struct {
 func (a *arming) Arm(ctx context.Context, owners ...id.Owner) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.asked = append(a.asked, owners...); a.db == nil {
+	a.asked = append(a.asked, owners...)
+	if a.db == nil {
 		return nil
 	}
-	if a.fails--; a.fails >= 0 {
+	a.fails--
+	if a.fails >= 0 {
 		return errors.New("the database is away")
 	}
 	return a.db.Admin(ctx, fmt.Sprintf(`INSERT INTO capped_owners VALUES ('owner', 1, %d, %d)`, db.Now().Add(-time.Hour), db.Now().Add(time.Hour)))

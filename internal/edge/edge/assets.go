@@ -82,10 +82,8 @@ func (e *Edge) findAsset(ctx context.Context, t *target, name string) (release.F
 	tree, err := e.tree(ctx, t.owner, t.release)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.Log.ErrorContext(
-				ctx, "release not readable; requests for its files go to the application", "site", t.site, "release",
-				t.release, "err", err,
-			)
+			e.Log.ErrorContext(ctx, "release not readable; requests for its files go to the application", "site",
+				t.site, "release", t.release, "err", err)
 		}
 		return release.File{}, false
 	}

@@ -45,22 +45,16 @@ func TestProgramAssets(t *testing.T) {
 		t.Helper()
 		a := p.do(method, "https://app.sites.test"+path)
 		if a.status != status || body != "" && a.body != body || a.header.Get("Cache-Control") != cache {
-			t.Errorf(
-				"%s %s: %d %q, Cache-Control %q; want %d %q %q", method, path, a.status, a.body,
-				a.header.Get("Cache-Control"),
-				status,
-				body,
-				cache,
-			)
+			t.Errorf("%s %s: %d %q, Cache-Control %q; want %d %q %q", method, path, a.status, a.body,
+				a.header.Get("Cache-Control"), status, body, cache)
 		}
 	}
 	check("GET", "/_next/static/chunks/a.js", 200, "first a", "public, max-age=31536000, immutable")
 	check("HEAD", "/_next/static/chunks/a.js", 200, "", "public, max-age=31536000, immutable")
 	check("GET", "/robots.txt", 200, "first robots", response.Revalidate[0])
-	if a := p.get(
-		"https://app.sites.test/styles.css",
-		"Accept-Encoding: gzip, br",
-	); a.status != 200 || a.header.Get("Content-Encoding") != "br" || a.header.Get("Vary") != "Accept-Encoding" || len(a.body) > 1000 {
+	if a := p.get("https://app.sites.test/styles.css",
+		"Accept-Encoding: gzip, br"); a.status != 200 || a.header.Get("Content-Encoding") != "br" ||
+		a.header.Get("Vary") != "Accept-Encoding" || len(a.body) > 1000 {
 		t.Errorf("a style sheet is not compressed: %d, %d bytes, %v", a.status, len(a.body), a.header)
 	}
 	for _, path := range []string{"/", "/about", "/about/", "/robots", "/missing.txt", "//robots.txt", "/x/../robots.txt"} {

@@ -66,11 +66,8 @@ func TestCustomHosts(t *testing.T) {
 	// The apex goes to www, with path and query and whatever the method is.
 	w.claim("customer.test", "s1", "www.customer.test", "active")
 	for _, scheme := range []string{"https", "http"} {
-		w.get(scheme+"://customer.test/a%2Fb/?q=1&r=%20").want(t, 308, "").head(
-			t,
-			"Location",
-			"https://www.customer.test"+port+"/a%2Fb/?q=1&r=%20",
-		)
+		w.get(scheme+"://customer.test/a%2Fb/?q=1&r=%20").want(t, 308, "").head(t, "Location",
+			"https://www.customer.test"+port+"/a%2Fb/?q=1&r=%20")
 	}
 	w.get("https://customer.test//evil.test/").want(t, 308, "").head(t, "Location", "https://www.customer.test"+port+"//evil.test/")
 	w.do("POST", "https://customer.test/form").want(t, 308, "")
@@ -157,11 +154,8 @@ func TestVanishedClaim(t *testing.T) {
 	if err := w.DB.Admin(t.Context(), "DELETE FROM custom_hosts WHERE host = 'a.test'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.readBoth(
-		t.Context(),
-		1,
-		0,
-	); err != nil || w.table.hosts().claim("a.test") != nil || w.table.hosts().claim("b.test") == nil {
+	if _, _, err := w.readBoth(t.Context(), 1,
+		0); err != nil || w.table.hosts().claim("a.test") != nil || w.table.hosts().claim("b.test") == nil {
 		t.Errorf("a vanished claim is still served, %v", err)
 	}
 	w.table.change(func(c *changes) {

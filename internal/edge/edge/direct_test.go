@@ -44,10 +44,8 @@ func rawProgram(t *testing.T, answers map[string]string) (addr string, asked *at
 					asked.Add(1)
 					io.Copy(io.Discard, req.Body)
 					text, end := strings.CutSuffix(answers[req.URL.Path], "<close>")
-					if i := strings.Index(
-						text,
-						"\r\n\r\n",
-					); req.Method == "HEAD" && i > 0 && req.URL.Path != "/split" && req.URL.Path != "/early" {
+					if i := strings.Index(text,
+						"\r\n\r\n"); req.Method == "HEAD" && i > 0 && req.URL.Path != "/split" && req.URL.Path != "/early" {
 						text = text[:i+4]
 					}
 					io.WriteString(c, text)

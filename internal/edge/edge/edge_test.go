@@ -355,10 +355,8 @@ func TestPreviews(t *testing.T) {
 	w := start(t)
 	first, second := w.publish(map[string]string{"index.html": "first"}), w.publish(map[string]string{"index.html": "second"})
 	w.live("s1", "blog", stateLive, second)
-	if err := w.DB.Admin(
-		t.Context(),
-		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", first),
-	); err != nil {
+	if err := w.DB.Admin(t.Context(),
+		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", first)); err != nil {
 		t.Fatal(err)
 	}
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")
@@ -373,10 +371,8 @@ func TestPreviews(t *testing.T) {
 	w.get("http://abcdefghijk1--blog.sites.test/").want(t, 308, "")
 
 	// A branch's address serves another deployment as soon as its row says so.
-	if err := w.DB.Admin(
-		t.Context(),
-		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('feature-x', 'blog', '%s')", first),
-	); err != nil {
+	if err := w.DB.Admin(t.Context(),
+		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('feature-x', 'blog', '%s')", first)); err != nil {
 		t.Fatal(err)
 	}
 	w.get("https://feature-x--blog.sites.test/").want(t, 200, "first").head(t, "X-Robots-Tag", "noindex")
@@ -490,17 +486,12 @@ func TestRawRequests(t *testing.T) {
 			c.SetDeadline(time.Now().Add(10 * time.Second))
 			go io.WriteString(c, strings.Replace(tt.request, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))
 			b, _ := io.ReadAll(c)
-			if tt.status != 0 && !strings.HasPrefix(
-				string(b),
-				fmt.Sprintf("HTTP/1.1 %d ", tt.status),
-			) || !strings.Contains(string(b), tt.also) {
+			if tt.status != 0 && !strings.HasPrefix(string(b), fmt.Sprintf("HTTP/1.1 %d ", tt.status)) ||
+				!strings.Contains(string(b), tt.also) {
 				t.Errorf("answer %.400q, want status %d and %q", b, tt.status, tt.also)
 			}
-			if strings.Contains(
-				string(b),
-				"\nSet-Cookie",
-			) || strings.Contains(string(b), "evil.test") || strings.Contains(string(b), "root:") ||
-				strings.Count(string(b), "HTTP/1.1 ") > 1 {
+			if strings.Contains(string(b), "\nSet-Cookie") || strings.Contains(string(b), "evil.test") ||
+				strings.Contains(string(b), "root:") || strings.Count(string(b), "HTTP/1.1 ") > 1 {
 				t.Errorf("answer %.400q", b)
 			}
 		})

@@ -50,10 +50,8 @@ func TestOwnErrorPages(t *testing.T) {
 			if resp.StatusCode != status || err != nil || body != "" && string(text) != body ||
 				resp.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
 				resp.Header.Get("Cache-Control") == response.Revalidate[0] {
-				t.Errorf(
-					"way %d, %s %s: %d %q %v, %v; want %d %q", way, method, path, resp.StatusCode, text, resp.Header,
-					err, status, body,
-				)
+				t.Errorf("way %d, %s %s: %d %q %v, %v; want %d %q", way, method, path, resp.StatusCode, text,
+					resp.Header, err, status, body)
 			}
 		}
 		p.switchTo(p.publish(map[string]string{"503.html": "<p>back soon", "502.html": "<p>oh no", "504.html": "<p>slow today"}))

@@ -63,7 +63,8 @@ func (e *Edge) follow(ctx context.Context) error {
 			return nil
 		}
 		if (err != nil) != down { // once when it goes, once when it is back
-			if down = err != nil; down {
+			down = err != nil
+			if down {
 				e.Log.ErrorContext(ctx, "hosts not read; serving those known so far", "err", err)
 			} else {
 				e.Log.InfoContext(ctx, "hosts read again")
@@ -140,19 +141,8 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 		WHERE l.version > $1 ORDER BY l.version`, floor)
 	out, err := db.Collect(rows, err, func(s db.Scanner) (*target, error) {
 		var t target
-		err := s.Scan(
-			&t.site,
-			&t.owner,
-			&t.label,
-			&t.release,
-			&t.deployment,
-			&t.state,
-			&t.backend,
-			&t.runtime,
-			&t.node,
-			&t.version,
-			&t.settings,
-		)
+		err := s.Scan(&t.site, &t.owner, &t.label, &t.release, &t.deployment, &t.state, &t.backend, &t.runtime, &t.node,
+			&t.version, &t.settings)
 		t.serving = readServing(t.settings)
 		e.source(&t)
 		if t.state == stateLive && e.paused[t.site] {

@@ -53,9 +53,8 @@ func TestHTTP3Hostile(t *testing.T) {
 		"garbage for a block":  frame(1, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
 		"data first":           frame(0, []byte("data")),
 		"settings on a stream": frame(4, nil),
-		"absolute path of else": request(
-			":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "https://panel.test/",
-		),
+		"absolute path of else": request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path",
+			"https://panel.test/"),
 		"path without slash": request(":method", "GET", ":scheme", "https", ":authority", "blog.sites.test", ":path", "secret"),
 		"another authority":  request(":method", "GET", ":scheme", "https", ":authority", "panel.test", ":path", "/"),
 		"half a frame":       {1, 50, 0},

@@ -94,18 +94,13 @@ func TestAccessLog(t *testing.T) {
 				}
 				if l.Address != "127.0.0.0" || l.Country != "AT" || l.Host != "blog.sites.test" || l.Time.IsZero() ||
 					l.Protocol != "HTTP/2.0" ||
-					strings.Contains(
-						fmt.Sprint(l),
-						"secret",
-					) {
+					strings.Contains(fmt.Sprint(l), "secret") {
 					t.Errorf("%+v", l)
 				}
 			}
 			slices.Sort(paths)
-			if got := strings.Join(
-				paths,
-				" ",
-			); got != "GET/ GET/ GET/about GET/about GET/app.js GET/wp-login.php HEAD/about" || d.omitted != 0 {
+			if got := strings.Join(paths,
+				" "); got != "GET/ GET/ GET/about GET/about GET/app.js GET/wp-login.php HEAD/about" || d.omitted != 0 {
 				t.Error(got, d.omitted)
 			}
 			d.reset()

@@ -91,7 +91,8 @@ func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fas
 	if err != nil {
 		return nil
 	}
-	if tag = got.header.Get("Etag"); tag == "" {
+	tag = got.header.Get("Etag")
+	if tag == "" {
 		return nil
 	}
 	if again := e.fileOf(p, at.Host, path, tag, accepts); again.status == http.StatusNotModified {
@@ -163,7 +164,8 @@ func (k *kept) WriteHeader(status int) {
 
 func (k *kept) Write(b []byte) (int, error) {
 	k.WriteHeader(http.StatusOK)
-	if k.over = k.over || k.body.Len()+len(b) > maxReadyFile; k.over {
+	k.over = k.over || k.body.Len()+len(b) > maxReadyFile
+	if k.over {
 		return 0, errCaptured
 	}
 	return k.body.Write(b)

@@ -148,10 +148,8 @@ func TestProgramPagesFiles(t *testing.T) {
 		p.file.Store(&text)
 		for range 3 {
 			got := p.get(at, "Cookie: session_1=x")
-			if got.status != 200 || got.body != strings.Repeat(
-				text,
-				100_000,
-			) || got.header.Get("Content-Type") != "text/css; charset=utf-8" {
+			if got.status != 200 || got.body != strings.Repeat(text, 100_000) ||
+				got.header.Get("Content-Type") != "text/css; charset=utf-8" {
 				t.Errorf("%d %.20q of %d bytes, %v", got.status, got.body, len(got.body), got.header)
 			}
 		}
@@ -206,11 +204,9 @@ func TestProgramPagesFilesCompressed(t *testing.T) {
 				t.Errorf("%q: tag %s, before %s", accept, tag, tags[want])
 			}
 			tags[want] = tag
-			if again := p.get(
-				at,
-				"Accept-Encoding: "+accept,
-				"If-None-Match: "+tag,
-			); again.status != http.StatusNotModified || again.header.Get("Etag") != tag || again.header.Get("Vary") != "Accept-Encoding" {
+			if again := p.get(at, "Accept-Encoding: "+accept,
+				"If-None-Match: "+tag); again.status != http.StatusNotModified || again.header.Get("Etag") != tag ||
+				again.header.Get("Vary") != "Accept-Encoding" {
 				t.Errorf("%q, who has it: %d %v", accept, again.status, again.header)
 			}
 		}

@@ -86,9 +86,9 @@ func TestPassedToTheNext(t *testing.T) {
 	refused := error(&fault.Error{Kind: fault.Unavailable, Message: "The application crashed", Code: "application_crashed"})
 	e.refuse.Store(&refused)
 	for _, proto := range []string{"http/1.1", "h2"} {
-		if resp, got := e.do(
-			t, proto, "GET", "/", "",
-		); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "5" || !strings.Contains(got, "<html") {
+		if resp, got := e.do(t, proto, "GET", "/",
+			""); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "5" ||
+			!strings.Contains(got, "<html") {
 			t.Errorf("over %s, where none starts: %d %v %.80q", proto, resp.StatusCode, resp.Header, got)
 		}
 	}

@@ -21,10 +21,8 @@ func TestPausedSites(t *testing.T) {
 	id := w.publish(map[string]string{"index.html": "<h1>hello</h1>"})
 	w.live("s1", "blog", stateLive, id)
 	w.live("s2", "other", stateLive, id)
-	if err := w.DB.Admin(
-		t.Context(),
-		`INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', '`+string(id)+`')`,
-	); err != nil {
+	if err := w.DB.Admin(t.Context(),
+		`INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', '`+string(id)+`')`); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // the last from the cache of ready answers

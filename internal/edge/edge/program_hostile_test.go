@@ -57,12 +57,9 @@ func TestProgramUpgradeTargets(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.SetDeadline(time.Now().Add(time.Minute))
-			fmt.Fprintf(
-				c,
+			fmt.Fprintf(c,
 				"%s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
-				tt.line,
-				tt.host,
-			)
+				tt.line, tt.host)
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil || resp.StatusCode != tt.status {
 				t.Errorf("way %d: %s for %s: %v, %v; want %d", way, tt.line, tt.host, resp, err, tt.status)
@@ -140,10 +137,8 @@ func TestProgramUpgradeToHTTP(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
 		p := startProgramBy(t, way, func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Upgrade") == "" && r.Header.Get("Http2-Settings") == "" && !strings.Contains(
-				strings.ToLower(r.Header.Get("Connection")),
-				"upgrade",
-			) {
+			if r.Header.Get("Upgrade") == "" && r.Header.Get("Http2-Settings") == "" &&
+				!strings.Contains(strings.ToLower(r.Header.Get("Connection")), "upgrade") {
 				io.WriteString(w, "no upgrade")
 				return
 			}
@@ -209,10 +204,9 @@ func TestProgramLimitsFailClosed(t *testing.T) {
 		for range 2 {
 			for _, path := range private {
 				for _, method := range []string{"GET", "HEAD", "POST"} {
-					if a := p.do(
-						method,
-						"https://app.sites.test"+path,
-					); a.status != status && a.status != 404 || strings.Contains(a.body, "everybody") {
+					if a := p.do(method,
+						"https://app.sites.test"+path); a.status != status && a.status != 404 ||
+						strings.Contains(a.body, "everybody") {
 						t.Errorf("%s, %s %s: %d %.100q", state, method, path, a.status, a.body)
 					}
 				}
@@ -337,10 +331,8 @@ func TestProgramOddAnswers(t *testing.T) {
 				continue
 			}
 			text, err := io.ReadAll(resp.Body)
-			if resp.StatusCode != tt.status || err != nil || !strings.HasPrefix(
-				string(text),
-				tt.body,
-			) || strings.Contains(string(text), "evil") || resp.Header.Get("Content-Length") == "99" {
+			if resp.StatusCode != tt.status || err != nil || !strings.HasPrefix(string(text), tt.body) ||
+				strings.Contains(string(text), "evil") || resp.Header.Get("Content-Length") == "99" {
 				t.Errorf("way %d, %q: %d %.100q %v; want %d %q", way, tt.request, resp.StatusCode, text, err, tt.status, tt.body)
 			}
 			if !resp.Close { // the next answer is the next one
@@ -388,10 +380,9 @@ func TestProgramFailuresAreLogged(t *testing.T) {
 				}
 				return line != ""
 			})
-			if resp.StatusCode != 502 || !strings.HasPrefix(
-				line,
-				tt.want,
-			) || !strings.Contains(line, "(request "+resp.Header.Get(response.RequestField)+")") || len(line) > len(tt.want)+250 || strings.ContainsAny(line, "\x1b\r\n") {
+			if resp.StatusCode != 502 || !strings.HasPrefix(line, tt.want) ||
+				!strings.Contains(line, "(request "+resp.Header.Get(response.RequestField)+")") ||
+				len(line) > len(tt.want)+250 || strings.ContainsAny(line, "\x1b\r\n") {
 				t.Errorf("way %d, %s: %d, the log has %q", way, tt.path, resp.StatusCode, line)
 			}
 		}
@@ -422,10 +413,8 @@ func TestProgramOldClient(t *testing.T) {
 			c.SetDeadline(time.Now().Add(time.Minute))
 			fmt.Fprintf(c, "GET / HTTP/%s\r\nHost: app.sites.test\r\nConnection: close\r\n\r\n", version)
 			text, err := io.ReadAll(c)
-			if err != nil || !strings.HasPrefix(
-				string(text),
-				first+"\r\n",
-			) || !strings.HasSuffix(string(text), "\r\nok") && version == "1.0" {
+			if err != nil || !strings.HasPrefix(string(text), first+"\r\n") ||
+				!strings.HasSuffix(string(text), "\r\nok") && version == "1.0" {
 				t.Errorf("way %d, HTTP/%s: %q, %v; want %s first", way, version, text, err, first)
 			}
 			c.Close()
@@ -465,7 +454,8 @@ func TestProgramRequestLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if req.ContentLength = tt.size; tt.chunked {
+			req.ContentLength = tt.size
+			if tt.chunked {
 				req.ContentLength = -1
 			}
 			client := p.client()

@@ -15,10 +15,8 @@ import (
 // settle gives a site serving settings and waits until they are in force.
 func (w *world) settle(site id.Site, settings string) {
 	w.t.Helper()
-	if err := w.DB.Admin(
-		w.t.Context(),
-		`INSERT INTO site_serving (site_id, settings) VALUES ('`+string(site)+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`,
-	); err != nil {
+	if err := w.DB.Admin(w.t.Context(),
+		`INSERT INTO site_serving (site_id, settings) VALUES ('`+string(site)+`', '`+settings+`') ON CONFLICT (site_id) DO UPDATE SET settings = excluded.settings`); err != nil {
 		w.t.Fatal(err)
 	}
 	of := w.table.hosts().of(site)
@@ -63,28 +61,15 @@ func TestProxied(t *testing.T) {
 		t.Fatal("forwarded although no setting allows it")
 	}
 	w.settle("s1", `{"proxyHosts":["`+upstream.Host+`"]}`)
-	a := w.do(
-		"POST",
-		host+"/api/users%2Fx/a%20b?q=1",
-		"X-Forwarded-For: 6.6.6.6",
-		"Forwarded: for=6.6.6.6",
-		"Cookie: a=1",
-		"X-Own: 1",
-	).want(
-		t,
-		201,
-		"from the API",
-	).
+	a := w.do("POST", host+"/api/users%2Fx/a%20b?q=1", "X-Forwarded-For: 6.6.6.6", "Forwarded: for=6.6.6.6",
+		"Cookie: a=1", "X-Own: 1").want(t, 201, "from the API").
 		head(t, "X-Api", "1").head(t, "Alt-Svc", "").head(t, "X-Rule", "")
 	if c := a.header["Set-Cookie"]; len(c) != 2 || !strings.HasPrefix(c[0], "own=") || !strings.HasPrefix(c[1], "host=") {
 		t.Errorf("cookies: %q", c)
 	}
 	if got.URL.RequestURI() != "/v1/users/x/a%20b?q=1" || got.Host != upstream.Host || got.Header.Get("X-Forwarded-For") != "127.0.0.1" || got.Header.Get("X-Forwarded-Host") == "" ||
 		got.Header.Get("Forwarded") != "" || got.Header.Get("X-Own") != "1" || got.Header.Get("Cookie") != "a=1" ||
-		!strings.Contains(
-			got.Header.Get("Via"),
-			"slipway",
-		) {
+		!strings.Contains(got.Header.Get("Via"), "slipway") {
 		t.Errorf("what arrived: %s %s %v", got.Host, got.URL, got.Header)
 	}
 	_ = body
@@ -119,12 +104,8 @@ func TestProtected(t *testing.T) {
 	w.do("HEAD", host+"/").want(t, 401, "")
 	w.do("PUT", host+"/").want(t, 401, "")
 	login := func(password string) answer {
-		return w.send(
-			"POST",
-			host+"/a.js?x=1",
-			strings.NewReader(url.Values{accessField: {password}}.Encode()),
-			"Content-Type: application/x-www-form-urlencoded",
-		)
+		return w.send("POST", host+"/a.js?x=1", strings.NewReader(url.Values{accessField: {password}}.Encode()),
+			"Content-Type: application/x-www-form-urlencoded")
 	}
 	login("wrong horse").want(t, 401, "Wrong password").head(t, "Set-Cookie", "")
 	a := login("right horse").want(t, 303, "").head(t, "Location", "/a.js?x=1")

@@ -124,7 +124,8 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 	}
 	a := e.answers.Get(t.answers, at.Host, path, accepts)
 	if a == nil {
-		if a = e.prepare(t, at.Host, string(path), accepts); a == nil {
+		a = e.prepare(t, at.Host, string(path), accepts)
+		if a == nil {
 			return nil
 		}
 		e.metrics.cache("answer", false)
@@ -195,7 +196,8 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 		again.Trial = true
 		e.offer(again.Header(), r.ProtoMajor)
 		r.Header["If-None-Match"] = []string{tag}
-		if e.files(again, r, t); again.Status == http.StatusNotModified {
+		e.files(again, r, t)
+		if again.Status == http.StatusNotModified {
 			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then
 		}
 	}

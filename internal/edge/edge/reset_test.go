@@ -25,7 +25,8 @@ type closing struct {
 
 func (c *closing) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	if c.left--; c.left == 0 {
+	c.left--
+	if c.left == 0 {
 		c.end()
 	}
 	return n, err

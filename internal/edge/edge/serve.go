@@ -68,7 +68,8 @@ func (e *Edge) spends(w *recorder, r *http.Request, t *target) bool {
 	if t.lease == nil || t.visits == nil {
 		return true
 	}
-	if w.allowed = t.lease.Admit(r.Context()); w.allowed != nil {
+	w.allowed = t.lease.Admit(r.Context())
+	if w.allowed != nil {
 		w.Spent = w.allowed
 		return true
 	}

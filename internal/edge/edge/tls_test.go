@@ -67,10 +67,8 @@ func TestCertificates(t *testing.T) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: panel.test\r\n\r\n")
-	if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(
-		string(text),
-		"HTTP/1.0 200 OK\r\n",
-	) || !strings.HasSuffix(string(text), "control plane") {
+	if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), "HTTP/1.0 200 OK\r\n") ||
+		!strings.HasSuffix(string(text), "control plane") {
 		t.Errorf("HTTP/1.0: %q, %v", text, err)
 	}
 }

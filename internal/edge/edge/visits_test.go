@@ -83,10 +83,8 @@ func TestVisits(t *testing.T) {
 	w.live("s1", "blog", stateLive, id)
 	w.live("s2", "other", stateLive, id)
 	w.claim("www.customer.test", "s1", "", claimActive)
-	if err := w.DB.Admin(
-		t.Context(),
-		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", id),
-	); err != nil {
+	if err := w.DB.Admin(t.Context(),
+		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('abcdefghijk1', 'blog', '%s')", id)); err != nil {
 		t.Fatal(err)
 	}
 	page := w.get("https://blog.sites.test/").want(t, 200, "hello")

@@ -239,7 +239,8 @@ func (s *Server) ended(ctx context.Context, kind func(*conn) bool) error {
 		left := false
 		s.mu.Lock()
 		for c := range s.conns {
-			if left = kind(c); left {
+			left = kind(c)
+			if left {
 				break
 			}
 		}

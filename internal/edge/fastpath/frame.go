@@ -66,7 +66,8 @@ func appendBlock(b []byte, stream uint32, block []byte, end bool) []byte {
 			flags |= http2.FlagHeadersEndHeaders
 		}
 		b = append(appendHead(b, n, kind, flags, stream), block[:n]...)
-		if block = block[n:]; len(block) == 0 {
+		block = block[n:]
+		if len(block) == 0 {
 			return b
 		}
 		kind, flags = http2.FrameContinuation, 0

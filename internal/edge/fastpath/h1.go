@@ -162,7 +162,8 @@ func (h *h1) more() error {
 		h.raw.SetReadDeadline(h.late)
 	}
 	n, err := h.tls.Read((*h.in)[h.n:])
-	if h.n += n; n > 0 {
+	h.n += n
+	if n > 0 {
 		return nil
 	}
 	if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(h.late) {

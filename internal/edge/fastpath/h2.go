@@ -146,7 +146,8 @@ func (h *h2) run() error {
 	h.raw.SetReadDeadline(time.Now().Add(h.s.HeaderTime))
 	for h.n < len(http2.ClientPreface) {
 		n, err := h.tls.Read((*h.in)[h.n:])
-		if h.n += n; n == 0 && err != nil {
+		h.n += n
+		if n == 0 && err != nil {
 			return err
 		}
 		if got := min(h.n, len(http2.ClientPreface)); string((*h.in)[:got]) != http2.ClientPreface[:got] {
@@ -514,7 +515,8 @@ func (h *h2) rstStream(f frame) error {
 		return connError(http2.ErrCodeProtocol)
 	}
 	// Rapid reset: who takes back most of what was asked is not a browser.
-	if h.resets++; h.resets > 500 && h.resets > int(h.lastStream/4) {
+	h.resets++
+	if h.resets > 500 && h.resets > int(h.lastStream/4) {
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}
 	h.mu.Lock()
@@ -564,7 +566,8 @@ func (h *h2) setting(f frame) error {
 				return connError(http2.ErrCodeFlowControl)
 			}
 			for _, s := range h.streams {
-				if s.window += int64(v) - h.initial; s.window > maxWindow {
+				s.window += int64(v) - h.initial
+				if s.window > maxWindow {
 					return connError(http2.ErrCodeFlowControl)
 				}
 			}
@@ -605,7 +608,8 @@ func (h *h2) windowUpdate(f frame) error {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.window += n; h.window > maxWindow {
+		h.window += n
+		if h.window > maxWindow {
 			return connError(http2.ErrCodeFlowControl)
 		}
 		h.more.Broadcast()
@@ -627,7 +631,8 @@ func (h *h2) windowUpdate(f frame) error {
 		h.mu.Unlock()
 		return h.lane.send(f.raw)
 	}
-	if s.window += n; s.window > maxWindow {
+	s.window += n
+	if s.window > maxWindow {
 		h.mu.Unlock()
 		return h.endStream(f.stream, http2.ErrCodeFlowControl)
 	}

@@ -56,7 +56,8 @@ type handed struct {
 func (h *handed) Read(p []byte) (int, error) {
 	if len(h.read) > 0 {
 		n := copy(p, h.read)
-		if h.read = h.read[n:]; len(h.read) == 0 {
+		h.read = h.read[n:]
+		if len(h.read) == 0 {
 			h.read = nil
 		}
 		return n, nil

@@ -215,7 +215,8 @@ func (h *h2) pumpFrames(l *lane, in *bufio.Reader) error {
 			if err := h.pumpData(id, p, flags&http2.FlagDataEndStream != 0); err != nil {
 				return err
 			}
-			if taken += uint32(n); taken > 1<<29 {
+			taken += uint32(n)
+			if taken > 1<<29 {
 				if err := l.send(appendUint32(nil, http2.FrameWindowUpdate, 0, taken)); err != nil {
 					return err
 				}

@@ -156,11 +156,13 @@ func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 		case fieldOdd:
 			return r, false
 		case fieldHost:
-			if hosts++; hosts > 1 || !c.isHost(value) {
+			hosts++
+			if hosts > 1 || !c.isHost(value) {
 				return r, false
 			}
 		case fieldAccept:
-			if accepts++; accepts > 1 {
+			accepts++
+			if accepts > 1 {
 				return r, false
 			}
 			if r.accepts, ok = c.acceptsOf(value); !ok {

@@ -119,13 +119,15 @@ func (h *h1) parsePass(r *Request, b []byte) bool {
 		}
 		switch classify(f.Name) {
 		case fieldHost:
-			if hosts++; hosts > 1 || !h.isHost(f.Value) {
+			hosts++
+			if hosts > 1 || !h.isHost(f.Value) {
 				return false
 			}
 			r.Host = f.Value
 			continue
 		case fieldConnection:
-			if connections++; connections > 1 {
+			connections++
+			if connections > 1 {
 				return false
 			}
 			switch strings.ToLower(string(f.Value)) { // neither case allocates
@@ -243,7 +245,8 @@ func (r *Request) AddString(name, value string) { r.Add([]byte(name), []byte(val
 // Send ends the fields. length is what Content-Length says, or -1; body says whether a body follows.
 func (r *Request) Send(length int64, body bool) error {
 	if r.status >= 200 {
-		if r.length = length; !body {
+		r.length = length
+		if !body {
 			r.length = 0
 		}
 		r.ended = !body
@@ -318,7 +321,8 @@ func (h *h1Answer) send(r *Request, length int64, body bool) error {
 	if !r.dated {
 		r.head = append(r.head, r.s.now().h1...)
 	}
-	if r.chunked = body && length < 0; r.chunked {
+	r.chunked = body && length < 0
+	if r.chunked {
 		r.head = append(r.head, "Transfer-Encoding: chunked\r\n"...)
 	} else if length >= 0 {
 		r.head = append(strconv.AppendInt(append(r.head, "Content-Length: "...), length, 10), crlf...)
@@ -360,7 +364,8 @@ func (h *h1Answer) put(p []byte) error {
 		}
 		n := min(len(p), outSize-len(*h.out))
 		*h.out = append(*h.out, p[:n]...)
-		if p = p[n:]; len(*h.out) == outSize {
+		p = p[n:]
+		if len(*h.out) == outSize {
 			if err := h.flush(); err != nil {
 				return err
 			}

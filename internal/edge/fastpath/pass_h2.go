@@ -51,7 +51,8 @@ func (h *h2) tryPass(id uint32, end bool) bool {
 		r.free()
 		return false
 	}
-	if s.left = r.Length; s.left > 0 {
+	s.left = r.Length
+	if s.left > 0 {
 		s.late = time.Now().Add(h.s.WriteTime)
 	}
 	h.streams[id] = s
@@ -137,7 +138,8 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 			}
 			continue
 		}
-		if regular = true; !wellFormed(f) {
+		regular = true
+		if !wellFormed(f) {
 			return false
 		}
 		switch classify(f.Name) {
@@ -145,7 +147,8 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 			return false
 		case fieldOdd:
 			if f.Name == "content-length" {
-				if lengths++; lengths > 1 || len(f.Value) > 5 {
+				lengths++
+				if lengths > 1 || len(f.Value) > 5 {
 					return false
 				}
 				for j := range len(f.Value) {
@@ -164,7 +167,8 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 				return false
 			}
 		case fieldCookie:
-			if cookies++; cookies > 1 {
+			cookies++
+			if cookies > 1 {
 				continue
 			}
 			cookie = len(r.Fields)
@@ -215,14 +219,16 @@ func isTrailers(f *hpack.HeaderField) bool { return f.Name == "te" && f.Value ==
 // received takes a part of the body of a request that is passed on, and reports whether it is one. h.mu
 // is held.
 func (h *h2) received(s *stream, part []byte, end bool) bool {
-	if s.left -= int64(len(part)); s.left < 0 || end && s.left > 0 {
+	s.left -= int64(len(part))
+	if s.left < 0 || end && s.left > 0 {
 		return false // it is malformed (RFC 9113 §8.1.1)
 	}
 	if s.body == nil {
 		s.body = make([]byte, 0, s.left+int64(len(part)))
 	}
 	s.body = append(s.body, part...)
-	if s.sent = end; end {
+	s.sent = end
+	if end {
 		h.more.Broadcast()
 	}
 	return true

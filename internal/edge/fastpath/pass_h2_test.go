@@ -327,7 +327,8 @@ func TestPassHTTP2Bodies(t *testing.T) {
 	r.WriteData(s, true, []byte("01234")) // under way when the client heard of it
 	s = post("/a", "1")
 	r.WriteData(s, true, []byte("x"))
-	if h = r.listen(func(h *heard) bool { return h.ended[s] }); h.goAway != nil || h.status[s] != "200" {
+	h = r.listen(func(h *heard) bool { return h.ended[s] })
+	if h.goAway != nil || h.status[s] != "200" {
 		t.Errorf("the connection is over: %v", h)
 	}
 }
@@ -409,7 +410,8 @@ func TestPassHTTP2RapidReset(t *testing.T) {
 	for { // an answer ends a little before its stream
 		r.get(r.next, "/a")
 		h := r.listen(func(h *heard) bool { return h.ended[r.next] || h.reset[r.next] != 0 })
-		if r.next += 2; h.status[r.next-2] == "200" {
+		r.next += 2
+		if h.status[r.next-2] == "200" {
 			break
 		}
 		if h.closed {

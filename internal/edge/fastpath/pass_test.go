@@ -97,15 +97,11 @@ func FuzzParsePass(f *testing.F) {
 			t.Fatalf("net/http refuses it: %v", err)
 		}
 		rest, _ := io.ReadAll(in)
-		if end := strings.Index(
-			text,
-			"\r\n\r\n",
-		) + 4; want.Method != r.Method || want.RequestURI != string(r.Target) || want.Host != string(r.Host) ||
+		if end := strings.Index(text,
+			"\r\n\r\n") + 4; want.Method != r.Method || want.RequestURI != string(r.Target) || want.Host != string(r.Host) ||
 			want.ContentLength != 0 || len(want.TransferEncoding) > 0 || string(rest) != text[end:] || want.Proto != "HTTP/1.1" {
-			t.Fatalf(
-				"net/http reads %s %s %s, length %d, and %q is left", want.Method, want.RequestURI, want.Host,
-				want.ContentLength, rest,
-			)
+			t.Fatalf("net/http reads %s %s %s, length %d, and %q is left", want.Method, want.RequestURI, want.Host,
+				want.ContentLength, rest)
 		}
 		if want.Close && !r.Last {
 			t.Fatal("net/http closes the connection")
@@ -151,10 +147,8 @@ func TestPass(t *testing.T) {
 	})
 	c := dial(t, w.fast, "http/1.1")
 	defer c.Close()
-	io.WriteString(
-		c,
-		"GET /1 HTTP/1.1\r\nHost: site.test\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: site.test\r\n\r\nGET /3 HTTP/1.1\r\nHost: site.test\r\n\r\nGET /leave HTTP/1.1\r\nHost: site.test\r\n\r\nGET /small HTTP/1.1\r\nHost: site.test\r\n\r\n",
-	)
+	io.WriteString(c,
+		"GET /1 HTTP/1.1\r\nHost: site.test\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: site.test\r\n\r\nGET /3 HTTP/1.1\r\nHost: site.test\r\n\r\nGET /leave HTTP/1.1\r\nHost: site.test\r\n\r\nGET /small HTTP/1.1\r\nHost: site.test\r\n\r\n")
 	r := bufio.NewReader(c)
 	for i, want := range []string{"passed", "", "passed", "status /leave\n", small} {
 		method := "GET"

@@ -33,7 +33,8 @@ func (h *h2) continuation(f frame) error {
 	if h.open == 0 {
 		return connError(http2.ErrCodeProtocol)
 	}
-	if h.pieces++; h.pieces > 32 || len(h.block)+len(f.payload) > maxBlock {
+	h.pieces++
+	if h.pieces > 32 || len(h.block)+len(f.payload) > maxBlock {
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}
 	h.block = append(h.block, f.payload...)
@@ -52,7 +53,8 @@ func (h *h2) continuation(f frame) error {
 // emit takes a field of a header block. What is over the limit is left out, and net/http,
 // whose limit is lower, refuses the request.
 func (h *h2) emit(f hpack.HeaderField) {
-	if h.size += int(f.Size()); h.size <= maxFields {
+	h.size += int(f.Size())
+	if h.size <= maxFields {
 		h.fields = append(h.fields, f)
 	}
 }
@@ -191,7 +193,8 @@ func (h *h2) plain() (r plain, ok bool) {
 			}
 			continue
 		}
-		if regular = true; !wellFormed(f) {
+		regular = true
+		if !wellFormed(f) {
 			return r, false
 		}
 		switch classify(f.Name) {
@@ -202,7 +205,8 @@ func (h *h2) plain() (r plain, ok bool) {
 		case fieldHost, fieldConnection:
 			return r, false
 		case fieldAccept:
-			if accepts++; accepts > 1 {
+			accepts++
+			if accepts > 1 {
 				return r, false
 			}
 			if r.accepts, ok = h.acceptsOf(h.bytes(f.Value)); !ok {

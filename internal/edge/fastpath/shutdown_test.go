@@ -69,7 +69,8 @@ func TestLastAnswerArrives(t *testing.T) {
 		size, buf := 0, make([]byte, 4096)
 		for {
 			n, err := resp.Body.Read(buf)
-			if size += n; err == io.EOF {
+			size += n
+			if err == io.EOF {
 				break
 			} else if err != nil {
 				t.Fatalf("%d bytes, %v", size, err)

@@ -38,11 +38,8 @@ func TestEncodings(t *testing.T) {
 		strings.Repeat("x,", 100) + "br": "", // nobody needs so many
 	} {
 		a := w.get("/app.js", "Accept-Encoding: "+accept)
-		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(
-			t,
-			"Content-Type",
-			"text/javascript; charset=utf-8",
-		)
+		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(t, "Content-Type",
+			"text/javascript; charset=utf-8")
 		var r io.Reader = strings.NewReader(a.body)
 		switch want {
 		case "br":

@@ -40,10 +40,12 @@ func spans(spec string, size int64) ([]span, bool) {
 	var sum int64
 	n := 0
 	for item := range strings.SplitSeq(spec, ",") {
-		if item = strings.Trim(item, " \t"); item == "" {
+		item = strings.Trim(item, " \t")
+		if item == "" {
 			continue // empty elements of a list are legal
 		}
-		if n++; n > maxRanges {
+		n++
+		if n > maxRanges {
 			return nil, true
 		}
 		first, last, ok := strings.Cut(item, "-")
@@ -56,7 +58,8 @@ func spans(spec string, size int64) ([]span, bool) {
 				return nil, true
 			}
 			some = true
-			if count = min(count, size); count > 0 {
+			count = min(count, size)
+			if count > 0 {
 				list = append(list, span{size - count, count})
 				sum += count
 			}

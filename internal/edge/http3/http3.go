@@ -121,7 +121,8 @@ var errTooMany = errors.New("too many connections")
 func (s *Server) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	p := &quicPlace{addr: info.RemoteAddr, shaken: func() { s.shaking.Add(-1) }}
 	if s.limits != nil {
-		if p.counted = s.limits.Admit(p); p.counted == nil {
+		p.counted = s.limits.Admit(p)
+		if p.counted == nil {
 			return nil, errTooMany
 		}
 		if p.counted.Spare() { // the last places are for the control plane

@@ -57,7 +57,8 @@ func Open(c Config) (p *Ports, err error) {
 	passed, err := takeOver(c.Passed)
 	open := func(flag, addr string) (got net.Listener) {
 		if err == nil && addr != "" {
-			if got = passed.stream(addr); got != nil {
+			got = passed.stream(addr)
+			if got != nil {
 				return got
 			}
 			patiently(flag, func() (err error) {
@@ -69,7 +70,8 @@ func Open(c Config) (p *Ports, err error) {
 	}
 	packets := func(flag string, beside net.Listener) (got net.PacketConn) {
 		if err == nil && beside != nil {
-			if got = passed.packets(beside.Addr().String()); got != nil {
+			got = passed.packets(beside.Addr().String())
+			if got != nil {
 				return got
 			}
 			patiently(flag, func() (err error) {

@@ -72,7 +72,8 @@ func appendRequest(b []byte, r *http.Request) []byte {
 			if name == "Cookie" && strings.Contains(v, access.CookiePrefix) {
 				h := http.Header{"Cookie": {v}}
 				access.DropCookies(h)
-				if v = h.Get("Cookie"); v == "" {
+				v = h.Get("Cookie")
+				if v == "" {
 					continue
 				}
 			}

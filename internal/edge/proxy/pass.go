@@ -124,7 +124,8 @@ func (x *passing) run(c *upstream.Conn, text []byte, resend bool, repeated *bool
 		return again, err
 	}
 	x.out.First = time.Since(x.begun)
-	if x.out.Whole = x.answer(c, &h); x.out.Whole {
+	x.out.Whole = x.answer(c, &h)
+	if x.out.Whole {
 		c.Put()
 	} else {
 		c.Close()

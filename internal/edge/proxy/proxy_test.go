@@ -154,19 +154,18 @@ func TestServeFails(t *testing.T) {
 	t.Cleanup(slow.Close)
 	for _, usual := range []bool{true, false} {
 		f := start(t, gone.Addr().String(), usual)
-		if f.get(t, "/", nil); f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrUnreached) != usual {
+		f.get(t, "/", nil)
+		if f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrUnreached) != usual {
 			t.Errorf("usual %v: nobody listens: %v", usual, f.failure.Load())
 		}
 		f = start(t, slow.Listener.Addr().String(), usual, func(p *endpoint.Endpoint) { p.FirstByte = 50 * time.Millisecond })
-		if f.get(t, "/slow", nil); f.failure.Load() == nil || !errors.Is(*f.failure.Load(), ErrTimeout) {
+		f.get(t, "/slow", nil)
+		if f.failure.Load() == nil || !errors.Is(*f.failure.Load(), ErrTimeout) {
 			t.Errorf("usual %v: no answer: %v", usual, f.failure.Load())
 		}
 		f = start(t, slow.Listener.Addr().String(), usual)
-		if f.get(
-			t,
-			"/crash",
-			nil,
-		); f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrTimeout) || errors.Is(*f.failure.Load(), ErrUnreached) {
+		f.get(t, "/crash", nil)
+		if f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrTimeout) || errors.Is(*f.failure.Load(), ErrUnreached) {
 			t.Errorf("usual %v: it ends: %v", usual, f.failure.Load())
 		}
 	}
@@ -271,11 +270,7 @@ func TestWithoutContent(t *testing.T) {
 	w := httptest.NewRecorder()
 	if err := p.Serve(&response.Recorder{
 		ResponseWriter: w,
-	}, httptest.NewRequest(
-		http.MethodConnect,
-		"/path",
-		nil,
-	), &endpoint.Endpoint{
+	}, httptest.NewRequest(http.MethodConnect, "/path", nil), &endpoint.Endpoint{
 		Upstream:  pool,
 		FirstByte: time.Minute,
 	}, Site{Host: "app.sites.test"}, time.Now()); err != nil || w.Code != http.StatusNotImplemented || asked.Load() != before {

@@ -49,13 +49,8 @@ func hop[T string | []byte](name T) bool {
 // serverField reports whether a field of an answer tells a server in front of the program
 // something, which a visitor should not read, or leads to what isn't the program's.
 func serverField[T string | []byte](name T) bool {
-	return len(name) > 8 && cgiEqual(
-		name[:8],
-		"x-accel-",
-	) || cgiEqual(
-		name,
-		"x-sendfile",
-	) || cgiEqual(name, "x-lighttpd-send-file") || cgiEqual(name, "x-litespeed-location") || cgiEqual(name, "alt-svc")
+	return len(name) > 8 && cgiEqual(name[:8], "x-accel-") || cgiEqual(name, "x-sendfile") ||
+		cgiEqual(name, "x-lighttpd-send-file") || cgiEqual(name, "x-litespeed-location") || cgiEqual(name, "alt-svc")
 }
 
 // named reports whether the field Connection names another (RFC 9110, section 7.6.1).

@@ -108,7 +108,8 @@ func (h *Table) Put(a *Answer) {
 	h.slots[place].Store(a)
 	h.bytes += a.cost()
 	if b := a.Body(); len(b) > 0 {
-		if h.bodies[&b[0]]++; h.bodies[&b[0]] == 1 {
+		h.bodies[&b[0]]++
+		if h.bodies[&b[0]] == 1 {
 			h.bytes += int64(len(b))
 		}
 	}
@@ -128,7 +129,8 @@ func (h *Table) drop(i int) {
 	}
 	h.bytes -= a.cost()
 	if b := a.Body(); len(b) > 0 {
-		if h.bodies[&b[0]]--; h.bodies[&b[0]] == 0 {
+		h.bodies[&b[0]]--
+		if h.bodies[&b[0]] == 0 {
 			delete(h.bodies, &b[0])
 			h.bytes -= int64(len(b))
 		}

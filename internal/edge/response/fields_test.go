@@ -31,10 +31,9 @@ func TestHeld(t *testing.T) {
 			switch h := w.Result().Header; {
 			case r.Status == http.StatusOK && n == 5 && h.Get("X-Large") != "":
 				given++
-			case r.Status != http.StatusServiceUnavailable || w.Code != r.Status || !errors.Is(
-				err,
-				errHeld,
-			) || h.Get("X-Large") != "" || h.Get("Retry-After") == "" || h.Get("Content-Length") != "0" || w.Body.Len() > 0:
+			case r.Status != http.StatusServiceUnavailable || w.Code != r.Status || !errors.Is(err, errHeld) ||
+				h.Get("X-Large") != "" || h.Get("Retry-After") == "" || h.Get("Content-Length") != "0" ||
+				w.Body.Len() > 0:
 				t.Fatalf("%d, %d bytes, %v: %v", r.Status, n, err, h)
 			}
 		}
@@ -58,7 +57,8 @@ func TestHeld(t *testing.T) {
 	}
 	for owner, size := range map[string]int{"eve": 3 << 10, "anna": 16 << 10} {
 		r, w := answer(owner, "192.0.2.254:1", size)
-		if r.WriteHeader(http.StatusOK); w.Code != http.StatusOK {
+		r.WriteHeader(http.StatusOK)
+		if w.Code != http.StatusOK {
 			t.Errorf("%s's answer with %d bytes: %d", owner, size, w.Code)
 		}
 	}

@@ -125,10 +125,12 @@ func (r *Recorder) write(b []byte) (n int, err error) {
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(paceTime)) // one for all of it, by its length, would end it
 		m, err := r.ResponseWriter.Write(part)
-		if n += m; err != nil {
+		n += m
+		if err != nil {
 			return n, err
 		}
-		if b = b[m:]; len(b) > 0 {
+		b = b[m:]
+		if len(b) > 0 {
 			_ = conn.Flush() // what is here is read while the rest waits
 		}
 	}

@@ -16,13 +16,9 @@ func TestPages(t *testing.T) {
 		w := httptest.NewRecorder()
 		w.Header().Set("Etag", `"x"`)
 		Page(w, httptest.NewRequest("GET", "/", nil), n)
-		if w.Code != n.Status || !strings.Contains(
-			w.Body.String(),
-			"<h1>",
-		) || !strings.Contains(
-			w.Body.String(),
-			"</html>",
-		) || w.Header().Get("Etag") != "" || w.Header().Get("Cache-Control") != "no-store" {
+		if w.Code != n.Status || !strings.Contains(w.Body.String(), "<h1>") ||
+			!strings.Contains(w.Body.String(), "</html>") || w.Header().Get("Etag") != "" ||
+			w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v %q", n.title, w.Code, w.Header(), w.Body)
 		}
 		if again := w.Header().Get("Retry-After"); (again != "") != (n.Retry > 0) {

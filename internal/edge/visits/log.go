@@ -181,16 +181,9 @@ func referrer(field, host string) string {
 // Request keeps what is worth keeping of an answer of net/http's, by the site's setting for its
 // access log. shown says that it brought a page; request is the id that a page of ours shows.
 func (l *Counter) Request(v *Site, log string, r *http.Request, status int, bytes int64, shown bool, request string) {
-	l.keep(
-		v,
-		log,
-		fastpath.Hostname(r.Host),
-		r.URL.EscapedPath(),
-		shown,
-		r.Header.Get("Referer"),
+	l.keep(v, log, fastpath.Hostname(r.Host), r.URL.EscapedPath(), shown, r.Header.Get("Referer"),
 		func() client { return l.clientOf(r.RemoteAddr) },
-		visit.Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent(), Request: request},
-	)
+		visit.Line{Method: r.Method, Protocol: r.Proto, Status: status, Bytes: bytes, Agent: r.UserAgent(), Request: request})
 }
 
 var agentField, refererField = []byte("user-agent"), []byte("referer")

@@ -195,15 +195,10 @@ func (l *Counter) Run(ctx context.Context) error {
 			}
 		}
 		if (err != nil) != failing { // once when it begins, once when it is over
-			if failing = err != nil; failing {
-				l.Log.ErrorContext(
-					ctx,
-					"visits not recorded; retrying with the next batch",
-					"sites",
-					len(refused.group)+len(kept),
-					"err",
-					err,
-				)
+			failing = err != nil
+			if failing {
+				l.Log.ErrorContext(ctx, "visits not recorded; retrying with the next batch", "sites",
+					len(refused.group)+len(kept), "err", err)
 			} else {
 				l.Log.InfoContext(ctx, "visits recorded again")
 			}

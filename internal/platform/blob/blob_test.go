@@ -52,12 +52,8 @@ func TestS3Prefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	blobtest.Run(t, func(t *testing.T) blob.Backend {
-		s, err := blob.Open(strings.Replace(
-			address,
-			"?",
-			"/sites/"+strings.ReplaceAll(t.Name(), " ", "-")+"?",
-			1,
-		), blob.Options{Cache: t.TempDir()})
+		s, err := blob.Open(strings.Replace(address, "?", "/sites/"+strings.ReplaceAll(t.Name(), " ", "-")+"?",
+			1), blob.Options{Cache: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}

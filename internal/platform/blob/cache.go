@@ -170,7 +170,8 @@ func (c *cache) load(ctx context.Context, name string, fetch func(context.Contex
 		<-c.loads
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if l.err = err; err == nil {
+		l.err = err
+		if err == nil {
 			c.add(name, size)
 		}
 		delete(c.loading, name)
@@ -183,10 +184,8 @@ func (c *cache) load(ctx context.Context, name string, fetch func(context.Contex
 func (c *cache) fetch(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (size int64, err error) {
 	for try := 1; ; try++ {
 		size, err = c.fetchOnce(ctx, name, fetch)
-		if err == nil || errors.Is(
-			err,
-			fs.ErrNotExist,
-		) || ctx.Err() != nil || try == 3 || !errors.Is(err, ErrCorrupt) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err == nil || errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil || try == 3 ||
+			!errors.Is(err, ErrCorrupt) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return size, err
 		}
 		c.log.WarnContext(ctx, "blob downloaded again", "blob", name, "err", err)

@@ -104,7 +104,8 @@ func (s *Store) Sweep(ctx context.Context, keep func(Digest) bool, grace time.Du
 		if err != nil || !e.Time.Before(before) || keep(d) {
 			continue
 		}
-		if page = append(page, d); len(page) == sweepPage {
+		page = append(page, d)
+		if len(page) == sweepPage {
 			if err := turn(); err != nil {
 				return removed, size, fmt.Errorf("sweep blobs: %w", err)
 			}

@@ -131,7 +131,8 @@ func (b *deferred) note(name string, body []byte) (bool, error) {
 	}
 	if b.file == nil {
 		b.name = rand.Text()
-		if b.file, b.err = b.dir.root.OpenFile(filepath.Join(tmp, b.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); b.err != nil {
+		b.file, b.err = b.dir.root.OpenFile(filepath.Join(tmp, b.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if b.err != nil {
 			return false, b.err
 		}
 		b.out = bufio.NewWriterSize(b.file, 64<<10)

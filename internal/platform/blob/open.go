@@ -131,10 +131,8 @@ func ParseS3(address string, getenv func(string) string) (S3, error) {
 		endpoint = "https://" + endpoint
 	}
 	e, err := url.Parse(endpoint)
-	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || e.User != nil || strings.Trim(
-		e.Path,
-		"/",
-	) != "" || e.RawQuery != "" {
+	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || e.User != nil ||
+		strings.Trim(e.Path, "/") != "" || e.RawQuery != "" {
 		return S3{}, errors.New("endpoint must be an address such as https://s3.example.com or http://127.0.0.1:9000")
 	}
 	s.Endpoint, s.Plain = e.Host, e.Scheme == "http"

@@ -110,14 +110,8 @@ func TestS3Refresh(t *testing.T) {
 		t.Errorf("after %d uploads: %v, %v; want it young", puts.Load(), e, err)
 	}
 	// Damage of the same length is found by the entity tag and repaired.
-	st.backend.(*s3).client.Client.PutObject(
-		t.Context(),
-		st.backend.(*s3).Bucket,
-		d.String(),
-		strings.NewReader(strings.ToUpper(body)),
-		int64(len(body)),
-		putOptions,
-	)
+	st.backend.(*s3).client.Client.PutObject(t.Context(), st.backend.(*s3).Bucket, d.String(),
+		strings.NewReader(strings.ToUpper(body)), int64(len(body)), putOptions)
 	put()
 	if got, err := store(t, address).ReadAll(t.Context(), d, 1<<20); err != nil || string(got) != body {
 		t.Errorf("after the damage: %d bytes, %v", len(got), err)
@@ -205,10 +199,8 @@ func TestS3Trouble(t *testing.T) {
 			io.WriteString(w, `<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Reduce your request rate</Message></Error>`)
 		case m == "refuse":
 			w.WriteHeader(http.StatusForbidden)
-			io.WriteString(
-				w,
-				`<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>secret-key not-a-secret-but-long-enough</Message></Error>`,
-			)
+			io.WriteString(w,
+				`<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>secret-key not-a-secret-but-long-enough</Message></Error>`)
 		case m == "hang up":
 			panic(http.ErrAbortHandler)
 		default:
@@ -233,10 +225,8 @@ func TestS3Trouble(t *testing.T) {
 		again()
 		mode.Store(m)
 		_, err := read(remote)
-		if err == nil || !strings.Contains(
-			err.Error(),
-			want,
-		) || errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), s3test.SecretKey) {
+		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, fs.ErrNotExist) ||
+			strings.Contains(err.Error(), s3test.SecretKey) {
 			t.Errorf("%s: %v, want words with %q", m, err, want)
 		}
 		if _, _, err := st.Put(t.Context(), strings.NewReader("new "+m)); err == nil {
@@ -297,12 +287,8 @@ func TestS3Stalls(t *testing.T) {
 				t.Errorf("reading: %v, want ErrUnavailable", err)
 			}
 			if silent {
-				if err := st.backend.Put(
-					t.Context(),
-					d.String(),
-					io.MultiReader(strings.NewReader("stalls")),
-					6,
-				); !errors.Is(err, ErrUnavailable) {
+				if err := st.backend.Put(t.Context(), d.String(), io.MultiReader(strings.NewReader("stalls")),
+					6); !errors.Is(err, ErrUnavailable) {
 					t.Errorf("putting: %v, want ErrUnavailable", err)
 				}
 			}

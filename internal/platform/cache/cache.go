@@ -135,7 +135,8 @@ func (c *Cache[K, V]) drop(el *list.Element) {
 	e := el.Value.(*cached[K, V])
 	of := c.owners[e.owner]
 	of.order.Remove(el)
-	if of.cost -= e.cost; of.order.Len() == 0 {
+	of.cost -= e.cost
+	if of.order.Len() == 0 {
 		delete(c.owners, e.owner)
 		heap.Remove(&c.byCost, of.place)
 	} else {

@@ -27,7 +27,8 @@ func TestCache(t *testing.T) {
 	if c.cost > 100 || len(c.at) != 10 || c.owners[""].order.Len() != 10 {
 		t.Errorf("cost %d in %d entries", c.cost, len(c.at))
 	}
-	if c.put("", 99, "huge", 26); len(c.at) != 10 {
+	c.put("", 99, "huge", 26)
+	if len(c.at) != 10 {
 		t.Error("one entry may push out everything")
 	}
 	c.put("", 0, "again", 20)
@@ -159,7 +160,8 @@ func TestRanking(t *testing.T) {
 		}
 	}
 	c.Clear()
-	if c.put("", 1, 1, 1); len(c.byCost) != 1 || c.cost != 1 {
+	c.put("", 1, 1, 1)
+	if len(c.byCost) != 1 || c.cost != 1 {
 		t.Errorf("after Clear %d owners are ranked", len(c.byCost))
 	}
 }

@@ -31,7 +31,8 @@ func TestNext(t *testing.T) {
 		}
 		at := time.Date(2026, 2, 27, 10, 30, 15, 0, time.UTC)
 		for _, want := range steps {
-			if at = s.Next(at); at.Format(time.RFC3339) != want {
+			at = s.Next(at)
+			if at.Format(time.RFC3339) != want {
 				t.Errorf("%s: %s, want %s", text, at.Format(time.RFC3339), want)
 			}
 		}

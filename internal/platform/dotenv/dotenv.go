@@ -59,7 +59,8 @@ func Parse(text string) ([]Pair, error) {
 			}
 			var tail string
 			tail, text, _ = strings.Cut(body[end+1:], "\n")
-			if tail = strings.TrimSpace(tail); tail != "" && tail[0] != '#' {
+			tail = strings.TrimSpace(tail)
+			if tail != "" && tail[0] != '#' {
 				return nil, bad("has text after the closing quote", "escape quotes inside the value with \\")
 			}
 			line += strings.Count(body[:end], "\n")

@@ -61,10 +61,8 @@ func TestOnlyWayOut(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if n := d.Name(); n == "testdata" || n == "node_modules" || n == "e2e" || n == "bench" || n == "scripts" || strings.HasPrefix(
-				n,
-				".",
-			) && n != ".." {
+			if n := d.Name(); n == "testdata" || n == "node_modules" || n == "e2e" || n == "bench" || n == "scripts" ||
+				strings.HasPrefix(n, ".") && n != ".." {
 				return filepath.SkipDir
 			}
 			return nil

@@ -223,7 +223,8 @@ type lateEnd struct {
 }
 
 func (b *lateEnd) Read(p []byte) (int, error) {
-	if b.reads++; b.reads != 2 {
+	b.reads++
+	if b.reads != 2 {
 		return b.ReadCloser.Read(p)
 	}
 	<-b.wait

@@ -31,7 +31,8 @@ func (c *Count) Enter(owner id.Owner, most int64) (up int64, ok bool) {
 func (c *Count) Leave(owner id.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.up[owner]--; c.up[owner] <= 0 {
+	c.up[owner]--
+	if c.up[owner] <= 0 {
 		delete(c.up, owner)
 	}
 }

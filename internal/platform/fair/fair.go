@@ -294,7 +294,8 @@ func (p *Pool) leave(n *node, w *waiter) {
 func (p *Pool) dequeued(n *node) {
 	p.waiting--
 	for ; n.parent != nil; n = n.parent {
-		if n.waiting--; n.waiting > 0 {
+		n.waiting--
+		if n.waiting > 0 {
 			continue
 		}
 		for i, other := range n.parent.queue {

@@ -309,13 +309,8 @@ func TestRandom(t *testing.T) {
 		wait.Wait()
 		if held, waiting := p.Held(); held != 0 || waiting != 0 || len(p.root.children) != 0 || len(p.root.queue) != 0 ||
 			p.root.waiting != 0 {
-			t.Errorf(
-				"%d held, %d waiting, %d owners and %d in the queue, want none",
-				held,
-				waiting,
-				len(p.root.children),
-				len(p.root.queue),
-			)
+			t.Errorf("%d held, %d waiting, %d owners and %d in the queue, want none", held, waiting,
+				len(p.root.children), len(p.root.queue))
 		}
 	})
 }

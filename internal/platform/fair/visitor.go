@@ -16,7 +16,8 @@ func Visitor(addr string) string {
 		}
 		ip = at.Addr()
 	}
-	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
 		return ip.String()
 	}
 	network, _ := ip.Prefix(64)

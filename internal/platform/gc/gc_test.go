@@ -125,10 +125,8 @@ func TestCollect(t *testing.T) {
 		w.age()
 		young := w.put(n, "young")
 		w.fails = errors.New("unreadable")
-		if removed, _, err := n.Collect(t.Context()); err == nil || removed != 0 || !w.there(garbage) || !strings.Contains(
-			err.Error(),
-			"roots of test",
-		) {
+		if removed, _, err := n.Collect(t.Context()); err == nil || removed != 0 || !w.there(garbage) ||
+			!strings.Contains(err.Error(), "roots of test") {
 			t.Errorf("with an unreadable root: %d removed, %v", removed, err)
 		}
 		w.fails = nil
@@ -219,10 +217,8 @@ func TestSweeperDies(t *testing.T) {
 	if err := dead.Begin(t.Context(), []blob.Digest{d}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := gc.NewRecord(n.db).Since(
-		t.Context(),
-		time.Now().Add(-time.Hour),
-	); err != nil || !maps.Equal(got, map[blob.Digest]bool{d: true}) {
+	if got, err := gc.NewRecord(n.db).Since(t.Context(),
+		time.Now().Add(-time.Hour)); err != nil || !maps.Equal(got, map[blob.Digest]bool{d: true}) {
 		t.Errorf("under way: %v, %v", got, err)
 	}
 	if err := n.db.Write(t.Context(), func(tx *db.Tx) error {

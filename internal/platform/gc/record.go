@@ -60,12 +60,8 @@ func (r *Record) note(ctx context.Context, blobs []blob.Digest, underWay bool) e
 // Since is blob.Deletions. A sweeper that died leaves deletions under way, which are over
 // by the time that the sweeper itself would have given them up.
 func (r *Record) Since(ctx context.Context, t time.Time) (map[blob.Digest]bool, error) {
-	rows, err := r.db.Query(
-		ctx,
-		`SELECT digest, under_way AND at > $2 FROM blob_deletions WHERE at >= $1`,
-		db.At(t),
-		db.Now().Add(-blob.SweepTime),
-	)
+	rows, err := r.db.Query(ctx, `SELECT digest, under_way AND at > $2 FROM blob_deletions WHERE at >= $1`, db.At(t),
+		db.Now().Add(-blob.SweepTime))
 	out := map[blob.Digest]bool{}
 	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
 		var name string

@@ -59,7 +59,8 @@ func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, runs := time.Now(), 0
 		Loop(t.Context(), func(context.Context) {
-			if runs++; runs < 3 {
+			runs++
+			if runs < 3 {
 				broken()
 			}
 		})

@@ -47,7 +47,8 @@ var helper, plainHelper string
 const helperVar = "SANDBOX_TEST_HELPER"
 
 func runTests(m *testing.M) int {
-	if helper = os.Getenv(helperVar); raced && helper == "" {
+	helper = os.Getenv(helperVar)
+	if raced && helper == "" {
 		dir, err := os.MkdirTemp("", "sandbox-helper-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -343,8 +343,7 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 		args = append(args, "--ro-bind-try", p, p)
 	}
 	tmp := strconv.FormatInt(c.Limits.TmpSize, 10)
-	args = append(args,
-		"--proc", "/proc", "--dev", "/dev")
+	args = append(args, "--proc", "/proc", "--dev", "/dev")
 	if at := l.terminals(); at != "" {
 		args = append(args, "--dev-bind", at, "/dev/pts")
 	}

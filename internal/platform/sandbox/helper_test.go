@@ -53,7 +53,8 @@ func TestHelperBesideOthersOfItsUID(t *testing.T) {
 		if err := x.Start(cmd); err != nil {
 			t.Fatal(err)
 		}
-		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+		_ = cmd.Wait()
+		if cmd.ProcessState.ExitCode() != 7 {
 			t.Errorf("grouped %t: the helper ended with %s beside 33 processes of its uid", grouped, cmd.ProcessState)
 		}
 		if err := x.Close(); err != nil {
@@ -92,7 +93,8 @@ func TestHelperProcessesAreBounded(t *testing.T) {
 	if err := x.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	if _ = cmd.Wait(); cmd.ProcessState.Success() {
+	_ = cmd.Wait()
+	if cmd.ProcessState.Success() {
 		t.Error("a helper with 8 processes allowed started 32")
 	}
 }

@@ -215,13 +215,8 @@ func mountOne(b staged) error {
 		if err := os.Mkdir(b.at, 0o711); err != nil {
 			return err
 		}
-		return unix.Mount(
-			"devpts",
-			b.at,
-			"devpts",
-			unix.MS_NOSUID|unix.MS_NOEXEC,
-			fmt.Sprintf("newinstance,ptmxmode=0666,mode=0600,max=%d", maxTerminals),
-		)
+		return unix.Mount("devpts", b.at, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+			fmt.Sprintf("newinstance,ptmxmode=0666,mode=0600,max=%d", maxTerminals))
 	}
 	fd, err := openNoLinks(b.source)
 	if err != nil {

@@ -57,10 +57,8 @@ func TestNoShell(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); p != root && (strings.HasPrefix(
-				name,
-				".",
-			) || name == "testdata" || name == "node_modules" || name == "vendor") {
+			if name := d.Name(); p != root &&
+				(strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "vendor") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -220,10 +218,8 @@ func shellCalls(name string, src []byte) ([]string, error) {
 			switch {
 			case is(n.Fun, "os/exec.CommandContext") && len(n.Args) > 0:
 				check(n, flatten(n.Args[1:]))
-			case is(
-				n.Fun, "os/exec.Command", "os.StartProcess", "syscall.Exec", "syscall.ForkExec",
-				"syscall.StartProcess", "golang.org/x/sys/unix.Exec",
-			):
+			case is(n.Fun, "os/exec.Command", "os.StartProcess", "syscall.Exec", "syscall.ForkExec",
+				"syscall.StartProcess", "golang.org/x/sys/unix.Exec"):
 				check(n, flatten(n.Args))
 			}
 		case *ast.CompositeLit:

@@ -64,42 +64,23 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	add("identity", false, root, "The service runs as root, so every site's builds run under a uid of their own.",
 		"The service does not run as root, so all builds run under its own uid; only namespaces separate them.")
 	// Not required: sysctls have exceptions by program, and the canary decides.
-	add(
-		"user namespaces",
-		false,
-		userNamespaces(),
-		"Unprivileged user namespaces are allowed.",
+	add("user namespaces", false, userNamespaces(), "Unprivileged user namespaces are allowed.",
 		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or "+
-			"kernel.apparmor_restrict_unprivileged_userns=0 where these exist.",
-	)
-	add(
-		"seccomp",
-		true,
-		seccomp.Supported(),
-		"A seccomp filter for this processor architecture is built in.",
-		"There is no seccomp filter for this processor architecture.",
-	)
+			"kernel.apparmor_restrict_unprivileged_userns=0 where these exist.")
+	add("seccomp", true, seccomp.Supported(), "A seccomp filter for this processor architecture is built in.",
+		"There is no seccomp filter for this processor architecture.")
 	if root {
 		err := launcher().stage
-		add(
-			"mount namespace",
-			true,
-			err == nil,
+		add("mount namespace", true, err == nil,
 			"Private directories can be mounted into a build without widening their permissions.",
-			fmt.Sprintf("Mount namespaces are not permitted (%v): give the service CAP_SYS_ADMIN.", err),
-		)
+			fmt.Sprintf("Mount namespaces are not permitted (%v): give the service CAP_SYS_ADMIN.", err))
 	}
 	add("helper", true, mayExecute(filepath.Dir(b.Self)), "The program that starts commands inside a sandbox can be executed.",
 		fmt.Sprintf("Nothing in %s can be executed: mount its file system without noexec, or move the data.", filepath.Dir(b.Self)))
 	r = append(r, b.probeCgroup()...)
 	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	add(
-		"landlock",
-		false,
-		e == 0,
-		fmt.Sprintf("Landlock is available, ABI %d; it is not needed.", abi),
-		"Landlock is not available; it is not needed.",
-	)
+	add("landlock", false, e == 0, fmt.Sprintf("Landlock is available, ABI %d; it is not needed.", abi),
+		"Landlock is not available; it is not needed.")
 	add("terminals", false, root, fmt.Sprintf("Each command may have %d pseudo-terminals.", maxTerminals),
 		"Pseudo-terminals are not limited per command, because only root can mount a limited set: one command can use all of the host's.")
 	r = append(r, Check{

@@ -192,10 +192,8 @@ func TestExit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res.ExitCode != tt.code || res.Signal != tt.signal || res.Killed != NotKilled || !strings.Contains(
-				errs.String(),
-				tt.stderr,
-			) {
+			if res.ExitCode != tt.code || res.Signal != tt.signal || res.Killed != NotKilled ||
+				!strings.Contains(errs.String(), tt.stderr) {
 				t.Errorf("Run = %+v, stderr %q", res, errs.String())
 			}
 		})
@@ -338,10 +336,8 @@ func TestFloodLeavesAMarker(t *testing.T) {
 	for range 30 {
 		m.write(&out, []byte("0123456789"))
 	}
-	if want := "\n[output limit of 100 bytes reached: the rest is not stored]\n"; !strings.HasSuffix(
-		string(out.tail),
-		want,
-	) || out.n.Load() != int64(100+len(want)) {
+	if want := "\n[output limit of 100 bytes reached: the rest is not stored]\n"; !strings.HasSuffix(string(out.tail), want) ||
+		out.n.Load() != int64(100+len(want)) {
 		t.Errorf("%d bytes, ending in %q", out.n.Load(), out.tail)
 	}
 }

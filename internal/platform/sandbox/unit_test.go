@@ -26,7 +26,8 @@ func TestUnlinkedFilesWithoutTracing(t *testing.T) {
 			out, err = exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestLimits$/^unlinked_files$").CombinedOutput()
 		}
 	}()
-	if <-done; err != nil {
+	<-done
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

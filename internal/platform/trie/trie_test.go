@@ -46,10 +46,12 @@ func TestTrie(t *testing.T) {
 		}
 	}
 	e := now.Edit()
-	if e.Drop("none"); e.Changed() {
+	e.Drop("none")
+	if e.Changed() {
 		t.Error("dropping nothing is a change")
 	}
-	if e.Set("x", 1); !e.Changed() {
+	e.Set("x", 1)
+	if !e.Changed() {
 		t.Error("not changed")
 	}
 }

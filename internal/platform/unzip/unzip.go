@@ -84,7 +84,8 @@ func (l *listing) ReadAt(b []byte, at int64) (int, error) {
 	l.tail = append(l.tail, b[:n]...)
 	l.entries += int64(bytes.Count(l.tail, entryMark))
 	l.tail = bytes.Clone(l.tail[max(0, len(l.tail)-len(entryMark)+1):])
-	if l.bytes += int64(n); l.bytes > l.most.Bytes || l.entries > int64(l.most.Entries) {
+	l.bytes += int64(n)
+	if l.bytes > l.most.Bytes || l.entries > int64(l.most.Entries) {
 		l.over = true
 		return 0, ErrList
 	}

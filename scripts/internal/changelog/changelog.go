@@ -35,7 +35,8 @@ func Read(root string) (Changes, []string, error) {
 			return nil, nil, err
 		}
 		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); line == "" {
+			line = strings.TrimSpace(line)
+			if line == "" {
 				continue
 			}
 			kind, what, ok := strings.Cut(line, ": ")

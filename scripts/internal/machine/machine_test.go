@@ -32,10 +32,8 @@ func TestMissing(t *testing.T) {
 		t.Errorf("nothing is missing: %v", err)
 	}
 	err := Install("in-path", "absent")
-	if err == nil || !strings.Contains(
-		err.Error(),
-		"absent",
-	) || strings.Contains(err.Error(), "in-path") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), "absent") || strings.Contains(err.Error(), "in-path") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("without apt: %v", err)
 	}
 }
@@ -98,7 +96,8 @@ func TestInstalledIsKnown(t *testing.T) {
 				names = append(names, name[1])
 			}
 			for _, name := range names {
-				if found++; programs[name] == "" {
+				found++
+				if programs[name] == "" {
 					t.Errorf("%s installs %s, and nobody knows where it is then", file, name)
 				}
 			}

@@ -64,9 +64,8 @@ func New(t testing.TB, c Config) *Authority {
 		}
 	}
 	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: uint64(c.Life / time.Second)}})
-	front := wfe.New(quiet, store, va.New(
-		quiet, c.HTTP01, c.TLSALPN01, false, c.Resolver, store,
-	), issuer, []string{"pebble.test"}, false, len(c.Keys) > 0, 1, 1)
+	front := wfe.New(quiet, store, va.New(quiet, c.HTTP01, c.TLSALPN01, false, c.Resolver,
+		store), issuer, []string{"pebble.test"}, false, len(c.Keys) > 0, 1, 1)
 	root, err := x509.ParseCertificate(issuer.GetRootCert(0).DER)
 	if err != nil {
 		t.Fatal(err)

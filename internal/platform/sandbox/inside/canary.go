@@ -71,18 +71,12 @@ func forbidden(t Bait) []Attempt {
 		{"read the host's /etc/shadow", readShadow},
 		{"see the host's processes", seeProcesses},
 		{"connect to the host's loopback", func(t Bait) error {
-			return connects(
-				"tcp",
-				fmt.Sprintf("127.0.0.1:%d", t.Port),
-				fmt.Sprintf("[::1]:%d", t.Port),
-				fmt.Sprintf("[::ffff:127.0.0.1]:%d", t.Port),
-			)
+			return connects("tcp", fmt.Sprintf("127.0.0.1:%d", t.Port), fmt.Sprintf("[::1]:%d", t.Port),
+				fmt.Sprintf("[::ffff:127.0.0.1]:%d", t.Port))
 		}},
 		{"connect to the metadata address and private ranges", func(Bait) error {
-			return connects(
-				"tcp", "169.254.169.254:80", "[fd00:ec2::254]:80", "10.0.0.1:80", "172.16.0.1:80", "192.168.0.1:80",
-				"100.64.0.1:80",
-			)
+			return connects("tcp", "169.254.169.254:80", "[fd00:ec2::254]:80", "10.0.0.1:80", "172.16.0.1:80",
+				"192.168.0.1:80", "100.64.0.1:80")
 		}},
 		{"make a user namespace", makeNamespace},
 		{"mount", tryMount},
@@ -244,7 +238,8 @@ func capable(Bait) error {
 		if !ok {
 			continue
 		}
-		if v = strings.TrimLeft(strings.TrimSpace(v), "0"); v == "" {
+		v = strings.TrimLeft(strings.TrimSpace(v), "0")
+		if v == "" {
 			v = "0"
 		}
 		if v != w {

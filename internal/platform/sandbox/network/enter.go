@@ -52,7 +52,8 @@ func (e *enterer) run(ready chan error) {
 	}
 	defer unix.Close(home)
 	for w := range e.work {
-		if w.err = unix.Setns(int(w.space.Fd()), unix.CLONE_NEWNET); w.err != nil {
+		w.err = unix.Setns(int(w.space.Fd()), unix.CLONE_NEWNET)
+		if w.err != nil {
 			w.err = fmt.Errorf("enter network: %w", w.err)
 			close(w.done)
 			continue

@@ -141,7 +141,8 @@ func (n *names) forget(now time.Time) {
 		delete(n.unknown, host)
 		gone++
 	}
-	if n.oldest = slices.Delete(n.oldest, 0, gone); len(n.oldest) == 0 {
+	n.oldest = slices.Delete(n.oldest, 0, gone)
+	if len(n.oldest) == 0 {
 		n.oldest = nil
 	}
 }
@@ -154,11 +155,8 @@ func (n *names) ask(host string) dnsmessage.RCode {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
-	if _, err := fmt.Fprintf(
-		c,
-		"GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n",
-		url.QueryEscape(host),
-	); err != nil {
+	if _, err := fmt.Fprintf(c, "GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n",
+		url.QueryEscape(host)); err != nil {
 		return dnsmessage.RCodeServerFailure
 	}
 	switch status, err := readHead(bufio.NewReader(c)); {
