@@ -27,6 +27,7 @@ import (
 
 	"slipway/e2e/world"
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/domain/dnstest"
 	"slipway/internal/tenant/mail/mailtest"
 )
 
@@ -50,6 +51,7 @@ type installation struct {
 	t    *testing.T
 	key  string
 	core string // Debian's WordPress under a version of ours
+	zone *dnstest.Zone
 }
 
 // offer makes Debian's WordPress the core of new sites, under this version.
@@ -98,6 +100,7 @@ func TestWordPress(t *testing.T) {
 	h.story(t, "replace", func(h *installation) { h.replaces(blog) })
 	h.story(t, "copy", func(h *installation) { h.copies(blog) })
 	h.story(t, "archives", func(h *installation) { h.archives(blog) })
+	h.story(t, "domain", func(h *installation) { h.moves(blog) })
 	h.story(t, "end", func(h *installation) { h.ends(blog) })
 }
 
@@ -138,7 +141,7 @@ func install(t *testing.T) *installation {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	ok(t, err)
-	h := &installation{World: w, t: t, core: filepath.Join(w.Dir, "core")}
+	h := &installation{World: w, t: t, core: filepath.Join(w.Dir, "core"), zone: dnstest.New(t)}
 	h.offer("6.1.90")
 	t.Cleanup(w.Close)
 	t.Cleanup(func() {
@@ -146,7 +149,7 @@ func install(t *testing.T) *installation {
 			t.Logf("the program's last words:\n%s", w.Log(3000))
 		}
 	})
-	w.Flags = append(w.Flags, "--wordpress-source", h.core, "--wp-cli", h.wpCLI())
+	w.Flags = append(w.Flags, "--wordpress-source", h.core, "--wp-cli", h.wpCLI(), "--dns-resolver", h.zone.Addr)
 	h.key, err = w.User("ada@example.test")
 	ok(t, err)
 	ok(t, w.Start(t.Context()))

@@ -510,6 +510,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		{"rate limit", limiter.Run},
 		{"memory", memory.GiveBack},
 		{"usage", h.Usage.Run},
+		{"pages", h.WordPress.Follow},
 	}...)
 	h.workers = []service{
 		{"storage", h.volume.Run},

@@ -66,7 +66,7 @@ const maxReadyFile = 1 << 20
 // readyFile returns a file of a program that has pages. Its endpoint's Serve is asked each time
 // whether the file is still the one that is kept, as a browser would ask.
 func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fastpath.Encodings) *fastpath.Answer {
-	p, ok := t.pages.File(t.deployment, path)
+	p, ok := t.pages.File(t.deployment, at.Host, path)
 	if !ok {
 		return nil
 	}

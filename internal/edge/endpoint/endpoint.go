@@ -79,8 +79,8 @@ type Pages interface {
 	// Page returns what a path's page is, the same for as long as the page is, and what returns its fields
 	// and body for an Accept-Encoding; nil where there is none.
 	Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
-	// File returns the endpoint of a deployment that is awake, if a file of it could answer a path by Serve.
-	File(deployment id.Deployment, path string) (*Endpoint, bool)
+	// File returns the endpoint of a deployment that is awake, if a file of it could answer a path of a host by Serve.
+	File(deployment id.Deployment, host, path string) (*Endpoint, bool)
 	// SessionCookies are texts in the cookies of visitors with a session.
 	SessionCookies() []string
 }

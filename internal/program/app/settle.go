@@ -21,7 +21,7 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := known[p.want.Site]
-	revised := k.deployment == p.deployment && k.revision != p.want.Revision
+	revised := k.deployment == p.deployment && k.revision > p.want.Revision // one that is lower was read before its start
 	moved := k.owner != "" && p.want.Owner != "" && k.owner != p.want.Owner
 	if p.now != nil && (revised || moved) && time.Since(p.renewed) > revisionEvery {
 		p.renewed = time.Now()
@@ -61,6 +61,9 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 // revisionEvery is how long one that could not be started anew goes on as it is.
 const revisionEvery = 10 * time.Second
 
+// againAfter is how soon after a start with changed settings the next ones take effect.
+const againAfter = time.Second
+
 // renewRevision has a program that began with another revision, or for another owner, replaced by one with today's: no request is
 // dropped.
 func (a *Apps) renewRevision(p *program) {
@@ -68,7 +71,12 @@ func (a *Apps) renewRevision(p *program) {
 	defer cancel()
 	ctx, done := context.WithTimeout(ctx, renewTime)
 	defer done()
-	if err := a.Restart(ctx, p.deployment); err != nil && ctx.Err() == nil {
+	err := a.Restart(ctx, p.deployment)
+	if err == nil {
+		p.mu.Lock()
+		p.renewed = time.Now().Add(againAfter - revisionEvery)
+		p.mu.Unlock()
+	} else if ctx.Err() == nil {
 		a.c.Log.Warn("program not started anew with changed settings, will be retried", "deployment", p.deployment, "err", err)
 	}
 }

@@ -84,10 +84,22 @@ func TestRevisionActsAtOnce(t *testing.T) {
 			t.Errorf("%d starts although nothing has changed", n)
 		}
 
-		// Another deployment of the site is left alone: what is live is another.
-		w.known["site"] = row{"site", "two", "live", "", 3, ""}
+		// So is what changes right after it; what was read before its start is no change.
+		w.want.Revision = 3
+		w.known["site"] = row{"site", "one", "live", "", 3, ""}
+		w.pass(againAfter)
 		look()
-		if n := w.engine.starts(); n != 2 {
+		w.known["site"] = row{"site", "one", "live", "", 2, ""}
+		w.pass(2 * againAfter)
+		look()
+		if n := w.engine.starts(); n != 3 {
+			t.Errorf("%d starts after another change", n)
+		}
+
+		// Another deployment of the site is left alone: what is live is another.
+		w.known["site"] = row{"site", "two", "live", "", 4, ""}
+		look()
+		if n := w.engine.starts(); n != 3 {
 			t.Errorf("%d starts of one that is not live", n)
 		}
 	})

@@ -66,6 +66,9 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	); err != nil {
 		return Domain{}, fmt.Errorf("update domain %s: %w", id, err)
 	}
+	if dom.Primary != before.Primary {
+		tx.Notify("live") // the site may have to know
+	}
 	if dom.RedirectTo != before.RedirectTo || dom.SiteID != before.SiteID {
 		served, err := routed(ctx, tx, before)
 		if err == nil && served {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +68,9 @@ type Served struct {
 	Owner  id.Owner
 	XMLRPC bool
 	Own    string // marks requests that the site makes to itself: see Mark
+
+	Address string   // of its primary domain; empty: it has none
+	Former  []string // hosts of before, which lead there
 }
 
 // Acquire returns what answers a request to a deployment: for the rest it wakes the program, when it
@@ -131,9 +135,12 @@ func (gs *Guards) Page(deployment id.Deployment, host, path string) (of any, ans
 }
 
 // File returns a deployment's program if it runs, and a path could be a file that visitors see.
-func (gs *Guards) File(deployment id.Deployment, path string) (*endpoint.Endpoint, bool) {
+func (gs *Guards) File(deployment id.Deployment, host, path string) (*endpoint.Endpoint, bool) {
 	known, ok := gs.known.Load(string(deployment))
-	if !ok || known.(Served).Site == "" || !named(path) || closed(path, known.(Served).XMLRPC) {
+	if !ok || !named(path) {
+		return nil, false
+	}
+	if s := known.(Served); s.Site == "" || slices.Contains(s.Former, host) || closed(path, s.XMLRPC) {
 		return nil, false
 	}
 	return gs.c.Programs.Awake(deployment)
@@ -204,6 +211,19 @@ func (g *guard) ownCron(r *http.Request) bool {
 	return script(strings.ToLower(r.URL.Path)) == "/wp-cron.php" && hmac.Equal([]byte(r.Header.Get("Slipway-Loopback")), []byte(g.site.Own))
 }
 
+// moved returns where a request leads that asks a host of before; empty: it doesn't. Forms and calls that change something are answered:
+// a client that follows would ask again without what it sent.
+func (s Served) moved(r *http.Request) string {
+	if s.Address == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return ""
+	}
+	host, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
+	if !slices.Contains(s.Former, host) {
+		return ""
+	}
+	return s.Address + r.URL.RequestURI()
+}
+
 // serve answers what needs no program, or a file, and reports whether it did.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 	if g.site.Own != "" && g.ownCron(r) {
@@ -212,6 +232,11 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if closed(r.URL.Path, g.site.XMLRPC) {
 		answer(w, http.StatusNotFound, "Not found\n")
+		return true
+	}
+	if to := g.site.moved(r); to != "" {
+		w.Header().Set("Location", to)
+		answer(w, http.StatusMovedPermanently, "Moved to "+to+"\n")
 		return true
 	}
 	if wait := g.of.logins.take(g.site.Site, r); wait > 0 {

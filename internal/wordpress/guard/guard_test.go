@@ -96,22 +96,23 @@ func TestFilesOfPrograms(t *testing.T) {
 	t.Parallel()
 	held := 0
 	w := New(Config{Programs: awake{}, Cache: pagecache.New("")})
-	w.known.Store("dep_1", Served{Site: "site"})
+	w.known.Store("dep_1", Served{Site: "site", Address: "https://shop.test", Former: []string{"old.test"}})
 	w.known.Store("dep_2", Served{})
 	for _, tt := range []struct {
 		deployment id.Deployment
-		path       string
+		host, path string
 		want       bool
 	}{
-		{"dep_1", "/wp-includes/style.css", true},
-		{"dep_1", "/wp-content/debug.log", false},
-		{"dep_1", "/wp-content/plugins/a.sql", false},
-		{"dep_1", "/index.php", false},
-		{"dep_1", "/a/page/", false},
-		{"dep_2", "/wp-includes/style.css", false},
-		{"dep_3", "/wp-includes/style.css", false},
+		{"dep_1", "shop.test", "/wp-includes/style.css", true},
+		{"dep_1", "old.test", "/wp-includes/style.css", false},
+		{"dep_1", "shop.test", "/wp-content/debug.log", false},
+		{"dep_1", "shop.test", "/wp-content/plugins/a.sql", false},
+		{"dep_1", "shop.test", "/index.php", false},
+		{"dep_1", "shop.test", "/a/page/", false},
+		{"dep_2", "shop.test", "/wp-includes/style.css", false},
+		{"dep_3", "shop.test", "/wp-includes/style.css", false},
 	} {
-		e, ok := w.File(tt.deployment, tt.path)
+		e, ok := w.File(tt.deployment, tt.host, tt.path)
 		if ok != tt.want {
 			t.Errorf("%s %s: a file may answer: %v", tt.deployment, tt.path, ok)
 		}

@@ -223,6 +223,10 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 	if err := r.task(ctx, s, s.LiveDeployment, "adopt", map[string]any{"public": public}, &got); err != nil {
 		return err
 	}
+	host, err := r.c.Domains.Primary(ctx, r.c.DB, s.ID)
+	if err != nil {
+		return err
+	}
 	to, err := r.Address(ctx, s)
 	if err != nil {
 		return err
@@ -236,7 +240,7 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 			}
 			old = append(old, address, r.c.Sites.URL(from.Slug))
 		}
-		r.step.Pairs = addressPairs(old, to)
+		r.step.Pairs, r.step.Host = addressPairs(old, to), host
 		if err := r.to(ctx, r.step.At, 0.75, "Rewriting addresses"); err != nil {
 			return err
 		}
@@ -246,11 +250,9 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 			return err
 		}
 	}
-	if got.Admin == "" {
-		return nil
-	}
 	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET admin_user = $2 WHERE site_id = $1`, s.ID, text.Clip(got.Admin, 60))
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET content_host = $2, admin_user = CASE WHEN $3 = '' THEN admin_user ELSE $3 END
+			WHERE site_id = $1`, s.ID, r.step.Host, text.Clip(got.Admin, 60))
 		return err
 	})
 }

@@ -30,7 +30,7 @@ const (
 func (w *WordPress) Run(ctx context.Context) error {
 	var running panics.Background
 	defer running.Wait()
-	running.Go(func() { panics.Loop(ctx, w.followPurges) })
+	running.Go(func() { panics.Loop(ctx, w.followAddresses) })
 	running.Go(func() { eachTick(ctx, w.updates) })
 	eachTick(ctx, func(ctx context.Context) { w.events(ctx, &running) })
 	return nil

@@ -29,6 +29,8 @@ type Export struct {
 	Prefix      string `json:"tablePrefix,omitempty"` // empty: wp_
 	AutoUpdate  string `json:"autoUpdate,omitempty"`  // empty: off
 	ObjectCache bool   `json:"objectCache,omitempty"`
+
+	Content *string `json:"contentHost,omitempty"` // the primary domain that the content names. nil: not known
 }
 
 // Export returns an Export as JSON: what is stored of a site's WordPress, nil where it is none.
@@ -42,7 +44,7 @@ func (w *WordPress) Export(ctx context.Context, id site.ID) (json.RawMessage, er
 	}
 	return json.Marshal(Export{
 		x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory,
-		x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache,
+		x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache, &x.Content,
 	})
 }
 
@@ -74,7 +76,15 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 			e.Execution, cmp.Or(e.AutoUpdate, AutoOff), e.ObjectCache)
 	}
 	if err == nil && of.Databases { // the tables are those of the export, whoever's settings there are
-		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"))
+		content := oldContent
+		switch {
+		case of.New: // what made the site rewrites them
+			content = ""
+		case e.Content != nil:
+			content = *e.Content
+		}
+		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2, content_host = $3 WHERE site_id = $1`,
+			s.ID, cmp.Or(e.Prefix, "wp_"), content)
 	}
 	if err != nil {
 		return fmt.Errorf("import WordPress settings: %w", err)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/site"
@@ -16,12 +17,13 @@ type guarded struct{ w *WordPress }
 
 // Served is for guard.Sites.
 func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.Served, err error) {
-	var sealed string
+	var sealed, host, old, label string
 	err = g.w.c.DB.QueryRow(
 		ctx,
-		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id
+		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret, w.host, w.old_hosts, s.subdomain
+		FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id JOIN open_sites s ON s.id = w.site_id
 		WHERE d.id = $1`, deployment,
-	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed)
+	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed, &host, &old, &label)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
@@ -31,6 +33,10 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 			return s, fmt.Errorf("open key of WordPress: %w", err)
 		}
 		s.Own = guard.Mark(key)
+		if host != "" && host != newAddress {
+			own, _, _ := strings.Cut(strings.TrimPrefix(g.w.c.Sites.URL(label), "https://"), ":")
+			s.Address, s.Former = g.w.c.Sites.Address(host), append(strings.Fields(old), own)
+		}
 	}
 	return s, nil
 }

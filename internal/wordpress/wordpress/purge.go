@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
@@ -70,9 +71,16 @@ func (w *WordPress) tell(ctx context.Context, id site.ID, objects bool) {
 	}
 }
 
+// Follow makes stale what other nodes purge, on nodes of every role, until ctx ends.
+func (w *WordPress) Follow(ctx context.Context) error {
+	panics.Loop(ctx, w.followPurges)
+	return nil
+}
+
 // followPurges makes stale what other nodes purge, and clears object caches of this node that they clear, until ctx ends.
 func (w *WordPress) followPurges(ctx context.Context) {
 	if w.c.DB.Single() {
+		<-ctx.Done()
 		return
 	}
 	wake, stop := w.c.DB.Listen(purgeTopic)
@@ -98,6 +106,7 @@ func (w *WordPress) followPurges(ctx context.Context) {
 				seen[c.site] = c
 				// Whatever clocks say: what was made until now may be older than the change.
 				if c.purged != known[c.site].purged {
+					w.Forget() // settings may be what changed
 					w.cache.Purge(c.site, "*")
 				}
 				if c.cleared != known[c.site].cleared && c.cleared.Time().After(from.Time()) && w.clearObjects(c.site) {

@@ -25,6 +25,9 @@ import (
 	"slipway/internal/tenant/site"
 )
 
+// outdated is the code of what a site's core can't do, because an earlier version of Slipway deployed it.
+const outdated = "core_outdated"
+
 // maxAnswer bounds what a task answers.
 const maxAnswer = 4 << 20
 
@@ -102,7 +105,7 @@ func (w *WordPress) task(ctx context.Context, s site.Site, deployment id.Deploym
 		w.scheduled(ctx, s.ID, at)
 	}
 	if resp.StatusCode == http.StatusNotFound && !json.Valid(b) {
-		return fault.New(fault.Conflict, "core_outdated", "This site's WordPress doesn't have this function yet",
+		return fault.New(fault.Conflict, outdated, "This site's WordPress doesn't have this function yet",
 			"redeploy the site: its core was deployed by an earlier version of Slipway")
 	}
 	var failed struct{ Error string }

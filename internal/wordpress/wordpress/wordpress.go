@@ -154,12 +154,13 @@ type row struct {
 	Prefix      string  // of its tables
 	Auto        string  // what is updated without being asked for
 	ObjectCache bool    // whether a Redis runs beside its PHP
+	Content     string  // the primary domain that its content names
 	MovedAt     db.Time // when it was last transferred to another owner; 0: never
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, moved_at`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, moved_at`
 
 func scan(s db.Scanner) (x row, err error) {
 	return x, s.Scan(
@@ -182,6 +183,7 @@ func scan(s db.Scanner) (x row, err error) {
 		&x.Auto,
 		&x.ObjectCache,
 		&x.Revision,
+		&x.Content,
 		&x.MovedAt,
 	)
 }
@@ -246,8 +248,8 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug,
-		maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11)`,
+		maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at, host, content_host)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, '', '', FALSE, FALSE, FALSE, $8, $9, $10, 0, $11, '', '')`,
 		s.ID, s.Owner, w.newSecret(s.ID), n.Title, n.AdminEmail, n.AdminUser, n.Locale, defaultMemory, defaultUpload, defaultExecution, db.Now())
 	if err != nil {
 		return fmt.Errorf("note WordPress settings: %w", err)
@@ -354,8 +356,13 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if err != nil {
 		return false, fmt.Errorf("change WordPress settings: %w", err)
 	}
+	return true, w.settingsChangedTx(ctx, tx, id)
+}
+
+// settingsChangedTx makes every node read what a site serves again, and its pages stale.
+func (w *WordPress) settingsChangedTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	tx.AfterCommit(w.Forget)
-	return true, w.purgeTx(ctx, tx, id, []string{"*"})
+	return w.purgeTx(ctx, tx, id, []string{"*"})
 }
 
 // Roots marks the files of every core, so that they are not collected.

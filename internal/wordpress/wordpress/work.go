@@ -35,6 +35,7 @@ type Work struct {
 	Import  *Import     `json:",omitempty"`
 	Manage  *Manage     `json:",omitempty"`
 	User    *UserChange `json:",omitempty"`
+	Hosts   []string    `json:",omitempty"` // that the content may name
 }
 
 // Kind names the job.
@@ -50,6 +51,7 @@ const (
 	kindManage  = "wordpress.extensions"
 	kindUser    = "wordpress.user"
 	kindAdopt   = "wordpress.adopt" // the end of another operation
+	kindAddress = "wordpress.address"
 )
 
 // Work registers this service's jobs.
@@ -149,6 +151,7 @@ type step struct {
 	Why        string          `json:"why,omitempty"` // for the end of what went back
 	Place      json.RawMessage `json:"place,omitempty"`
 	Pairs      [][2]string     `json:"pairs,omitempty"`
+	Host       string          `json:"host,omitempty"` // the primary domain that they lead to
 	Target     site.ID         `json:"target,omitempty"`
 	Public     int             `json:"public,omitempty"` // whether search engines may have the target
 	Tries      int             `json:"tries,omitempty"`  // of what may end the process
@@ -204,6 +207,8 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 		err = r.manage(ctx)
 	case kindUser:
 		err = r.changeUser(ctx)
+	case kindAddress:
+		err = r.readdressed(ctx)
 	case kindAdopt:
 		err = r.adoptRestored(ctx)
 	default:

@@ -170,6 +170,7 @@ var workNames = map[string]string{
 	"wordpress.import":         "Import",
 	"wordpress.extensions":     "Plugins and themes",
 	"wordpress.user":           "User",
+	"wordpress.address":        "Primary domain",
 }
 
 func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
