@@ -52,6 +52,10 @@ func (h *node) openBuilds(
 	h.camera = &screenshot.Camera{
 		Runner: builds.Runner(), Browser: screenshot.Find(s.Browser), Dir: filepath.Join(dir, "screenshots"), Edge: l.Local(),
 	}
+	var lease runtime.Lease // that of the only node doesn't end
+	if !h.DB.Single() {
+		lease = h.self
+	}
 	engine, err := runtime.NewProcesses(runtime.Config{
 		Runner:     builds.Runner(),
 		Bundles:    bundles,
@@ -65,7 +69,7 @@ func (h *node) openBuilds(
 		WPCLI:      s.WPCLI,
 		Storage:    h.volume.Dir(),
 		Volume:     h.volume,
-		Lease:      h.self,
+		Lease:      lease,
 		Log:        s.Log,
 	})
 	if err != nil {

@@ -3,7 +3,7 @@
 //
 // A node is a data directory, so it is the same one after a restart. It renews its lease every few seconds, in the
 // database and by the database's clock; what it runs is its own while the lease lasts, and others may take it over after that. A
-// node that could not renew in time, such as one whose machine slept, knows so by its own monotonic clock before
+// node that could not renew in time, such as one whose machine slept, knows so by a clock of its machine that counts that time, before
 // it asks anybody. On SQLite there is one node, its lease never ends and nothing is renewed.
 //
 // The package never decides what runs where.
@@ -28,6 +28,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/watchdog"
 )
 
 // Lease is how long a node that says nothing is taken for one that runs.
@@ -66,7 +67,7 @@ type Self struct {
 	id  string
 	run string
 
-	until atomic.Pointer[time.Time] // the end of the lease by this process's own clock; nil: it has none
+	until atomic.Pointer[end] // of the lease; nil: it has none
 	state atomic.Pointer[string]
 
 	left   atomic.Bool  // this process gives its place up
@@ -78,6 +79,12 @@ type Self struct {
 
 	mu   sync.Mutex      // guards lost
 	lost []chan struct{} // told when the lease was found to have ended
+}
+
+// end is the end of a lease by this machine's clocks.
+type end struct {
+	at   time.Time     // monotonic, which stands still while the machine is suspended
+	boot time.Duration // as watchdog.Now
 }
 
 // New returns this node. It makes the node's id in its data directory, where there is none yet.
@@ -191,7 +198,7 @@ func (s *Self) join(ctx context.Context) (of *Place, is string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	begun, now := time.Now(), s.c.DB.Now()
+	begun, now := present(), s.c.DB.Now()
 	until := now.Add(Lease)
 	if s.c.DB.Single() {
 		until = forever
@@ -244,10 +251,11 @@ func (s *Self) join(ctx context.Context) (of *Place, is string, err error) {
 // Topic is notified when a node joins, leaves or changes its state.
 const Topic = "nodes"
 
+func present() end { return end{time.Now(), watchdog.Now()} }
+
 // holds notes a lease that was written after begun.
-func (s *Self) holds(begun time.Time, state string) {
-	end := begun.Add(Lease)
-	s.until.Store(&end)
+func (s *Self) holds(begun end, state string) {
+	s.until.Store(&end{begun.at.Add(Lease), begun.boot + Lease})
 	s.state.Store(&state)
 }
 
@@ -257,7 +265,16 @@ func (s *Self) Holds() bool {
 		return true
 	}
 	end := s.until.Load()
-	return end != nil && time.Now().Before(*end)
+	return end != nil && time.Now().Before(end.at) && watchdog.Now() < end.boot
+}
+
+// Until returns when this node's lease ends unless it is renewed, as watchdog.Now: 0 if it has none. That of the only node doesn't end,
+// whatever Until returns.
+func (s *Self) Until() time.Duration {
+	if end := s.until.Load(); end != nil {
+		return end.boot
+	}
+	return 0
 }
 
 // Lapses returns how often the lease had ended when it was renewed: others may have taken over in between what this node ran. It
@@ -374,7 +391,7 @@ func (s *Self) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	begun, now := time.Now(), s.c.DB.Now()
+	begun, now := present(), s.c.DB.Now()
 	var state string
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		return tx.QueryRow(ctx, `

@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/wait"
+	"slipway/internal/platform/watchdog"
 )
 
 func open(t *testing.T, d *db.DB, with func(*Config)) *Self {
@@ -106,7 +107,13 @@ func TestLeaseEnds(t *testing.T) {
 	if err := s.Join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	past := time.Now().Add(-time.Second)
+	asleep := present()
+	asleep.at = asleep.at.Add(time.Minute) // the machine was suspended, which one of its clocks doesn't know
+	s.until.Store(&asleep)
+	if s.Holds() || s.Takes() {
+		t.Fatal("it holds a lease that ended while its machine slept")
+	}
+	past := end{time.Now().Add(-time.Second), watchdog.Now() + time.Minute}
 	s.until.Store(&past)
 	lost := s.Lost()
 	if s.Holds() || s.Takes() {
@@ -159,7 +166,7 @@ func TestForgottenNodeReturns(t *testing.T) {
 		})
 	}
 	lapse := func(s *Self) {
-		past := time.Now().Add(-time.Second)
+		past := present()
 		s.until.Store(&past)
 		s.asked = time.Time{}
 	}

@@ -66,6 +66,9 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if len(c.Beside) > 0 {
 		return Result{}, errors.New("run plain: refused to run a command beside another: nothing would end it")
 	}
+	if c.Guard != nil {
+		return Result{}, errors.New("run plain: refused to run a command with a guard: it has no pid 1")
+	}
 	if unix.Geteuid() == 0 && c.UID <= 0 {
 		return Result{}, errors.New("run plain: refused to run as root: the command has no uid")
 	}

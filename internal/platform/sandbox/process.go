@@ -276,6 +276,9 @@ func (r *run) handshake(ctx context.Context) error {
 		return fmt.Errorf("open pid 1 of the sandbox: %w", err)
 	}
 	r.init = fd
+	if r.c.Guard != nil {
+		return r.c.Guard.Hold(fd)
+	}
 	return nil
 }
 

@@ -72,6 +72,8 @@ type Command struct {
 	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
 	// way in. It must not block.
 	Linked func(*Link)
+	// Guard is told the sandbox's pid 1 before the command runs. Optional; Plain refuses it.
+	Guard Guard
 	// Beside are commands that run in the same sandbox, started just before Argv with its
 	// variables, in Root. None is waited for: one that can't be started, or ends, is told on
 	// Stderr by whoever started it and changes nothing else. They end with Argv. Optional; Plain
@@ -91,6 +93,12 @@ type Command struct {
 	Stdout, Stderr io.Writer
 
 	alone bool // see Plain
+}
+
+// Guard may end a sandbox from outside.
+type Guard interface {
+	// Hold takes a pidfd of a sandbox's pid 1, whose death is that of all in it. An error keeps the command from running.
+	Hold(init int) error
 }
 
 // Bind shows one host path inside the sandbox.

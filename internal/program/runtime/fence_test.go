@@ -5,9 +5,13 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/node"
 	"slipway/internal/platform/wait"
+	"slipway/internal/platform/watchdog"
 	"slipway/internal/program/volume"
 )
 
@@ -15,6 +19,14 @@ import (
 type lease struct {
 	ended  atomic.Bool
 	lapses atomic.Int64
+	until  atomic.Int64 // zero: it does not end
+}
+
+func (l *lease) Until() time.Duration {
+	if until := l.until.Load(); until != 0 {
+		return time.Duration(until)
+	}
+	return watchdog.Now() + time.Hour
 }
 
 func (l *lease) Holds() bool   { return !l.ended.Load() }
@@ -71,4 +83,57 @@ func TestStoredEndsWithTheLease(t *testing.T) {
 	if left, err := os.ReadDir(w.c.Storage); err != nil || len(left) > 0 {
 		t.Errorf("the directory that isn't mounted has %v, %v", left, err)
 	}
+}
+
+// The watchdog ends what stores when the lease ends and this process doesn't notice, and leaves alone what stores nothing, and what the
+// lease is renewed for in time, also if it was killed itself meanwhile.
+func TestWatchdogEndsWhatStores(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := &lease{}
+	w.c.Storage, w.c.Lease = w.c.Dir+"-storage", l
+	ok(t, os.Mkdir(w.c.Storage, 0o711))
+	ok(t, os.WriteFile(filepath.Join(w.c.Storage, node.MarkFile), []byte("one\n"), 0o600))
+	w.c.Volume = volume.New(volume.Config{Dir: w.c.Storage, Mark: "one"})
+	t.Cleanup(w.watchdog.Close)
+	stores := w.spec("stores", map[string]string{"server.js": server})
+	stores.Storage = []Storage{{Path: "data"}}
+
+	plain, p := w.start(w.spec("plain", map[string]string{"server.js": server})), w.start(stores)
+	if got := w.get(p, "/x"); got != "hello /x" {
+		t.Fatalf("under the lease: %q", got)
+	}
+	l.until.Store(int64(watchdog.Now() - time.Minute)) // Holds doesn't say so: this process would look too late
+	w.fence()
+	wait.Until(t, "what stores has ended", func() bool {
+		select {
+		case <-p.Done():
+			return true
+		default:
+			return false
+		}
+	})
+	if got := w.get(plain, "/x"); got != "hello /x" {
+		t.Errorf("what stores nothing: %q", got)
+	}
+	plain.Stop(0)
+
+	l.until.Store(0)
+	p = w.start(stores)
+	before := w.watchdog.PID()
+	ok(t, unix.Kill(before, unix.SIGKILL))
+	wait.Until(t, "another watchdog runs", func() bool { pid := w.watchdog.PID(); return pid != 0 && pid != before })
+	if got := w.get(p, "/x"); got != "hello /x" {
+		t.Errorf("after the watchdog's end: %q", got)
+	}
+	l.until.Store(int64(watchdog.Now() - time.Minute))
+	w.fence()
+	wait.Until(t, "what stores has ended", func() bool {
+		select {
+		case <-p.Done():
+			return true
+		default:
+			return false
+		}
+	})
 }

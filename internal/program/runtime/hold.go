@@ -73,4 +73,5 @@ func (p *Processes) forget(x *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, x)
+	x.watched.Release()
 }

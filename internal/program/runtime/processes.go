@@ -26,6 +26,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
+	"slipway/internal/platform/watchdog"
 	"slipway/internal/program/php"
 	"slipway/internal/program/volume"
 )
@@ -86,6 +87,8 @@ type Processes struct {
 	held map[id.Site]chan struct{} // closed when the site's programs may write again
 	// share: total the programs that run; owner those that it may run; edge gone with the program
 	sharing map[id.Site]map[*process]bool // by site: those that may change its database
+
+	watchdog *watchdog.Watchdog
 }
 
 // Connect gives programs their ways, which are made after the engine. It belongs before the first Start.
@@ -101,7 +104,11 @@ func NewProcesses(c Config) (*Processes, error) {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make programs: %w", err)
 	}
-	return &Processes{c: c, running: map[*process]id.Site{}, held: map[id.Site]chan struct{}{}, sharing: map[id.Site]map[*process]bool{}}, nil
+	place, _ := c.Runner.(watchdog.Place)
+	return &Processes{
+		c: c, running: map[*process]id.Site{}, held: map[id.Site]chan struct{}{}, sharing: map[id.Site]map[*process]bool{},
+		watchdog: watchdog.New(watchdog.Config{Place: place, Log: c.Log}),
+	}, nil
 }
 
 // stopPatience is how long the end of a program that was killed may take.
@@ -109,17 +116,18 @@ const stopPatience = 20 * time.Second
 
 // process is a program that Processes has started.
 type process struct {
-	kill   context.CancelFunc
-	link   *sandbox.Link
-	linked chan struct{} // closed when link is there
-	gone   chan struct{}
-	exit   Exit
-	files  files
-	socket *socket // nil where it listens on its port
-	tty    *tty    // nil where it has no terminal
-	kept   bool    // it writes to storage that outlives it
-	lapses int64   // of the lease when it was started
-	epoch  string  // the file that names its Redis's epoch; empty where it has none
+	kill    context.CancelFunc
+	link    *sandbox.Link
+	linked  chan struct{} // closed when link is there
+	gone    chan struct{}
+	exit    Exit
+	files   files
+	socket  *socket        // nil where it listens on its port
+	tty     *tty           // nil where it has no terminal
+	kept    bool           // it writes to storage that outlives it
+	lapses  int64          // of the lease when it was started
+	watched *watchdog.Held // nil where no other node may write to what it does
+	epoch   string         // the file that names its Redis's epoch; empty where it has none
 
 	noDatabase func() // called at its end: it needs the server of its databases no longer
 }
@@ -209,6 +217,9 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	}
 	p.bound(&s, &cmd)
 	x.kept = slices.ContainsFunc(cmd.Binds, func(b sandbox.Bind) bool { return b.Stored })
+	if x.kept && p.c.Lease != nil && p.c.Volume.Shared() {
+		cmd.Guard = guard{p, x}
+	}
 	out := &lines{stream: "stdout", to: s.Output}
 	errs := &lines{stream: "stderr", to: s.Output}
 	if s.PHP != nil && s.Output != nil {

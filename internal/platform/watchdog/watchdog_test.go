@@ -1,0 +1,102 @@
+package watchdog
+
+import (
+	"log/slog"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"slipway/internal/platform/wait"
+)
+
+// sleeper starts a process and returns a pidfd of it, and a channel that is closed at its end.
+func sleeper(t *testing.T) (pidfd int, ended chan struct{}) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "3600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() { _ = unix.Close(pidfd) })
+	return pidfd, ended
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// What is held ends at the deadline and not before an earlier one that was moved; what was released stays.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	w := New(Config{Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(w.Close)
+	hold := func(deadline time.Duration) (*Held, chan struct{}) {
+		t.Helper()
+		w.Extend(deadline)
+		fd, ended := sleeper(t)
+		h, err := w.Hold(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h, ended
+	}
+	_, first := hold(Now() + 300*time.Millisecond)
+	released, stays := hold(Now() + time.Hour)
+	_, third := hold(Now() + time.Hour)
+	released.Release()
+	released.Kill() // it is not the watchdog's any more
+	last, fourth := hold(Now() + time.Hour)
+	if closed(first) || closed(third) {
+		t.Fatal("what is held has ended before its deadline")
+	}
+	last.Kill()
+	wait.Until(t, "what was killed has ended", func() bool { return closed(fourth) })
+	if closed(first) {
+		t.Fatal("what is held has ended at a deadline that was moved")
+	}
+	soon := Now() + 100*time.Millisecond
+	w.Extend(soon)
+	wait.Until(t, "what is held has ended", func() bool { return closed(first) && closed(third) })
+	if Now() < soon {
+		t.Error("it ended before the deadline")
+	}
+	if closed(stays) {
+		t.Error("what was released has ended")
+	}
+}
+
+// The end of the service is a deadline, and that of the watchdog is not: another one is started.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	w := New(Config{Log: slog.New(slog.DiscardHandler)})
+	w.Extend(Now() + time.Hour)
+	fd, ended := sleeper(t)
+	if _, err := w.Hold(fd); err != nil {
+		t.Fatal(err)
+	}
+	before := w.PID()
+	if err := unix.Kill(before, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "another one runs", func() bool { pid := w.PID(); return pid != 0 && pid != before })
+	if closed(ended) {
+		t.Fatal("what is held has ended with the watchdog")
+	}
+	if err := w.conn.Close(); err != nil { // as the kernel does at the end of the service
+		t.Fatal(err)
+	}
+	wait.Until(t, "what is held has ended", func() bool { return closed(ended) })
+	w.Close()
+}
