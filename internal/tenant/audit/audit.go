@@ -1,5 +1,5 @@
-// Package audit owns the audit log: actions with their actor, credential and address. Entries are written in the
-// transaction of the action; package account has checked the actor's permission before.
+// Package audit owns the audit log. Each entry has an actor, a credential and an address, and is written in the
+// transaction of the action. Package account has already checked the actor's permission.
 package audit
 
 import (
@@ -14,61 +14,61 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Actor is who does something, with what, from where.
+// Actor is the person or service that performs an action, with the credential used.
 type Actor struct {
-	User    id.User    // Optional: empty is the service itself, or its command line.
-	Owner   id.Owner   // whose things it is done to. Optional.
+	User    id.User    // empty: the service itself, or its command line
+	Owner   id.Owner   // owner of the affected resource. Optional.
 	Key     id.Key     // Optional.
-	Grant   string     // of an app that acts for the user. Optional.
-	App     string     // that app's id. Optional.
+	Grant   string     // an app's grant to act for the user. Optional.
+	App     string     // the app's ID. Optional.
 	Session id.Session // Optional.
-	Via     string     // with what, in words: the key, the deploy hook. Optional.
+	Via     string     // the credential in words, such as a key's name. Optional.
 	Addr    netip.Addr
-	Rights  string // the membership that it is done with. Optional: not in a team.
-	Service bool   // by a service key
-	Through string // the team's sign-in provider that the key or grant ends with. Optional.
+	Rights  string // the team membership that grants the permission. Optional: empty outside teams.
+	Service bool   // whether a service key was used
+	Through string // the team's sign-in provider whose removal ends the key or grant. Optional.
 }
 
 // Entry is one line of the audit log.
 type Entry struct {
 	ID      string
 	At      db.Time
-	User    id.User  // who did it
-	Email   string   // theirs; empty when they are gone
-	About   id.User  // the other user it concerns, or empty
-	Owner   id.Owner // whose things it was done to, or empty
+	User    id.User  // the actor
+	Email   string   // the actor's; empty if the account was deleted
+	About   id.User  // another user concerned, or empty
+	Owner   id.Owner // owner of the affected resource, or empty
 	Key     id.Key
 	Session id.Session
 	App     string // the app that acted for the user, or empty
 	Grant   string // its grant, or empty
-	Via     string // with what, in words; empty for a session
+	Via     string // the credential in words; empty for a session
 	Addr    string
 	Action  string // noun.verb, such as key.created
-	Subject string // the id of what it was done to, or empty
-	Detail  string // in words
+	Subject string // ID of the affected resource, or empty
+	Detail  string // a sentence
 }
 
-// Event is one entry of the audit log: what was done to what. It holds no secret.
+// Event describes an action. It must not contain secrets.
 type Event struct {
 	Action  string  // noun.verb
 	Subject string  // Optional.
-	Detail  string  // in words; what is over 200 characters is cut. Optional.
-	About   id.User // the other user it concerns. Optional.
+	Detail  string  // a sentence, cut at 200 characters. Optional.
+	About   id.User // another user concerned. Optional.
 }
 
-// Unchanged is the event of a request that left all as it was: the log doesn't have it.
+// Unchanged is the event of a request that changed nothing. It isn't logged.
 var Unchanged = Event{Action: "unchanged"}
 
-// Logged is the event of a request that wrote its line itself, before it changed what its own rights come from.
+// Logged is the event of a request that wrote its own entry, because the action changes the actor's permissions.
 var Logged = Event{Action: "logged"}
 
-// kept is how long the log goes back.
+// kept is how long entries are retained.
 const kept = 400 * 24 * time.Hour
 
-// NewID returns the id of an entry of this moment.
+// NewID returns an entry ID for the current time.
 func NewID() string { return db.NewID("aud") }
 
-// WriteTx writes a line into the log, in the transaction that does what it says.
+// WriteTx writes an entry in the transaction of its action.
 func WriteTx(ctx context.Context, tx *db.Tx, by Actor, d Event) error {
 	if d == Unchanged || d == Logged {
 		return nil
@@ -76,13 +76,13 @@ func WriteTx(ctx context.Context, tx *db.Tx, by Actor, d Event) error {
 	return WriteLateTx(ctx, tx, NewID(), db.Now(), by, d)
 }
 
-// ExpireTx removes what is older than the log goes back.
+// ExpireTx deletes entries older than the retention period.
 func ExpireTx(ctx context.Context, tx *db.Tx, now db.Time) error {
 	_, err := tx.Exec(ctx, `DELETE FROM audit WHERE at <= $1`, now.Add(-kept))
 	return err
 }
 
-// WriteLateTx writes the line of an earlier moment: id is NewID's of then.
+// WriteLateTx writes an entry for the earlier time at. id is the result of NewID at that time.
 func WriteLateTx(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor, d Event) error {
 	addr := ""
 	if by.Addr.IsValid() {
@@ -102,21 +102,21 @@ func WriteLateTx(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor
 	return nil
 }
 
-// Filter narrows the log. Zero fields don't.
+// Filter selects entries. Zero fields match everything.
 type Filter struct {
-	User   id.User  // what they did and what others did to them; empty: everybody's
-	Owner  id.Owner // what was done to their things; with User, what is about either
-	By     id.User  // what this user did. Optional.
-	Since  db.Time  // not older than that. Optional.
-	Key    id.Key   // what was done with this key
-	App    string   // what this app did. Optional.
-	Action string   // a noun ("key") or a whole action ("key.created")
-	Before string   // an entry's ID: only older ones
-	Limit  int      // 1 to 200. Optional: 0 means 50.
+	User   id.User  // entries by or about this user
+	Owner  id.Owner // entries on this owner's resources; with User, entries that match either
+	By     id.User  // entries by this user
+	Since  db.Time  // entries not older than this
+	Key    id.Key   // entries made with this key
+	App    string   // entries made by this app
+	Action string   // a noun ("key") or an action ("key.created")
+	Before string   // only entries older than this ID
+	Limit  int      // 1 to 200. 0 means 50.
 }
 
-// where is the filter as SQL: only what is asked for, so that an index can answer. Those that leave out empty values
-// answer only where the condition does too, for whatever value.
+// where returns the filter as SQL with only the conditions in use, so that indexes apply. Partial indexes exclude empty
+// values, so their columns' conditions do too.
 func (f Filter) where() (string, db.Args) {
 	sql, args := "TRUE", db.Args{}
 	and := func(cond, v string) {
@@ -146,7 +146,7 @@ func (f Filter) where() (string, db.Args) {
 	return sql, args
 }
 
-// List returns a page of the log, the newest first.
+// List returns a page of entries, newest first.
 func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 	if f.Limit < 1 || f.Limit > 200 {
 		f.Limit = 50

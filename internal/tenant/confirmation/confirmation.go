@@ -1,5 +1,5 @@
-// Package confirmation owns the confirmations of agents' calls that can't be undone: a person approves one call with
-// its arguments, which may then be made once, by the credential that asked.
+// Package confirmation owns the approval of agents' irreversible calls: a person approves one call with its arguments,
+// and the credential that asked may then make that call once.
 package confirmation
 
 import (
@@ -18,16 +18,15 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// ID names a confirmation.
 type ID string
 
-// Life is how long a person has to decide, and the agent to make the call after that.
+// Life is how long a person has to decide, and again how long the agent has to make the call.
 const Life = 10 * time.Minute
 
-// maxOpen is how many undecided confirmations a person can have: an agent that asks on and on is told to stop.
+// maxOpen caps a person's undecided confirmations, which stops agents that keep asking.
 const maxOpen = 20
 
-// Decision is what the person said. Empty: nothing yet.
+// Decision is the person's answer. It is empty until they decide.
 type Decision string
 
 const (
@@ -35,19 +34,19 @@ const (
 	Declined Decision = "declined"
 )
 
-// Line is a label and a value that the person reads. The value may be anybody's text.
+// Line is a label and value shown to the person. The value is untrusted text.
 type Line struct{ Label, Value string }
 
-// Call is what an agent wants to do.
+// Call is the call that an agent wants to make.
 type Call struct {
 	Tool      string
 	Title     string // of the tool
-	Arguments []byte // the same bytes for the same arguments
-	About     []Line // what the person reads
+	Arguments []byte // canonical: equal arguments have equal bytes
+	About     []Line // shown to the person
 	Addr      netip.Addr
 }
 
-// Confirmation is a call that waits for a person, or was decided about.
+// Confirmation is a call that waits for a decision, or the decision.
 type Confirmation struct {
 	ID       ID
 	Owner    account.OwnerID
@@ -58,26 +57,25 @@ type Confirmation struct {
 	At       db.Time
 	Expires  db.Time
 	Decision Decision
-	Used     bool // the call was made
+	Used     bool // whether the call was made
 }
 
-// Confirmations keeps them. It is safe for concurrent use.
+// Confirmations stores confirmations. It is safe for concurrent use.
 type Confirmations struct{ db *db.DB }
 
-// New starts nothing.
 func New(d *db.DB) *Confirmations { return &Confirmations{d} }
 
-// binding is the same for the same call with the same credential. An app's grant stays when its tokens are renewed.
+// binding identifies a call with its credential. An app's renewed tokens keep the same grant, and so the same binding.
 func binding(by account.Caller, call Call) string {
 	sum := sha256.New()
 	for _, part := range []string{string(by.User), string(by.Owner), string(by.Key), by.Grant, call.Tool, string(call.Arguments)} {
-		fmt.Fprintf(sum, "%d:%s", len(part), part) // no part can pass for the end of another
+		fmt.Fprintf(sum, "%d:%s", len(part), part) // length-prefixed, so that parts can't be confused
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Take spends the approval of a call: where it returns a confirmation that is approved, the caller makes the call now,
-// and nobody else can. Else nothing may be done yet: the person hasn't decided, or declined.
+// Take uses up a call's approval. If the returned confirmation is approved, the caller must make the call now, and no
+// other caller can. Otherwise the call must not be made, since the person hasn't decided or has declined.
 func (c *Confirmations) Take(ctx context.Context, by account.Caller, call Call) (got Confirmation, err error) {
 	if by.Key == "" && by.Grant == "" {
 		return got, errors.New("confirmation: the caller has no credential")
@@ -95,7 +93,7 @@ func (c *Confirmations) Take(ctx context.Context, by account.Caller, call Call) 
 		switch {
 		case err == nil && got.Decision == Approved:
 			n, err := tx.Exec(ctx, `UPDATE confirmations SET used_at = $2 WHERE id = $1 AND used_at = 0`, got.ID, now)
-			if err == nil && n == 0 { // another call was faster
+			if err == nil && n == 0 { // a concurrent call used it
 				err = &fault.Error{Kind: fault.Conflict, Message: "This call is being made already", Code: "confirmation_used"}
 			}
 			return err
@@ -147,7 +145,7 @@ func scan(row db.Scanner) (c Confirmation, err error) {
 var errUnknown = fault.New(fault.NotFound, "confirmation_not_found", "Unknown or expired confirmation",
 	"Agents wait 10 minutes for a confirmation. Ask the agent to try again.")
 
-// Find returns a confirmation that this user can decide about, or has: others' are not found, nor is what has expired.
+// Find returns a confirmation of this user, decided or not. Expired ones are not found.
 func (c *Confirmations) Find(ctx context.Context, user account.UserID, which ID) (Confirmation, error) {
 	got, err := scan(c.db.QueryRow(ctx, selected+` WHERE id = $1 AND user_id = $2 AND expires_at > $3`, which, user, c.db.Now()))
 	switch {
@@ -159,7 +157,7 @@ func (c *Confirmations) Find(ctx context.Context, user account.UserID, which ID)
 	return got, nil
 }
 
-// DecideTx keeps what the user decided. It works once.
+// DecideTx records the user's decision. It works once.
 func (c *Confirmations) DecideTx(ctx context.Context, tx *db.Tx, user account.UserID, which ID, d Decision) error {
 	n, err := tx.Exec(ctx, `
 		UPDATE confirmations SET decision = $3 WHERE id = $1 AND user_id = $2 AND decision = '' AND expires_at > $4`,

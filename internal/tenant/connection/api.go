@@ -17,25 +17,23 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// api holds the requests to a forge. One exists for each kind.
+// api is a client for one kind of Git provider.
 type api interface {
 	// user returns the name of the account that the token is for.
 	user(ctx context.Context) (string, error)
-	// repositories lists those that the account can read, as owner/repo. A forge may leave
-	// the search to the caller.
+	// repositories lists the repositories that the account can read, as owner/repo. A provider without search may
+	// ignore search.
 	repositories(ctx context.Context, search string) ([]Repository, error)
-	// status tells how a commit's deployment stands. It returns the id of the forge's check
-	// run, to be given again; empty where the forge has none.
+	// status reports a deployment's state on its commit. It returns the ID of the check run to pass to the next call,
+	// or "" if the provider has none.
 	status(ctx context.Context, f Facts, id string) (string, error)
-	// record makes or updates the forge's own record of a deployment, and returns its id;
-	// empty where the forge has none.
+	// record creates or updates the provider's deployment record and returns its ID, or "" if the provider has none.
 	record(ctx context.Context, f Facts, id string) (string, error)
-	// comment makes the comment on the pull request, or changes the one with that id, and
-	// returns its id.
+	// comment creates the comment on the pull request, or updates the comment with the ID, and returns its ID.
 	comment(ctx context.Context, f Facts, id, text string) (string, error)
 }
 
-// home is where a forge is reached, and by what.
+// home returns the base URL of a provider's host and the HTTP client that reaches it.
 func (s *Connections) home(host string) (base string, client *http.Client) {
 	base, client = "https://"+host, s.c.Out
 	if to, ok := s.c.Hosts[host]; ok && strings.HasPrefix(to, "http") {
@@ -51,12 +49,12 @@ func (s *Connections) home(host string) (base string, client *http.Client) {
 	return base, client
 }
 
-// api returns the way to a forge with a token.
+// api returns a client that authenticates with k.
 func (s *Connections) api(p forge.Provider, host string, k secret) api {
 	return s.apiNoting(p, host, k, nil)
 }
 
-// apiNoting is api that notes what answers say of the token's scopes.
+// apiNoting is api, and also stores the token's scopes from responses in scopes.
 func (s *Connections) apiNoting(p forge.Provider, host string, k secret, scopes *string) api {
 	base, client := s.home(host)
 	w := wire{client: client, base: base, auth: "Bearer " + k.Token, scopes: scopes}
@@ -83,26 +81,26 @@ func (s *Connections) apiNoting(p forge.Provider, host string, k secret, scopes 
 	return gitea{w}
 }
 
-// Bounds of what a forge is asked.
+// Limits of requests to Git providers.
 const (
 	maxAnswer  = 4 << 20
 	askTimeout = 20 * time.Second
 )
 
-// wire sends JSON to one forge, or a form.
+// wire sends JSON or form requests to one Git provider.
 type wire struct {
 	client         *http.Client
 	base           string
 	auth           string
-	user, password string // basic authentication in place of auth, where user is set
+	user, password string // basic authentication instead of auth, if user is set
 	header         http.Header
-	scopes         *string // where an answer's word on the token's scopes goes. Optional.
+	scopes         *string // receives the token's scopes from responses. Optional.
 }
 
-// refusal is an answer that is not success.
+// refusal is an unsuccessful response.
 type refusal struct {
 	status int
-	text   string // the beginning of the body
+	text   string // the start of the body
 	after  time.Duration
 }
 
@@ -110,7 +108,7 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("the Git provider answered %d: %s", r.status, r.text)
 }
 
-// lasting reports whether the same request would be refused again.
+// lasting reports whether repeating the request would fail again.
 func (r *refusal) lasting() bool {
 	return r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusRequestTimeout &&
 		r.status != http.StatusConflict &&
@@ -174,7 +172,7 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 		}
 		return e
 	}
-	if text := res.Header.Get("X-Oauth-Scopes"); text != "" && w.scopes != nil { // GitHub's and Bitbucket's
+	if text := res.Header.Get("X-Oauth-Scopes"); text != "" && w.scopes != nil { // sent by GitHub and Bitbucket
 		*w.scopes = text
 	}
 	if len(b) > maxAnswer {
@@ -189,7 +187,7 @@ func (w wire) send(ctx context.Context, method, path string, body, out any) erro
 	return nil
 }
 
-// tell turns an error of asking a forge into what a user can do about it.
+// tell turns a provider's error into a fault that says what the user can do.
 func tell(err error, host string) error {
 	var r *refusal
 	switch {
@@ -211,7 +209,7 @@ func tell(err error, host string) error {
 	}
 }
 
-// repo is the path of a repository, owner/repo, for an address.
+// repo escapes a repository's path, owner/repo, for a URL.
 func repo(path string) string {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {

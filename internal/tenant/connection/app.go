@@ -14,26 +14,25 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// AppID names an app: "gap_" and 26 characters. It is no secret.
+// AppID names an app: "gap_" and 26 characters. It isn't secret.
 type AppID string
 
-// App is this installation's app at a forge: an OAuth app, or a GitHub App. There is one for
-// each host.
+// App is this installation's OAuth app or GitHub App at a Git provider. Each host has at most one.
 type App struct {
 	ID          AppID
 	Provider    forge.Provider
 	Host        string // of the forge
 	Name        string
 	ClientID    string
-	Slug        string // of a GitHub App; empty: an OAuth app
-	Connections int    // made with it
+	Slug        string // of a GitHub App; empty for an OAuth app
+	Connections int    // number of connections made with it
 	CreatedAt   db.Time
 
-	hookDigest string // of the id of a GitHub App's webhook
+	hookDigest string // digest of the ID of a GitHub App's webhook
 	box        string // sealed appSecret
 }
 
-// Page is the address of a GitHub App's page at the forge; empty for OAuth apps.
+// Page returns the URL of a GitHub App's page, or "" for OAuth apps.
 func (a App) Page() string {
 	if a.Slug == "" {
 		return ""
@@ -41,7 +40,7 @@ func (a App) Page() string {
 	return "https://" + a.Host + "/apps/" + a.Slug
 }
 
-// InstallURL is where a GitHub App is given repositories; empty for OAuth apps.
+// InstallURL returns the page on which a GitHub App is granted repositories, or "" for OAuth apps.
 func (a App) InstallURL() string {
 	if a.Slug == "" {
 		return ""
@@ -49,20 +48,20 @@ func (a App) InstallURL() string {
 	return a.Page() + "/installations/new"
 }
 
-// appSecret holds what an app authenticates with.
+// appSecret holds an app's credentials.
 type appSecret struct {
 	Client string `json:"client"`
-	Key    string `json:"key,omitempty"`  // of a GitHub App, as PEM
-	Hook   string `json:"hook,omitempty"` // that a GitHub App's webhook is signed with
+	Key    string `json:"key,omitempty"`  // a GitHub App's private key, PEM
+	Hook   string `json:"hook,omitempty"` // signing secret of a GitHub App's webhook
 }
 
-// LogValue keeps the secrets out of logs.
+// LogValue hides the secrets in logs.
 func (appSecret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// String keeps the secrets out of error texts.
+// String hides the secrets in error texts.
 func (appSecret) String() string { return "[redacted]" }
 
-// GoString keeps the secrets out of %#v.
+// GoString hides the secrets in %#v.
 func (appSecret) GoString() string { return "[redacted]" }
 
 const appColumns = `a.id, a.provider, a.host, a.name, a.client_id, a.slug, a.hook_digest, a.secrets, a.created_at, (SELECT count(*)
@@ -88,7 +87,7 @@ func (s *Connections) Apps(ctx context.Context, r db.Reader) ([]App, error) {
 	return list, nil
 }
 
-// App returns one of them, or a NotFound fault.
+// App returns an app, or a NotFound fault.
 func (s *Connections) App(ctx context.Context, r db.Reader, id AppID) (App, error) {
 	return scanApp(r.QueryRow(ctx, `SELECT `+appColumns+` FROM git_apps a WHERE a.id = $1`, id))
 }
@@ -107,12 +106,12 @@ func (s *Connections) openApp(a App) (k appSecret, err error) {
 // NewApp is an OAuth app that the operator has registered at a forge.
 type NewApp struct {
 	Provider forge.Provider
-	Host     string // Optional where the provider has one home.
+	Host     string // Optional if the provider has a single host.
 	ClientID string
 	Secret   string
 }
 
-// CreateAppTx stores an OAuth app. A second one for the same host is a Conflict.
+// CreateAppTx stores an OAuth app. It returns a Conflict fault if the host has an app.
 func (s *Connections) CreateAppTx(ctx context.Context, tx *db.Tx, n NewApp) (App, error) {
 	host, err := checkHost(n.Provider, n.Host)
 	if err != nil {
@@ -157,8 +156,8 @@ func (s *Connections) insertAppTx(ctx context.Context, tx *db.Tx, a App, k appSe
 	return s.App(ctx, tx, a.ID)
 }
 
-// DeleteAppTx forgets an app and disconnects the accounts that were connected with it. What
-// the forge has of it stays there until its owner deletes that.
+// DeleteAppTx deletes an app and the connections made with it. The app's registration at the provider remains until its
+// owner deletes it there.
 func (s *Connections) DeleteAppTx(ctx context.Context, tx *db.Tx, id AppID) (App, error) {
 	a, err := s.App(ctx, tx, id)
 	if err != nil {
@@ -175,7 +174,7 @@ func (s *Connections) DeleteAppTx(ctx context.Context, tx *db.Tx, id AppID) (App
 	return a, nil
 }
 
-// plain reports whether text has 1 to n printable characters of ASCII without spaces.
+// plain reports whether s has 1 to n printable ASCII characters and no spaces.
 func plain(s string, n int) bool {
 	return s != "" && len(s) <= n && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// bitbucket speaks the REST API of Bitbucket Cloud, version 2.0. Deployments are told as
-// the status of a commit alone: records of deployments belong to its own pipelines.
+// bitbucket implements api with version 2.0 of the Bitbucket Cloud REST API. It reports commit statuses only, since
+// deployment records are reserved for Bitbucket Pipelines.
 type bitbucket struct{ wire }
 
 func (b bitbucket) user(ctx context.Context) (string, error) {
@@ -23,7 +23,7 @@ func (b bitbucket) user(ctx context.Context) (string, error) {
 		Nickname string `json:"nickname"`
 	}
 	err := b.send(ctx, http.MethodGet, "/user", nil, &u)
-	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) { // the token of a workspace or a repository has no user
+	if isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusNotFound) { // workspace and repository tokens have no user
 		var list struct {
 			Values []struct {
 				Name string `json:"full_name"`
@@ -74,7 +74,7 @@ func (b bitbucket) status(ctx context.Context, f Facts, _ string) (string, error
 	if state == "" {
 		state = "INPROGRESS"
 	}
-	sum := sha256.Sum256([]byte(f.Site)) // a key has at most 40 characters
+	sum := sha256.Sum256([]byte(f.Site)) // keys are limited to 40 characters
 	return "", b.send(ctx, http.MethodPost, "/repositories/"+repo(f.path())+"/commit/"+f.Commit+"/statuses/build",
 		map[string]string{
 			"key":         "slipway-" + hex.EncodeToString(sum[:12]),

@@ -1,5 +1,5 @@
-// Package connection owns users' accounts at Git providers: they read repositories without
-// a pasted credential, and report deployments to the provider.
+// Package connection owns users' accounts at Git providers. They read repositories without a pasted credential and
+// report deployments to the provider.
 //
 // A connection is an access token, checked with the provider when it is stored, encrypted, and
 // sent only to that provider's host. It is either pasted, or issued to one of the operator's
@@ -43,46 +43,46 @@ type Connection struct {
 	ID        ID
 	Owner     account.OwnerID
 	Provider  forge.Provider
-	Host      string   // of the forge
-	Login     string   // as the forge calls the account
-	Scopes    []string // what the forge says that the token may do; empty: it doesn't say
-	Sites     int      // that use it
-	Error     string   // why the forge last refused what was asked with it; empty: it didn't
+	Host      string   // of the Git provider
+	Login     string   // account name at the provider
+	Scopes    []string // the token's scopes; empty if the provider doesn't report them
+	Sites     int      // number of sites that use it
+	Error     string   // the provider's last error, or empty
 	ErrorAt   db.Time
 	CreatedAt db.Time
 	UpdatedAt db.Time
 
-	App       AppID   // that its token comes from; empty: an access token was pasted
+	App       AppID   // the app that issued the token; empty: a pasted access token
 	ExpiresAt db.Time // of the token; 0: never
-	Ended     bool    // the forge takes its tokens no more: it has to be connected again
+	Ended     bool    // whether the provider rejects its tokens, so that the user must connect again
 
 	refreshedAt db.Time
 	box         string // sealed secret
 }
 
-// secret holds what a connection authenticates with.
+// secret holds a connection's credentials.
 type secret struct {
 	Token   string `json:"token"`
 	User    string `json:"user,omitempty"`    // of an app password; empty for tokens
-	Refresh string `json:"refresh,omitempty"` // that a new token is asked for with
+	Refresh string `json:"refresh,omitempty"` // refresh token
 }
 
-// LogValue keeps the token out of logs.
+// LogValue hides the token in logs.
 func (secret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// String keeps the token out of error texts.
+// String hides the token in error texts.
 func (secret) String() string { return "[redacted]" }
 
-// GoString keeps the token out of %#v.
+// GoString hides the token in %#v.
 func (secret) GoString() string { return "[redacted]" }
 
-// Providers are the forges that can be connected.
+// Providers lists the Git providers that can be connected.
 var Providers = []forge.Provider{forge.GitHub, forge.GitLab, forge.Gitea, forge.Bitbucket}
 
-// hosts are where the forges are that have one home.
+// hosts holds the host of each provider that has only one.
 var hosts = map[forge.Provider]string{forge.GitHub: "github.com", forge.GitLab: "gitlab.com", forge.Bitbucket: "bitbucket.org"}
 
-// maxConnections is how many accounts an owner can connect.
+// maxConnections caps an owner's connections.
 const maxConnections = 20
 
 // Config holds what Connections needs.
@@ -91,30 +91,29 @@ type Config struct {
 	Seal *seal.Sealer
 	Out  *http.Client // from egress: refuses private addresses
 
-	// Hosts says where forges really are, by host: the operator's --git-host. Egress reaches such
-	// an address. Optional, both.
+	// Hosts maps host names to the addresses set with --git-host, and Egress reaches them. Both are optional.
 	Hosts  map[string]string
 	Egress *egress.Egress
 
-	// Base is where the dashboard is reached, and Hooks where the API is: forges send people
-	// and events there. Optional: without them there are no apps.
+	// Base is the URL of the dashboard, to which providers redirect people, and Hooks that of the API, which receives
+	// events. Optional: without them apps are unavailable.
 	Base, Hooks string
 
 	Log *slog.Logger // Optional.
 }
 
-// Deployments know what is to be told of them.
+// Deployments provides the facts that are reported to Git providers.
 type Deployments interface {
-	// Facts returns what a forge is told of a deployment, or a NotFound fault.
+	// Facts returns a deployment's facts, or a NotFound fault.
 	Facts(ctx context.Context, deployment id.Deployment) (Facts, error)
 }
 
-// Connections owns all connections.
+// Connections is the service.
 type Connections struct {
 	c           Config
-	deployments Deployments // nil: nothing is told
+	deployments Deployments // nil: nothing is reported
 
-	installations tokens // of GitHub Apps
+	installations tokens // cached tokens of GitHub App installations
 }
 
 // New returns Connections. It starts nothing: Work registers its jobs.
@@ -123,7 +122,7 @@ func New(c Config) *Connections {
 	return &Connections{c: c}
 }
 
-// Connect tells whose states forges hear of. It belongs before Work: deployments are made after
+// Connect sets the source of deployments to report. It must be called before Work; deployments are constructed after
 // Connections, which they use.
 func (s *Connections) Connect(d Deployments) { s.deployments = d }
 
@@ -143,7 +142,7 @@ func scan(r db.Scanner) (c Connection, err error) {
 
 func purpose(id ID) string { return "connection/" + string(id) }
 
-// List returns the owner's connections, the oldest first.
+// List returns the owner's connections, oldest first.
 func (s *Connections) List(ctx context.Context, r db.Reader, owner account.OwnerID) ([]Connection, error) {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM connections c WHERE c.owner_id = $1 ORDER BY c.created_at, c.id`, owner)
 	list, err := db.Collect(rows, err, scan)
@@ -158,29 +157,28 @@ func (s *Connections) Get(ctx context.Context, r db.Reader, owner account.OwnerI
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM connections c WHERE c.id = $1 AND c.owner_id = $2`, id, owner))
 }
 
-// New connection to make.
+// NewConnection is a connection to create.
 type NewConnection struct {
 	Provider forge.Provider
-	Host     string // Optional where the provider has one home.
+	Host     string // Optional if the provider has a single host.
 	Token    string
 	User     string // Optional: the user name of an app password.
 }
 
-// Checked is a connection that the forge has accepted, ready to be stored.
+// Checked is a connection whose credentials the provider accepted.
 type Checked struct {
 	n      NewConnection
 	login  string
-	scopes string // separated by spaces
+	scopes string // space-separated
 
-	app     AppID // empty: an access token was pasted
+	app     AppID // empty: a pasted access token
 	refresh string
 	expires db.Time
 }
 
 var hostForm = lazyregexp.New(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$`)
 
-// Check asks the forge whose the token is. It is for before the transaction: it waits for
-// the network.
+// Check asks the provider for the token's account. It uses the network, so it must run outside a transaction.
 func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, error) {
 	bad := func(why, details string) (Checked, error) {
 		return Checked{}, fault.New(fault.Invalid, "invalid_connection", why, details)
@@ -206,7 +204,7 @@ func (s *Connections) Check(ctx context.Context, n NewConnection) (Checked, erro
 	return Checked{n: n, login: login, scopes: scopeList(scopes)}, nil
 }
 
-// CreateTx stores a connection that Check has accepted. One to the same account is replaced.
+// CreateTx stores a checked connection. It replaces an existing connection to the same account.
 func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, k Checked) (Connection, error) {
 	text, err := json.Marshal(secret{k.n.Token, k.n.User, k.refresh})
 	if err != nil {
@@ -252,9 +250,9 @@ func (s *Connections) CreateTx(ctx context.Context, tx *db.Tx, owner account.Own
 	return s.Get(ctx, tx, owner, id)
 }
 
-// DeleteTx forgets the owner's connection and its token, and has the forge revoke a token
-// that was issued to an app. Sites that used it are read without a credential from then on,
-// and their forge is told nothing more.
+// DeleteTx deletes the owner's connection and token. If an app issued the token, it also enqueues its revocation at the
+// provider. Sites that used the connection are read without a credential from then on, and their deployments are no
+// longer reported.
 func (s *Connections) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
 	c, err := s.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -271,7 +269,7 @@ func (s *Connections) DeleteTx(ctx context.Context, tx *db.Tx, owner account.Own
 	return nil
 }
 
-// CloseOwnerTx forgets all connections of an owner who goes, as DeleteTx does.
+// CloseOwnerTx deletes all of a closing account's connections as DeleteTx does.
 func (s *Connections) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	list, err := s.List(ctx, tx, owner)
 	for _, c := range list {
@@ -280,14 +278,13 @@ func (s *Connections) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account
 	return err
 }
 
-// Use says which of the owner's connections a site uses. The caller has checked that the
-// site is the owner's.
+// Use is a site's choice of connection. The caller has checked that the owner owns the site.
 type Use struct {
 	Connection ID // empty: none
 	Report     bool
 }
 
-// UseOf returns which connection a site uses.
+// UseOf returns a site's choice of connection.
 func (s *Connections) UseOf(ctx context.Context, r db.Reader, site id.Site) (u Use, err error) {
 	err = r.QueryRow(ctx, `SELECT connection_id, report FROM site_connections WHERE site_id = $1`, site).Scan(&u.Connection, &u.Report)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -296,8 +293,7 @@ func (s *Connections) UseOf(ctx context.Context, r db.Reader, site id.Site) (u U
 	return u, err
 }
 
-// UseTx sets which connection a site uses for its repository, host/owner/repo, which must
-// be on the connection's host.
+// UseTx sets the connection for a site's repository, host/owner/repo. The repository must be on the connection's host.
 func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, repository string, u Use) error {
 	if u.Connection == "" {
 		_, err := tx.Exec(ctx, `DELETE FROM site_connections WHERE site_id = $1`, site)
@@ -320,7 +316,7 @@ func (s *Connections) UseTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return nil
 }
 
-// ForgetSiteTx removes what is stored of a site.
+// ForgetSiteTx deletes everything stored about a site.
 func (s *Connections) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	for _, q := range []string{
 		`DELETE FROM site_connections WHERE site_id = $1`,
@@ -334,8 +330,8 @@ func (s *Connections) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site)
 	return nil
 }
 
-// CredentialOf returns what a site's repository is read with: nil where the site uses no
-// connection, or one that is for another host.
+// CredentialOf returns the credential that reads a site's repository, or nil if the site uses no connection or one for
+// another host.
 func (s *Connections) CredentialOf(ctx context.Context, site id.Site, repository string) (*fetch.Credential, error) {
 	c, err := s.ofSite(ctx, site)
 	if fault.Is(err, fault.NotFound) {
@@ -350,7 +346,7 @@ func (s *Connections) CredentialOf(ctx context.Context, site id.Site, repository
 	return s.credential(ctx, c, repository)
 }
 
-// CredentialFor is CredentialOf for a repository that no site is made of yet.
+// CredentialFor is [Connections.CredentialOf] for a repository without a site.
 func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, id ID, repository string) (*fetch.Credential, error) {
 	c, err := s.Get(ctx, s.c.DB, owner, id)
 	if err != nil {
@@ -363,8 +359,8 @@ func (s *Connections) CredentialFor(ctx context.Context, owner account.OwnerID, 
 	return s.credential(ctx, c, repository)
 }
 
-// credential returns what a repository on the connection's host is read with; nil where a
-// GitHub App is not needed for it.
+// credential returns the credential for a repository on the connection's host. It is nil if anyone can read the
+// repository through a GitHub App connection.
 func (s *Connections) credential(ctx context.Context, c Connection, repository string) (*fetch.Credential, error) {
 	if c.ByGitHubApp() {
 		token, err := s.readToken(ctx, c, repository)
@@ -377,7 +373,7 @@ func (s *Connections) credential(ctx context.Context, c Connection, repository s
 	if err != nil {
 		return nil, err
 	}
-	// The name beside a token: what each forge's manual says.
+	// The user name to send with a token, from each provider's manual.
 	user := cmp.Or(
 		k.User,
 		map[forge.Provider]string{
@@ -410,15 +406,15 @@ func (s *Connections) open(c Connection) (secret, error) {
 	return k, nil
 }
 
-// Repository is one that an account can read.
+// Repository is a repository that an account can read.
 type Repository struct {
 	Name    string // host/owner/repo
 	Default string // branch
 	Private bool
 }
 
-// Repositories returns repositories of the owner's connected account whose name holds the
-// text, the last used ones first, at most 100.
+// Repositories returns up to 100 of the connected account's repositories whose names contain search, most recently used
+// first.
 func (s *Connections) Repositories(ctx context.Context, owner account.OwnerID, id ID, search string) ([]Repository, error) {
 	c, err := s.Get(ctx, s.c.DB, owner, id)
 	if err != nil {
@@ -446,8 +442,7 @@ func (s *Connections) Repositories(ctx context.Context, owner account.OwnerID, i
 	return out, nil
 }
 
-// scopeList makes what a forge says of a token's scopes, separated by commas or spaces, fit to
-// be stored.
+// scopeList normalizes a provider's list of scopes, separated by commas or spaces, for storage.
 func scopeList(s string) string {
 	list := strings.FieldsFunc(text.Line(s, 1000), func(r rune) bool { return r == ',' || r == ' ' })
 	return strings.Join(list[:min(len(list), 50)], " ")

@@ -8,8 +8,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// gitea speaks the REST API of Gitea and Forgejo, version 1. It has no records of
-// deployments.
+// gitea implements api with version 1 of the REST API of Gitea and Forgejo, which have no deployment records.
 type gitea struct{ wire }
 
 func (g gitea) user(ctx context.Context) (string, error) {

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// github speaks GitHub's REST API, version 2022-11-28.
+// github implements api with version 2022-11-28 of GitHub's REST API.
 type github struct{ wire }
 
 func (g github) user(ctx context.Context) (string, error) {
@@ -21,7 +21,7 @@ func (g github) user(ctx context.Context) (string, error) {
 }
 
 func (g github) repositories(ctx context.Context, _ string) (out []Repository, err error) {
-	for page := 1; page <= 5; page++ { // the API has no search within what an account can read
+	for page := 1; page <= 5; page++ { // the API can't search the account's readable repositories
 		var list []struct {
 			Name    string `json:"full_name"`
 			Default string `json:"default_branch"`
@@ -84,7 +84,7 @@ func (g github) comment(ctx context.Context, f Facts, id, text string) (string, 
 	return issueComment(ctx, g.wire, f, id, text)
 }
 
-// issueComment makes or changes a comment as GitHub and Gitea have it.
+// issueComment creates or updates a comment with the API that GitHub and Gitea share.
 func issueComment(ctx context.Context, w wire, f Facts, id, text string) (string, error) {
 	base, method, path := "/repos/"+repo(f.path())+"/issues/", http.MethodPatch, "comments/"+repo(id)
 	if id == "" {

@@ -21,14 +21,14 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// SetupPath and CreatedPath are where GitHub sends people back to after an app was given
-// repositories, and after it was created.
+// SetupPath and CreatedPath are the paths to which GitHub redirects people after an app was installed and after it was
+// created.
 const (
 	SetupPath   = "/account/git/installed"
 	CreatedPath = "/operator/git/created"
 )
 
-// Manifest describes an app to GitHub, which creates it.
+// Manifest describes an app that GitHub creates.
 // https://docs.github.com/apps/sharing-github-apps/registering-a-github-app-from-a-manifest
 type Manifest struct {
 	Name        string            `json:"name"`
@@ -43,7 +43,7 @@ type Manifest struct {
 	Events      []string          `json:"default_events"`
 }
 
-// What a GitHub App may do: read code, and tell of deployments.
+// The permissions of the GitHub App: reading code and reporting deployments.
 var (
 	appPermissions = map[string]string{
 		"metadata":      "read",
@@ -56,26 +56,25 @@ var (
 	reporting = map[string]string{"pull_requests": "write", "checks": "write", "deployments": "write"}
 )
 
-// Creation is a GitHub App to be created: the form that GitHub takes, and where.
+// Creation is the form that creates a GitHub App and the URL to post it to.
 type Creation struct {
-	To       string // address of the form
+	To       string // the form's URL
 	Manifest string
 }
 
 var organization = lazyregexp.New(`^[A-Za-z0-9](-?[A-Za-z0-9]){0,38}$`)
 
-// NewGitHubApp describes a GitHub App, as the operator enters it.
+// NewGitHubApp is the operator's input for a GitHub App.
 type NewGitHubApp struct {
 	Host         string // Optional: empty means github.com.
 	Organization string // Optional: empty means the operator's own account.
-	Public       bool   // whether other accounts at GitHub can install it
+	Public       bool   // whether other GitHub accounts can install it
 }
 
-// HookPath is where the events of an app are sent, below the address of the API, with the id
-// of its webhook behind it.
+// HookPath is the path below the API's URL that receives an app's events. The ID of its webhook follows.
 const HookPath = "/hooks/github/"
 
-// CreationTx begins to create a GitHub App: the answer counts only in the same session, once.
+// CreationTx begins the creation of a GitHub App. The response is accepted once, in the same session.
 func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session id.Session, n NewGitHubApp) (Creation, error) {
 	host, err := checkHost(forge.GitHub, n.Host)
 	if err != nil {
@@ -121,13 +120,13 @@ func (s *Connections) CreationTx(ctx context.Context, tx *db.Tx, session id.Sess
 
 var slugForm = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,99}$`)
 
-// CreatedApp is a GitHub App that GitHub has made, ready to be stored.
+// CreatedApp is a GitHub App that GitHub created and that isn't stored yet.
 type CreatedApp struct {
 	app  App
 	keys appSecret
 }
 
-// Created takes GitHub's answer to a creation: it exchanges the code for the app's secrets.
+// Created handles GitHub's response to a creation: it exchanges the code for the app's secrets.
 func (s *Connections) Created(ctx context.Context, session id.Session, q url.Values) (CreatedApp, error) {
 	in, err := s.endSignIn(ctx, session, q.Get("state"))
 	if err != nil {
@@ -169,18 +168,18 @@ func (s *Connections) Created(ctx context.Context, session id.Session, q url.Val
 	}, nil
 }
 
-// StoreAppTx stores a GitHub App that Created returned.
+// StoreAppTx stores the GitHub App returned by Created.
 func (s *Connections) StoreAppTx(ctx context.Context, tx *db.Tx, made CreatedApp) (App, error) {
 	return s.insertAppTx(ctx, tx, made.app, made.keys)
 }
 
-// ByHook returns the GitHub App whose webhook has that id, or a NotFound fault.
+// ByHook returns the GitHub App with this webhook ID, or a NotFound fault.
 func (s *Connections) ByHook(ctx context.Context, r db.Reader, hook string) (App, error) {
 	return scanApp(r.QueryRow(ctx, `SELECT `+appColumns+` FROM git_apps a WHERE a.hook_digest = $1`, digest(hook)))
 }
 
-// AppEvent returns the GitHub App whose webhook was called: an Unauthorized fault without
-// its signature, a NotFound fault where there is no such app.
+// AppEvent returns the GitHub App whose webhook was called. It returns an Unauthorized fault for a bad signature and a
+// NotFound fault for an unknown webhook.
 func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, body []byte) (App, error) {
 	a, err := s.ByHook(ctx, s.c.DB, hook)
 	if err != nil {
@@ -196,7 +195,7 @@ func (s *Connections) AppEvent(ctx context.Context, hook string, h http.Header, 
 	return a, forge.Verify(h, body, k.Hook, time.Now())
 }
 
-// UsesApp reports whether a site uses a connection that was made with an app.
+// UsesApp reports whether a site's connection was made with the app.
 func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site id.Site, id AppID) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT count(*) FROM site_connections u JOIN connections c ON c.id = u.connection_id
@@ -208,8 +207,8 @@ func (s *Connections) UsesApp(ctx context.Context, r db.Reader, site id.Site, id
 	return n > 0, nil
 }
 
-// appToken is the JWT that an app speaks for itself with (RS256): from a minute ago, because
-// clocks differ, for at most ten.
+// appToken returns the JWT (RS256) with which an app authenticates. It is backdated by a minute for clock skew and
+// valid for at most ten.
 func appToken(a App, k appSecret, now time.Time) (string, error) {
 	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(k.Key))
 	if err != nil {
@@ -222,12 +221,12 @@ func appToken(a App, k appSecret, now time.Time) (string, error) {
 	}).SignedString(key)
 }
 
-// ByGitHubApp reports whether the connection is of somebody who signed in with a GitHub App,
-// which calls for all of its repositories by itself.
+// ByGitHubApp reports whether the connection was made by signing in with a GitHub App, which receives the pushes of all
+// its repositories.
 func (c Connection) ByGitHubApp() bool { return c.App != "" && c.Provider == forge.GitHub }
 
-// installed speaks to GitHub for a GitHub App: deployments are check runs in place of
-// commit statuses, and repositories are those that both the user and the app can read.
+// installed is github for GitHub Apps: it reports check runs instead of commit statuses, and lists the repositories
+// that both the user and the app can read.
 type installed struct{ github }
 
 func (g installed) repositories(ctx context.Context, _ string) (out []Repository, err error) {
@@ -293,8 +292,8 @@ func (g installed) status(ctx context.Context, f Facts, id string) (string, erro
 	return strconv.FormatInt(made.ID, 10), nil
 }
 
-// HasRepositories reports whether somebody who signed in with a GitHub App can pick from any
-// repository: otherwise the app has to be installed first.
+// HasRepositories reports whether a user who signed in with a GitHub App can select any repository. If not, the app
+// must be installed first.
 func (s *Connections) HasRepositories(ctx context.Context, k Checked) (bool, error) {
 	if k.app == "" || k.n.Provider != forge.GitHub {
 		return true, nil

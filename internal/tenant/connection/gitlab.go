@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// gitlab speaks GitLab's REST API, version 4.
+// gitlab implements api with version 4 of GitLab's REST API.
 type gitlab struct{ wire }
 
 func (g gitlab) user(ctx context.Context) (string, error) {
@@ -40,7 +40,7 @@ func (g gitlab) repositories(ctx context.Context, search string) (out []Reposito
 	return out, err
 }
 
-// project is the address of a project: its whole path is one segment.
+// project returns the API path of a project, whose full path is one escaped segment.
 func (f Facts) project() string { return "/projects/" + url.QueryEscape(f.path()) }
 
 func (f Facts) gitlabState() string {
@@ -62,7 +62,7 @@ func (g gitlab) status(ctx context.Context, f Facts, _ string) (string, error) {
 		}, nil)
 	var no *refusal
 	if errors.As(err, &no) && no.status == http.StatusBadRequest && strings.Contains(no.text, "Cannot transition status") {
-		return "", nil // it has that state already
+		return "", nil // it already has that state
 	}
 	return "", err
 }

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// tokens holds the tokens of GitHub Apps' installations until shortly before they end. Each
-// is for one connection, one repository and one purpose.
+// tokens caches installation tokens of GitHub Apps until shortly before they expire. Each is for one connection,
+// repository and purpose.
 type tokens struct {
 	mu sync.Mutex // guards of
 	// share: total 10,000 tokens; owner one for each connection, repository and purpose; edge all are forgotten, and fetched again
@@ -27,15 +27,15 @@ type tokenKey struct {
 	report     bool
 }
 
-// installationToken is made by the first who asks for it; the others wait for its lock.
+// installationToken is fetched by the first caller, while others wait for its lock.
 type installationToken struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // empty if no token is needed
 	token string     // empty: none is needed
 	until time.Time
 }
 
 const (
-	tokenMargin = 5 * time.Minute // before its end a token is not used any more
+	tokenMargin = 5 * time.Minute // remaining validity below which a token isn't used
 	maxTokens   = 10_000
 )
 
@@ -51,7 +51,7 @@ func (t *tokens) get(k tokenKey) *installationToken {
 	return t.of[k]
 }
 
-// forget drops the tokens of a connection's repository: the forge refused one.
+// forget drops a connection's tokens after the provider refused one.
 func (t *tokens) forget(id ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,14 +62,12 @@ func (t *tokens) forget(id ID) {
 	}
 }
 
-// readToken returns a token that reads one repository of a GitHub App's user; empty where
-// anybody can read it.
+// readToken returns a token that reads one repository of a GitHub App's user. It is empty for public repositories.
 func (s *Connections) readToken(ctx context.Context, c Connection, repository string) (string, error) {
 	return s.installationToken(ctx, c, tokenKey{c.ID, repository, false})
 }
 
-// reportToken returns a token that tells GitHub of deployments of one repository, which the
-// user must be able to write to.
+// reportToken returns a token that reports deployments of one repository, which the user must be able to write to.
 func (s *Connections) reportToken(ctx context.Context, c Connection, repository string) (string, error) {
 	return s.installationToken(ctx, c, tokenKey{c.ID, repository, true})
 }
@@ -89,9 +87,8 @@ func (s *Connections) installationToken(ctx context.Context, c Connection, key t
 	return token, nil
 }
 
-// newInstallationToken asks GitHub for a token of an installation. An installation can read
-// what its user can't: so each time the user's own access to the repository is asked for
-// first, and the token is for that repository alone.
+// newInstallationToken requests a token of an installation. An installation may have access to repositories that the
+// user doesn't, so it first checks the user's own access and restricts the token to the one repository.
 func (s *Connections) newInstallationToken(ctx context.Context, c Connection, key tokenKey) (token string, until time.Time, err error) {
 	_, name, _ := strings.Cut(key.repository, "/")
 	user, err := s.fresh(ctx, c)
@@ -106,7 +103,7 @@ func (s *Connections) newInstallationToken(ctx context.Context, c Connection, ke
 	}
 	asUser := s.api(c.Provider, c.Host, user).(github)
 	switch err := asUser.send(ctx, http.MethodGet, "/repos/"+repo(name), nil, &r); {
-	case isStatus(err, http.StatusUnauthorized): // its user took the access back
+	case isStatus(err, http.StatusUnauthorized): // the user revoked the access
 		return "", until, errEnded(c.Host)
 	case isStatus(err, http.StatusNotFound), isStatus(err, http.StatusForbidden):
 		return "", until, fault.New(fault.Conflict, "no_access", c.Login+" has no access to "+key.repository,

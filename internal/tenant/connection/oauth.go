@@ -22,17 +22,17 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// CallbackPath is where forges send people back to, below the base URL.
+// CallbackPath is the path below the base URL to which providers redirect people.
 const CallbackPath = "/account/git/callback"
 
 const (
-	signInTime = 15 * time.Minute // that somebody may take at the forge
-	maxSignIns = 10               // under way in one session
+	signInTime = 15 * time.Minute // how long a sign-in may take
+	maxSignIns = 10               // pending sign-ins per session
 )
 
-// endpoints are the addresses of a forge's OAuth, below its own.
+// endpoints holds the paths of a provider's OAuth endpoints.
 type endpoints struct {
-	authorize, token, revoke string // revoke is empty where the forge has none
+	authorize, token, revoke string // revoke is empty if the provider has no such endpoint
 	style                    oauth2.AuthStyle
 	scope                    func(report bool) []string
 }
@@ -50,13 +50,13 @@ var oauthOf = map[forge.Provider]endpoints{
 		}
 		return []string{"read:user", "read:repository"}
 	}},
-	// Scopes are the consumer's.
+	// Bitbucket sets scopes per consumer.
 	forge.Bitbucket: {"/site/oauth2/authorize", "/site/oauth2/access_token", "", oauth2.AuthStyleInHeader, nil},
-	// Permissions are the app's.
+	// GitHub sets permissions per app.
 	forge.GitHub: {"/login/oauth/authorize", "/login/oauth/access_token", "", oauth2.AuthStyleInParams, nil},
 }
 
-// callback is the address that an app is registered with.
+// callback returns the redirect URL registered with apps.
 func (s *Connections) callback() string { return s.c.Base + CallbackPath }
 
 func digest(state string) string {
@@ -64,9 +64,8 @@ func digest(state string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// BeginTx begins a sign-in at an app's forge and returns the address to send the browser
-// to. The answer counts only in the same session, and once. report asks for what telling
-// the forge of deployments needs, where the forge offers less.
+// BeginTx begins a sign-in with an app and returns the URL for the browser. The response is accepted once, in the same
+// session. report requests the scope needed for reporting deployments from providers that distinguish it.
 func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session id.Session, id AppID, report bool) (string, error) {
 	a, err := s.App(ctx, tx, id)
 	if err != nil {
@@ -88,7 +87,7 @@ func (s *Connections) BeginTx(ctx context.Context, tx *db.Tx, session id.Session
 	return c.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier)), nil
 }
 
-// signInTx remembers a sign-in that is under way.
+// signInTx stores a pending sign-in.
 func (s *Connections) signInTx(
 	ctx context.Context, tx *db.Tx, session id.Session, app AppID, host string,
 ) (state, verifier string, err error) {
@@ -116,13 +115,13 @@ func (s *Connections) signInTx(
 	return state, verifier, nil
 }
 
-// signIn is one that was under way.
+// signIn is a pending sign-in.
 type signIn struct {
 	app            AppID
 	host, verifier string
 }
 
-// endSignIn takes the sign-in of a state that was begun in this session. There is each once.
+// endSignIn consumes the pending sign-in with this state, which must have begun in this session.
 func (s *Connections) endSignIn(ctx context.Context, session id.Session, state string) (in signIn, err error) {
 	refuse := fault.New(fault.Invalid, "invalid_state", "This sign-in has expired or was begun in another browser", "begin again")
 	if state == "" || len(state) > 200 || session == "" {
@@ -153,8 +152,7 @@ func (s *Connections) endSignIn(ctx context.Context, session id.Session, state s
 	return in, err
 }
 
-// Finish takes the forge's answer to a sign-in: who signed in is ready to be stored. app is
-// the one that they signed in with.
+// Finish handles the provider's response to a sign-in. It returns a connection to store and the app used.
 func (s *Connections) Finish(ctx context.Context, session id.Session, q url.Values) (k Checked, app App, err error) {
 	in, err := s.endSignIn(ctx, session, q.Get("state"))
 	if err != nil {
@@ -186,8 +184,8 @@ func (s *Connections) Finish(ctx context.Context, session id.Session, q url.Valu
 	return Checked{n: n, login: login, scopes: scopeList(scopes), app: app.ID, refresh: got.RefreshToken, expires: expires(got)}, app, nil
 }
 
-// token asks an app's forge for a token, by the way to its host. It refuses one that can't
-// stand in a header; an answer without a reason becomes a refusal as of every other request.
+// token requests a token through the proxy for the provider's host. It refuses tokens that aren't valid in a header,
+// and turns error responses without an OAuth error into a refusal.
 func (s *Connections) token(
 	ctx context.Context, a App, ask func(context.Context, *oauth2.Config) (*oauth2.Token, error),
 ) (*oauth2.Token, error) {
@@ -219,7 +217,7 @@ func (s *Connections) token(
 	return t, nil
 }
 
-// expires is when a token ends; 0: never.
+// expires returns a token's expiry, or 0 for none.
 func expires(t *oauth2.Token) db.Time {
 	if !t.Expiry.After(time.Now()) {
 		return 0
@@ -227,13 +225,13 @@ func expires(t *oauth2.Token) db.Time {
 	return db.At(t.Expiry)
 }
 
-// ended reports whether no later request can succeed with the refresh token that was sent.
+// ended reports whether the refresh token is permanently invalid.
 func ended(err error) bool {
 	var no *oauth2.RetrieveError
 	return errors.As(err, &no) && slices.Contains([]string{"invalid_grant", "bad_refresh_token", "unauthorized_client"}, no.ErrorCode)
 }
 
-// tellToken turns a refusal to issue a token into what can be done about it.
+// tellToken turns the refusal of a token into a fault that says what the user can do.
 func tellToken(err error, host string) error {
 	var no *oauth2.RetrieveError
 	if errors.As(err, &no) {
@@ -247,7 +245,7 @@ func tellToken(err error, host string) error {
 	return tell(err, host)
 }
 
-// checkHost returns a forge's host name in its plain form.
+// checkHost normalizes a Git provider's host name.
 func checkHost(p forge.Provider, host string) (string, error) {
 	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(host), "https://"), "/"))
 	host = cmp.Or(host, hosts[p])

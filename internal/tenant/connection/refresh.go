@@ -18,27 +18,26 @@ import (
 )
 
 const (
-	refreshMargin = 5 * time.Minute        // before its end a token is taken for ended
+	refreshMargin = 5 * time.Minute        // remaining validity below which a token is refreshed
 	refreshLease  = 2 * askTimeout         // longer than a refresh can take
-	refreshPause  = 100 * time.Millisecond // between two looks at whether another one is done
-	refreshAfter  = 7 * 24 * time.Hour     // an unused token is refreshed, so that what refreshes it does not end
+	refreshPause  = 100 * time.Millisecond // delay between polls for another process's refresh
+	refreshAfter  = 7 * 24 * time.Hour     // age at which unused tokens are refreshed, before the refresh token expires
 	refreshEvery  = time.Hour
 )
 
-// due reports whether the connection's token is to be refreshed before it is used.
+// due reports whether the token must be refreshed before use.
 func (c Connection) due(now db.Time) bool {
 	return c.ExpiresAt != 0 && (now.Sub(c.ExpiresAt) > -refreshMargin || now.Sub(c.refreshedAt) > refreshAfter)
 }
 
-// errEnded is the fault of a connection whose forge takes its tokens no more.
+// errEnded returns the fault of a connection whose tokens the provider rejects.
 func errEnded(host string) error {
 	return fault.New(fault.Conflict, "connection_ended", "The account at "+host+" has to be connected again",
 		"its access was revoked or has expired; connect it under Account, Git accounts")
 }
 
-// fresh returns what a connection authenticates with, with a token that lasts some minutes.
-// Of all processes one refreshes a token; the others wait for it, because some forges end
-// the old token at once.
+// fresh returns the credentials of a connection with a token valid for some minutes. Only one process refreshes a token
+// while the others wait, since some providers revoke the old token at once.
 func (s *Connections) fresh(ctx context.Context, c Connection) (secret, error) {
 	for {
 		k, err := s.open(c)
@@ -81,8 +80,8 @@ func (s *Connections) fresh(ctx context.Context, c Connection) (secret, error) {
 	}
 }
 
-// refresh asks for a new token, with the lease. What came is stored even where nobody waits
-// any more: the old one may be of no use.
+// refresh requests a new token under the caller's lease. It ignores cancellation of ctx, since a new token that isn't
+// stored may leave only a revoked one.
 func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secret, error) {
 	ctx = context.WithoutCancel(ctx)
 	release := func(ended bool) error {
@@ -110,12 +109,12 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 		switch {
 		case ended:
 			return secret{}, errEnded(c.Host)
-		case db.Now() < c.ExpiresAt: // it still works; the next use tries again
+		case db.Now() < c.ExpiresAt: // still valid; the next use retries
 			return k, nil
 		}
 		return secret{}, tellToken(err, c.Host)
 	}
-	k.Token, k.Refresh = got.AccessToken, got.RefreshToken // the old one where the forge sends none
+	k.Token, k.Refresh = got.AccessToken, got.RefreshToken // oauth2 keeps the old refresh token if there is no new one
 	text, err := json.Marshal(k)
 	if err != nil {
 		return secret{}, err
@@ -134,7 +133,7 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 	return k, nil
 }
 
-// Run refreshes tokens that nobody used for a week, until ctx ends.
+// Run refreshes tokens unused for a week until ctx ends.
 func (s *Connections) Run(ctx context.Context) error {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
@@ -162,24 +161,22 @@ func (s *Connections) Run(ctx context.Context) error {
 	}
 }
 
-// Revoke is the job that has a forge revoke a token. It may run twice: a token that is
-// revoked stays so.
+// Revoke is the job that revokes a token at its provider. It may run twice, since a revoked token stays revoked.
 type Revoke struct {
 	App   AppID  `json:"app"`
 	Token string `json:"token"` // sealed
 }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Revoke) Kind() string { return "connection.revoke" }
 
-// revokeTx has the forge revoke a connection's token, where an app got it and the forge
-// offers that.
+// revokeTx enqueues the revocation of a connection's token if an app obtained it and the provider supports that.
 func (s *Connections) revokeTx(ctx context.Context, tx *db.Tx, c Connection) error {
 	if c.App == "" || c.Provider != forge.GitHub && oauthOf[c.Provider].revoke == "" {
 		return nil
 	}
 	k, err := s.open(c)
-	if err != nil { // the key that encrypted it is lost
+	if err != nil { // the encryption key is lost
 		s.c.Log.WarnContext(ctx, "token not revoked", "connection", c.ID, "err", err)
 		return nil
 	}
@@ -212,7 +209,7 @@ func (s *Connections) revoke(ctx context.Context, r Revoke, _ int64) error {
 		err = w.send(ctx, http.MethodDelete, "/applications/"+url.PathEscape(a.ClientID)+"/token", map[string]string{
 			"access_token": string(token),
 		}, nil)
-	} else { // RFC 7009
+	} else { // RFC 7009 §2.1
 		base, client := s.home(a.Host)
 		err = wire{client: client, base: base}.send(ctx, http.MethodPost, oauthOf[a.Provider].revoke, url.Values{
 			"client_id": {a.ClientID}, "client_secret": {k.Client}, "token": {string(token)},
@@ -221,7 +218,7 @@ func (s *Connections) revoke(ctx context.Context, r Revoke, _ int64) error {
 	var no *refusal
 	if errors.As(err, &no) && no.lasting() {
 		s.c.Log.WarnContext(ctx, "token not revoked", "app", a.ID, "err", err)
-		return nil // it is none any more, or the app isn't
+		return nil // the token or the app no longer exists
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Facts holds what a forge is told of a deployment, as it is at the moment.
+// Facts is the current state of a deployment, as reported to Git providers.
 type Facts struct {
 	Deployment id.Deployment
 	Site       id.Site
@@ -28,20 +28,20 @@ type Facts struct {
 	Commit     string
 	Pull       int
 	Status     string // pending, building, deploying, success, failed, canceled
-	Error      string // one line; empty: none
+	Error      string // one line; empty if none
 	Production bool
-	URL        string // where it is served: the site's address, or the preview's
-	LogURL     string // its page in the dashboard
+	URL        string // URL of the site or preview
+	LogURL     string // URL of the deployment's page in the dashboard
 	UpdatedAt  db.Time
 }
 
-// path is the repository without its host.
+// path returns the repository without its host.
 func (f Facts) path() string {
 	_, path, _ := strings.Cut(f.Repository, "/")
 	return path
 }
 
-// environment is how forges call what it is deployed to.
+// environment returns the provider's name for the deployment's target.
 func (f Facts) environment() string {
 	if f.Production {
 		return "Production – " + f.Slug
@@ -49,7 +49,7 @@ func (f Facts) environment() string {
 	return "Preview – " + f.Slug
 }
 
-// says is one line on how it stands.
+// says describes the status in one line.
 func (f Facts) says() string {
 	switch f.Status {
 	case "pending":
@@ -64,7 +64,7 @@ func (f Facts) says() string {
 	return "Building"
 }
 
-// link is where its status leads: the page that it made, or else its log.
+// link returns the deployed page after a success, otherwise the log.
 func (f Facts) link() string {
 	if f.Status == "success" {
 		return f.URL
@@ -72,21 +72,20 @@ func (f Facts) link() string {
 	return f.LogURL
 }
 
-// Report is the job that tells a forge of one state of a deployment. It may run twice: what
-// it sends is the state as it is then, and each thing that it makes is made once, as far as
-// the forge's answer came back.
+// Report is the job that reports one state of a deployment. It may run twice: it sends the state at the time it runs,
+// and creates each object at the provider only once, unless a response was lost.
 type Report struct {
 	Deployment id.Deployment
 	State      string
 }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Report) Kind() string { return "connection.report" }
 
-// QueueName is the job queue that reports wait in: a forge that is slow holds up nothing else.
+// QueueName is the queue of reports. It is separate so that a slow provider delays no other jobs.
 const QueueName = "report"
 
-// schedule is that of webhooks: ten attempts within 75 h 35 min.
+// schedule equals that of webhooks: ten attempts within 75 h 35 min.
 var schedule = []time.Duration{
 	5 * time.Second,
 	5 * time.Minute,
@@ -99,18 +98,16 @@ var schedule = []time.Duration{
 	24 * time.Hour,
 }
 
-// Work registers this service's jobs.
 func (s *Connections) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: len(schedule) + 1, Backoff: func(failures int) time.Duration {
 		return job.Jitter(schedule[min(failures, len(schedule))-1])
-	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, s.report) // the connection says why
+	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, s.report) // the error is stored with the connection
 	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 8, Backoff: func(failures int) time.Duration {
 		return job.Jitter(min(10*time.Second<<min(failures-1, 20), time.Hour))
 	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, s.revoke)
 }
 
-// ReportTx has the forge told of a deployment's state, where its site uses a connection
-// that reports. owner is whose the deployment is.
+// ReportTx enqueues a report of a deployment's state if the site's connection reports. owner is the deployment's owner.
 func (s *Connections) ReportTx(ctx context.Context, tx *db.Tx, site id.Site, deployment id.Deployment, state string, owner id.Owner) error {
 	u, err := s.UseOf(ctx, tx, site)
 	if err != nil || u.Connection == "" || !u.Report || s.deployments == nil {
@@ -150,7 +147,7 @@ func (s *Connections) report(ctx context.Context, r Report, _ int64) error {
 	}
 	host, _, _ := strings.Cut(f.Repository, "/")
 	if f.Commit == "" || host != c.Host {
-		return nil // a deployment whose commit is not known yet is told of once it is
+		return nil // reported once the commit is known
 	}
 	a, err := s.reporter(ctx, c, f.Repository)
 	if err == nil {
@@ -165,7 +162,7 @@ func (s *Connections) report(ctx context.Context, r Report, _ int64) error {
 	var no *refusal
 	switch {
 	case fault.As(err) != nil && fault.As(err).Kind != fault.Unavailable:
-		return nil // asking again would not help, and the connection says why
+		return nil // a retry wouldn't help; the error is stored with the connection
 	case errors.As(err, &no) && no.lasting():
 		return nil
 	case errors.As(err, &no) && no.after > 0:
@@ -174,7 +171,7 @@ func (s *Connections) report(ctx context.Context, r Report, _ int64) error {
 	return err
 }
 
-// reporter returns the way to tell a connection's forge of a repository's deployments.
+// reporter returns the client that posts deployment statuses to the Git provider.
 func (s *Connections) reporter(ctx context.Context, c Connection, repository string) (api, error) {
 	if c.ByGitHubApp() {
 		token, err := s.reportToken(ctx, c, repository)
@@ -190,7 +187,7 @@ func (s *Connections) reporter(ctx context.Context, c Connection, repository str
 	return s.api(c.Provider, c.Host, k), nil
 }
 
-// tell sends what the forge doesn't know yet of a deployment.
+// tell sends the changes since the last report of a deployment.
 func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
 	var told, record, check string
 	err := s.c.DB.QueryRow(ctx, `SELECT state, record, check_id FROM forge_reports WHERE deployment_id = $1`, f.Deployment).Scan(
@@ -206,7 +203,7 @@ func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
 	if err != nil {
 		return err
 	}
-	if run != check { // noted at once: what follows may fail
+	if run != check { // stored at once, since later requests may fail
 		if err := s.noteReport(ctx, f, told, record, run); err != nil {
 			return err
 		}
@@ -228,7 +225,7 @@ func (s *Connections) tell(ctx context.Context, a api, f Facts) error {
 	return s.noteReport(ctx, f, f.Status, made, run)
 }
 
-// keepReports is how many deployments of a site it is remembered for what was told.
+// keepReports caps the deployments per site whose reports are remembered.
 const keepReports = 200
 
 func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, check string) error {
@@ -249,8 +246,7 @@ func (s *Connections) noteReport(ctx context.Context, f Facts, state, record, ch
 	})
 }
 
-// comment keeps the one comment on the pull request up to date. One that was deleted at
-// the forge is made anew.
+// comment updates the comment on the pull request, or creates it again if it was deleted.
 func (s *Connections) comment(ctx context.Context, a api, f Facts) error {
 	var id string
 	err := s.c.DB.QueryRow(ctx, `SELECT comment_id FROM forge_comments WHERE site_id = $1 AND pull = $2`, f.Site, f.Pull).Scan(&id)
@@ -275,8 +271,7 @@ func (s *Connections) comment(ctx context.Context, a api, f Facts) error {
 	})
 }
 
-// comment is the text on a pull request. What users wrote is put between backticks or
-// escaped: nobody is mentioned and nothing is linked by it.
+// comment renders the comment. Users' text is escaped or quoted, so that it can't mention people or add links.
 func (f Facts) comment() string {
 	plain := func(s string) string {
 		return strings.NewReplacer(
@@ -302,7 +297,7 @@ func (f Facts) comment() string {
 	)
 }
 
-// note keeps what a forge last refused, so that the owner of the connection can read it.
+// note stores the provider's last error for the connection's owner.
 func (s *Connections) note(ctx context.Context, id ID, failed error) error {
 	why, at := "", db.Time(0)
 	if failed != nil {

@@ -13,10 +13,8 @@ import (
 	"slipway/internal/platform/egress"
 )
 
-// addresses follows name to its addresses. For a wildcard the wildcard record itself is
-// asked for (RFC 4592 §2.3: it is a name like any other), and a name that it stands for
-// where there seems to be none. mute is the kind of record about which nobody answers while
-// there are others.
+// addresses resolves name, following aliases. For a wildcard it queries the wildcard record itself (RFC 4592 §2.3), and
+// then a name that the record would match if it seems absent. mute is the record type (A or AAAA) whose queries failed.
 func (d *Domains) addresses(
 	ctx context.Context, servers []netip.AddrPort, name string,
 ) (cname string, chain []string, addrs []netip.Addr, ttl uint32, mute string, err error) {
@@ -37,10 +35,10 @@ func (d *Domains) follow(
 			continue
 		}
 		found, aliases := gather(m, name)
-		if m.Authoritative { // elsewhere it is what is left of it
+		if m.Authoritative { // a resolver's TTL is only the remaining one
 			ttl = max(ttl, longest(m, name))
 		}
-		// The zone's servers know where the alias leads, not always what is there.
+		// The zone's servers know the alias but may not know its target.
 		if fresh && len(found) == 0 && len(aliases) > 0 {
 			m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, aliases[len(aliases)-1], qtype)
 			if err == nil {
@@ -64,7 +62,7 @@ func (d *Domains) follow(
 	return cname, chain, addrs[:min(len(addrs), 32)], ttl, mute, nil
 }
 
-// longest returns the longest TTL of the records that an answer has of the name itself, in seconds.
+// longest returns the longest TTL in seconds among an answer's records of name.
 func longest(m *dns.Msg, name string) (ttl uint32) {
 	for _, rr := range m.Answer {
 		if strings.EqualFold(rr.Header().Name, dns.Fqdn(name)) {
@@ -74,7 +72,7 @@ func longest(m *dns.Msg, name string) (ttl uint32) {
 	return ttl
 }
 
-// aliases follows name from alias to alias, whatever is at the end.
+// aliases follows name's CNAME records.
 func (d *Domains) aliases(ctx context.Context, servers []netip.AddrPort, name string) ([]string, error) {
 	m, _, err := d.ask(ctx, servers, name, dns.TypeCNAME)
 	if err != nil {
@@ -87,7 +85,7 @@ func (d *Domains) aliases(ctx context.Context, servers []netip.AddrPort, name st
 		}
 		m, err := d.c.Resolver.Ask(ctx, netip.AddrPort{}, chain[len(chain)-1], dns.TypeCNAME)
 		if err != nil {
-			break // what was found so far was found
+			break // keep the aliases found so far
 		}
 		_, further := gather(m, chain[len(chain)-1])
 		if len(further) == 0 || slices.Contains(chain, further[0]) {
@@ -100,8 +98,8 @@ func (d *Domains) aliases(ctx context.Context, servers []netip.AddrPort, name st
 
 const aliasesMax = 16
 
-// gather follows name through an answer: the aliases on the way, and the addresses at its
-// end. What the answer says of other names is left alone.
+// gather follows name through an answer and returns the aliases and the final addresses. It ignores records of other
+// names.
 func gather(m *dns.Msg, name string) (addrs []netip.Addr, aliases []string) {
 	for at := name; ; {
 		next := ""
@@ -130,7 +128,6 @@ func gather(m *dns.Msg, name string) (addrs []netip.Addr, aliases []string) {
 	}
 }
 
-// resolve returns up to eight addresses of a host.
 func (d *Domains) resolve(ctx context.Context, host string) []netip.Addr {
 	var out []netip.Addr
 	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
@@ -144,9 +141,9 @@ func (d *Domains) resolve(ctx context.Context, host string) []netip.Addr {
 	return out
 }
 
-// ourAddrs returns where names must point: the configured addresses and those of the
-// site's own name, or where the edge listens when neither is known. What the operator said
-// comes first, and what the internet reaches before what it does not.
+// ourAddrs returns the addresses that names must point to: the configured ones and those of the site's host name. If
+// both are unknown, it returns the addresses the edge listens on. Configured addresses come first, then public before
+// private ones.
 func (d *Domains) ourAddrs(ctx context.Context, target string) []netip.Addr {
 	out := slices.Clone(d.c.Addrs)
 	if target == "localhost" || strings.HasSuffix(target, ".localhost") { // RFC 6761 §6.3
@@ -178,8 +175,8 @@ func (d *Domains) ourAddrs(ctx context.Context, target string) []netip.Addr {
 
 const targetsFor = time.Minute
 
-// targets is where names must point that can't be an alias, from a name that no site has. It
-// is asked for once in a while, and for 2 s at most.
+// targets returns the addresses for names that can't be aliases, by resolving a host name below the sites' domain. It
+// caches the result and takes at most 2 s.
 func (d *Domains) targets(ctx context.Context) []netip.Addr {
 	d.targetMu.Lock()
 	defer d.targetMu.Unlock()
@@ -187,7 +184,7 @@ func (d *Domains) targets(ctx context.Context) []netip.Addr {
 		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		found := d.ourAddrs(bounded, "www."+d.below())
-		if ctx.Err() != nil { // whoever asked has gone, and the answer is worth nothing
+		if ctx.Err() != nil { // the caller is gone, so the result is incomplete
 			return nil
 		}
 		d.targetAddrs, d.targetUntil = found, time.Now().Add(targetsFor)
@@ -195,7 +192,7 @@ func (d *Domains) targets(ctx context.Context) []netip.Addr {
 	return d.targetAddrs
 }
 
-// scope is how far from the internet an address is.
+// scope ranks addresses: 0 for public, 1 for private, 2 for loopback.
 func scope(a netip.Addr) int {
 	switch {
 	case egress.Public(a):

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// EventsOf announces what happens to domains to webhooks, and to people what goes wrong.
+// EventsOf returns Events that announce changes of domains to webhooks, and problems also to people.
 func EventsOf(hooks *webhook.Webhooks, people *notify.Notifications) Events {
 	return events{hooks, people}
 }
@@ -22,12 +22,12 @@ type events struct {
 	people *notify.Notifications
 }
 
-// AnnounceTx is for Config.Events.
+// AnnounceTx implements [Events].
 func (e events) AnnounceTx(ctx context.Context, tx *db.Tx, what string, d Domain) error {
 	var name string
 	err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, d.SiteID).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil // its site is gone, and site.deleted has said so
+		return nil // the site is gone; site.deleted covers it
 	}
 	if err != nil {
 		return fmt.Errorf("name site of %s: %w", d.ID, err)

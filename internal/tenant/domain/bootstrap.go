@@ -21,11 +21,10 @@ var shippedBootstrap []byte
 
 const bootstrapMax = 2 << 20 // IANA's file has about 100 KiB
 
-// bases is where the registry of a suffix answers RDAP: https addresses that end in a slash.
+// bases maps a suffix to its registry's RDAP base URLs, which are https and end in a slash.
 type bases map[string][]string
 
-// parseBootstrap reads a file as RFC 9224 §4 describes it. Addresses that are not plain
-// https are left out.
+// parseBootstrap reads the format of RFC 9224 §4. It skips URLs that aren't https.
 func parseBootstrap(body []byte) (bases, error) {
 	var file struct {
 		Services [][][]string `json:"services"`
@@ -72,7 +71,7 @@ func (b bases) find(name string) []string {
 	return nil
 }
 
-// loadBootstrap takes over what this or another node fetched, and says when that was.
+// loadBootstrap loads the list last fetched by any node and returns the time of the fetch.
 func (d *Domains) loadBootstrap(ctx context.Context) (db.Time, error) {
 	var body string
 	var at db.Time
@@ -85,13 +84,13 @@ func (d *Domains) loadBootstrap(ctx context.Context) (db.Time, error) {
 	}
 	b, err := parseBootstrap([]byte(body))
 	if err != nil {
-		return 0, nil // it will be fetched again
+		return 0, nil // fetch it again
 	}
 	d.rdap.learn(b)
 	return at, nil
 }
 
-// refreshBootstrap fetches IANA's list when the one at hand is older than a day.
+// refreshBootstrap fetches IANA's list if the stored one is older than a day.
 func (d *Domains) refreshBootstrap(ctx context.Context) error {
 	at, err := d.loadBootstrap(ctx)
 	if err != nil || db.Now().Sub(at) < 24*time.Hour {

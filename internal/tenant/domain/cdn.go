@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// cdns are networks that stand in front of other people's servers, by the ranges that
-// they publish. An address of theirs says nothing about the server behind.
+// cdns holds the published address ranges of CDNs. Such an address says nothing about the origin server.
 var cdns = map[string][]netip.Prefix{
 	"Cloudflare": prefixes(`173.245.48.0/20 103.21.244.0/22 103.22.200.0/22 103.31.4.0/22 141.101.64.0/18
 		108.162.192.0/18 190.93.240.0/20 188.114.96.0/20 197.234.240.0/22 198.41.128.0/17 162.158.0.0/15
@@ -19,7 +18,7 @@ var cdns = map[string][]netip.Prefix{
 		199.27.72.0/21 199.232.0.0/16 2a04:4e40::/32 2a04:4e42::/32`),
 }
 
-// cdnNames are the names below which such networks alias their customers.
+// cdnNames holds the suffixes of CDNs' host names.
 var cdnNames = map[string]string{
 	"cdn.cloudflare.net": "Cloudflare", "cloudfront.net": "CloudFront", "fastly.net": "Fastly", "edgekey.net": "Akamai",
 	"edgesuite.net": "Akamai", "akamaiedge.net": "Akamai", "azureedge.net": "Azure", "azurefd.net": "Azure", "b-cdn.net": "bunny.net",
@@ -34,7 +33,7 @@ func prefixes(list string) []netip.Prefix {
 	return out
 }
 
-// cdnOf names the network that an address belongs to, or "".
+// cdnOf returns the CDN that an address belongs to, or "".
 func cdnOf(a netip.Addr) string {
 	for name, ranges := range cdns {
 		for _, p := range ranges {
@@ -46,7 +45,7 @@ func cdnOf(a netip.Addr) string {
 	return ""
 }
 
-// cdnOfName names the network that an alias leads into, or "".
+// cdnOfName returns the CDN that a host name belongs to, or "".
 func cdnOfName(host string) string {
 	for below, name := range cdnNames {
 		if strings.HasSuffix(host, "."+below) {

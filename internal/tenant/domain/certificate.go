@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// CertificateTx notes what the edge reports about the certificate of a host, and returns
-// the domain. found is false where nobody holds the host as a domain.
+// CertificateTx stores the edge's report of a host's certificate and returns the domain. found is false if the host
+// isn't a domain.
 func (d *Domains) CertificateTx(ctx context.Context, tx *db.Tx, host string, state SSL, c Certificate) (dom Domain, found bool, err error) {
 	dom, err = scan(tx.QueryRow(ctx, `
 		UPDATE domains SET ssl_status = $2, cert_issuer = $3, cert_not_before = $4, cert_expires_at = $5, cert_error = $6,
@@ -27,8 +27,7 @@ func (d *Domains) CertificateTx(ctx context.Context, tx *db.Tx, host string, sta
 	return dom, true, nil
 }
 
-// ReportTx notes what became of the certificate of a host, as CertificateTx does, and announces the event,
-// one of those of certificates or none.
+// ReportTx stores a certificate report as [Domains.CertificateTx] does and announces event, if not empty.
 func (d *Domains) ReportTx(ctx context.Context, tx *db.Tx, host string, state SSL, c Certificate, event string) error {
 	dom, found, err := d.CertificateTx(ctx, tx, host, state, c)
 	if err != nil || !found || event == "" {

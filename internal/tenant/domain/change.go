@@ -13,16 +13,16 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Update holds the changes of a domain; nil leaves a field as it is.
+// Update holds changes of a domain. nil leaves a field unchanged.
 type Update struct {
-	SiteID     *id.Site // another site of the owner
-	RedirectTo *string  // empty: serve the site itself
+	SiteID     *id.Site // must belong to the same owner
+	RedirectTo *string  // empty: serve the site
 	Primary    *bool
 }
 
-// UpdateTx changes the owner's domain; what asks for what is there already changes nothing,
-// its times included. A domain that moves to another site goes on being served: its route
-// changes with the transaction, its proof and its certificate stay. Faults: NotFound, Invalid.
+// UpdateTx changes the owner's domain. An update without changes leaves even the times alone. A domain that moves to
+// another site stays active: its route changes in the transaction, and its proof and certificate stay. Faults:
+// NotFound, Invalid.
 func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, u Update) (Domain, error) {
 	dom, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -81,9 +81,8 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return d.Get(ctx, tx, owner, id)
 }
 
-// moveTx gives a domain to another site of its owner. It is primary there if the site has
-// no primary domain yet. The next check comes at once: the records that it needs name
-// another host now.
+// moveTx assigns a domain to another site of its owner. It becomes primary if that site has no primary domain. A check
+// is due at once, since the required records name another host now.
 func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to id.Site) error {
 	target, err := d.target(ctx, tx, dom.Owner, to)
 	if err != nil {
@@ -106,7 +105,7 @@ func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to id.Site
 	if err != nil {
 		return fmt.Errorf("store findings: %w", err)
 	}
-	// A check under way compares with the old site: its result is fenced off.
+	// Incrementing checks discards the result of a running check, which used the old site.
 	_, err = tx.Exec(ctx, `
 		UPDATE domains SET findings = $2, checks = checks + 1, tries = 0, lease_until = 0, next_check_at = $3,
 		  pending_at = CASE WHEN status = 'failed' THEN $3 ELSE pending_at END,
@@ -119,8 +118,8 @@ func (d *Domains) moveTx(ctx context.Context, tx *db.Tx, dom *Domain, to id.Site
 	return nil
 }
 
-// DeleteTx gives up the owner's domain: its route ends with the transaction, and a name
-// that was proven stays out of others' reach for 30 days unless they bring the TXT proof.
+// DeleteTx deletes the owner's domain and its route. For 30 days, other accounts can claim a proven name only with the
+// TXT proof.
 func (d *Domains) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Domain, error) {
 	dom, err := d.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -129,7 +128,7 @@ func (d *Domains) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return dom, release(ctx, tx, dom)
 }
 
-// ForgetSiteTx gives up every domain of a site that is being deleted.
+// ForgetSiteTx deletes all domains of a site that is being deleted.
 func (d *Domains) ForgetSiteTx(ctx context.Context, tx *db.Tx, siteID id.Site) error {
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM domains WHERE site_id = $1 ORDER BY id", siteID)
 	all, err := db.Collect(rows, err, scan)
@@ -163,7 +162,7 @@ func release(ctx context.Context, tx *db.Tx, dom Domain) error {
 	return unroute(ctx, tx, dom)
 }
 
-// remember notes that an account no longer holds a name.
+// remember records that an account no longer holds a name.
 func remember(ctx context.Context, tx *db.Tx, dom Domain, lost bool) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO domain_releases (name, owner_id, lost, released_at) VALUES ($1, $2, $3, $4)
@@ -175,7 +174,7 @@ func remember(ctx context.Context, tx *db.Tx, dom Domain, lost bool) error {
 	return nil
 }
 
-// redirect checks where a name sends its visitors: any host but one that sends them back.
+// redirect validates a redirect target: any host that doesn't redirect back.
 func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.OwnerID, from, to string) (string, error) {
 	if strings.TrimSpace(to) == "" {
 		return "", nil
@@ -210,7 +209,7 @@ func (d *Domains) redirect(ctx context.Context, r db.Reader, owner account.Owner
 	return host, nil
 }
 
-// covers reports whether a wildcard name answers for host.
+// covers reports whether a wildcard name matches host.
 func covers(wildcard, host string) bool {
 	base, wild := strings.CutPrefix(wildcard, "*.")
 	_, above, _ := strings.Cut(host, ".")

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// How long a check may ask the world, and how long it waits for the registry before it
-// asks the DNS as well.
+// checkBudget limits an availability check. After checkHedge without an answer from the registry, the DNS is queried
+// too.
 const (
 	checkBudget = 3 * time.Second
 	checkHedge  = 700 * time.Millisecond
@@ -23,9 +23,9 @@ const (
 
 // Sources of an answer.
 const (
-	SourceLocal = "local" // this installation's own table
+	SourceLocal = "local" // this installation's domains
 	SourceRDAP  = "rdap"  // the registry
-	SourceDNS   = "dns"   // a delegation, or none
+	SourceDNS   = "dns"   // presence or absence of a delegation
 )
 
 // Availability is whether a name can be registered, and for how much.
@@ -34,12 +34,11 @@ type Availability struct {
 	Available bool
 	Price     int    // whole units of the currency, also for taken names
 	Currency  string // ISO 4217 code
-	Source    string // who answered: local, rdap or dns
+	Source    string // local, rdap or dns
 }
 
-// Check says whether name can be registered. Faults: Invalid for what no registry could
-// sell; Unavailable with RetryAfter where only the registry may be asked and it does not
-// answer. It returns within about 3 s whatever the network does.
+// Check reports whether name can be registered. It returns within about 3 s. Faults: Invalid for names that no registry
+// sells; Unavailable with RetryAfter if only the registry may be asked and it doesn't answer.
 func (d *Domains) Check(ctx context.Context, name string) (Availability, error) {
 	name, err := registrable(name)
 	if err != nil {
@@ -86,8 +85,8 @@ func ceilSecond(d time.Duration) time.Duration {
 	return time.Duration(math.Ceil(d.Seconds())) * time.Second
 }
 
-// ours reports whether this installation is evidence that name is registered: it is a
-// domain here, something below it was proven here, or the sites themselves live there.
+// ours reports whether this installation's data proves that name is registered: it is a domain here, a name below it
+// was proven here, or sites have their host names below it.
 func (d *Domains) ours(ctx context.Context, r db.Reader, name string) (bool, error) {
 	if site, err := ascii(d.c.SiteDomain); err == nil && zoneOf(site) == name {
 		return true, nil
@@ -108,14 +107,14 @@ type verdict struct {
 	source string
 }
 
-// outside asks the registry, and the DNS where that is allowed. Answers are kept for a
-// short while, and the same question under way is asked once.
+// outside asks the registry, and the DNS if allowed. Answers are cached briefly, and concurrent queries of a name are
+// merged.
 func (d *Domains) outside(ctx context.Context, name string) (verdict, error) {
 	if v, ok := d.known.get(name); ok {
 		return v, nil
 	}
 	answer := d.flight.DoChan(name, func() (any, error) {
-		// Not the caller's context: others may wait for the same answer.
+		// Detached from the caller's context, since others may wait for the same answer.
 		who := fair.Who{Owner: db.Share(ctx)}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.budget)
 		defer cancel()
@@ -141,8 +140,8 @@ func (d *Domains) outside(ctx context.Context, name string) (verdict, error) {
 	}
 }
 
-// askOutside prefers the registry. The DNS is asked when the registry fails, or beside
-// it when the registry takes its time; its answer is used when the registry's fails to come.
+// askOutside prefers the registry. It also queries the DNS if the registry fails or is slow, and uses that answer if
+// none comes from the registry.
 func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) {
 	type reply struct {
 		taken bool
@@ -186,7 +185,7 @@ func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) 
 		case <-hedge.C:
 			askDNS()
 		case <-ctx.Done():
-			// Whoever is still silent has had its time.
+			// The remaining sources have timed out.
 			for _, w := range []struct {
 				from chan reply
 				to   **reply
@@ -212,7 +211,7 @@ func (d *Domains) askOutside(ctx context.Context, name string) (verdict, error) 
 	return verdict{}, errors.Join(fromRegistry.err, fromZone.err)
 }
 
-// answers keeps verdicts for a short while, at most so many.
+// answers caches a limited number of verdicts.
 type answers struct {
 	mu sync.Mutex // guards kept
 	// share: total 4,096 answers to availability checks; owner what others leave; edge the check asks again
@@ -236,8 +235,8 @@ func (a *answers) get(name string) (verdict, bool) {
 	return k.verdict, true
 }
 
-// put keeps "taken" for ten minutes, "free" and what the DNS says for one: a name that
-// was just bought must not stay free.
+// put caches "taken" by a registry for ten minutes and other verdicts for one minute, so that a name that was just
+// bought doesn't stay available.
 func (a *answers) put(name string, v verdict) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -251,7 +250,7 @@ func (a *answers) put(name string, v verdict) {
 				delete(a.kept, n)
 			}
 		}
-		for n := range a.kept { // none was old: any of them goes
+		for n := range a.kept { // none has expired: evict any
 			if len(a.kept) < answersMax {
 				break
 			}

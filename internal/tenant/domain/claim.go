@@ -21,27 +21,26 @@ import (
 )
 
 const (
-	// quarantine is how long a released name needs the TXT proof from everybody else.
+	// quarantine is how long other accounts need the TXT proof to claim a released name.
 	quarantine = 30 * 24 * time.Hour
-	// unprovenMax bounds the claims of an account that wait for proof.
+	// unprovenMax caps an account's unproven claims.
 	unprovenMax = 100
 
 	tokenPrefix = "slipway-"
 )
 
-// NewDomain is a claim to make.
+// NewDomain is the input of [Domains.Create].
 type NewDomain struct {
-	Name       string // a host name, or "*." and one
-	RedirectTo string // host that visitors are sent to. Optional.
-	Primary    bool   // the name by which the site is called. The first that can be is.
+	Name       string // a host name, optionally prefixed with "*."
+	RedirectTo string // host to redirect visitors to. Optional.
+	Primary    bool   // makes it the site's main name. The first eligible domain always is.
 
-	shown bool         // Prepare saw the account's TXT record
-	ours  []netip.Addr // where the name must point, as far as Prepare found out
+	shown bool         // Prepare found the account's TXT record
+	ours  []netip.Addr // required addresses, as far as Prepare could resolve them
 }
 
-// Prepare does for Create what no transaction may: where somebody else holds the name it
-// asks the DNS for the owner's proof. It also finds out where a name must point that can't
-// be an alias. It takes at most 10 s.
+// Prepare does the network part of Create. If another account holds the name, it queries the DNS for the owner's proof.
+// It also resolves the required addresses of names that can't be aliases. It takes at most 10 s.
 func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomain) (NewDomain, error) {
 	name, err := d.claimable(ctx, d.c.DB, n.Name)
 	if err != nil {
@@ -68,7 +67,7 @@ func (d *Domains) Prepare(ctx context.Context, owner account.OwnerID, n NewDomai
 	return n, nil
 }
 
-// Create claims a name for a site of the owner: Prepare, then CreateTx.
+// Create claims a name for a site of the owner. It calls Prepare, then CreateTx.
 func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID id.Site, n NewDomain) (dom Domain, err error) {
 	if n, err = d.Prepare(ctx, owner, n); err != nil {
 		return Domain{}, err
@@ -80,10 +79,9 @@ func (d *Domains) Create(ctx context.Context, owner account.OwnerID, siteID id.S
 	return dom, err
 }
 
-// CreateTx claims a name for a site of the owner. Nothing is routed before the proof is
-// seen; the first check follows at once. Faults: NotFound for the site; Invalid for
-// names that nobody or only the service can have; Conflict where the owner has claimed it
-// already, or another account holds it and Prepare has not seen the owner's TXT record.
+// CreateTx claims a name for a site of the owner. The name isn't routed before it is proven; the first check is due at
+// once. Faults: NotFound for the site; Invalid for names that can't be claimed; Conflict if the owner has already
+// claimed it, or if another account holds it and Prepare found no TXT record of the owner.
 func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, siteID id.Site, n NewDomain) (Domain, error) {
 	name, err := d.claimable(ctx, tx, n.Name)
 	if err != nil {
@@ -178,8 +176,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return dom, d.emit(ctx, tx, Added, dom)
 }
 
-// forgetLost gives up the owner's domain of that name where its site was deleted a moment ago: the job that gives up all of a site's
-// waits for its builds and programs to end.
+// forgetLost deletes the owner's domain of this name if its site was just deleted, since the job that deletes the
+// site's domains first waits for builds and programs to end.
 func (d *Domains) forgetLost(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string) error {
 	dom, err := scan(tx.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 AND name = $2", owner, name))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -206,7 +204,7 @@ func (d *Domains) Get(ctx context.Context, r db.Reader, owner account.OwnerID, i
 	return dom, nil
 }
 
-// ForSite returns the domains of the owner's site, by name, or a NotFound fault.
+// ForSite returns the domains of the owner's site by name, or a NotFound fault.
 func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID id.Site) ([]Domain, error) {
 	if _, err := d.c.Sites.Subdomain(ctx, d.c.DB, owner, siteID); err != nil {
 		return nil, err
@@ -219,7 +217,7 @@ func (d *Domains) ForSite(ctx context.Context, owner account.OwnerID, siteID id.
 	return all, nil
 }
 
-// tokenOf returns what the account puts into its TXT records, made when first needed.
+// tokenOf returns the token for the account's TXT records and creates it on first use.
 func tokenOf(ctx context.Context, tx *db.Tx, owner account.OwnerID) (string, error) {
 	var token string
 	if _, err := tx.Exec(ctx, "INSERT INTO domain_tokens (owner_id, token) VALUES ($1, $2) ON CONFLICT (owner_id) DO NOTHING",
@@ -232,7 +230,7 @@ func tokenOf(ctx context.Context, tx *db.Tx, owner account.OwnerID) (string, err
 	return token, nil
 }
 
-// target is the host name by which the owner's site is reached without any domain.
+// target returns the host name of the owner's site without custom domains.
 func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID, siteID id.Site) (string, error) {
 	subdomain, err := d.c.Sites.Subdomain(ctx, r, owner, siteID)
 	if err != nil {
@@ -243,7 +241,7 @@ func (d *Domains) target(ctx context.Context, r db.Reader, owner account.OwnerID
 
 func (d *Domains) below() string { return strings.ToLower(strings.TrimSuffix(d.c.SiteDomain, ".")) }
 
-// claim returns what an observation of the name is compared with.
+// claim returns the expectations that an observation of the name is compared with.
 func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
 	c := claim{
 		name:       name,
@@ -259,8 +257,8 @@ func (d *Domains) claim(name, token, target, rival string, proven bool) claim {
 	return c
 }
 
-// claimable returns the name as it is kept, or an Invalid fault: nobody's names, and the
-// service's own with all that they cover.
+// claimable returns the normalized name, or an Invalid fault for names that can't be claimed, including the service's
+// own hosts and wildcards that cover them.
 func (d *Domains) claimable(ctx context.Context, r db.Reader, received string) (string, error) {
 	invalid := func(details string) error {
 		return fault.New(fault.Invalid, "invalid_domain", "Invalid domain name", details).Got(text.Clip(received, 300))

@@ -10,32 +10,32 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// claim holds what an observation is compared with.
+// claim holds the expected state of a name.
 type claim struct {
 	name       string
-	token      string // of the account
-	target     string // the site's own host name
-	below      string // the domain that all sites live under
-	delegation string // where the challenge leads, which a wildcard's must; empty: there are no proofs in the DNS here
-	public     bool   // certificates come from authorities that CAA binds
-	uncertain  bool   // a wildcard, which can't have a certificate here
-	rival      string // why a CNAME proves nothing here, in words; empty where it does
-	proven     bool   // the name is held already: the proof need not be seen again
+	token      string // the account's
+	target     string // the site's host name
+	below      string // parent domain of all sites
+	delegation string // required target of the ACME challenge's CNAME; empty if DNS challenges are unavailable
+	public     bool   // certificates come from authorities that honor CAA
+	uncertain  bool   // a wildcard for which certificates are unavailable
+	rival      string // why a CNAME record isn't proof here, in words; empty if it is
+	proven     bool   // already proven, so the proof may be absent
 }
 
-// diagnosis holds the result of an observation.
+// diagnosis is the result of comparing an observation with a claim.
 type diagnosis struct {
 	findings
-	proof     string // txt or cname; empty: none was seen
-	points    bool   // visitors of the name arrive here, as far as can be told
-	unknown   bool   // nobody answered about the addresses: points means nothing
-	delegated bool   // the challenge of a wildcard leads where it must, or need not
-	ahead     bool   // that of another name does: its certificate needs no visitors
-	quiet     bool   // nobody answered about the challenge
-	reason    string // why it can't be active, in words
+	proof     string // txt or cname; empty: none found
+	points    bool   // visitors of the name arrive here, as far as known
+	unknown   bool   // address queries failed, so points is meaningless
+	delegated bool   // a wildcard's challenge is delegated correctly, or needn't be
+	ahead     bool   // another name's challenge is delegated, so its certificate can be issued before it points here
+	quiet     bool   // challenge queries failed
+	reason    string // why it can't be active
 }
 
-// diagnose is pure: the same observation gives the same diagnosis.
+// diagnose compares an observation with a claim. It is a pure function.
 func diagnose(c claim, s observed) diagnosis {
 	var j diagnosis
 	j.verification(c, s)
@@ -48,7 +48,7 @@ func diagnose(c claim, s observed) diagnosis {
 	return j
 }
 
-// verification fills in how the name is proven.
+// verification fills in the records that prove ownership.
 func (j *diagnosis) verification(c claim, s observed) {
 	txt := Record{Type: "TXT", Name: proofName(c.name), Required: c.token, Current: clips(s.tokens), Status: RecordPending}
 	switch {
@@ -107,7 +107,7 @@ func (j *diagnosis) verification(c claim, s observed) {
 	default:
 		alias.Reason = fmt.Sprintf("Or make %s a CNAME of %s", c.name, c.target)
 	}
-	// A name that is registered itself can't have a CNAME beside its SOA (RFC 1034 §3.6.2).
+	// A registrable name can't have a CNAME beside its SOA (RFC 1034 §3.6.2).
 	if j.proof == "cname" {
 		j.Verification[0].Reason = "Not required: the CNAME record verifies ownership"
 	}
@@ -116,7 +116,7 @@ func (j *diagnosis) verification(c claim, s observed) {
 	}
 }
 
-// pointing fills in where the name leads and where it should.
+// pointing fills in the records that route visitors here.
 func (j *diagnosis) pointing(c claim, s observed) {
 	alias := Record{Type: "CNAME", Name: c.name, Required: c.target, Status: RecordPending}
 	if s.cname != "" {
@@ -191,7 +191,7 @@ func (j *diagnosis) pointing(c claim, s observed) {
 	case len(foreign) == 0:
 		alias.Status, j.points = RecordValid, true
 	case network != "" && (covered == len(foreign) || cdnOfAny(s.chain)):
-		// What stands behind can't be seen from here; who owns the name was proven by other means.
+		// The origin behind a CDN is unknown, but ownership was proven otherwise.
 		alias.Status, j.points = RecordValid, true
 		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
 		j.problem(
@@ -219,7 +219,7 @@ func (j *diagnosis) pointing(c claim, s observed) {
 	if j.points {
 		j.reason = ""
 	}
-	// Addresses are shown where an alias is impossible or addresses were chosen.
+	// List addresses if an alias is impossible or the owner chose addresses.
 	if apex || len(s.addrs) > 0 && s.cname == "" {
 		j.DNS = addressRecords(c, s, alias.Reason)
 		return
@@ -249,13 +249,13 @@ func addressRecords(c claim, s observed, reason string) []Record {
 			}
 		}
 		if len(have) == 0 && len(want) == 0 || family.kind == "AAAA" && len(have) == 0 {
-			continue // an AAAA record is welcome, not required
+			continue // an AAAA record is optional
 		}
 		r := Record{Type: family.kind, Name: c.name, Current: clips(have), Status: RecordPending}
 		if len(have) > 0 {
 			r.TTL = s.ttl
 		}
-		if len(want) > 0 { // any of them will do, and a record holds one
+		if len(want) > 0 { // any of the addresses satisfies the record
 			r.Required = want[0]
 		}
 		switch {
@@ -298,7 +298,7 @@ func join(addrs []netip.Addr) string {
 	return strings.Join(out, ", ")
 }
 
-// clips shortens values of strangers to what a row may keep: 8 of 255 bytes.
+// clips limits untrusted values for storage to 8 of 255 bytes.
 func clips(list []string) []string {
 	out := []string{}
 	for _, s := range list[:min(len(list), 8)] {

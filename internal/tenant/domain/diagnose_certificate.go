@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// certification says what will keep a certificate away although all else is well.
+// certification reports CAA and wildcard problems that will prevent a certificate.
 func (j *diagnosis) certification(c claim, s observed) {
 	permitted := strings.Join(clips(without(s.caa, "")), ", ")
 	switch {
@@ -45,8 +45,8 @@ func (j *diagnosis) certification(c claim, s observed) {
 	}
 }
 
-// challenge says whether authorities will find the proof in the DNS, which a wildcard's certificate takes and with which another
-// name's comes before its visitors do.
+// challenge reports whether authorities will find the DNS challenge. Wildcards require it; for other names it allows a
+// certificate before visitors arrive.
 func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = true
 	if c.uncertain {

@@ -14,24 +14,22 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Resolver asks the DNS one question. It is a seam: *DNS asks the real one.
+// Resolver queries the DNS. Tests replace it; [DNS] is the real one.
 //
-// With the zero server the question goes to a recursive resolver, otherwise to that
-// name server without asking for recursion. The answer's Rcode is NOERROR or NXDOMAIN
-// and its question the one that was asked. Everything else (SERVFAIL, REFUSED, silence)
-// is an error: nobody answered, and nothing follows from it.
+// With the zero server the query goes to a recursive resolver, otherwise to that name server without recursion. The
+// result's Rcode is NOERROR or NXDOMAIN, and its question is the one asked. Any other outcome (SERVFAIL, REFUSED,
+// timeout) is an error and says nothing about the name.
 type Resolver interface {
 	Ask(ctx context.Context, server netip.AddrPort, name string, qtype uint16) (*dns.Msg, error)
 }
 
-// DNS is the Resolver that asks over the network: UDP with EDNS (1,232 bytes), and TCP
-// for answers that do not fit.
+// DNS is a Resolver over UDP with EDNS (1,232 bytes), falling back to TCP for truncated answers.
 type DNS struct {
 	Server  string        // host:port of the recursive resolver. Optional: empty means those of /etc/resolv.conf.
-	Timeout time.Duration // of one question to one server. Optional: 0 means 1s.
+	Timeout time.Duration // per query and server. Optional: 0 means 1s.
 }
 
-// Ask asks the server, or each recursive resolver in turn, twice.
+// Ask queries the server, or each recursive resolver in turn, up to twice.
 func (d *DNS) Ask(ctx context.Context, server netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
 	if server.IsValid() {
 		return d.one(ctx, server.String(), name, qtype, false)
@@ -58,7 +56,7 @@ func (d *DNS) Ask(ctx context.Context, server netip.AddrPort, name string, qtype
 				return nil, err
 			}
 		}
-		// Only silence is worth asking again: a refusal will be the same.
+		// Only timeouts are retried; a refusal won't change.
 		var timeout net.Error
 		if try == 0 && !(errors.As(err, &timeout) && timeout.Timeout()) {
 			break
@@ -91,8 +89,8 @@ func (d *DNS) one(ctx context.Context, server, name string, qtype uint16, recurs
 	return m, nil
 }
 
-// delegated asks the DNS whether name is registered: a delegation says yes, NXDOMAIN
-// says no, and anything else says nothing.
+// delegated asks the DNS whether name is registered: a delegation means yes and NXDOMAIN means no. Any other answer is
+// an error.
 func delegated(ctx context.Context, r Resolver, name string) (bool, error) {
 	m, err := r.Ask(ctx, netip.AddrPort{}, name, dns.TypeNS)
 	if err != nil {
@@ -107,7 +105,7 @@ func delegated(ctx context.Context, r Resolver, name string) (bool, error) {
 		return false, fmt.Errorf("ask dns about %s: neither a delegation nor its absence", name)
 	}
 	for _, rr := range m.Ns {
-		// Denied by the root: this resolver does not see the top-level domain at all.
+		// The root denies the name, so this resolver can't see the top-level domain.
 		if soa, ok := rr.(*dns.SOA); ok && soa.Hdr.Name == "." {
 			return false, fmt.Errorf("ask dns about %s: the resolver does not know its top-level domain", name)
 		}

@@ -1,12 +1,11 @@
-// Package domain owns custom domains: which account claims which name for which site, the
-// verification of ownership, the diagnosis of DNS, and whether a name can be registered.
+// Package domain owns custom domains: which account claims which name for which site, the verification of ownership,
+// the diagnosis of DNS, and whether a name can be registered.
 //
-// A claim is routed only after verification: a TXT record with the account's token, or a CNAME
-// record to the site, and once the name points here, or before that where the challenge of its
-// certificate is delegated here. Checks run automatically with back-off, on any node, and store
-// the required records, the current ones, and what is wrong. The package never treats a missing
-// response (of a registry or a name server) as a result, never routes a name because of an
-// address record alone, and never touches certificates.
+// A claim is proven by a TXT record with the account's token or a CNAME record to the site. It is routed once it is
+// proven and points here, or earlier if the challenge of its certificate is delegated here. Checks run on any node with
+// back-off and store the required records, the current ones, and the problems. The package never treats a missing
+// response of a registry or name server as a result, never routes a name because of an address record alone, and never
+// touches certificates.
 package domain
 
 import (
@@ -34,52 +33,50 @@ import (
 // ID names a domain: "dom_" and 26 characters.
 type ID = id.Domain
 
-// Status is where a claim stands.
+// Status is the state of a claim.
 type Status string
 
-// The statuses of a claim.
 const (
-	Pending Status = "pending" // waiting for the proof, or for the name to point here
-	Active  Status = "active"  // proven, points here, and is routed
+	Pending Status = "pending" // waiting for proof, or for the name to point here
+	Active  Status = "active"  // proven and routed
 	Failed  Status = "failed"  // checks gave up; Verify starts again
 )
 
 // SSL is the state of a domain's certificate.
 type SSL string
 
-// The states of a certificate.
 const (
 	SSLPending SSL = "pending"
 	SSLActive  SSL = "active"
-	SSLFailed  SSL = "failed"  // there is none, and the last attempt failed
-	SSLExpired SSL = "expired" // the one there was has ended
+	SSLFailed  SSL = "failed"  // no certificate, and the last attempt failed
+	SSLExpired SSL = "expired" // the certificate has expired
 )
 
-// Domain is one account's claim of one name for one site.
+// Domain is an account's claim of a name for a site.
 type Domain struct {
 	ID           ID
 	Owner        account.OwnerID
 	SiteID       id.Site
-	Name         string // A-labels, lower case; "*." in front of a wildcard
+	Name         string // lower-case A-labels; wildcards begin with "*."
 	Status       Status
-	Reason       string // why it is not active, or will not stay so, in words
+	Reason       string // why it isn't active, or won't stay so
 	SSL          SSL
-	Verification []Record  // how ownership is proven; one valid one is enough
-	DNS          []Record  // where the name must point
-	Challenge    *Record   // with it the certificate comes before the visitors; nil: no use, or needed and among DNS
-	Problems     []Problem // what else stands in the way
+	Verification []Record  // alternative proofs of ownership; one valid record is enough
+	DNS          []Record  // records that route visitors here
+	Challenge    *Record   // lets the certificate come before visitors; nil if useless, or if required and thus in DNS
+	Problems     []Problem // other obstacles
 	Certificate  Certificate
 	Primary      bool
-	RedirectTo   string // host that visitors are sent to; empty when it serves the site
+	RedirectTo   string // host to redirect visitors to; empty: serve the site
 	CheckedAt    db.Time
 	NextCheckAt  db.Time
 	CreatedAt    db.Time
 	UpdatedAt    db.Time
 
 	proof          string
-	proofToken     string  // of the TXT record that proved it; it may be an owner's before
-	delegated      bool    // authorities would find the proof of a wildcard, or need none
-	redirectLostAt db.Time // since when RedirectTo is no domain of the owner any more
+	proofToken     string  // the token in the TXT record that proved it, which may be a previous owner's
+	delegated      bool    // a wildcard's DNS challenge is found, or isn't needed
+	redirectLostAt db.Time // since when RedirectTo isn't a domain of the owner; 0: it is
 	provenAt       db.Time
 	misdirectedAt  db.Time
 	checks         int64
@@ -87,31 +84,29 @@ type Domain struct {
 	pendingAt      db.Time
 }
 
-// Proven reports whether the owner has proven the name and holds it.
+// Proven reports whether the owner has proven the name and still holds it.
 func (d Domain) Proven() bool { return d.provenAt != 0 }
 
-// Record is a DNS record that should be there, and what is.
+// Record compares a required DNS record with the current ones.
 type Record struct {
 	Type     string       `json:"type"`    // TXT, CNAME, A or AAAA
-	Name     string       `json:"name"`    // where it belongs, without a final dot
-	Required string       `json:"value"`   // what it should hold
-	Current  []string     `json:"current"` // what was found, at most 8 values of 255 bytes
+	Name     string       `json:"name"`    // without a final dot
+	Required string       `json:"value"`   // required value
+	Current  []string     `json:"current"` // found values, at most 8 of 255 bytes
 	Status   RecordStatus `json:"status"`
-	Reason   string       `json:"reason"`        // in words, where the status is not valid
-	TTL      uint32       `json:"ttl,omitempty"` // of what was found, in seconds, as the zone's own name servers say; 0: not known
+	Reason   string       `json:"reason"`        // in words, unless the status is valid
+	TTL      uint32       `json:"ttl,omitempty"` // of the found records, in seconds, from the zone's name servers; 0: unknown
 }
 
-// RecordStatus is how a record compares with what is required.
 type RecordStatus string
 
-// The statuses of a record.
 const (
-	RecordPending RecordStatus = "pending" // not there yet, or nobody answered
+	RecordPending RecordStatus = "pending" // absent, or the query failed
 	RecordValid   RecordStatus = "valid"
-	RecordInvalid RecordStatus = "invalid" // something else is there
+	RecordInvalid RecordStatus = "invalid" // a different record exists
 )
 
-// Problem is something in the DNS that will get in the way, in words.
+// Problem describes an obstacle in the DNS.
 type Problem struct {
 	// caa, ipv6_mismatch, mixed_addresses, cdn, wrong_target, no_answer, foreign_token, challenge, no_wildcards,
 	// redirect_target, wrong_name, hidden_wildcard
@@ -128,77 +123,75 @@ type Certificate struct {
 	NextAttemptAt db.Time
 }
 
-// Summary is a domain as the site list shows it.
+// Summary is a domain in the site list.
 type Summary struct {
 	ID     ID
 	Name   string
 	Status Status
 }
 
-// The events of Config.Events.
+// The events of [Events.AnnounceTx].
 const (
-	Added    = "domain.added"    // the claim was made
-	Verified = "domain.verified" // the proof was seen
-	GaveUp   = "domain.failed"   // checks gave up, or somebody else proved the name
+	Added    = "domain.added"    // the claim was created
+	Verified = "domain.verified" // the proof was found
+	GaveUp   = "domain.failed"   // checks gave up, or another account proved the name
 
 	CertificateIssued  = "ssl.issued"
 	CertificateRenewed = "ssl.renewed"
-	CertificateFailed  = "ssl.failed" // Domain.Certificate says why
+	CertificateFailed  = "ssl.failed" // see Domain.Certificate
 )
 
-// Sites knows whose a site is; package site's are one.
+// Sites looks up sites. It is implemented by package site.
 type Sites interface {
 	// Subdomain returns the subdomain of the owner's site, or a NotFound fault.
 	Subdomain(ctx context.Context, r db.Reader, owner account.OwnerID, site id.Site) (string, error)
 }
 
-// Events announces what happens to domains; EventsOf returns how.
+// Events announces changes of domains. See [EventsOf].
 type Events interface {
-	// AnnounceTx announces an event of Config.Events in the transaction that causes it.
+	// AnnounceTx announces an event in the transaction that causes it.
 	AnnounceTx(ctx context.Context, tx *db.Tx, event string, d Domain) error
 }
 
 // Config holds what Domains needs.
 type Config struct {
 	DB  *db.DB
-	Out *http.Client // from egress: refuses private addresses. Asks registries.
+	Out *http.Client // from egress, for requests to registries
 
 	Sites Sites
-	// Events announces what happens to domains. Optional.
+	// Optional: nil announces nothing.
 	Events Events
 
 	SiteDomain string       // sites live at <subdomain>.<SiteDomain>
-	Addrs      []netip.Addr // the edge's public addresses. Optional: those of the sites' own names count too.
-	Listens    []netip.Addr // where the edge listens, for where nothing else is known. Optional: this machine's.
-	Reserved   []string     // hosts nobody may claim, such as those of the control plane. Optional.
+	Addrs      []netip.Addr // the edge's public addresses, besides those of the sites' host names. Optional.
+	Listens    []netip.Addr // addresses that the edge listens on, used if no others are known. Optional: defaults to the machine's.
+	Reserved   []string     // hosts that can't be claimed, such as the dashboard's. Optional.
 
-	// Certificates come from public authorities. Optional: nil means an authority of our own, which
-	// CAA does not bind and which needs no proof.
+	// Certificates is nil if certificates come from the installation's own authority, which ignores CAA and needs no
+	// proof.
 	Certificates Certificates
 
-	Registry     string   // who is asked for availability: auto, rdap or local. Optional: empty means auto.
-	Prices       Prices   // laid over the list that ships. Optional.
-	BootstrapURL string   // IANA's list of RDAP servers. Optional.
+	Registry     string   // source of availability answers: auto, rdap or local. Optional: empty means auto.
+	Prices       Prices   // override the built-in price list. Optional.
+	BootstrapURL string   // URL of IANA's list of RDAP servers. Optional.
 	Resolver     Resolver // Optional: nil means the system's resolvers.
 
-	// Allow holds the addresses of strangers' name servers that may be asked besides public ones.
-	// Optional.
+	// Allow lists non-public addresses at which customers' name servers may be queried. Optional.
 	Allow  []netip.Prefix
-	NSPort uint16       // where the zones' name servers listen. Optional: 0 means 53.
+	NSPort uint16       // port of the zones' name servers. Optional: 0 means 53.
 	Log    *slog.Logger // Optional.
 
-	Limits *limits.Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: without it, the default limits apply.
 }
 
-// Certificates say what a name needs for its certificate.
+// Certificates tells what a certificate for a name requires.
 type Certificates interface {
 	// RetryTx makes the next order of a certificate due now.
 	RetryTx(ctx context.Context, tx *db.Tx, name string) error
-	// CAs returns the names by which CAA records permit our authorities (RFC 8659), or none
-	// where they don't say.
+	// CAs returns the names that CAA records must permit (RFC 8659), or nil if unknown.
 	CAs(ctx context.Context) []string
-	// Delegation returns where _acme-challenge.<name> must lead for a proof in the DNS, which wildcards need, or nothing where there
-	// is none.
+	// Delegation returns the required target of _acme-challenge.<name> for DNS challenges, or "" if they are
+	// unavailable. Wildcards need them.
 	Delegation(name string) string
 }
 
@@ -209,17 +202,17 @@ type Domains struct {
 	rdap      *registries
 	known     answers
 	flight    singleflight.Group
-	asking    *fair.Pool // a place for each availability check that asks outside
-	observing *fair.Pool // a place for each check of a domain's DNS
+	asking    *fair.Pool // slots for availability checks that ask outside
+	observing *fair.Pool // slots for checks of domains' DNS
 
-	targetMu    sync.Mutex // guards targetAddrs and targetUntil; held while the DNS is asked
+	targetMu    sync.Mutex // guards targetAddrs and targetUntil; held during the DNS query
 	targetAddrs []netip.Addr
 	targetUntil time.Time
 
 	budget, hedge time.Duration
 }
 
-// New returns the service; it starts nothing.
+// New returns the service. It starts nothing.
 func New(c Config) *Domains {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Registry = cmp.Or(c.Registry, "auto")
@@ -243,7 +236,7 @@ const columns = `id, owner_id, site_id, name, status, reason, is_primary, redire
 	astray_at, findings, checks, tries, pending_at, checked_at, next_check_at, ssl_status, cert_issuer,
 	cert_not_before, cert_expires_at, cert_error, cert_next_at, created_at, updated_at, delegated, redirect_lost_at, proof_token`
 
-// findings holds the result of a check, as the table stores it.
+// findings is the stored result of a check.
 type findings struct {
 	Verification []Record  `json:"verification"`
 	DNS          []Record  `json:"dns"`
@@ -280,7 +273,7 @@ func scan(row db.Scanner) (Domain, error) {
 	return d, nil
 }
 
-// List returns the owner's domains, by name.
+// List returns the owner's domains by name.
 func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, error) {
 	rows, err := d.c.DB.Query(ctx, "SELECT "+columns+" FROM domains WHERE owner_id = $1 ORDER BY name, id", owner)
 	all, err := db.Collect(rows, err, scan)
@@ -290,8 +283,7 @@ func (d *Domains) List(ctx context.Context, owner account.OwnerID) ([]Domain, er
 	return all, nil
 }
 
-// Primary returns the name by which a site is called while that is served, or nothing. The
-// caller knows that the site is its user's.
+// Primary returns a site's primary domain while it is active, or "". The caller has checked access to the site.
 func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID id.Site) (string, error) {
 	rows, err := r.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 AND is_primary AND status = 'active'", siteID)
 	names, err := db.Collect(rows, err, func(row db.Scanner) (name string, err error) {
@@ -307,8 +299,7 @@ func (d *Domains) Primary(ctx context.Context, r db.Reader, siteID id.Site) (str
 	return names[0], nil
 }
 
-// Summaries returns the domains of each of the owner's sites, by name. The caller knows that
-// the sites are the owner's.
+// Summaries returns the domains of each site by name. The caller has checked that the sites are the owner's.
 func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.OwnerID, siteIDs []id.Site) (map[id.Site][]Summary, error) {
 	out := map[id.Site][]Summary{}
 	collect := func(row db.Scanner) (struct{}, error) {
@@ -318,7 +309,7 @@ func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.Owne
 		out[site] = append(out[site], s)
 		return struct{}{}, err
 	}
-	// An owner mostly has fewer domains than a page has sites: reading them all takes less than a list of ids.
+	// Owners usually have fewer domains than a page has sites, so reading all of them is cheaper than a list of IDs.
 	if few := len(siteIDs); few > 1 {
 		rows, err := r.Query(
 			ctx, "SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0",

@@ -16,11 +16,11 @@ import (
 
 var errNotName = errors.New("not a domain name")
 
-// ascii returns name in lower-case A-labels (RFC 5890; mapping and checks of UTS 46 as
-// idna.Lookup has them), or an error. It takes any bytes.
+// ascii returns name in lower-case A-labels (RFC 5890, mapped and checked per UTS 46 like idna.Lookup), or an error. It
+// accepts any bytes.
 func ascii(name string) (string, error) {
 	name = strings.TrimSpace(name)
-	// An A-label name has 253 bytes at most; each may come from a character of 4.
+	// An A-label name has at most 253 bytes, each from a character of up to 4 bytes.
 	if name == "" || len(name) > 4*253 || !utf8.ValidString(name) {
 		return "", errNotName
 	}
@@ -38,7 +38,7 @@ func ascii(name string) (string, error) {
 			return "", errNotName
 		}
 	}
-	// A last label of digits alone is an address, not a name (RFC 1123 §2.1).
+	// A numeric last label makes it an address (RFC 1123 §2.1).
 	if last := a[strings.LastIndexByte(a, '.')+1:]; strings.Trim(last, "0123456789") == "" {
 		return "", errNotName
 	}
@@ -48,9 +48,9 @@ func ascii(name string) (string, error) {
 	return a, nil
 }
 
-// suffixOf returns the public suffix of name in the ICANN part of the public suffix
-// list: the one below which a registry sells. known is false when there is none.
-// Suffixes of the private part (github.io) are names that somebody registered.
+// suffixOf returns the public suffix of name from the ICANN part of the public suffix list, below which a registry
+// sells names. known is false for unlisted suffixes. Suffixes in the private part, such as github.io, are ordinary
+// registered names.
 func suffixOf(name string) (suffix string, known bool) {
 	for rest := name; ; {
 		suffix, icann := publicsuffix.PublicSuffix(rest)
@@ -58,14 +58,13 @@ func suffixOf(name string) (suffix string, known bool) {
 			return suffix, true
 		}
 		if !strings.Contains(suffix, ".") {
-			return suffix, false // the "*" rule: nobody knows this one
+			return suffix, false // the "*" rule: not listed
 		}
 		_, rest, _ = strings.Cut(suffix, ".")
 	}
 }
 
-// zoneOf returns the registrable name that name lies in: one label more than its
-// suffix, or name itself where it has no more.
+// zoneOf returns the registrable name that contains name: its suffix and one label, or name itself if it is a suffix.
 func zoneOf(name string) string {
 	suffix, _ := suffixOf(name)
 	above, ok := strings.CutSuffix(name, "."+suffix)
@@ -75,8 +74,7 @@ func zoneOf(name string) string {
 	return above[strings.LastIndexByte(above, '.')+1:] + "." + suffix
 }
 
-// Twin returns the name that people type as well: www.example.com for the apex
-// example.com, and the other way round. Every other name has none.
+// Twin returns www.example.com for the apex example.com and vice versa. Other names have no twin.
 func Twin(name string) string {
 	apex, www := strings.CutPrefix(name, "www.")
 	switch {
@@ -88,8 +86,8 @@ func Twin(name string) string {
 	return "www." + apex
 }
 
-// Unicode returns a name as people write it: xn--mnchen-3ya.example is münchen.example. A
-// name that has no such form is returned as it is.
+// Unicode returns a name in its Unicode form: münchen.example for xn--mnchen-3ya.example. Names without such a form are
+// returned unchanged.
 func Unicode(name string) string {
 	u, err := idna.Lookup.ToUnicode(name)
 	if err != nil {
@@ -101,8 +99,7 @@ func Unicode(name string) string {
 	return u
 }
 
-// Relative returns the name of a record as DNS providers ask for it: without the
-// registrable name, which is "@".
+// Relative returns a record's name as DNS providers expect it: without the registrable name, which becomes "@".
 func Relative(name string) string {
 	zone := zoneOf(strings.TrimPrefix(name, "*."))
 	if name == zone {
@@ -111,8 +108,8 @@ func Relative(name string) string {
 	return strings.TrimSuffix(name, "."+zone)
 }
 
-// registrable returns name as a registry would sell it, or an Invalid fault. Names with
-// more labels are refused rather than cut: the answer is about the very name that was asked for.
+// registrable normalizes a name that a registry could sell, or returns an Invalid fault. It doesn't strip extra labels,
+// since the answer must be about the name asked for.
 func registrable(received string) (string, error) {
 	invalid := func(details string) error {
 		return fault.New(fault.Invalid, "invalid_domain", "Invalid domain name", details).Got(text.Clip(received, 300))
@@ -138,11 +135,10 @@ func registrable(received string) (string, error) {
 	return name, nil
 }
 
-// labelsMax bounds the labels of a claimed name: checks ask about each of its parents.
+// labelsMax caps the labels of a claimed name, since checks query each parent.
 const labelsMax = 16
 
-// claimable returns name as a site may claim it: any name that somebody could hold, or
-// "*." and such a name. An error is a sentence.
+// claimable normalizes a name that a site may claim, optionally with "*.". The error is a sentence for the user.
 func claimable(received string) (string, error) {
 	base, wild := strings.CutPrefix(strings.TrimSpace(received), "*.")
 	name, err := ascii(base)
@@ -168,5 +164,5 @@ func claimable(received string) (string, error) {
 	return name, nil
 }
 
-// specialUse are top-level names that never lead here (RFC 6761, RFC 6762, RFC 7686, RFC 9476).
+// specialUse lists top-level names that never lead here (RFC 6761, RFC 6762, RFC 7686, RFC 9476).
 var specialUse = map[string]bool{"localhost": true, "local": true, "invalid": true, "onion": true, "alt": true, "arpa": true}

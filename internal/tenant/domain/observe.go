@@ -14,49 +14,49 @@ import (
 	"github.com/miekg/dns"
 )
 
-// observeBudget bounds one check of a domain's DNS, all queries together.
+// observeBudget limits all queries of one check of a domain.
 const observeBudget = 10 * time.Second
 
-const caaBudget = 4 * time.Second // of it
+const caaBudget = 4 * time.Second // part of observeBudget
 
-// observed holds the DNS records of a claimed name at one time. An error beside a value
-// means that nobody answered: the value is not known, rather than empty.
+// observed holds the DNS records of a claimed name. If a value's error is set, the query failed and the value is
+// unknown rather than empty.
 type observed struct {
-	tokens   []string // the TXT records at _slipway.<name>
+	tokens   []string // TXT records at _slipway.<name>
 	tokenErr error
-	strayAt  string // another name that holds the account's token; empty: none was found
+	strayAt  string // another name with the account's token; empty: none found
 
-	cname   string   // what the name itself is an alias of
-	chain   []string // all aliases on the way to the addresses
+	cname   string   // target of the name's CNAME record
+	chain   []string // all aliases up to the addresses
 	addrs   []netip.Addr
-	ttl     uint32 // for how many seconds resolvers keep the name's own records; 0: not known
-	mute    string // A or AAAA: nobody answers about that kind
+	ttl     uint32 // TTL of the name's own records in seconds; 0: unknown
+	mute    string // record type (A or AAAA) whose query failed
 	addrErr error
-	hidden  string // a wildcard of the zone that would answer for the name if nothing stood below it
+	hidden  string // a wildcard that would match the name if no name existed below it
 
-	ours []netip.Addr // addresses of this service, as far as they are known
+	ours []netip.Addr // this installation's addresses, as far as known
 
 	challenge    []string // aliases from _acme-challenge.<name> on
 	challengeErr error
 
-	caa     []string // what CAA records permit, where there are any
-	caaName string   // whose records they are; empty: there are none
+	caa     []string // authorities that the CAA records permit
+	caaName string   // name with the CAA records; empty: none exist
 	caaErr  error
-	cas     []string // by which of them ours would be permitted, where they say so
+	cas     []string // our authorities' CAA names, if known
 }
 
-// proofName is where the account's token belongs for a name, which may be a wildcard.
+// proofName returns the name of the TXT record that proves name, which may be a wildcard.
 func proofName(name string) string { return "_slipway." + strings.TrimPrefix(name, "*.") }
 
-// mayAsk reports whether a name server of a stranger's zone may be asked.
+// mayAsk reports whether a customer's name server may be queried.
 func (d *Domains) mayAsk(a netip.Addr) bool {
 	return egress.Public(a) || slices.ContainsFunc(d.c.Allow, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
-// challengeName is where authorities look for a proof in the DNS (RFC 8555, section 8.4).
+// challengeName returns the name of the DNS challenge (RFC 8555 §8.4).
 func challengeName(name string) string { return "_acme-challenge." + strings.TrimPrefix(name, "*.") }
 
-// delegation is where a name's challenge leads for a proof in the DNS, or nothing where this installation gives none.
+// delegation returns the required target of a name's challenge, or "" if this installation doesn't use DNS challenges.
 func (d *Domains) delegation(name string) string {
 	if d.c.Certificates == nil {
 		return ""
@@ -64,9 +64,8 @@ func (d *Domains) delegation(name string) string {
 	return strings.ToLower(d.c.Certificates.Delegation(name))
 }
 
-// look asks the zone's own name servers, which know of a change at once, and the
-// resolver where they can't be asked. target is the site's own host name, token the
-// account's.
+// observe queries the zone's own name servers, which know changes at once, and falls back to the resolver. target is
+// the site's host name and token the account's.
 func (d *Domains) observe(ctx context.Context, name, target, token string) observed {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
@@ -87,7 +86,7 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 	})
 	wg.Go(func() { s.ours = d.ourAddrs(ctx, target) })
 	wg.Go(func() {
-		// Some resolvers keep silent about records that they don't know: all else goes on.
+		// Some resolvers don't answer queries of unknown types, so CAA has a budget of its own.
 		ctx, cancel := context.WithTimeout(ctx, caaBudget)
 		defer cancel()
 		s.caa, s.caaName, s.caaErr = d.authorities(ctx, name)
@@ -102,8 +101,8 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 	return s
 }
 
-// Delegated reports whether authorities would find a proof in the DNS for a name, as the DNS has it now. An error means that
-// nobody answered.
+// Delegated reports whether authorities would currently find a DNS challenge for a name. An error means that queries
+// failed.
 func (d *Domains) Delegated(ctx context.Context, name string) (bool, error) {
 	target := d.delegation(name)
 	if target == "" {
@@ -118,8 +117,8 @@ func (d *Domains) Delegated(ctx context.Context, name string) (bool, error) {
 	return slices.Contains(chain, target), nil
 }
 
-// nameServers finds who answers for the zone that name lies in, at most four addresses;
-// none where that can't be found out. Registries themselves are not asked.
+// nameServers returns up to four addresses of the name servers of name's zone, or none if they can't be found.
+// Registries' own name servers are excluded.
 func (d *Domains) nameServers(ctx context.Context, name string) []netip.AddrPort {
 	suffix, _ := suffixOf(name)
 	for at := name; at != suffix && strings.Contains(at, "."); _, at, _ = strings.Cut(at, ".") {
@@ -149,8 +148,8 @@ func (d *Domains) nameServers(ctx context.Context, name string) []netip.AddrPort
 	return nil
 }
 
-// ask puts a question to the zone's name servers, and to the resolver when none of them
-// answers with authority. fresh reports that the answer is the zone's own.
+// ask queries the zone's name servers, and the resolver if none of them gives an authoritative answer. fresh is true
+// for an authoritative answer.
 func (d *Domains) ask(ctx context.Context, servers []netip.AddrPort, name string, qtype uint16) (m *dns.Msg, fresh bool, err error) {
 	for _, s := range servers[:min(len(servers), 3)] {
 		if m, err := d.c.Resolver.Ask(ctx, s, name, qtype); err == nil && m.Authoritative {
@@ -161,8 +160,8 @@ func (d *Domains) ask(ctx context.Context, servers []netip.AddrPort, name string
 	return m, false, err
 }
 
-// tokens returns the TXT records at name itself. Aliases are not followed: whoever
-// serves the target of some wildcard alias has not been given the name.
+// tokens returns the TXT records at name itself. It doesn't follow aliases, since the target of a wildcard alias may
+// belong to someone else.
 func (d *Domains) tokens(ctx context.Context, servers []netip.AddrPort, name string) ([]string, error) {
 	m, _, err := d.ask(ctx, servers, name, dns.TypeTXT)
 	if err != nil {
@@ -177,17 +176,17 @@ func (d *Domains) tokens(ctx context.Context, servers []netip.AddrPort, name str
 	return out, nil
 }
 
-// TXT returns the TXT records at a name, as the name servers of its zone have them. An error means that nobody answered.
+// TXT returns a name's TXT records from its zone's name servers. An error means that queries failed.
 func (d *Domains) TXT(ctx context.Context, name string) ([]string, error) {
 	return d.tokens(ctx, d.nameServers(ctx, name), name)
 }
 
-// unquote takes off what people and control panels put around a value: blanks and
-// quotation marks, which the DNS library shows with a backslash.
+// unquote strips the blanks and quotation marks that people and control panels put around a value. The DNS library
+// escapes the latter with a backslash.
 func unquote(s string) string { return strings.Trim(s, " \t\\\"'“”„") }
 
-// stray looks for the account's token where people put it by mistake: at the name itself,
-// at _slipway.<registrable name>, and where a control panel has added the zone once more.
+// stray looks for the account's token in common wrong places: the name itself, _slipway.<registrable name>, and the
+// right name with the zone appended twice.
 func (d *Domains) stray(ctx context.Context, servers []netip.AddrPort, name, token string) string {
 	base, right := strings.TrimPrefix(name, "*."), proofName(name)
 	zone := zoneOf(base)
@@ -204,9 +203,8 @@ func (d *Domains) stray(ctx context.Context, servers []netip.AddrPort, name, tok
 	return ""
 }
 
-// hidden returns the wildcard record beside a name that has no address of its own. It
-// does not answer for a name that something stands below, such as the TXT record of the
-// proof (RFC 4592, section 2.2.2).
+// hidden returns the wildcard record that would match a name without an address of its own. A wildcard doesn't match
+// names with other names below them, such as the proof's TXT record (RFC 4592 §2.2.2).
 func (d *Domains) hidden(ctx context.Context, servers []netip.AddrPort, name string) string {
 	_, above, ok := strings.Cut(name, ".")
 	if !ok || strings.HasPrefix(name, "*.") || name == zoneOf(name) {
@@ -220,8 +218,8 @@ func (d *Domains) hidden(ctx context.Context, servers []netip.AddrPort, name str
 	return wildcard
 }
 
-// authorities returns whom the CAA records for name permit (RFC 8659 §3: the closest
-// name upwards that has any), by issuewild for a wildcard where that is said.
+// authorities returns the CAs that name's CAA records permit, from the closest ancestor with CAA records (RFC 8659 §3).
+// Wildcards use issuewild if present.
 func (d *Domains) authorities(ctx context.Context, name string) (permitted []string, at string, err error) {
 	base, wild := strings.CutPrefix(name, "*.")
 	for at = base; at != ""; _, at, _ = strings.Cut(at, ".") {
@@ -251,7 +249,7 @@ func (d *Domains) authorities(ctx context.Context, name string) (permitted []str
 			return issuewild, at, nil
 		case len(issue) > 0:
 			return issue, at, nil
-		case some: // iodef alone restricts nobody
+		case some: // iodef alone restricts no authority
 			return nil, "", nil
 		}
 	}

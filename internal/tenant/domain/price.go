@@ -13,17 +13,17 @@ import (
 //go:embed prices.txt
 var defaultPrices string
 
-// Price is the price of a name for one year.
+// Price is a name's price per year.
 type Price struct {
 	Amount   int    // whole units of the currency, 0 or more
 	Currency string // ISO 4217 code
 }
 
-// Prices is a price per public suffix, in A-labels; "*" is every other suffix.
+// Prices maps public suffixes in A-labels to prices. "*" stands for all other suffixes.
 type Prices map[string]Price
 
-// LoadPrices reads the operator's price list: lines of suffix, price and currency, with
-// "#" comments. What it does not name keeps the price of the list that ships.
+// LoadPrices reads the operator's price list: lines of suffix, price and currency, and "#" comments. Suffixes not
+// listed keep the built-in price.
 func LoadPrices(path string) (Prices, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -69,8 +69,7 @@ func parsePrices(r io.Reader) (Prices, error) {
 	return p, lines.Err()
 }
 
-// Of returns the price of the longest suffix of name that the list knows, or that of
-// "*", or the zero Price.
+// Of returns the price of name's longest listed suffix, or that of "*", or the zero Price.
 func (p Prices) Of(name string) Price {
 	for suffix := name; ; {
 		_, rest, ok := strings.Cut(suffix, ".")
@@ -84,11 +83,11 @@ func (p Prices) Of(name string) Price {
 	}
 }
 
-// withDefaults lays p over the list that ships.
+// withDefaults returns the built-in list overridden by p.
 func (p Prices) withDefaults() Prices {
 	all, err := parsePrices(strings.NewReader(defaultPrices))
 	if err != nil {
-		panic("prices.txt: " + err.Error()) // shipped with the program; a test reads it
+		panic("prices.txt: " + err.Error()) // embedded and covered by a test
 	}
 	for suffix, price := range p {
 		all[suffix] = price

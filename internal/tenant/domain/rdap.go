@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-const rdapMax = 512 << 10 // of one answer; real ones have a few KiB
+const rdapMax = 512 << 10 // limit of an answer; typical ones have a few KiB
 
-// registries asks the registries over RDAP (RFC 9082, RFC 9083).
+// registries queries registries over RDAP (RFC 9082, RFC 9083).
 type registries struct {
 	client *http.Client
 
 	mu      sync.Mutex // guards shipped, fresh and quiet
 	shipped bases
-	fresh   bases // what IANA published since
+	fresh   bases // IANA's newer list
 	// share: none, the registries': one for each that doesn't respond
-	quiet map[string]time.Time // until when a base is left alone
+	quiet map[string]time.Time // until when an unresponsive base is skipped
 }
 
-// silence is why a domain registry did not respond. It says nothing about the name.
+// silence is the reason why a registry didn't respond. It says nothing about the name.
 type silence struct {
 	retry time.Duration // when to ask again
 	err   error
@@ -40,13 +40,13 @@ func (s *silence) Unwrap() error { return s.err }
 func newRegistries(out *http.Client) *registries {
 	shipped, err := parseBootstrap(shippedBootstrap)
 	if err != nil {
-		panic("rdap.json: " + err.Error()) // shipped with the program; a test reads it
+		panic("rdap.json: " + err.Error()) // embedded and covered by a test
 	}
 	c := http.Client{Transport: errNoHTTPClient{}}
 	if out != nil {
 		c = *out
 	}
-	// Registries send their users on (RFC 7480 §5.2), but only a few times and never in clear.
+	// Follow the few redirects that registries use (RFC 7480 §5.2), but only over https.
 	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		if len(via) > 3 {
 			return errors.New("redirected too often")
@@ -59,7 +59,7 @@ func newRegistries(out *http.Client) *registries {
 	return &registries{client: &c, shipped: shipped, quiet: map[string]time.Time{}}
 }
 
-// errNoHTTPClient is the error without a client from egress.
+// errNoHTTPClient is the error without an HTTP client.
 type errNoHTTPClient struct{}
 
 func (errNoHTTPClient) RoundTrip(*http.Request) (*http.Response, error) {
@@ -72,7 +72,7 @@ func (r *registries) learn(b bases) {
 	r.fresh = b
 }
 
-// taken asks the registry of name whether it is registered. Every error is a *silence.
+// taken asks a name's registry whether it is registered. Every error is a *silence.
 func (r *registries) taken(ctx context.Context, name string) (bool, error) {
 	r.mu.Lock()
 	urls := r.fresh.find(name)
@@ -117,9 +117,8 @@ func (r *registries) leaveAlone(base string, d time.Duration) {
 	r.quiet[base] = now.Add(d)
 }
 
-// ask takes 200 with the object of this very name for yes, and 404 that comes from an
-// RDAP server for no (RFC 7480 §5.3). Nothing else is an answer: a 429, an error of the
-// server, a page of some proxy, an object of another name.
+// ask treats 200 with the object of exactly this name as yes, and 404 from an RDAP server as no (RFC 7480 §5.3). Any
+// other response, such as 429, a server error, a proxy's page or another name's object, is a silence.
 func (r *registries) ask(ctx context.Context, base, name string) (bool, *silence) {
 	soon := func(err error) *silence {
 		return &silence{5 * time.Second, fmt.Errorf("ask %s about %s: %w", base, name, err)}
@@ -172,9 +171,8 @@ func (r *registries) ask(ctx context.Context, base, name string) (bool, *silence
 	return false, soon(fmt.Errorf("the answer is about %.100q", object.LDH))
 }
 
-// notFound says whether a 404 comes from RDAP (RFC 7480, section 5.3): it has RDAP's media
-// type, and a body only if that says the same (RFC 9083, section 6). Without a body there
-// may be no media type. Everything else is some proxy's page, and says nothing.
+// notFound returns nil if a 404 is from an RDAP server (RFC 7480 §5.3): it has RDAP's media type and, if there is a
+// body, an errorCode that agrees (RFC 9083 §6). An empty body may lack a media type. Anything else is a proxy's page.
 func notFound(contentType string, body []byte, soon func(error) *silence) *silence {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	body = bytes.TrimSpace(body)
@@ -197,7 +195,7 @@ func notFound(contentType string, body []byte, soon func(error) *silence) *silen
 	return nil
 }
 
-// retryAfter reads the header of RFC 9110 §10.2.3, between 1 s and 10 min; 30 s without.
+// retryAfter parses Retry-After (RFC 9110 §10.2.3), limited to between 1 s and 10 min. The default is 30 s.
 func retryAfter(h string) time.Duration {
 	d := 30 * time.Second
 	if n, err := strconv.Atoi(h); err == nil {

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// holderOf returns the id of another account's domain that holds this very name.
+// holderOf returns the ID of another account's domain that holds exactly this name.
 func holderOf(ctx context.Context, r db.Reader, name string, owner account.OwnerID) (ID, error) {
 	var id ID
 	err := r.QueryRow(ctx, "SELECT id FROM domains WHERE name = $1 AND owner_id <> $2 AND proven_at <> 0", name, owner).Scan(&id)
@@ -21,9 +21,9 @@ func holderOf(ctx context.Context, r db.Reader, name string, owner account.Owner
 	return id, nil
 }
 
-// rivalry says in words why only a TXT record proves the name for this owner, or "":
-// another account holds it, holds the wildcard above it, or let go of one of them lately.
-// An alias that the last owner left in the zone must not hand the name to the next comer.
+// rivalry returns why this owner needs a TXT record to prove the name, or "": another account holds the name or the
+// wildcard above it, or released one of them recently. A CNAME record left behind by the previous owner must not prove
+// the name for the next account.
 func rivalry(ctx context.Context, r db.Reader, name string, owner account.OwnerID) (string, error) {
 	if strings.HasPrefix(name, "*.") {
 		return "Only the TXT record verifies a wildcard", nil
@@ -45,9 +45,8 @@ func rivalry(ctx context.Context, r db.Reader, name string, owner account.OwnerI
 	return "", nil
 }
 
-// displace takes the name from its holder for dom, whose TXT record was seen among
-// tokens, and reports whether it did. An account that lost the name itself does not win
-// it back by a record it left behind while the holder's own record stands.
+// displace takes the name from its holder for dom, whose TXT record is among tokens, and reports whether it did. An
+// account that lost the name can't regain it with a leftover record while the holder's record exists.
 func (d *Domains) displace(ctx context.Context, tx *db.Tx, holder ID, dom Domain, tokens []string) (bool, error) {
 	old, err := scan(tx.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE id = $1", holder))
 	if err != nil {
@@ -62,7 +61,7 @@ func (d *Domains) displace(ctx context.Context, tx *db.Tx, holder ID, dom Domain
 	if err != nil {
 		return false, err
 	}
-	if mine == old.proofToken { // their record proved the name before it was transferred: it proves nothing anew
+	if mine == old.proofToken { // this record proved the name before the transfer, so it doesn't count
 		return false, nil
 	}
 	if lost > 0 {

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// route makes the edge serve a domain, or changes how. The row's version orders
-// it among everything else that edges read.
+// route makes the edge serve a domain, or updates its route. The row's version orders it among all changes that edges
+// read.
 func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 	nextVersion(tx, dom.Owner, dom.Name)
 	_, err := tx.Exec(ctx, `
@@ -22,7 +22,7 @@ func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 	return nil
 }
 
-// routed reports whether the edge serves a domain, which is its holder's.
+// routed reports whether the edge serves the domain for its holder.
 func routed(ctx context.Context, tx *db.Tx, dom Domain) (bool, error) {
 	var n int
 	err := tx.QueryRow(
@@ -35,8 +35,7 @@ func routed(ctx context.Context, tx *db.Tx, dom Domain) (bool, error) {
 	return n > 0, nil
 }
 
-// unroute ends a domain's route, if it has one. The row stays as a tombstone so that
-// every edge hears of it.
+// unroute removes a domain's route. The row stays as a tombstone so that every edge sees the removal.
 func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
 	if served, err := routed(ctx, tx, dom); err != nil || !served {
 		return err
@@ -49,8 +48,8 @@ func unroute(ctx context.Context, tx *db.Tx, dom Domain) error {
 	return nil
 }
 
-// nextVersion gives a route, which the transaction has written, the next number of the counter that orders what the edge must see: its
-// row's lock makes versions commit in the order they were taken.
+// nextVersion sets a written route's version from the counter that orders the edges' changes. The counter's row lock
+// makes versions commit in order.
 func nextVersion(tx *db.Tx, owner account.OwnerID, host string) {
 	const counter = "live_version"
 	tx.Last(counter, "UPDATE live_version SET n = n + 1 WHERE id = 1")

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	pollEvery = 5 * time.Second // finds what came due, and what a lost wake-up left
+	pollEvery = 5 * time.Second // finds due checks and those whose notification was lost
 	tidyEvery = time.Hour
-	workers   = 8 // checks of one node at a time
+	workers   = 8 // concurrent checks per node
 )
 
-// Run checks what is due, forgets what is old and keeps the list of registries fresh,
-// until ctx ends. Several nodes may run it over one database.
+// Run checks due domains, deletes old rows and refreshes the list of registries until ctx ends. Several nodes may run
+// it on one database.
 func (d *Domains) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -46,7 +46,7 @@ func (d *Domains) Run(ctx context.Context) error {
 	return nil
 }
 
-// tidying runs Tidy and the refresh at once and then every hour.
+// tidying runs tidy and refreshBootstrap at once and then hourly.
 func (d *Domains) tidying(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -67,8 +67,7 @@ func (d *Domains) tidying(ctx context.Context) {
 	}
 }
 
-// tidy removes unproven claims that failed a week ago, quarantines that are over, and
-// tombstones that every edge has seen long since.
+// tidy deletes unproven claims that failed a week ago, ended quarantines, and tombstones that every edge has seen.
 func (d *Domains) tidy(ctx context.Context) error {
 	now := db.Now()
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// MoveSiteTx gives a site's domains to another owner. They stay active: what proved them moves along. The owner before
-// doesn't win them back by the TXT record that they left behind.
+// MoveSiteTx transfers a site's domains to another owner. They stay active, since their proof moves with them. The
+// previous owner can't regain them with a leftover TXT record.
 func (d *Domains) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM domains WHERE site_id = $1 AND owner_id = $2 ORDER BY id", id, from)
 	list, err := db.Collect(rows, err, scan)
@@ -24,7 +24,7 @@ func (d *Domains) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 		}
 	}
 	for _, dom := range list {
-		// A claim that the receiver didn't prove makes room for what is theirs now.
+		// An unproven claim of the receiver's is replaced.
 		if _, err := tx.Exec(ctx, "DELETE FROM domains WHERE owner_id = $1 AND name = $2 AND proven_at = 0", to, dom.Name); err != nil {
 			return 0, fmt.Errorf("remove claim of %s: %w", dom.Name, err)
 		}
@@ -47,14 +47,14 @@ func (d *Domains) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 		if err != nil {
 			return 0, fmt.Errorf("move route of %s: %w", dom.Name, err)
 		}
-		if moved > 0 { // certificates and the edge read its row again
+		if moved > 0 { // certificates and the edge reload the row
 			nextVersion(tx, to, dom.Name)
 		}
 	}
 	return int64(len(list)), nil
 }
 
-// NamesTx lists a site's domains.
+// NamesTx lists the names of a site's domains.
 func (d *Domains) NamesTx(ctx context.Context, tx *db.Tx, id site.ID) ([]string, error) {
 	rows, err := tx.Query(ctx, "SELECT name FROM domains WHERE site_id = $1 ORDER BY name", id)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (name string, err error) { return name, r.Scan(&name) })

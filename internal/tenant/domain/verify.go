@@ -17,30 +17,29 @@ import (
 )
 
 const (
-	topic = "domain" // what Run listens to
+	topic = "domain" // wakes Run
 
-	lease           = time.Minute        // how long a leased check keeps other nodes away
+	lease           = time.Minute        // how long other nodes leave a leased check alone
 	giveUp          = 7 * 24 * time.Hour // how long a domain may stay pending
-	forget          = 7 * 24 * time.Hour // how long an unproven failed claim is still shown
+	forget          = 7 * 24 * time.Hour // how long an unproven failed claim is kept
 	misdirectedMax  = 3 * 24 * time.Hour // how long an active domain may point elsewhere
 	everyDay        = 24 * time.Hour
 	whenMisdirected = time.Hour
 )
 
-// backoff returns how long after its nth check without success a pending domain is checked
-// again; the last one repeats.
+// backoff lists the delays after each unsuccessful check of a pending domain. The last one repeats.
 var backoff = []time.Duration{
 	10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
 	10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
 }
 
-// restart holds what Verify sets: a failed claim is pending again, and checks are frequent.
+// restart resets a failed claim to pending and makes checks frequent.
 const restart = `tries = 0,
 	pending_at = CASE WHEN status = 'failed' THEN $3 ELSE pending_at END,
 	status = CASE WHEN status = 'failed' THEN 'pending' ELSE status END`
 
-// Verify checks the owner's domain now and returns what came of it, in at most about 10 s.
-// A domain that had failed is pending again. Fault: NotFound.
+// Verify checks the owner's domain now and returns the result. It takes at most about 10 s. A failed domain becomes
+// pending again. Fault: NotFound.
 func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Domain, error) {
 	var dom Domain
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
@@ -65,14 +64,14 @@ func (d *Domains) Verify(ctx context.Context, owner account.OwnerID, id ID) (Dom
 	return dom, d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.c.Certificates.RetryTx(ctx, tx, dom.Name) })
 }
 
-// due leases the domain that has waited longest, or reports none. It may be leased
-// again when the lease ends: a check only ever looks, and its result is fenced.
+// due leases the domain that has been due the longest, or returns false. A domain may be leased again once the lease
+// expires: checks only read, and outdated results are discarded.
 func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
 	now := d.c.DB.Now()
 	const waiting = "SELECT id FROM domains WHERE next_check_at <> 0 AND next_check_at <= $1 AND lease_until <= $1 ORDER BY " +
 		"next_check_at LIMIT 1"
 	var id ID
-	err := d.c.DB.QueryRow(ctx, waiting, now).Scan(&id) // reading first spares an idle node the writer
+	err := d.c.DB.QueryRow(ctx, waiting, now).Scan(&id) // a read first, so that idle nodes don't write
 	if errors.Is(err, sql.ErrNoRows) {
 		return Domain{}, false, nil
 	}
@@ -94,11 +93,11 @@ func (d *Domains) due(ctx context.Context) (Domain, bool, error) {
 	return dom, true, nil
 }
 
-// check observes a leased domain's DNS and writes what follows from it.
+// check observes a leased domain's DNS and stores the result.
 func (d *Domains) check(ctx context.Context, dom Domain) error {
 	target, err := d.target(ctx, d.c.DB, dom.Owner, dom.SiteID)
 	if fault.Is(err, fault.NotFound) {
-		// The site went away without its domains: whoever deleted it comes again.
+		// The site was deleted; the job that deletes its domains is still to run.
 		return d.c.DB.Write(ctx, func(tx *db.Tx) error { return d.later(ctx, tx, dom, everyDay) })
 	}
 	if err != nil {
@@ -116,12 +115,12 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 	}
 	s := d.observe(ctx, dom.Name, target, token)
 	done()
-	if ctx.Err() != nil { // an interrupted look says nothing
+	if ctx.Err() != nil { // an interrupted observation is incomplete
 		return ctx.Err()
 	}
 	settle := func(tx *db.Tx) error { return d.settle(ctx, tx, dom.ID, dom.checks, s) }
 	err = d.c.DB.Write(ctx, settle)
-	if db.Duplicate(err) { // somebody else proved the name in the same moment: now it has a holder
+	if db.Duplicate(err) { // a concurrent check proved it for another account, which holds it now
 		err = d.c.DB.Write(ctx, settle)
 	}
 	if err != nil {
@@ -138,15 +137,13 @@ func (d *Domains) later(ctx context.Context, tx *db.Tx, dom Domain, wait time.Du
 	return err
 }
 
-// soon is the moment after wait, give or take a tenth, so that what began together
-// does not stay together.
+// soon returns the time after wait, varied by 10% so that checks spread out.
 func soon(wait time.Duration) db.Time {
 	return db.Now().Add(wait - wait/10 + time.Duration(rand.Int64N(int64(wait/5)+1)))
 }
 
-// settle turns an observation into the domain's new state in one transaction: proof, route,
-// events and the time of the next check. It does nothing when the domain was deleted,
-// or leased for a newer check, since the look began.
+// settle turns an observation into the domain's new state in one transaction: proof, route, events and the next check's
+// time. It does nothing if the domain was deleted, or leased again since the observation began.
 func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s observed) error {
 	dom, err := scan(tx.QueryRow(ctx, "SELECT "+columns+" FROM domains WHERE id = $1 AND checks = $2", id, checks))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -186,7 +183,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 			return err
 		}
 		won := true
-		if holder != "" { // then the proof is a TXT record: rivalry leaves nothing else
+		if holder != "" { // so the proof is a TXT record: see rivalry
 			if won, err = d.displace(ctx, tx, holder, dom, s.tokens); err != nil {
 				return err
 			}
@@ -202,15 +199,15 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 		dom.proof = j.proof
 	}
 	if slices.Contains(s.tokens, token) {
-		dom.proofToken = token // the owner's own record: from now on that is what others must beat
+		dom.proofToken = token // the owner's own record, which others must now beat
 	}
-	// Its owner wants it served before its visitors come. Silence of name servers takes nothing away.
+	// The owner wants it served before visitors arrive. Failed queries don't revoke that.
 	ahead := dom.Proven() && (j.ahead || served && j.quiet)
 	switch {
 	case dom.Proven() && j.points:
 		dom.Status, dom.Reason, dom.misdirectedAt = Active, "", 0
 	case dom.Status == Active && j.unknown:
-		// Silence of name servers takes nothing away.
+		// Failed queries don't deactivate a domain.
 	case dom.Status == Active:
 		if dom.misdirectedAt == 0 {
 			dom.misdirectedAt = now
@@ -249,7 +246,7 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	}
 	tx.Notify(dom.Owner.Topic())
 	switch {
-	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated), // the certificate is ordered again
+	case dom.Status == Active && (before.Status != Active || before.delegated != j.delegated), // order the certificate again
 		dom.Status == Pending && ahead && !served:
 		err = route(ctx, tx, dom)
 	case served && (dom.Status == Failed || dom.Status == Pending && !ahead):
@@ -278,10 +275,10 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 	return nil
 }
 
-// next is when the domain is checked again, or 0 for never.
+// next returns the time of the next check, or 0 for never.
 func (d Domain) next(j diagnosis) db.Time {
 	switch {
-	case d.Status == Active && !j.delegated: // its owner is about to set one more record
+	case d.Status == Active && !j.delegated: // its owner is about to add a record
 		return soon(backoff[min(int(d.tries), len(backoff)-1)])
 	case d.Status == Active && (j.unknown || d.misdirectedAt != 0):
 		return soon(whenMisdirected)

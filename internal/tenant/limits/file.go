@@ -10,7 +10,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Parse reads the operator's limits, in TOML:
+// Parse reads the operator's limits from TOML:
 //
 //	[defaults]
 //	sites = 50
@@ -23,9 +23,8 @@ import (
 //	[teams.acme]
 //	members = 50
 //
-// A name that is no limit, a value that is neither a whole number of at least 0 nor
-// "unlimited" (nor a size, where bytes are counted), and an entry that is neither is an
-// error in words.
+// It returns an error in words for unknown limits and tables, and for values other than non-negative integers,
+// "unlimited", or sizes for limits in bytes.
 func Parse(text string) (Settings, error) {
 	var file map[string]any
 	if _, err := toml.Decode(text, &file); err != nil {
@@ -76,7 +75,7 @@ func Parse(text string) (Settings, error) {
 	return out, nil
 }
 
-// readLimits reads one table. Names with a dot may be written as TOML's dotted keys.
+// readLimits reads one table. Names with a dot may be TOML dotted keys.
 func readLimits(where string, table map[string]any) (map[Name]int64, error) {
 	out := map[Name]int64{}
 	var read func(prefix string, table map[string]any) error
@@ -115,7 +114,7 @@ func readLimits(where string, table map[string]any) (map[Name]int64, error) {
 
 var sizeText = regexp.MustCompile(`^([0-9]{1,9}) ?([KMGT])iB$`)
 
-// readAmount reads a limit that is written as text.
+// readAmount parses a limit written as a string.
 func readAmount(name Name, text string) (int64, bool) {
 	if text == "unlimited" {
 		return Unlimited, true

@@ -1,5 +1,5 @@
-// Package limits owns the limits of accounts: their names, their defaults, the operator's exceptions, and the
-// check that services make before they add something.
+// Package limits owns the limits of accounts: their names, defaults, the operator's exceptions, and the check that
+// services make before adding something.
 package limits
 
 import (
@@ -19,46 +19,44 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Name names something of which an owner may have so much.
+// Name names a limit.
 type Name string
 
-// The limits there are.
 const (
 	Sites        Name = "sites"
-	WordPress    Name = "sites.wordpress" // of the sites
+	WordPress    Name = "sites.wordpress" // counted among Sites too
 	Domains      Name = "domains"
 	Deployments  Name = "deployments.pending"
 	Webhooks     Name = "webhooks"
 	Keys         Name = "keys"
-	Env          Name = "env"                // of all sites; one has at most 1,000
-	Hooks        Name = "hooks"              // of all sites; one has at most 100
-	Databases    Name = "databases"          // of all sites; one has at most 20
-	Programs     Name = "sites.running"      // on all nodes that reach each other, commands and background processes included
-	Previews     Name = "previews"           // preview addresses of all sites; one has at most 100
-	Storage      Name = "storage.bytes"      // files of stored releases, and what programs store
-	BuildMinutes Name = "build.minutes"      // in a Window
-	Bandwidth    Name = "bandwidth.bytes"    // in a Window
-	Throttle     Name = "bandwidth.throttle" // bytes per second of all sites on a node, once the bandwidth is used up; 0: they are paused
-	Caches       Name = "caches.bytes"       // of builds; what exceeds it is dropped, the oldest first
-	Backups      Name = "backups.bytes"      // that backups added to where they are stored
-	Teams        Name = "teams"              // that a person made and owns
-	Members      Name = "members"            // of a team, invitations and guests included
-	OAuthApps    Name = "oauth.apps"         // that the account registered
-	OAuthGrants  Name = "oauth.grants"       // that its people gave to apps, one for each device
+	Env          Name = "env"                // over all sites; one site has at most 1,000
+	Hooks        Name = "hooks"              // over all sites; one site has at most 100
+	Databases    Name = "databases"          // over all sites; one site has at most 20
+	Programs     Name = "sites.running"      // on all connected nodes, including commands and background processes
+	Previews     Name = "previews"           // preview addresses over all sites; one site has at most 100
+	Storage      Name = "storage.bytes"      // stored releases and programs' files
+	BuildMinutes Name = "build.minutes"      // per Window
+	Bandwidth    Name = "bandwidth.bytes"    // per Window
+	Throttle     Name = "bandwidth.throttle" // bytes per second for all sites on a node once the bandwidth is used up; 0: pause them
+	Caches       Name = "caches.bytes"       // build caches; the oldest are evicted
+	Backups      Name = "backups.bytes"      // added by backups to their storage
+	Teams        Name = "teams"              // created and owned by a person
+	Members      Name = "members"            // of a team, including invitations and guests
+	OAuthApps    Name = "oauth.apps"         // registered by the account
+	OAuthGrants  Name = "oauth.grants"       // given to apps by the account's people, one per device
 )
 
-// Unlimited is the limit of those who have none.
+// Unlimited means no limit.
 const Unlimited = math.MaxInt64
 
 // kind describes a limit.
 type kind struct {
-	byDefault int64  // where the operator says nothing
-	name      string // what it counts, for sentences
+	byDefault int64  // the limit unless the operator sets one
+	name      string // what it counts, used in sentences
 	verb      string // what an account does with it; empty: have
-	advice    string // how there comes to be room; empty: by deleting, or with the next window
+	advice    string // how to make room; empty: delete some, or wait for the next window
 }
 
-// kinds describes every limit.
 var kinds = map[Name]kind{
 	Sites:        {byDefault: 5000, name: "sites"},
 	WordPress:    {byDefault: 5000, name: "WordPress sites"},
@@ -83,16 +81,16 @@ var kinds = map[Name]kind{
 	OAuthGrants:  {byDefault: 500, name: "authorized apps", advice: "revoke apps that are not used"},
 }
 
-// Bytes reports whether the limit counts bytes.
+// Bytes reports whether the limit is in bytes.
 func (n Name) Bytes() bool { return strings.HasSuffix(string(n), ".bytes") || n == Throttle }
 
-// The rates to which sites may be slowed down: less is no website, more is no limit.
+// Bounds of the rate for slowed sites: a lower one serves no usable website, a higher one is no limit.
 const (
 	LeastThrottle = 8 << 10
 	MostThrottle  = 16 << 20
 )
 
-// Check returns an error in words where a limit can't be n.
+// Check returns an error in words if the limit can't be v.
 func (n Name) Check(v int64) error {
 	if v < 0 {
 		return fmt.Errorf("%s must be at least 0", n)
@@ -103,13 +101,13 @@ func (n Name) Check(v int64) error {
 	return nil
 }
 
-// Title is the limit's name for people.
+// Title returns the limit's display name.
 func (n Name) Title() string {
 	name := kinds[n].name
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// amount writes so much of what the limit counts.
+// amount formats v with the limit's unit or name.
 func (n Name) amount(v int64) string {
 	if !n.Bytes() {
 		return fmt.Sprintf("%d %s", v, kinds[n].name)
@@ -124,43 +122,42 @@ func (n Name) amount(v int64) string {
 	return strconv.FormatFloat(math.Trunc(f*10)/10, 'f', -1, 64) + " " + unit
 }
 
-// Known reports whether there is a limit of this name.
+// Known reports whether the limit exists.
 func Known(n Name) bool { _, ok := kinds[n]; return ok }
 
-// Settings holds the operator's limits; see Parse.
+// Settings holds the operator's limits. See [Parse].
 type Settings struct {
-	Defaults map[Name]int64            // Optional: those that are absent are the service's own.
-	Users    map[string]map[Name]int64 // exceptions by e-mail address. Optional.
-	Teams    map[string]map[Name]int64 // exceptions by slug. Optional.
+	Defaults map[Name]int64            // Optional: missing ones keep the built-in default.
+	Users    map[string]map[Name]int64 // exceptions by email address. Optional.
+	Teams    map[string]map[Name]int64 // exceptions by team slug. Optional.
 }
 
-// Limits hold owners to how much they may have. Packages say how to count what is
-// theirs with Count, and ask with RequireTx before they add to it. The zero value holds
-// everybody to the service's own defaults.
+// Limits enforces the limits of owners. Packages register their counts with Count and call RequireTx before adding
+// something. The zero value enforces the built-in defaults.
 type Limits struct {
 	settings Settings
 	counts   map[Name][]countFunc
 	plans    Plans // Optional
 }
 
-// Plans say what owners have bought, ahead of the defaults and behind the operator's exceptions.
+// Plans provides the limits that owners bought. They override the defaults; the operator's exceptions override them.
 type Plans interface {
-	// PlanLimit returns the limit of the owner's plan, and whether it has one of this name.
+	// PlanLimit returns the limit from the owner's plan, and whether the plan has it.
 	PlanLimit(ctx context.Context, r db.Reader, owner id.Owner, name Name) (n int64, has bool, err error)
-	// Upgrade returns the owner's plan, and the cheapest that is offered with more than n; empty: none.
+	// Upgrade returns the owner's plan and the cheapest offered plan with more than n, or "".
 	Upgrade(ctx context.Context, r db.Reader, owner id.Owner, name Name, n int64) (plan, upgrade string, err error)
 }
 
-// Connect says who knows plans. It is called while the program is put together.
+// Connect sets the source of plans. It must be called during startup.
 func (l *Limits) Connect(p Plans) { l.plans = p }
 
 type countFunc func(ctx context.Context, r db.Reader, owner id.Owner) (int64, Window, error)
 
-// New returns limits by the operator's settings.
+// New returns Limits with the operator's settings.
 func New(s Settings) *Limits { return &Limits{settings: s} }
 
-// Count says how much of a limit an owner uses; several counts of one limit add up. It is
-// called while the program is put together.
+// Count registers a function that counts an owner's use of a limit. Several counts of one limit are added. It must be
+// called during startup.
 func (l *Limits) Count(name Name, count func(ctx context.Context, r db.Reader, owner id.Owner) (int64, error)) {
 	l.CountWithin(name, func(ctx context.Context, r db.Reader, owner id.Owner) (int64, Window, error) {
 		n, err := count(ctx, r, owner)
@@ -168,7 +165,7 @@ func (l *Limits) Count(name Name, count func(ctx context.Context, r db.Reader, o
 	})
 }
 
-// CountWithin is Count for what is limited within a window, and says which one it counted in.
+// CountWithin is [Limits.Count] for limits per window. count also returns the window.
 func (l *Limits) CountWithin(name Name, count func(ctx context.Context, r db.Reader, owner id.Owner) (int64, Window, error)) {
 	if l.counts == nil {
 		l.counts = map[Name][]countFunc{}
@@ -176,18 +173,17 @@ func (l *Limits) CountWithin(name Name, count func(ctx context.Context, r db.Rea
 	l.counts[name] = append(l.counts[name], count)
 }
 
-// CountRows is Count with a statement whose $1 is the owner.
+// CountRows is [Limits.Count] with a query whose $1 is the owner.
 func (l *Limits) CountRows(name Name, query string) {
 	l.Count(name, func(ctx context.Context, r db.Reader, owner id.Owner) (n int64, err error) {
 		return n, r.QueryRow(ctx, query, owner).Scan(&n)
 	})
 }
 
-// RequireTx returns nil when the owner may have that many more, else a Payment fault.
-// Until the transaction ends nobody else adds to what the owner has: the limit holds
-// exactly, however many ask at once.
+// RequireTx returns nil if the owner may add more, otherwise a Payment fault. It locks the owner's count until the
+// transaction ends, so that concurrent calls can't exceed the limit.
 func (l *Limits) RequireTx(ctx context.Context, tx *db.Tx, owner id.Owner, name Name, more int64) error {
-	if !tx.Single() { // an update that changes nothing takes the row's lock
+	if !tx.Single() { // a no-op update takes the row's lock
 		if _, err := tx.Exec(ctx, `UPDATE owners SET kind = kind WHERE id = $1`, owner); err != nil {
 			return fmt.Errorf("lock owner: %w", err)
 		}
@@ -195,7 +191,7 @@ func (l *Limits) RequireTx(ctx context.Context, tx *db.Tx, owner id.Owner, name 
 	return l.Require(ctx, tx, owner, name, more)
 }
 
-// Require is RequireTx without the lock, for work that asks long before it adds.
+// Require is [Limits.RequireTx] without the lock, for checks long before the addition.
 func (l *Limits) Require(ctx context.Context, r db.Reader, owner id.Owner, name Name, more int64) error {
 	u, err := l.UseOf(ctx, r, owner, name)
 	if err != nil || u.Left() >= more {
@@ -207,7 +203,7 @@ func (l *Limits) Require(ctx context.Context, r db.Reader, owner id.Owner, name 
 	return u.Reached()
 }
 
-// offer finds out which plan has more.
+// offer looks up the plan with a higher limit.
 func (l *Limits) offer(ctx context.Context, r db.Reader, owner id.Owner, u *Use) (err error) {
 	if l.plans == nil || u.offered {
 		return nil
@@ -223,7 +219,7 @@ func (l *Limits) offer(ctx context.Context, r db.Reader, owner id.Owner, u *Use)
 	return nil
 }
 
-// Reached is the fault of a limit that is used up.
+// Reached returns the fault of an exhausted limit.
 func (u Use) Reached() error {
 	kind := kinds[u.Name]
 	verb, advice := cmp.Or(kind.verb, "have"), cmp.Or(kind.advice, "delete some that are not used")
@@ -252,7 +248,7 @@ func (u Use) Reached() error {
 	return err
 }
 
-// Reached is the fault of a limit that is used up.
+// Reached returns the fault of an exhausted limit with these values.
 func Reached(name Name, limit, current int64, details string) error {
 	return &fault.Error{
 		Kind: fault.Payment, Message: "Limit reached: " + kinds[name].name, Details: details, Code: "limit_reached",
@@ -260,20 +256,20 @@ func Reached(name Name, limit, current int64, details string) error {
 	}
 }
 
-// LimitOf returns how many of a limit's things an owner may have.
+// LimitOf returns an owner's limit.
 func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
 	return l.of(ctx, r, owner, name)
 }
 
-// Small says whose limit may be less than something.
+// Small says which owners may have a limit below some value.
 type Small struct {
-	Anybody bool     // the default is: everybody's who has no plan and no exception
-	Plans   bool     // plans may be: the view plan_limits says whose
-	Users   []string // those with such an exception, by e-mail address
-	Teams   []string // by slug
+	Anybody bool     // the default is lower, so everyone without a plan or exception
+	Plans   bool     // a plan may be lower; see the view plan_limits
+	Users   []string // email addresses with a lower exception
+	Teams   []string // team slugs with a lower exception
 }
 
-// Below returns whose limit may be less than n.
+// Below returns whose limit may be below n.
 func (l *Limits) Below(name Name, n int64) (s Small) {
 	most, ok := l.settings.Defaults[name]
 	s.Anybody, s.Plans = ok && most < n || !ok && kinds[name].byDefault < n, l.plans != nil
@@ -290,7 +286,7 @@ func (l *Limits) Below(name Name, n int64) (s Small) {
 	return s
 }
 
-// of is the owner's limit: the exception of their user or team, else their plan's, else the default.
+// of returns the owner's limit: the exception for the user or team, otherwise the plan's, otherwise the default.
 func (l *Limits) of(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
 	if len(l.settings.Users)+len(l.settings.Teams) > 0 {
 		var kind, known string
@@ -317,21 +313,21 @@ func (l *Limits) of(ctx context.Context, r db.Reader, owner id.Owner, name Name)
 	return kinds[name].byDefault, nil
 }
 
-// Use is a limit and how much of it is used.
+// Use is a limit and its current use.
 type Use struct {
 	Name  Name
-	Limit int64 // or Unlimited
+	Limit int64 // may be Unlimited
 	Used  int64
 
-	Window   Window // in which it was used; zero: the limit isn't one of a window
-	Throttle int64  // of bandwidth, as Use lists it: bytes per second of all sites once it is used up; 0: they are paused
+	Window   Window // zero for limits without a window
+	Throttle int64  // set by Use for bandwidth: bytes per second of all sites once it is used up; 0: they are paused
 
-	offered       bool   // plans are sold
-	plan, upgrade string // the owner's, and one with more
-	team          string // slug of the owner that the other one is for; empty: a person
+	offered       bool   // whether plans are sold
+	plan, upgrade string // the owner's plan, and one with a higher limit
+	team          string // the team's slug; empty for a person
 }
 
-// Left is how much more the owner may have; below zero when they have too much.
+// Left returns the remaining amount, which is negative if the limit is exceeded.
 func (u Use) Left() int64 {
 	if u.Limit == Unlimited {
 		return Unlimited
@@ -339,7 +335,7 @@ func (u Use) Left() int64 {
 	return u.Limit - u.Used
 }
 
-// UseOf returns one limit of an owner.
+// UseOf returns an owner's use of one limit.
 func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (u Use, err error) {
 	u.Name = name
 	if u.Limit, err = l.of(ctx, r, owner, name); err != nil {
@@ -358,7 +354,7 @@ func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Na
 	return u, err
 }
 
-// Use returns every limit of an owner by name.
+// Use returns an owner's use of every limit, ordered by name.
 func (l *Limits) Use(ctx context.Context, r db.Reader, owner id.Owner) (list []Use, err error) {
 	for _, name := range slices.Sorted(maps.Keys(l.counts)) {
 		u, err := l.UseOf(ctx, r, owner, name)
@@ -366,7 +362,7 @@ func (l *Limits) Use(ctx context.Context, r db.Reader, owner id.Owner) (list []U
 			return nil, err
 		}
 		if u.Used == 0 && (name == Teams || name == Members) {
-			continue // who has no team sees none
+			continue // omitted for people without teams
 		}
 		if name == Bandwidth && u.Limit != Unlimited {
 			if u.Throttle, err = l.of(ctx, r, owner, Throttle); err != nil {
@@ -378,10 +374,10 @@ func (l *Limits) Use(ctx context.Context, r db.Reader, owner id.Owner) (list []U
 	return list, nil
 }
 
-// Amount writes how much is used, for people.
+// Amount formats the use for people.
 func (u Use) Amount() string { return u.Name.figure(u.Used) }
 
-// Most writes how much that may be.
+// Most formats the limit for people.
 func (u Use) Most() string {
 	if u.Limit == Unlimited {
 		return "Unlimited"
@@ -389,7 +385,7 @@ func (u Use) Most() string {
 	return u.Name.figure(u.Limit)
 }
 
-// figure writes so much of what the limit counts, without its name.
+// figure formats v with its unit but without the limit's name.
 func (n Name) figure(v int64) string {
 	if n.Bytes() {
 		return n.amount(v)
@@ -401,16 +397,16 @@ func (n Name) figure(v int64) string {
 	return text
 }
 
-// Speed writes a rate in bytes per second, for people.
+// Speed formats a rate in bytes per second for people.
 func Speed(rate int64) string { return Throttle.amount(rate) + "/s" }
 
-// Month names the calendar month of a moment, UTC: 202611 is November 2026.
+// Month returns the calendar month of t in UTC: 202611 is November 2026.
 func Month(t db.Time) int64 {
 	at := t.Time().UTC()
 	return int64(at.Year())*100 + int64(at.Month())
 }
 
-// names lists the limits, for messages.
+// names lists all limits for messages.
 func names() string {
 	var names []string
 	for n := range kinds {

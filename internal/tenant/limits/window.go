@@ -9,11 +9,11 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Window is the time for which a limit such as that of bandwidth holds: the calendar month (UTC), or a month of the owner's
-// subscription. It begins and ends on whole hours.
+// Window is the period of a limit such as bandwidth: the calendar month (UTC) or a month of the owner's subscription.
+// It begins and ends on whole hours.
 type Window struct{ From, To db.Time }
 
-// MonthOf returns the calendar month of a moment, UTC.
+// MonthOf returns the calendar month of t in UTC.
 func MonthOf(t db.Time) Window {
 	at := t.Time().UTC()
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -23,7 +23,7 @@ func MonthOf(t db.Time) Window {
 // Calendar reports whether the window is a calendar month.
 func (w Window) Calendar() bool { return w == MonthOf(w.From) }
 
-// Key tells an owner's windows apart: the month where it is a calendar month, such as 202611, else when it begins.
+// Key identifies the window among an owner's: 202611 for a calendar month, otherwise its start.
 func (w Window) Key() int64 {
 	if w.Calendar() {
 		return Month(w.From)
@@ -31,7 +31,7 @@ func (w Window) Key() int64 {
 	return int64(w.From)
 }
 
-// Ends writes for people when the window ends, in UTC.
+// Ends formats the end of the window in UTC for people.
 func (w Window) Ends() string {
 	if w.Calendar() {
 		return "with the next calendar month"
@@ -39,7 +39,7 @@ func (w Window) Ends() string {
 	return w.To.Time().UTC().Format("on 2 January 2006, 15:04 UTC")
 }
 
-// Counting writes for people when what is limited within a window counts.
+// Counting describes for people the windows of the limits in list.
 func Counting(list []Use) string {
 	for _, u := range list {
 		if w := u.Window; w.To > 0 && !w.Calendar() {
@@ -50,8 +50,8 @@ func Counting(list []Use) string {
 	return "per calendar month (UTC)"
 }
 
-// Step returns the moment that lies so many months after an anchor, on the anchor's day or the month's last. It is always
-// counted from the anchor: 31 January, 28 February, 31 March. Months are UTC's, so no clock that changes moves it.
+// Step returns the time months after the anchor, on the anchor's day of the month or the month's last day. It always
+// counts from the anchor: 31 January, 28 February, 31 March. Months are in UTC.
 func Step(anchor db.Time, months int64) db.Time {
 	at := anchor.Time().UTC()
 	first := time.Date(at.Year(), at.Month(), 1, at.Hour(), 0, 0, 0, time.UTC).AddDate(0, int(months), 0)
@@ -59,33 +59,34 @@ func Step(anchor db.Time, months int64) db.Time {
 	return db.At(first.AddDate(0, 0, min(at.Day(), last)-1))
 }
 
-// Cycle is what an owner's windows follow: their latest subscription. The zero value is that of owners who never had one.
+// Cycle determines an owner's windows from their latest subscription. The zero value is that of owners who never had
+// one.
 //
-// Whatever owners do, they get no more allowances than months go by, but for two: the first subscription and the end of the trial,
-// of which an owner has one each, begin at zero. Another interval, an end before the period's, and another subscription don't: from
-// then on the window ends at another time, and what was used in it still counts.
+// Owners never get more windows than months pass, except that the first subscription and the end of the trial, both of
+// which happen once, start counting at zero. Changing the interval, ending early or subscribing again moves the end of
+// the window but keeps its counts.
 type Cycle struct {
-	Anchor db.Time // the subscription's periods are counted from it
-	Counts db.Time // what was used from here on counts in the window that the anchor lies in, where it is earlier than that; 0: it isn't
-	Trial  db.Time // when the trial ends; 0: there is none
-	End    db.Time // of a subscription that is canceled or has ended; 0: it goes on
+	Anchor db.Time // start of the subscription's periods
+	Counts db.Time // if before the anchor's window, that window counts use from here on; otherwise 0
+	Trial  db.Time // end of the trial; 0: none
+	End    db.Time // of a canceled or ended subscription; 0: it continues
 }
 
-// At returns the window that a moment lies in.
+// At returns the window that contains t.
 func (c Cycle) At(t db.Time) Window {
 	if c.Anchor == 0 || t < c.Anchor {
 		return MonthOf(t)
 	}
 	if c.End > 0 && t >= c.End {
 		w, end := MonthOf(t), c.End
-		// After a whole window the next one would begin now, with a subscription or without.
+		// A subscription that ends with a whole window starts a new window there.
 		if c.End = 0; end > max(w.From, c.Anchor) && c.At(end).From == end {
 			w.From = end
 		}
 		return w
 	}
 	trial := c.Trial > c.Anchor
-	if trial && t >= c.Trial { // its first period, also before that is noted
+	if trial && t >= c.Trial { // the first paid period has begun, even if not recorded yet
 		c.Anchor, c.Counts, trial = c.Trial, 0, false
 	}
 	from, at := c.Anchor.Time().UTC(), t.Time().UTC()
@@ -103,7 +104,7 @@ func (c Cycle) At(t db.Time) Window {
 	return w
 }
 
-// Cycles returns what the windows of owners follow. Those who never had a subscription are not among them.
+// Cycles returns the cycles of owners that have or had a subscription.
 func Cycles(ctx context.Context, r db.Reader, owners []id.Owner) (map[id.Owner]Cycle, error) {
 	var args db.Args
 	rows, err := r.Query(ctx, `

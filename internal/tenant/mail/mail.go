@@ -1,14 +1,11 @@
-// Package mail owns sending plain text emails to the operator's mail server, which delivers
-// them.
+// Package mail owns sending plain text emails to the operator's mail server.
 //
-// Each email uses its own connection with a time limit, encrypted unless the server is on
-// this machine. The protocol, authentication and the encoding of headers and text come from
-// github.com/wneessen/go-mail, because the standard library's net/smtp is frozen and supports
-// neither LOGIN nor SCRAM, which big providers require. Its client is not used, only the layer
-// below it, so that a connection always ends with its context. The package stores nothing:
-// callers that must not lose an email send it from a job. It never sends a password or an
-// email over an unencrypted connection unless the operator allows it (Off), and a text can't
-// add headers.
+// Each email uses its own connection with a time limit, encrypted unless the server is on this machine. The SMTP
+// protocol, authentication and encoding come from github.com/wneessen/go-mail, because net/smtp is frozen and supports
+// neither LOGIN nor SCRAM, which large providers require. Only its lower layer is used, not its client, so that a
+// connection always ends with its context. The package stores nothing: callers that must not lose an email send it from
+// a job. It never sends a password or email unencrypted unless the operator allows it ([Off]), and a text can't add
+// headers.
 package mail
 
 import (
@@ -25,37 +22,37 @@ import (
 	"time"
 )
 
-// TLS says how the line to the server is encrypted.
+// TLS says how connections to the server are encrypted.
 type TLS string
 
-// The ways there are.
+// The TLS modes.
 const (
-	Auto     TLS = "auto"     // Implicit on port 465, Off on this very machine, else StartTLS
-	Implicit TLS = "implicit" // from the first byte (RFC 8314)
-	StartTLS TLS = "starttls" // required: a server that does not offer it gets nothing
+	Auto     TLS = "auto"     // Implicit on port 465, Off for a server on this machine, otherwise StartTLS
+	Implicit TLS = "implicit" // TLS from the first byte (RFC 8314)
+	StartTLS TLS = "starttls" // required: nothing is sent if the server doesn't offer it
 	Off      TLS = "off"
 )
 
-// Config names the server. Addr and From are required.
+// Config holds the server's settings. Addr and From are required.
 type Config struct {
 	Addr     string         // HOST:PORT
-	User     string         // Optional: without it nobody signs in.
+	User     string         // Optional: without it, no authentication.
 	Password string         // Optional.
-	From     string         // the sender's address, with a name or without
-	TLS      TLS            // Optional: Auto.
-	Roots    *x509.CertPool // who vouches for the server. Optional: the system's.
-	Name     string         // of this machine, for the server's log. Optional: localhost.
-	Timeout  time.Duration  // for the whole exchange. Optional: 0 means 30s.
+	From     string         // sender, with or without a name
+	TLS      TLS            // Optional: defaults to Auto.
+	Roots    *x509.CertPool // trusted authorities. Optional: defaults to the system's.
+	Name     string         // this machine's name for EHLO. Optional: localhost.
+	Timeout  time.Duration  // for the whole connection. Optional: 0 means 30s.
 }
 
-// Mailer sends mails. It is safe for concurrent use.
+// Mailer sends emails. It is safe for concurrent use.
 type Mailer struct {
 	c    Config
 	host string
 	from *mail.Address
 }
 
-// New checks the settings. It talks to nobody.
+// New checks the settings without connecting.
 func New(c Config) (*Mailer, error) {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if n, err2 := strconv.Atoi(port); err != nil || err2 != nil || n < 1 || n > 65535 || host == "" {
@@ -88,36 +85,35 @@ func New(c Config) (*Mailer, error) {
 	}
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.Name = cmp.Or(c.Name, "localhost")
-	if a, err := netip.ParseAddr(c.Name); err == nil { // an address is written as a literal (RFC 5321 §4.1.3)
+	if a, err := netip.ParseAddr(c.Name); err == nil { // EHLO takes addresses as literals (RFC 5321 §4.1.3)
 		c.Name = map[bool]string{true: "[" + a.String() + "]", false: "[IPv6:" + a.String() + "]"}[a.Is4()]
 	}
 	return &Mailer{c, host, from}, nil
 }
 
-// Message is one mail to one person.
+// Message is an email to one recipient.
 type Message struct {
-	ID      string // tells a mail that is sent twice; a word without spaces
-	To      string // an address without a name
+	ID      string // identifies repeated sends of an email; no spaces
+	To      string // address without a name
 	Subject string // one line
 	Text    string
-	From    string // the sender that people see, with a name or without. Optional: the Mailer's.
+	From    string // visible sender, with or without a name. Optional: defaults to the Mailer's.
 	ReplyTo string // Optional.
 
-	// Unsubscribe is an https address that takes a POST from the recipient's mail program
-	// (RFC 8058). Optional.
+	// Unsubscribe is an https URL to which the recipient's mail program can POST (RFC 8058). Optional.
 	Unsubscribe string
 }
 
-// Refused says that the server will never take this mail for this person.
+// Refused means that the server permanently refuses this email to this recipient.
 type Refused struct {
 	Code int    // 500 to 599
-	Text string // the server's words
+	Text string // the server's response
 }
 
 func (r *Refused) Error() string { return fmt.Sprintf("%d %s", r.Code, r.Text) }
 
-// Send hands the mail to the server and returns when the server has taken it on. A
-// *Refused in the chain says that trying again is of no use; everything else may pass.
+// Send delivers the email to the server and returns once the server has accepted it. A *Refused in the error chain
+// means that a retry won't help; other errors may be temporary.
 func (m *Mailer) Send(ctx context.Context, msg Message) error {
 	text, err := m.compose(msg)
 	if err != nil {
@@ -126,7 +122,7 @@ func (m *Mailer) Send(ctx context.Context, msg Message) error {
 	return m.talk(ctx, func(c *conversation) error { return c.hand(m.from.Address, msg.To, text) })
 }
 
-// Check connects and signs in, sends nothing, and says what it found.
+// Check connects and authenticates without sending, and describes the connection.
 func (m *Mailer) Check(ctx context.Context) (string, error) {
 	says := ""
 	err := m.talk(ctx, func(c *conversation) error {
@@ -139,7 +135,7 @@ func (m *Mailer) Check(ctx context.Context) (string, error) {
 	return says, err
 }
 
-// broken reports whether a text would not stay on its line.
+// broken reports whether s contains line breaks or control characters.
 func broken(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' })
 }

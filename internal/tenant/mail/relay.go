@@ -20,8 +20,7 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// The most of a mail that a program sends, of a program's connections at once, and of a
-// sender's mails within relayWindow.
+// Limits of the relay: the size of an email, connections per program, and recipients per sender within relayWindow.
 const (
 	maxRelayed    = 10 << 20
 	maxRecipients = 50
@@ -32,22 +31,21 @@ const (
 	maxSenders    = 100_000
 )
 
-// How many mails are on their way at once: on disk, each of maxRelayed at most. relayTime limits
-// how long a program takes to hand one over, and relayWait how long it waits for its turn.
+// relayPlaces caps the emails in transit, each a file of up to maxRelayed bytes. relayTime limits how long a program
+// may take to send one, and relayWait how long it waits for a place.
 const (
 	relayPlaces = 24
 	relayTime   = 2 * time.Minute
 	relayWait   = 30 * time.Second
 )
 
-// Relay takes mails of programs by SMTP, without signing in, and hands them to the
-// operator's server, whose sender they get: replies go to whom the program named. It is
-// safe for concurrent use.
+// Relay receives programs' emails by SMTP without authentication and forwards them to the operator's server. It sets
+// the operator's sender; replies go to the address that the program named. It is safe for concurrent use.
 type Relay struct {
 	c      RelayConfig
 	places *fair.Pool
 
-	mu    sync.Mutex // guards both
+	mu    sync.Mutex // guards the fields below
 	since time.Time
 	// share: total the sites that sent mail in this hour; owner 200 recipients of each site; edge the mail is refused, and its site's log says so
 	sent map[string]int
@@ -56,26 +54,25 @@ type Relay struct {
 // RelayConfig holds what a Relay needs.
 type RelayConfig struct {
 	Mailer  *Mailer
-	Dir     string // of mails on their way. Optional: empty means the system's for temporary files.
+	Dir     string // directory for emails in transit. Optional: defaults to the system's temporary directory.
 	Senders Senders
 }
 
-// Senders are the sites whose programs send mails.
+// Senders are the sites whose programs send email.
 type Senders interface {
-	// Note tells a sender why a mail was not taken.
+	// Note tells a sender why an email was refused.
 	Note(sender, line string)
-	// OwnerOf returns who pays for a sender.
+	// OwnerOf returns the owner of a sender.
 	OwnerOf(ctx context.Context, sender string) string
 }
 
-// NewRelay returns a relay.
 func NewRelay(c RelayConfig) *Relay {
 	// share: total 24 mails on disk, 10 MiB each; owner 6, site 4; edge the program waits 30 s, then gets 451
 	places := fair.New(fair.Config{Places: relayPlaces, Owner: relayPlaces / 4, Site: relayConns})
 	return &Relay{c: c, places: places, sent: map[string]int{}}
 }
 
-// Serve takes the mails of one sender's program on l until ctx ends. It closes l.
+// Serve receives email from one sender's program on l until ctx ends. It closes l.
 func (r *Relay) Serve(ctx context.Context, sender string, l net.Listener) {
 	srv := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		return &relayed{r: r, ctx: ctx, sender: sender, conn: c.Conn()}, nil
@@ -91,7 +88,7 @@ func (r *Relay) Serve(ctx context.Context, sender string, l net.Listener) {
 	_ = l.Close()
 }
 
-// few accepts so many connections at once.
+// few limits the concurrent connections of a listener.
 type few struct {
 	net.Listener
 	slots chan struct{}
@@ -117,7 +114,7 @@ func (s *slotted) Close() error {
 	return s.Conn.Close()
 }
 
-// relayed is a conversation with a program.
+// relayed is a program's SMTP session.
 type relayed struct {
 	r      *Relay
 	ctx    context.Context
@@ -172,7 +169,7 @@ func (x *relayed) Data(in io.Reader) error {
 	return nil
 }
 
-// receive puts a mail on disk, in a file without a name, and returns it from its start.
+// receive stores an email in an unlinked temporary file and rewinds it.
 func (x *relayed) receive(in io.Reader) (_ *os.File, err error) {
 	f, err := os.CreateTemp(x.r.c.Dir, "mail-")
 	if err != nil {
@@ -195,7 +192,7 @@ func (x *relayed) receive(in io.Reader) (_ *os.File, err error) {
 	return f, err
 }
 
-// take counts mails of a sender and reports whether it may send them.
+// take counts a sender's emails and reports whether it may send them.
 func (r *Relay) take(sender string, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,8 +206,8 @@ func (r *Relay) take(sender string, n int) bool {
 	return true
 }
 
-// ours gives a program's mail the operator's sender: another one is what mail servers take
-// for forged. Who the program named gets the replies.
+// ours replaces the sender of a program's email with the operator's, since mail servers reject other senders as forged.
+// Replies go to the original sender.
 func (m *Mailer) ours(text io.Reader) (io.Reader, error) {
 	in := bufio.NewReaderSize(text, maxHeader)
 	var out, field bytes.Buffer
@@ -270,7 +267,7 @@ func (m *Mailer) ours(text io.Reader) (io.Reader, error) {
 	return io.MultiReader(&whole, in), nil
 }
 
-// handAll gives a mail to the server for several recipients.
+// handAll sends an email to several recipients.
 func (c *conversation) handAll(from string, to []string, text io.Reader) error {
 	if err := c.Mail((&mail.Address{Address: from}).String()); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// compose is the mail as bytes.
+// compose renders the email.
 func (m *Mailer) compose(msg Message) ([]byte, error) {
 	to, err := mail.ParseAddress(msg.To)
 	if err != nil || to.Name != "" || to.Address != msg.To || broken(msg.To) {
@@ -44,7 +44,7 @@ func (m *Mailer) compose(msg Message) ([]byte, error) {
 	out.Subject(msg.Subject)
 	out.SetMessageIDWithValue(msg.ID + "@" + m.from.Address[strings.LastIndexByte(m.from.Address, '@')+1:])
 	out.SetDateWithValue(time.Now())
-	out.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: nobody's holiday answers it
+	out.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: no automatic replies
 	if msg.Unsubscribe != "" {
 		out.SetGenHeader(gomail.HeaderListUnsubscribe, "<"+msg.Unsubscribe+">")
 		out.SetGenHeader(gomail.HeaderListUnsubscribePost, "List-Unsubscribe=One-Click")
@@ -57,10 +57,10 @@ func (m *Mailer) compose(msg Message) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// conversation is a connection on which everything is ready for a mail.
+// conversation is an authenticated connection, ready to send.
 type conversation struct{ *smtp.Client }
 
-// line says how the connection is protected.
+// line describes the connection's encryption.
 func (c *conversation) line() string {
 	if state, ok := c.TLSConnectionState(); ok {
 		return "over " + tls.VersionName(state.Version)
@@ -68,8 +68,8 @@ func (c *conversation) line() string {
 	return "unencrypted"
 }
 
-// talk connects, encrypts, signs in and lets fn go on. The connection ends with ctx, with
-// the time limit, and in any case when talk returns.
+// talk connects, encrypts, authenticates and calls fn. The connection ends with ctx, with the time limit, or when talk
+// returns.
 func (m *Mailer) talk(ctx context.Context, fn func(c *conversation) error) error {
 	ctx, cancel := context.WithTimeout(ctx, m.c.Timeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (m *Mailer) talk(ctx context.Context, fn func(c *conversation) error) error
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	why := func(doing string, err error) error {
-		if end := context.Cause(ctx); end != nil { // else it reads "use of closed network connection"
+		if end := context.Cause(ctx); end != nil { // instead of "use of closed network connection"
 			err = fmt.Errorf("no answer from %s: %w", m.c.Addr, end)
 		}
 		return fmt.Errorf("%s: %w", doing, err)
@@ -120,12 +120,11 @@ func (m *Mailer) talk(ctx context.Context, fn func(c *conversation) error) error
 	if err := fn(&conversation{client}); err != nil {
 		return why("send mail", err)
 	}
-	client.Quit() // what was taken on is taken on, whatever it says to this
+	client.Quit() // the email is accepted, whatever QUIT returns
 	return nil
 }
 
-// auth is the best way of signing in that the server offers. New has seen to it that the
-// line is one on which a password may be said.
+// auth returns the best mechanism that the server offers. New ensured that the connection may carry a password.
 func (m *Mailer) auth(client *smtp.Client) (smtp.Auth, error) {
 	_, offered := client.Extension("AUTH")
 	have := map[string]bool{}
@@ -146,8 +145,8 @@ func (m *Mailer) auth(client *smtp.Client) (smtp.Auth, error) {
 	return nil, fmt.Errorf("the mail server offers no supported authentication mechanism (%q)", offered)
 }
 
-// hand gives the mail to the server. What it says for good of this recipient or this text
-// is a *Refused; of us, it may change its mind.
+// hand sends the email. A permanent refusal of the recipient or content is a *Refused; one of the sender may be
+// temporary.
 func (c *conversation) hand(from, to string, text []byte) error {
 	if err := c.Mail((&mail.Address{Address: from}).String()); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// Package member owns the proof that a visitor of a protected address is a member of the
-// site: the edge's request, the control plane's grant, and the cookie.
+// Package member owns the proof that a visitor of a protected address is a member of the site: the edge's question, the
+// control plane's grant, and the cookie.
 //
-// It stores nothing: all three are encrypted, and each is valid for one purpose, site and host. The cookie names the member
-// and their session. Whether both still stand is asked again every few seconds.
+// It stores nothing. All three are encrypted and valid for one purpose, site and host. The cookie names the member and
+// their session, and both are checked again every few seconds.
 package member
 
 import (
@@ -21,9 +21,9 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// What members of a site see its protected addresses with: a question that the edge seals,
-// a grant that the control plane seals, and a cookie. Each is bound to its purpose, so none
-// passes for another, and to the site and the host, so none is of use elsewhere.
+// A protected address needs a question sealed by the edge, a grant sealed by the control plane, and a cookie. Each is
+// bound to its purpose, so that one can't be used as another, and to the site and host, so that it can't be used
+// elsewhere.
 const (
 	questionPurpose = "member question"
 	grantPurpose    = "member grant"
@@ -31,10 +31,10 @@ const (
 
 	questionTime = 15 * time.Minute
 	grantTime    = time.Minute
-	cookieTime   = time.Hour       // after which the visitor asks again, and who is no member any more is out
-	teamTime     = 5 * time.Minute // the same on a site of a team, whose members change
-	recheck      = 3 * time.Second // how long it counts that a cookie's holder was found to be a member
-	maxStanding  = 20_000          // members remembered for it
+	cookieTime   = time.Hour       // lifetime of a cookie, after which membership is proven again
+	teamTime     = 5 * time.Minute // the same on a team's site, whose members change more often
+	recheck      = 3 * time.Second // how long a positive check is cached
+	maxStanding  = 20_000          // cached visitors
 )
 
 // Config holds what Members needs.
@@ -43,11 +43,11 @@ type Config struct {
 	DB        *db.DB
 	Sites     *site.Sites
 	Accounts  *account.Accounts
-	BaseURL   string // of the control plane
-	GrantPath string // where a host takes grants
+	BaseURL   string // the control plane's
+	GrantPath string // path on each host that accepts grants
 }
 
-// Members answers who may see protected addresses.
+// Members decides who may see protected addresses.
 type Members struct {
 	c Config
 
@@ -56,23 +56,22 @@ type Members struct {
 	standing map[visitor]found
 }
 
-// visitor is the holder of a cookie, at a site.
+// visitor is a cookie's holder on a site.
 type visitor struct {
 	user    account.UserID
 	session account.SessionID
 	site    site.ID
 }
 
-// found is what was found about a visitor, and when.
+// found is a cached check.
 type found struct {
 	member bool
 	at     time.Time
 }
 
-// New returns Members.
 func New(c Config) *Members { return &Members{c: c, standing: map[visitor]found{}} }
 
-// sealedAnswer holds the fields that all three have.
+// sealedAnswer is the content of all three.
 type sealedAnswer struct {
 	Site  site.ID `json:"s"`
 	Host  string  `json:"h"`
@@ -80,8 +79,8 @@ type sealedAnswer struct {
 	Nonce string  `json:"n,omitempty"`
 	Until int64   `json:"u"` // Unix time
 	Team  bool    `json:"t,omitempty"`
-	User  string  `json:"w,omitempty"` // who has the grant or the cookie; empty: made by a version before this field
-	From  string  `json:"f,omitempty"` // the session at the control plane; empty likewise
+	User  string  `json:"w,omitempty"` // holder of the grant or cookie; empty: made by an older version
+	From  string  `json:"f,omitempty"` // the session at the control plane; empty: made by an older version
 }
 
 func (m *Members) seal(purpose string, a sealedAnswer, life time.Duration) string {
@@ -104,7 +103,7 @@ func (m *Members) open(purpose, text string) (a sealedAnswer, ok bool) {
 	return a, true
 }
 
-// Ask returns the address at the control plane that a question is sent to.
+// Ask returns the control plane's URL for a question.
 func (m *Members) Ask(q visit.Question) string {
 	return m.c.BaseURL + "/access?ask=" + url.QueryEscape(m.seal(questionPurpose, sealedAnswer{
 		Site:  q.Site,
@@ -114,7 +113,7 @@ func (m *Members) Ask(q visit.Question) string {
 	}, questionTime))
 }
 
-// Granted returns what a grant answers; false for what is none any more.
+// Granted opens a grant. ok is false if it is invalid or expired.
 func (m *Members) Granted(grant string) (q visit.Question, until time.Time, ok bool) {
 	a, ok := m.open(grantPurpose, grant)
 	life := cookieTime
@@ -124,12 +123,12 @@ func (m *Members) Granted(grant string) (q visit.Question, until time.Time, ok b
 	return visit.Question{Site: a.Site, Host: a.Host, Path: a.Path, Nonce: a.Nonce, User: a.User, Session: a.From}, time.Now().Add(life), ok
 }
 
-// Pass returns the value of a cookie that is good for who was granted a question, at a site's host until then.
+// Pass returns a cookie's value for the member in q, valid on host until the given time.
 func (m *Members) Pass(q visit.Question, host string, until time.Time) string {
 	return m.seal(cookiePurpose, sealedAnswer{User: q.User, From: q.Session, Site: q.Site, Host: host}, time.Until(until))
 }
 
-// Passes reports whether a value is one that is good now, and its holder still a member of the site.
+// Passes reports whether a cookie's value is valid and its holder is still a member of the site.
 func (m *Members) Passes(ctx context.Context, value string, at site.ID, host string) bool {
 	a, ok := m.open(cookiePurpose, value)
 	if !ok || a.Site != at || a.Host != host {
@@ -138,8 +137,8 @@ func (m *Members) Passes(ctx context.Context, value string, at site.ID, host str
 	return a.User == "" || m.still(ctx, visitor{account.UserID(a.User), account.SessionID(a.From), at})
 }
 
-// still reports whether a visitor is a member now or was a moment ago. Sites are served without the database, so while it
-// can't be asked the cookie counts until it ends.
+// still reports whether a visitor is a member, or was at the last check within recheck. If the database is unavailable,
+// the cookie is valid until it expires, since sites are served without the database.
 func (m *Members) still(ctx context.Context, v visitor) bool {
 	m.mu.Lock()
 	last, known := m.standing[v]
@@ -166,7 +165,7 @@ func (m *Members) still(ctx context.Context, v visitor) bool {
 	return member
 }
 
-// admitUser is admit for the holder of a cookie, whose session still has to be open.
+// admitUser is admit for a cookie's holder, whose session must still be open.
 func (m *Members) admitUser(ctx context.Context, v visitor) error {
 	who, err := m.c.Accounts.User(ctx, v.user)
 	if err != nil {
@@ -188,8 +187,8 @@ func (m *Members) admitUser(ctx context.Context, v visitor) error {
 	return m.admit(ctx, who, in, s)
 }
 
-// Answer returns where a member goes with the grant that answers a question of the
-// edge: to the host that asked, and nowhere else. Others get a fault. in is the session that they are signed in with.
+// Answer returns the URL on the asking host that carries the grant for a question. It returns a fault to users who
+// aren't members. in is their session.
 func (m *Members) Answer(ctx context.Context, who account.User, in account.Session, ask string) (string, error) {
 	q, ok := m.open(questionPurpose, ask)
 	if !ok {
@@ -213,7 +212,7 @@ func (m *Members) Answer(ctx context.Context, who account.User, in account.Sessi
 	return "https://" + q.Host + m.c.GrantPath + "?grant=" + url.QueryEscape(grant), nil
 }
 
-// admit is nil for a user who may read the site: as its owner, or by a role in its team.
+// admit returns nil if a user may read the site as its owner or through a team role.
 func (m *Members) admit(ctx context.Context, who account.User, in account.Session, s site.Site) error {
 	c, err := m.c.Accounts.CallerIn(ctx, who, in, s.Owner)
 	if err != nil {

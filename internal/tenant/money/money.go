@@ -1,8 +1,8 @@
-// Package money owns amounts of money: currencies and their digits, and arithmetic in integers that rounds half away
-// from zero, once.
+// Package money owns amounts of money: currencies, their decimal places, and integer arithmetic that rounds once, half
+// away from zero.
 //
-// An amount is a whole number of a currency's smallest unit. Nothing here is a float, and what doesn't fit into 64 bits
-// is an error, never a wrong amount.
+// An amount is a whole number of the currency's smallest unit. There are no floats, and an overflow of 64 bits is an
+// error.
 package money
 
 import (
@@ -20,28 +20,28 @@ import (
 // Currency is an ISO 4217 code, such as EUR.
 type Currency string
 
-// digits of the currencies that don't have two (ISO 4217). CLDR, which other libraries ask, says how many are shown,
-// which is not the same: it has none for the Iraqi dinar.
+// digits holds the decimal places of currencies that don't have two (ISO 4217). CLDR, used by other libraries, differs
+// because it has the digits usually displayed: none for the Iraqi dinar, for example.
 var digits = map[Currency]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "VND": 0, "VUV": 0,
 	"XAF": 0, "XOF": 0, "XPF": 0,
 	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
 }
 
-// Most is the largest amount that anybody may ask for, in the currency's smallest unit.
+// Most is the largest amount accepted as input, in the currency's smallest unit.
 const Most = 1_000_000_000_00
 
-// ParseCurrency reads a code in capitals.
+// ParseCurrency accepts a code in capitals.
 func ParseCurrency(s string) (Currency, error) {
 	unit, err := currency.ParseISO(s)
-	money := !strings.HasPrefix(s, "X") || slices.Contains([]string{"XAF", "XOF", "XPF", "XCD"}, s) // others are metals, funds and tests
+	money := !strings.HasPrefix(s, "X") || slices.Contains([]string{"XAF", "XOF", "XPF", "XCD"}, s) // not metals, funds or tests
 	if err != nil || unit.String() != s || !money {
 		return "", fmt.Errorf("%q is not a currency code such as EUR", s)
 	}
 	return Currency(s), nil
 }
 
-// Digits returns how many decimal places the smallest unit has.
+// Digits returns the number of decimal places.
 func (c Currency) Digits() int {
 	if n, ok := digits[c]; ok {
 		return n
@@ -49,7 +49,7 @@ func (c Currency) Digits() int {
 	return 2
 }
 
-// ErrRange is returned where an amount doesn't fit into 64 bits.
+// ErrRange means that an amount doesn't fit into 64 bits.
 var ErrRange = errors.New("the amount is too large")
 
 // MulDiv returns q·num/den, rounded half away from zero. den must be positive.
@@ -59,7 +59,7 @@ func MulDiv(q, num, den int64) (int64, error) {
 	}
 	hi, lo := bits.Mul64(magnitude(q), magnitude(num))
 	lo, carry := bits.Add64(lo, uint64(den)/2, 0)
-	hi += carry // no overflow: both factors are at most 2⁶³
+	hi += carry // can't overflow: both factors are at most 2⁶³
 	if hi >= uint64(den) {
 		return 0, ErrRange
 	}
@@ -80,7 +80,7 @@ func magnitude(n int64) uint64 {
 	return uint64(n)
 }
 
-// Add adds amounts.
+// Add returns the sum of amounts.
 func Add(amounts ...int64) (sum int64, err error) {
 	for _, n := range amounts {
 		next := sum + n
@@ -92,13 +92,13 @@ func Add(amounts ...int64) (sum int64, err error) {
 	return sum, nil
 }
 
-// Share returns the part of an amount that is due for some of its units: 7 of 30 hours.
+// Share returns amount·part/whole, for example for 7 of 30 hours.
 func Share(amount, part, whole int64) (int64, error) { return MulDiv(amount, part, whole) }
 
-// Percent returns basis points of an amount: 1900 are 19 %.
+// Percent returns basisPoints/10,000 of an amount: 1900 means 19%.
 func Percent(amount, basisPoints int64) (int64, error) { return MulDiv(amount, basisPoints, 10_000) }
 
-// Decimal writes an amount without its currency: 1900 EUR is 19.00, 1900 JPY is 1900.
+// Decimal formats an amount without its currency: 19.00 for EUR 1900, 1900 for JPY 1900.
 func (c Currency) Decimal(amount int64) string {
 	n := c.Digits()
 	text := strconv.FormatUint(magnitude(amount), 10)
@@ -114,10 +114,10 @@ func (c Currency) Decimal(amount int64) string {
 	return text
 }
 
-// Format writes an amount with its currency.
+// Format formats an amount with its currency.
 func (c Currency) Format(amount int64) string { return c.Decimal(amount) + " " + string(c) }
 
-// ParseDecimal reads an amount as Decimal writes it. Fewer decimal places are allowed, more are not.
+// ParseDecimal parses the format of Decimal. It accepts fewer decimal places but not more.
 func (c Currency) ParseDecimal(s string) (int64, error) {
 	whole, part, dot := strings.Cut(s, ".")
 	bare, negative := strings.CutPrefix(whole, "-")

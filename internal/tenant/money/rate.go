@@ -6,24 +6,24 @@ import (
 	"math"
 )
 
-// Rate says what a metered quantity costs: nothing up to what is included, and beyond it each tier's price for the
-// part of the quantity that lies in the tier.
+// Rate is the price of a metered quantity: Included units are free, and the units beyond are charged at the price of
+// the tier they fall in.
 type Rate struct {
 	Included int64
 	Tiers    []Tier
 }
 
-// Tier is a price: Amount for each Per units, up to UpTo of what exceeds the included quantity.
+// Tier is a price of Amount per Per units, for the units beyond Included up to UpTo.
 type Tier struct {
-	UpTo   int64 // 0 in the last tier: without an end
+	UpTo   int64 // 0 in the last tier: unlimited
 	Amount int64
 	Per    int64
 }
 
-// mostTiers bounds a rate.
+// mostTiers caps the tiers of a rate.
 const mostTiers = 10
 
-// Check reports what is wrong with a rate.
+// Check validates a rate.
 func (r Rate) Check() error {
 	switch {
 	case r.Included < 0:
@@ -47,15 +47,15 @@ func (r Rate) Check() error {
 	return nil
 }
 
-// Part is what lies in one tier, and what it costs.
+// Part is the quantity in one tier and its price.
 type Part struct {
 	Tier     int
 	Quantity int64
 	Amount   int64
 }
 
-// Price returns a part for each tier that a quantity reaches which is used after another one: included amounts and tiers that the
-// first one used up are gone. Each part is rounded once.
+// Price returns a part for each tier reached by quantity, given that before units were already used and have consumed
+// included units and tiers. Each part is rounded once.
 func (r Rate) Price(before, quantity int64) (parts []Part, err error) {
 	if before < 0 || quantity < 0 {
 		return nil, errors.New("a quantity must be at least 0")

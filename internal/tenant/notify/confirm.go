@@ -19,17 +19,16 @@ import (
 	"slipway/internal/tenant/mail"
 )
 
-// ConfirmLife is how long the link in a confirmation email works.
+// ConfirmLife is the lifetime of a confirmation link.
 const ConfirmLife = 7 * 24 * time.Hour
 
-// How many confirmation emails are sent in 24 hours: nobody can fill a stranger's mailbox
-// through this installation.
+// The confirmation emails allowed in 24 hours, so that this installation can't be used to flood a mailbox.
 const (
 	maxAskedByOwner   = 20
-	maxAskedOfAddress = 3 // by all owners
+	maxAskedOfAddress = 3 // over all owners
 )
 
-// confirming is the event of the email that asks a recipient.
+// confirming is the event of confirmation emails.
 const confirming = "confirm"
 
 const (
@@ -37,7 +36,8 @@ const (
 	stopPurpose    = "notify/stop"
 )
 
-// Unconfirmed reports whether the channel waits for its recipient's yes: until then it sends nothing.
+// Unconfirmed reports whether the channel still waits for its recipient's confirmation. Until then it sends nothing
+// else.
 func (c *Channel) Unconfirmed() bool {
 	return c.Kind == Mail && c.Address != "" && c.ConfirmedAt == 0
 }
@@ -47,8 +47,8 @@ func digest(address string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// askTx queues the email that asks the channel's recipient; by is who wants to know, as the
-// recipient knows them. It refuses recipients who said no, and a Limited fault says that there were too many.
+// askTx enqueues the confirmation email to the channel's recipient. by names the requester in it. It refuses recipients
+// who declined, and returns a Limited fault after too many emails.
 func (n *Notifications) askTx(ctx context.Context, tx *db.Tx, c Channel, by string) error {
 	sum, now := digest(c.Address), db.At(n.now())
 	day := now.Add(-24 * time.Hour)
@@ -83,7 +83,7 @@ func (n *Notifications) askTx(ctx context.Context, tx *db.Tx, c Channel, by stri
 	return err
 }
 
-// AskAgainTx sends the confirmation email of one of the owner's channels again.
+// AskAgainTx sends a channel's confirmation email again.
 func (n *Notifications) AskAgainTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, by string) (Channel, error) {
 	c, err := n.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -96,7 +96,7 @@ func (n *Notifications) AskAgainTx(ctx context.Context, tx *db.Tx, owner account
 	return c, n.askTx(ctx, tx, c, by)
 }
 
-// email is the mail for a channel's recipient; number tells it from others.
+// email renders a message to a channel's recipient. number makes the email's ID unique.
 func (n *Notifications) email(c Channel, m Message, number int64) mail.Message {
 	out := mail.Message{ID: fmt.Sprintf("%s-%d", c.ID, number), To: c.Address}
 	out.Unsubscribe = n.c.Base + "/notifications/stop/" + n.c.Seal.Seal([]byte(string(c.Owner)+" "+digest(c.Address)), stopPurpose)
@@ -121,7 +121,7 @@ If you don't, ignore this email: you won't get any. To get no more requests from
 	return out
 }
 
-// brand makes a mail one of who sells to the owner: from its sender, under its name, with links to its host.
+// brand gives an email the sender, name and host of the owner's reseller, if any.
 func (n *Notifications) brand(ctx context.Context, owner account.OwnerID, m *mail.Message) error {
 	var name, host string
 	err := n.c.DB.QueryRow(ctx, `SELECT name, sender, reply_to, host FROM owner_brands WHERE owner_id = $1`, owner).Scan(
@@ -140,10 +140,10 @@ func (n *Notifications) brand(ctx context.Context, owner account.OwnerID, m *mai
 	return nil
 }
 
-// confirmSubject begins the subject of confirmation emails; the name of the sender's dashboard follows.
+// confirmSubject is followed by the name of the dashboard.
 const confirmSubject = "Confirm notifications from "
 
-// mailTo sends a message by mail, with the results of post.
+// mailTo sends an email and returns the results of post.
 func (n *Notifications) mailTo(ctx context.Context, m mail.Message) (again time.Duration, why string) {
 	if n.c.Mail == nil {
 		return -1, "Email is not configured on this installation"
@@ -162,7 +162,7 @@ func (n *Notifications) mailTo(ctx context.Context, m mail.Message) (again time.
 var errLink = fault.New(fault.NotFound, "invalid_link", "This link doesn't work any more",
 	"it has expired, or the channel was deleted or sends to another address now")
 
-// words are the parts of a sealed link, or errLink.
+// words returns the parts of a sealed link, or errLink.
 func (n *Notifications) words(token, purpose string, count int) ([]string, error) {
 	plain, err := n.c.Seal.Open(token, purpose)
 	if err != nil {
@@ -174,7 +174,7 @@ func (n *Notifications) words(token, purpose string, count int) ([]string, error
 	return nil, errLink
 }
 
-// Confirmation returns the channel that a confirmation link is about, or a NotFound fault.
+// Confirmation returns the channel of a confirmation link, or a NotFound fault.
 func (n *Notifications) Confirmation(ctx context.Context, r db.Reader, token string) (Channel, error) {
 	words, err := n.words(token, confirmPurpose, 3)
 	if err != nil {
@@ -191,7 +191,7 @@ func (n *Notifications) Confirmation(ctx context.Context, r db.Reader, token str
 	return c, err
 }
 
-// ConfirmTx is the recipient's yes. A second one changes nothing.
+// ConfirmTx records the recipient's confirmation. Repeating it changes nothing.
 func (n *Notifications) ConfirmTx(ctx context.Context, tx *db.Tx, token string) (Channel, error) {
 	c, err := n.Confirmation(ctx, tx, token)
 	if err != nil || !c.Unconfirmed() {
@@ -207,14 +207,14 @@ func (n *Notifications) ConfirmTx(ctx context.Context, tx *db.Tx, token string) 
 	return c, nil
 }
 
-// StopLink refuses a link that is not one for unsubscribing, with a NotFound fault.
+// StopLink returns a NotFound fault unless token is an unsubscribe link.
 func (n *Notifications) StopLink(token string) error {
 	_, err := n.words(token, stopPurpose, 2)
 	return err
 }
 
-// StopTx is the recipient's no: the owner's channels send nothing more to them, and ask no
-// more. It returns those channels.
+// StopTx records that the recipient declined: the owner's channels send them no more messages or confirmation emails.
+// It returns those channels.
 func (n *Notifications) StopTx(ctx context.Context, tx *db.Tx, token string) ([]Channel, error) {
 	words, err := n.words(token, stopPurpose, 2)
 	if err != nil {

@@ -2,8 +2,8 @@ package notify
 
 import "strings"
 
-// body is a message in the service's own format. What users wrote is escaped: it formats
-// nothing, mentions nobody and links to nothing.
+// body renders a message in the service's format. Users' text is escaped, so that it can't add formatting, mentions or
+// links.
 func body(k Kind, m Message, link string) any {
 	type obj = map[string]any
 	switch k {
@@ -33,7 +33,7 @@ func body(k Kind, m Message, link string) any {
 			"embeds": []obj{{"title": escape(m.Title), "description": escape(m.Text), "url": link, "color": color}},
 		}
 	}
-	// An adaptive card, as Teams' workflow "When a Teams webhook request is received" takes it:
+	// An adaptive card, as accepted by Teams' workflow "When a Teams webhook request is received":
 	// https://learn.microsoft.com/power-automate/teams/send-a-message-in-teams
 	escape := strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "`", "'", "<", "‹", ">", "›").Replace
 	color := "attention"

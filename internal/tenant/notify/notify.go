@@ -1,11 +1,9 @@
-// Package notify owns notifications for people: to Slack, Discord and Microsoft Teams in
-// each service's own format, and by email, when deployments fail or recover, and when a
-// domain or a certificate needs attention.
+// Package notify owns notifications for people about failed and recovered deployments, domains and certificates. It
+// sends them by email and to Slack, Discord and Microsoft Teams in each service's format.
 //
-// TellTx enqueues one durable job for each channel in the caller's transaction: a rollback
-// sends nothing and a crash loses nothing. Target URLs are secrets: they are stored encrypted,
-// and messages go through egress. The package knows neither sites nor deployments; callers
-// pass the content.
+// TellTx enqueues one durable job per channel in the caller's transaction: a rollback sends nothing and a crash loses
+// nothing. Target URLs are secrets: they are stored encrypted, and messages go through egress. The package knows
+// neither sites nor deployments; callers provide the content.
 package notify
 
 import (
@@ -35,69 +33,68 @@ import (
 // ID names a channel: "nch_" and 26 characters.
 type ID = id.Channel
 
-// Kind is where messages go.
+// Kind is the service that receives messages.
 type Kind string
 
-// The kinds.
 const (
-	Slack   Kind = "slack" // also what understands Slack's format, such as Mattermost
+	Slack   Kind = "slack" // or services that accept its format, such as Mattermost
 	Discord Kind = "discord"
 	Teams   Kind = "teams"
-	Mail    Kind = "mail" // to the people of the account, or to an address that was confirmed
+	Mail    Kind = "mail" // to the account's people, or to a confirmed address
 )
 
-// Kinds are all there are.
+// Kinds lists every kind.
 var Kinds = []Kind{Slack, Discord, Teams, Mail}
 
-// The events that people are told of.
+// The events that people are notified of.
 const (
 	DeploymentFailed    = "deployment.failed"
 	DeploymentRecovered = "deployment.recovered"
 	DomainFailed        = "domain.failed"
 	CertificateFailed   = "certificate.failed"
 	AppCrashed          = "application.crashed"       // several times in a row
-	OutOfMemory         = "application.out_of_memory" // for the first time since it was well
+	OutOfMemory         = "application.out_of_memory" // the first time since the program was healthy
 	CronFailed          = "cron.failed"
 	BackupFailed        = "backup.failed"
-	UsageThreshold      = "usage.threshold" // a share of a limit of the month is used
+	UsageThreshold      = "usage.threshold" // part of a monthly limit is used
 )
 
-// Events are all there are.
+// Events lists every event.
 var Events = []string{
 	DeploymentFailed, DeploymentRecovered, DomainFailed, CertificateFailed, AppCrashed, OutOfMemory, CronFailed, BackupFailed, UsageThreshold,
 }
 
-// Channel is where an owner is told of something.
+// Channel is a target of an owner's notifications.
 type Channel struct {
 	ID        ID
 	Owner     account.OwnerID
-	Sites     []string // in the order of their ids; empty: all sites
+	Sites     []string // ordered by ID; empty: all sites
 	Kind      Kind
 	Name      string
-	Host      string // of the address, which is a secret; empty for mail
-	Address   string // whom mail goes to; empty: to the people of the account
+	Host      string // of the target URL, which is a secret; empty for mail
+	Address   string // email recipient; empty: the account's people
 	Events    []string
 	Active    bool
-	Error     string // why the service last refused a message; empty: it didn't
+	Error     string // the service's last error; empty: the last message was accepted
 	SentAt    db.Time
 	CreatedAt db.Time
 	UpdatedAt db.Time
 
-	// ConfirmedAt is when the recipient of Address said yes; 0: not yet, or nobody needs to.
+	// ConfirmedAt is when the recipient of Address confirmed. 0 if not yet, or if no confirmation is needed.
 	ConfirmedAt db.Time
 
 	box string
 }
 
-// tells reports whether a channel tells of a site.
+// tells reports whether the channel covers a site.
 func (c *Channel) tells(site id.Site) bool {
 	return len(c.Sites) == 0 || slices.Contains(c.Sites, string(site))
 }
 
-// maxSites is how many sites a channel can be limited to.
+// maxSites caps the sites that a channel can be limited to.
 const maxSites = 100
 
-// maxChannels is how many channels an owner can have.
+// maxChannels caps an owner's channels.
 const maxChannels = 50
 
 // Config holds what Notifications needs.
@@ -106,24 +103,24 @@ type Config struct {
 	Seal *seal.Sealer
 	Out  *http.Client // from egress: refuses private addresses
 
-	// Owners mails the people of an owner. Optional: nil, channels of kind mail are refused.
+	// Owners sends email to an owner's people. Optional: nil refuses channels of kind mail.
 	Owners account.Mailer
-	// Mail gets mails to other addresses. Optional: nil, channels that have one are refused.
+	// Mail sends email to other addresses. Optional: nil refuses channels with an address.
 	Mail *mail.Mailer
-	Base string       // address of the dashboard, without a trailing slash
+	Base string       // URL of the dashboard, without a trailing slash
 	Log  *slog.Logger // Optional.
 }
 
-// Notifications owns all channels.
+// Notifications is the service.
 type Notifications struct {
 	c Config
 
 	now func() time.Time
 
-	mu     sync.Mutex // guards below
-	minute int64      // that sent counts
+	mu     sync.Mutex // guards the fields below
+	minute int64      // the minute that sent covers
 	// share: total the channels told of something in this minute; owner 120 messages a minute, 30 to one host; edge the message waits a minute
-	sent map[place]int // messages queued in this minute
+	sent map[place]int // messages enqueued in this minute
 }
 
 // New returns Notifications. It starts nothing: Work registers its jobs.
@@ -169,7 +166,7 @@ func (n *Notifications) open(c Channel) (string, error) {
 	return string(plain), nil
 }
 
-// target is the channel's address; empty for mail to the account.
+// target returns the channel's URL or address; empty for email to the account.
 func (n *Notifications) target(c Channel) (string, error) {
 	if c.box == "" {
 		return "", nil
@@ -177,7 +174,7 @@ func (n *Notifications) target(c Channel) (string, error) {
 	return n.open(c)
 }
 
-// List returns the owner's channels, the oldest first.
+// List returns the owner's channels, oldest first.
 func (n *Notifications) List(ctx context.Context, r db.Reader, owner account.OwnerID) ([]Channel, error) {
 	rows, err := r.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 ORDER BY created_at, id`, owner)
 	list, err := db.Collect(rows, err, n.scan)
@@ -192,12 +189,12 @@ func (n *Notifications) Get(ctx context.Context, r db.Reader, owner account.Owne
 	return n.scan(r.QueryRow(ctx, `SELECT `+columns+` FROM notify_channels WHERE id = $1 AND owner_id = $2`, id, owner))
 }
 
-// NewChannel is a channel to make. The caller has checked that the sites are the owner's.
+// NewChannel is a channel to create. The caller has checked that the owner owns the sites.
 type NewChannel struct {
 	Kind   Kind
-	Name   string   // Optional: the kind's.
-	URL    string   // of the service's incoming webhook, or the address of a mail channel; empty: the account's
-	By     string   // the address of who asks, which the recipient of a mail channel is told. Optional elsewhere.
+	Name   string   // Optional: defaults to the kind.
+	URL    string   // incoming webhook URL, or the address of a mail channel; empty: the account's
+	By     string   // the requester's email address, shown to a mail channel's recipient. Optional otherwise.
 	Sites  []string // Optional: nil means all sites.
 	Events []string // Optional: nil means all events.
 }
@@ -206,7 +203,6 @@ func invalid(why, details string) error {
 	return fault.New(fault.Invalid, "invalid_notification", why, details)
 }
 
-// CreateTx makes a channel.
 func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, w NewChannel) (Channel, error) {
 	if !slices.Contains(Kinds, w.Kind) {
 		return Channel{}, invalid("Unknown notification channel", "kind must be slack, discord, teams or mail")
@@ -261,8 +257,7 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	return c, err
 }
 
-// recipient checks the address of a mail channel and returns it in lower case; empty is the
-// account's own.
+// recipient validates a mail channel's address and returns it in lower case. Empty means the account's own.
 func (n *Notifications) recipient(address string) (string, error) {
 	if n.c.Owners == nil || !n.c.Owners.Mails() || address != "" && n.c.Mail == nil {
 		return "", fault.New(fault.Conflict, "no_mail", "Email is not configured on this installation",
@@ -274,8 +269,7 @@ func (n *Notifications) recipient(address string) (string, error) {
 	return account.CleanEmail(address)
 }
 
-// othersTx counts the owner's other channels, and refuses one that would send to the same place
-// of the same sites.
+// othersTx counts the owner's other channels. It refuses a second channel with the same target and sites.
 func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, own ID, to string, sites []string) (int, error) {
 	list, err := n.List(ctx, tx, owner)
 	if err != nil {
@@ -293,17 +287,17 @@ func (n *Notifications) othersTx(ctx context.Context, tx *db.Tx, owner account.O
 	return len(list), nil
 }
 
-// Patch changes what is not nil. The caller has checked that the sites are the owner's.
+// Patch changes the fields that aren't nil. The caller has checked that the owner owns the sites.
 type Patch struct {
 	Name   *string
-	URL    *string   // of a mail channel its address; empty: the account's
+	URL    *string   // webhook URL, or a mail channel's address; empty: the account's
 	By     string    // as in NewChannel
-	Sites  *[]string // of nil: all sites
+	Sites  *[]string // pointer to nil: all sites
 	Events []string
 	Active *bool
 }
 
-// UpdateTx changes the owner's channel.
+// UpdateTx changes the owner's channel. Faults: NotFound, Invalid.
 func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Channel, error) {
 	c, err := n.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -376,7 +370,7 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 	return c, err
 }
 
-// DeleteTx removes the owner's channel.
+// DeleteTx deletes the owner's channel.
 func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
 	if _, err := n.Get(ctx, tx, owner, id); err != nil {
 		return err
@@ -385,8 +379,8 @@ func (n *Notifications) DeleteTx(ctx context.Context, tx *db.Tx, owner account.O
 	return err
 }
 
-// CloseOwnerTx removes the channels of an owner who goes. How many recipients they asked is still counted for a day, since
-// recipients are not asked more often because an owner went.
+// CloseOwnerTx deletes the channels of a closing account. The count of its confirmation emails is kept for a day, so
+// that closing accounts doesn't raise the limit.
 func (n *Notifications) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	for _, q := range []string{`DELETE FROM notify_channels WHERE owner_id = $1`, `DELETE FROM notify_refused WHERE owner_id = $1`} {
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
@@ -396,8 +390,8 @@ func (n *Notifications) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner accou
 	return nil
 }
 
-// ForgetSiteTx removes what is stored of a site. A channel that told of nothing else ends with it:
-// without sites it would tell of all.
+// ForgetSiteTx deletes everything stored about a site. A channel only for that site is deleted, since without sites it
+// would cover all.
 func (n *Notifications) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE site_ids LIKE '%' || $1 || '%'`, site)
 	list, err := db.Collect(rows, err, n.scan)
@@ -430,7 +424,7 @@ func checkName(s string) error {
 	return nil
 }
 
-// checkSites returns the sites of a channel in order; nil stays nil and means all.
+// checkSites sorts and validates a channel's sites; nil means all.
 func checkSites(list []string) ([]string, error) {
 	if list != nil && len(list) == 0 || len(list) > maxSites {
 		return nil, invalid("Choose at least one site", fmt.Sprintf("siteIds has 1 to %d sites; omit it for all sites", maxSites))
@@ -450,7 +444,7 @@ func checkEvents(list []string) error {
 	return nil
 }
 
-// checkURL refuses what is no plain https address. It holds a secret, so it is never shown.
+// checkURL refuses anything but a plain https URL. Its error doesn't quote the URL, which is a secret.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	switch {

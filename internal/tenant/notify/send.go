@@ -21,37 +21,35 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Message holds what people are told.
+// Message is the content of a notification.
 type Message struct {
 	Event string
 	Good  bool   // whether it is good news
 	Title string // one line
-	Text  string // a few words more. Optional.
-	Path  string // of the dashboard's page about it
+	Text  string // more detail. Optional.
+	Path  string // path of the relevant dashboard page
 }
 
-// Send is the job that gets one message to one channel. A crash between the service's
-// answer and our note of it sends it twice.
+// Send is the job that sends one message to one channel. A crash before the result is stored sends it twice.
 type Send struct {
 	Channel ID
 	Message Message
 }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Send) Kind() string { return "notify.send" }
 
-// QueueName is the job queue that messages wait in: a service that is slow holds up nothing else.
+// QueueName is the queue of messages. It is separate so that a slow service delays no other jobs.
 const QueueName = "notify"
 
-// Work registers this service's jobs. A service that is down is asked again for about a day.
+// Work registers this service's jobs. An unavailable service is retried for about a day.
 func (n *Notifications) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 20, Backoff: func(failures int) time.Duration {
 		return job.Jitter(min(5*time.Second<<min(failures-1, 20), 2*time.Hour))
-	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, n.send) // the channel says why
+	}, GivenUp: func(context.Context, []byte, error) error { return nil }}, n.send) // the error is stored with the channel
 }
 
-// TellTx tells every channel of the owner that wants the event of the site, after the
-// caller's transaction.
+// TellTx notifies all of the owner's channels that cover the event and site, once the caller's transaction commits.
 func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site, m Message) error {
 	m.Title, m.Text = text.Line(m.Title, 200), text.Line(m.Text, 500)
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM notify_channels WHERE owner_id = $1 AND active ORDER BY id`, owner)
@@ -59,7 +57,7 @@ func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if err != nil {
 		return fmt.Errorf("find notification channels: %w", err)
 	}
-	told := map[string]bool{} // addresses: a message goes once to each
+	told := map[string]bool{} // targets that already got the message
 	for _, c := range list {
 		if c.Unconfirmed() || !c.tells(site) || !slices.Contains(c.Events, m.Event) {
 			continue
@@ -83,14 +81,13 @@ func (n *Notifications) TellTx(ctx context.Context, tx *db.Tx, owner account.Own
 	return nil
 }
 
-// What an owner's channels send in a minute at most.
+// Limits of an owner's messages per minute.
 const (
-	maxPerMinute = 30  // messages to one host
-	maxInAll     = 120 // hosts may be one in truth
+	maxPerMinute = 30  // to one host
+	maxInAll     = 120 // to all hosts, since several names may be one host
 )
 
-// place is whose messages go to which host, or by mail to which address, which is empty for
-// the account's; "*" stands for all.
+// place is an owner's target: a host, or an email address ("" for the account's). "*" stands for all targets.
 type place struct {
 	owner account.OwnerID
 	host  string
@@ -103,8 +100,8 @@ var errTooMany = &fault.Error{
 	RetryAfter: time.Minute,
 }
 
-// count counts a message, or returns errTooMany: an account can't make this service flood a
-// host, however many channels lead there and however often something fails.
+// count counts a message or returns errTooMany, so that an account can't flood a host, regardless of its channels and
+// failures.
 func (n *Notifications) count(p place, now time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -120,7 +117,7 @@ func (n *Notifications) count(p place, now time.Time) error {
 	return nil
 }
 
-// TestTx sends a message to one of the owner's channels, so that they see that it works.
+// TestTx sends a test message to one of the owner's channels.
 func (n *Notifications) TestTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Channel, error) {
 	c, err := n.Get(ctx, tx, owner, id)
 	if err != nil {
@@ -157,8 +154,7 @@ func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Mes
 	return err
 }
 
-// FailedTx notes that something of a site failed, and RecoveredTx that it works again; that
-// reports whether it had failed before.
+// FailedTx records that something of a site failed. [Notifications.RecoveredTx] records that it works again.
 func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site id.Site, subject string) error {
 	_, err := tx.Exec(
 		ctx, `INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, site,
@@ -170,7 +166,7 @@ func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site id.Site, s
 	return nil
 }
 
-// RecoveredTx: see FailedTx.
+// RecoveredTx deletes the record of FailedTx and reports whether there was one.
 func (n *Notifications) RecoveredTx(ctx context.Context, tx *db.Tx, site id.Site, subject string) (bool, error) {
 	k, err := tx.Exec(ctx, `DELETE FROM notify_failing WHERE site_id = $1 AND subject = $2`, site, subject)
 	if err != nil {
@@ -187,8 +183,7 @@ func (n *Notifications) send(ctx context.Context, s Send, number int64) error {
 	if err != nil {
 		return err
 	}
-	// A mail channel that has another address by now, or whose recipient said yes or no, has no
-	// use for what was meant for the one before.
+	// Skip the message if the mail channel's address has changed since, or if its recipient has confirmed or declined.
 	if ask := s.Message.Event == confirming; c.Kind == Mail && (c.Address == "" || c.Unconfirmed() != ask) {
 		return nil
 	}
@@ -217,10 +212,10 @@ func (n *Notifications) send(ctx context.Context, s Send, number int64) error {
 	if again == 0 {
 		return errors.New(why)
 	}
-	return nil // it would be refused again, and the channel says so
+	return nil // a retry would fail too; the error is stored with the channel
 }
 
-// hand sends a message, with the results of post.
+// hand sends a message to a channel and returns the results of post.
 func (n *Notifications) hand(ctx context.Context, c Channel, m Message, number int64) (again time.Duration, why string, err error) {
 	if c.Kind == Mail {
 		out := n.email(c, m, number)
@@ -238,8 +233,8 @@ func (n *Notifications) hand(ctx context.Context, c Channel, m Message, number i
 	return again, why, nil
 }
 
-// post sends a message. why is empty where the service took it; again is when to try once
-// more: negative never, 0 with the queue's own patience.
+// post sends a message. why is empty if the service accepted it. again is the delay before the next attempt: negative
+// for none, 0 for the queue's default.
 func (n *Notifications) post(ctx context.Context, address string, body any) (again time.Duration, why string) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -252,7 +247,7 @@ func (n *Notifications) post(ctx context.Context, address string, body any) (aga
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Slipway")
 	res, err := n.c.Out.Do(r)
-	if err != nil { // its text may hold the address
+	if err != nil { // its text may contain the secret URL
 		return 0, "The service couldn't be reached"
 	}
 	defer res.Body.Close()

@@ -1,9 +1,7 @@
-// Package operation owns the progress of work that outlives a request and is not a
-// deployment: its kind, progress and result.
+// Package operation owns the progress of long-running work other than deployments: its kind, progress and result.
 //
-// A service opens an operation in the transaction that enqueues its job (OpenTx), updates its
-// progress (AdvanceTx) and ends it once (EndTx). Clients poll it until it has ended. The
-// package doesn't do the work and knows no service.
+// A service opens an operation in the transaction that enqueues its job (OpenTx), updates its progress (AdvanceTx) and
+// ends it once (EndTx). Clients poll it until it has ended. The package doesn't perform the work and knows no service.
 package operation
 
 import (
@@ -25,10 +23,10 @@ import (
 // ID names an operation: "op_" and 26 characters.
 type ID = id.Operation
 
-// Status says where an operation stands.
+// Status is the state of an operation.
 type Status string
 
-// The states. The last three are final.
+// The last three states are final.
 const (
 	Pending  Status = "pending"
 	Running  Status = "running"
@@ -37,38 +35,38 @@ const (
 	Canceled Status = "canceled"
 )
 
-// Operation is one operation as its owner sees it.
+// Operation is an operation as its owner sees it.
 type Operation struct {
 	ID          ID
 	Owner       account.OwnerID
-	Site        id.Site // id of the site that it concerns; empty: none, or several
+	Site        id.Site // the site concerned; empty: none, or several
 	Kind        string  // such as webhook.redeliver
 	Status      Status
 	Progress    float64 // 0 to 1; -1: unknown
-	Step        string  // where its worker goes on after a crash
+	Step        string  // checkpoint from which the worker resumes after a crash
 	Message     string
 	Error       string
-	Result      json.RawMessage // nil: none
+	Result      json.RawMessage // nil if none
 	CreatedAt   db.Time
 	CompletedAt db.Time
 }
 
-// NewOperation holds what an operation is opened with.
+// NewOperation is the input of OpenTx.
 type NewOperation struct {
 	Kind   string
 	Site   id.Site // Optional.
-	Unique string  // Optional: a second one with the same key is a Conflict while the first is open
-	Apart  string  // Optional: key of others; while one with it is open this one is a Conflict
+	Unique string  // Optional: OpenTx returns a Conflict while another operation with this key is open.
+	Apart  string  // Optional: OpenTx returns a Conflict while an operation whose Unique is this key is open.
 }
 
-// Config holds what operations stand on. DB is required.
+// Config holds the dependencies of Operations. DB is required.
 type Config struct {
 	DB   *db.DB
 	Log  *slog.Logger
-	Keep time.Duration // how long ended ones are remembered. Optional: 0 means 30 days.
+	Keep time.Duration // how long ended operations are kept. Optional: 0 means 30 days.
 }
 
-// Operations holds all operations. It is safe for concurrent use.
+// Operations is the service. It is safe for concurrent use.
 type Operations struct{ c Config }
 
 // New returns Operations. It starts nothing.
@@ -107,7 +105,7 @@ func scan(row db.Scanner) (o Operation, err error) {
 	return o, nil
 }
 
-// OpenTx writes a pending operation in the caller's transaction.
+// OpenTx creates a pending operation in the caller's transaction.
 func (o *Operations) OpenTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewOperation) (Operation, error) {
 	for _, key := range []string{n.Unique, n.Apart} {
 		if key == "" {
@@ -146,13 +144,13 @@ func running(id ID) error {
 	return f
 }
 
-// GetTx returns an operation whoever owns it, for the job that does it, and holds its row.
+// GetTx returns an operation of any owner, for the job that performs it, and locks its row.
 func (o *Operations) GetTx(ctx context.Context, tx *db.Tx, id ID) (Operation, error) {
 	return scan(tx.QueryRow(ctx, `UPDATE operations SET id = id WHERE id = $1 RETURNING `+columns, id))
 }
 
-// AdvanceTx notes how far an operation is, from 0 to 1, or -1 where that is unknown. step
-// is what its worker reads again after a crash. An operation that has ended stays so.
+// AdvanceTx records progress from 0 to 1, or -1 if unknown. step is the checkpoint that the worker reads after a crash.
+// It does nothing if the operation has ended.
 func (o *Operations) AdvanceTx(ctx context.Context, tx *db.Tx, id ID, progress float64, step, message string) error {
 	thousandths := int64(-1)
 	if progress >= 0 {
@@ -167,8 +165,7 @@ func (o *Operations) AdvanceTx(ctx context.Context, tx *db.Tx, id ID, progress f
 	return nil
 }
 
-// EndTx writes the end of an operation, once. failure is a sentence for its owner, and
-// empty after a success.
+// EndTx ends an operation, once. failure is a sentence for its owner, or empty after success.
 func (o *Operations) EndTx(ctx context.Context, tx *db.Tx, id ID, message, failure string, result any) error {
 	status, text := Success, ""
 	if failure != "" {
@@ -196,8 +193,7 @@ func (o *Operations) Get(ctx context.Context, owner account.OwnerID, id ID) (Ope
 	return scan(o.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM operations WHERE id = $1 AND owner_id = $2`, id, owner))
 }
 
-// Open returns the owner's operation that is open under a key of NewOperation.Unique, or a
-// NotFound fault.
+// Open returns the owner's open operation with the Unique key, or a NotFound fault.
 func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique string) (Operation, error) {
 	return scan(o.c.DB.QueryRow(
 		ctx, `SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`,
@@ -205,7 +201,7 @@ func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique str
 	))
 }
 
-// UnderTx reports whether an operation of a site has not ended yet.
+// UnderTx reports whether a site has an open operation.
 func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site id.Site) (bool, error) {
 	var n int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operations WHERE site_id = $1 AND completed_at = 0`, site).Scan(&n); err != nil {
@@ -214,8 +210,7 @@ func (o *Operations) UnderTx(ctx context.Context, tx *db.Tx, site id.Site) (bool
 	return n > 0, nil
 }
 
-// List returns one page (from 1) of the operations of the owner's site, the newest first,
-// and how many there are.
+// List returns one page (from 1) of the operations of the owner's site, newest first, and their total number.
 func (o *Operations) List(
 	ctx context.Context, owner account.OwnerID, site id.Site, page, limit int,
 ) (list []Operation, total int, err error) {
@@ -233,7 +228,7 @@ func (o *Operations) List(
 	return list, total, err
 }
 
-// Run deletes operations that ended longer ago than Config.Keep, until ctx ends.
+// Run deletes operations older than Config.Keep until ctx ends.
 func (o *Operations) Run(ctx context.Context) error {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
@@ -249,7 +244,7 @@ func (o *Operations) Run(ctx context.Context) error {
 	}
 }
 
-// batch is how many rows a purge removes per transaction.
+// batch is the number of rows deleted per transaction.
 const batch = 500
 
 func (o *Operations) purge(ctx context.Context) error {

@@ -1,5 +1,4 @@
-// Package dnstest owns a DNS server on loopback that answers what a test says, over UDP
-// and TCP: programs, resolvers and certificate authorities ask it as any other.
+// Package dnstest owns a DNS server on loopback for tests, over UDP and TCP.
 package dnstest
 
 import (
@@ -12,21 +11,21 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Zone is the server: of every zone that there is. It is safe for concurrent use.
+// Zone is a DNS server for all zones. It is safe for concurrent use.
 type Zone struct {
 	Addr string
 
 	mu            sync.Mutex // guards the rest
 	records       map[string][]dns.RR
-	rcode         map[string]int    // what a name is answered instead
-	silent        map[string]bool   // names about which nothing is answered
-	asked         map[string]int    // questions by "name TYPE"
-	delegated     map[string]string // zones and the address of the server that has them
+	rcode         map[string]int    // response code by name, instead of records
+	silent        map[string]bool   // names whose queries get no response
+	asked         map[string]int    // number of queries by "name TYPE"
+	delegated     map[string]string // addresses of the servers of delegated zones
 	authoritative bool
 	lie           func(q dns.Question, m *dns.Msg)
 }
 
-// New starts a server that ends with the test.
+// New starts a server that stops with the test.
 func New(t testing.TB) *Zone {
 	t.Helper()
 	z := &Zone{
@@ -48,8 +47,7 @@ func New(t testing.TB) *Zone {
 	return z
 }
 
-// BothPorts opens one port for UDP and TCP; a port that is free for one may be taken for
-// the other.
+// BothPorts opens the same free port for UDP and TCP.
 func BothPorts(t testing.TB) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for range 50 {
@@ -66,9 +64,8 @@ func BothPorts(t testing.TB) (net.PacketConn, net.Listener) {
 	return nil, nil
 }
 
-// ServeDNS answers like a resolver: aliases are followed, wildcards stand for names that
-// neither have records nor have any below them (RFC 4592), and a name with others below it
-// exists (RFC 8020).
+// ServeDNS answers as a resolver does: it follows aliases and applies wildcards to names without records and without
+// names below them (RFC 4592). A name with others below it exists (RFC 8020).
 func (z *Zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -141,8 +138,8 @@ func (z *Zone) below(name string) bool {
 	return false
 }
 
-// Set replaces every record of a name. Records are written as in a zone file, without the
-// owner: Set("x.test", "A 192.0.2.1", `TXT "v"`).
+// Set replaces all records of a name. Records are in zone file format without the owner: Set("x.test", "A 192.0.2.1",
+// `TXT "v"`).
 func (z *Zone) Set(name string, records ...string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -156,21 +153,21 @@ func (z *Zone) Set(name string, records ...string) {
 	}
 }
 
-// Fail answers questions about a name with a code, until Restore.
+// Fail answers queries of a name with a response code until Restore.
 func (z *Zone) Fail(name string, rcode int) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.rcode[name] = rcode
 }
 
-// Silence leaves questions about a name without an answer, until Restore.
+// Silence drops queries of a name until Restore.
 func (z *Zone) Silence(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.silent[name] = true
 }
 
-// Restore ends Fail and Silence for names; without any for all.
+// Restore undoes Fail and Silence for the names, or for all names if none are given.
 func (z *Zone) Restore(names ...string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -184,28 +181,28 @@ func (z *Zone) Restore(names ...string) {
 	}
 }
 
-// Authoritative says whether answers claim to be the zone's own.
+// Authoritative sets whether answers have the AA bit.
 func (z *Zone) Authoritative(yes bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.authoritative = yes
 }
 
-// Delegate sends questions about names below a zone on to another server.
+// Delegate forwards queries below a zone to another server.
 func (z *Zone) Delegate(zone, server string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.delegated[zone] = server
 }
 
-// Tamper lets a test change every answer.
+// Tamper sets a function that may change every answer.
 func (z *Zone) Tamper(change func(q dns.Question, m *dns.Msg)) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.lie = change
 }
 
-// Questions counts the questions so far, such as "x.test NS".
+// Questions returns the number of queries so far, for example of "x.test NS".
 func (z *Zone) Questions(q string) int {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package mailtest owns a mail server on loopback that remembers what it was given: tests
-// talk SMTP to it as to any other.
+// Package mailtest owns an SMTP server on loopback that records what it receives, for tests.
 package mailtest
 
 import (
@@ -24,41 +23,41 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config says what the server is like. All fields are optional.
+// Config sets the server's behavior. All fields are optional.
 type Config struct {
-	Addr     string // where it listens; empty: a free port of 127.0.0.1
+	Addr     string // listen address; empty: a free port of 127.0.0.1
 	Implicit bool   // TLS from the first byte
-	StartTLS bool   // offered
-	User     string // who must sign in before anything else
+	StartTLS bool   // offer STARTTLS
+	User     string // require authentication as this user
 	Password string
-	Refuse   func(to string) error // nil: takes everybody; Permanent and Temporary make its errors
+	Refuse   func(to string) error // returns an error to refuse a recipient, see Permanent and Temporary; nil accepts all
 }
 
-// Permanent and Temporary are the server's answers about a recipient.
+// Permanent returns a 550 response to a recipient.
 func Permanent(text string) error {
 	return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: text}
 }
 
-// Temporary is the word of a server that may think otherwise later.
+// Temporary returns a 451 response to a recipient.
 func Temporary(text string) error {
 	return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: text}
 }
 
-// Mail is one that arrived.
+// Mail is a received email.
 type Mail struct {
-	From, To string // of the envelope
+	From, To string // envelope
 	Header   mail.Header
 	Subject  string // decoded
 	Text     string // decoded, with \n
 	Raw      string
 	TLS      bool
-	User     string // who signed in
+	User     string // authenticated user
 }
 
-// Server is a mail server.
+// Server is an SMTP server.
 type Server struct {
 	Addr  string         // HOST:PORT
-	Roots *x509.CertPool // who vouches for it
+	Roots *x509.CertPool // trusts its certificate
 
 	t      testing.TB
 	mu     sync.Mutex // guards got and tried
@@ -68,7 +67,7 @@ type Server struct {
 	stop   func()
 }
 
-// New starts a server that ends with the test.
+// New starts a server that stops with the test.
 func New(t testing.TB, c Config) *Server {
 	t.Helper()
 	// httptest has a certificate for 127.0.0.1.
@@ -99,10 +98,10 @@ func New(t testing.TB, c Config) *Server {
 	return s
 }
 
-// Stop ends the server: its port is closed.
+// Stop closes the server's port.
 func (s *Server) Stop() { s.stop() }
 
-// Tried is how often somebody named a recipient.
+// Tried returns how many recipients clients have named.
 func (s *Server) Tried() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +115,7 @@ func (s *Server) All() []Mail {
 	return append([]Mail(nil), s.got...)
 }
 
-// Wait returns what has arrived as soon as there are n mails.
+// Wait waits until n emails have arrived and returns them.
 func (s *Server) Wait(n int) []Mail {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
