@@ -2,6 +2,7 @@ package framework
 
 import (
 	"cmp"
+	"strings"
 
 	"slipway/internal/build/worktree"
 )
@@ -22,8 +23,15 @@ func (p *project) indexFolder() (string, bool) {
 
 // nothing is the error of a folder in which no preset saw anything.
 func (p *project) nothing() error {
-	if err := cmp.Or(p.otherServer(), p.otherLanguage()); err != nil {
+	if err := cmp.Or(p.forWordPress(), p.otherServer(), p.otherLanguage()); err != nil {
 		return err
+	}
+	if list := p.scripts(); len(list) > 1 {
+		return invalid(
+			"This is PHP without an index.php ("+strings.Join(list[:min(len(list), 4)], ", ")+")",
+			`add index.php, which answers for /, or set framework = "php" and, under [run], front_controller = "`+list[0]+`" in slipway.toml`,
+			nil,
+		)
 	}
 	where := "" // of a repository, or of what was uploaded
 	if p.root != "" {

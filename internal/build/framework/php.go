@@ -2,6 +2,8 @@ package framework
 
 import (
 	"encoding/json"
+	"path"
+	"slices"
 	"strings"
 
 	"slipway/internal/build/worktree"
@@ -57,6 +59,9 @@ func phpPlain() []preset {
 		match: func(p *project) string {
 			root, index := p.documentRoot()
 			if index != "" {
+				if path.Base(index) != "index.php" {
+					return index + " is the only PHP file at the top, and answers for every path"
+				}
 				if p.composer() != nil {
 					return "composer.json and " + index + " are there"
 				}
@@ -73,6 +78,28 @@ func phpPlain() []preset {
 
 var phpFile = lazyregexp.New(`\.php$`)
 
+// scripts lists the PHP files at the top of a project that has no page, no package, and no program of Node.js.
+func (p *project) scripts() (list []string) {
+	if _, pages := p.indexFolder(); pages || p.composer() != nil || p.builds() || p.pkg.ScriptBody("start") != "" {
+		return nil
+	}
+	for _, f := range p.t.List {
+		if worktree.Parent(f) == p.root && phpFile.MatchString(f) {
+			list = append(list, path.Base(f))
+		}
+	}
+	return list
+}
+
+// forWordPress returns the error of a site of files or programs whose project is a theme or plugin, or nil.
+func (p *project) forWordPress() error {
+	kind := strings.TrimSuffix(p.extension(), "s/")
+	if kind == "" {
+		return nil
+	}
+	return invalid("This is a WordPress "+kind, "create a site of the type wordpress from it", nil)
+}
+
 // documentRoot returns the folder that is served, and its front controller or "".
 func (p *project) documentRoot() (root, index string) {
 	for _, dir := range documentRoots {
@@ -82,6 +109,9 @@ func (p *project) documentRoot() (root, index string) {
 	}
 	if folder, ok := p.indexFolder(); ok && p.holds(folder, phpFile) {
 		return folder, ""
+	}
+	if list := p.scripts(); len(list) == 1 {
+		return "", list[0]
 	}
 	if p.hasDir("public") {
 		root = "public"
@@ -128,13 +158,16 @@ func planPHP(p *project, d *draft) {
 		php := d.Install
 		m := p.js(d)
 		d.Install = append(php, d.Install...)
+		if len(d.Inputs) > 0 { // they decide about packages of Node.js alone
+			d.Scripts = append(slices.Clone(php), d.Scripts...)
+		}
 		p.build(d, m, []string{"build"})
 		d.cache("node_modules/.vite")
 	}
 	root, index := p.documentRoot()
 	d.Start = &Start{DocumentRoot: root}
 	if index != "" {
-		d.Start.FrontController = "index.php"
+		d.Start.FrontController = path.Base(index)
 	}
 	for _, f := range phpStorage {
 		if require[f.dep] != "" {

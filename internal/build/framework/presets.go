@@ -113,13 +113,19 @@ func choose(p *project) (*preset, string, error) {
 			return p.move(a, err) // the framework at the top is the version that the members share
 		}
 	}
-	if by != nil && by.tier == site {
-		return by, why, nil
-	}
-	if by != nil && (by.tier >= library || by.ID == "procfile") && !said {
+	assets := by != nil && (by.ID == "vite" || by.tier == weak && !by.server) && !p.page() // of a server's pages, perhaps
+	if by != nil && (by.tier >= library || by.ID == "procfile" || assets) && !said {
 		if err := p.otherServer(); err != nil {
 			return nil, "", err
 		}
+	}
+	if by != nil && by.ID == "php" && !said {
+		if err := p.forWordPress(); err != nil {
+			return nil, "", err
+		}
+	}
+	if by != nil && by.tier == site {
+		return by, why, nil
 	}
 	if ask := !p.s.command.ok() && !p.s.output.ok(); ask {
 		var a *app
