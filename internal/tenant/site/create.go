@@ -19,31 +19,30 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Provision is the job that carries a new site to its first release. It is enqueued with
-// the site and worked by the service that deploys.
+// Provision is the job that brings a new site to its first release. It is enqueued with the site and performed by the
+// deploying service.
 type Provision struct{ Site ID }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Provision) Kind() string { return "site.provision" }
 
-// NewSite holds the settings of a site to create.
+// NewSite is the input of [Sites.Create].
 type NewSite struct {
 	Name       string
 	Type       string
 	Source     string // git or upload. Optional: git for static.
-	Repository string // any spelling source.ParseRepository takes; optional for wordpress
+	Repository string // any form that source.ParseRepository accepts; optional for wordpress
 	Branch     string // Optional: the repository's default
-	Framework  string // a preset's id. Optional.
+	Framework  string // ID of a preset. Optional.
 	Build      Build
 	Run        Run
 	Tags       []string
 	Credential *fetch.Credential // for a private repository. Optional.
 
-	Unprovisioned bool // somebody else brings its first release
+	Unprovisioned bool // the caller brings its first release
 }
 
-// Create makes a site, and CreateTx makes it in the caller's transaction: the row,
-// its name, the event and the job that provisions it.
+// Create creates a site with its slug, event and provisioning job.
 func (s *Sites) Create(ctx context.Context, owner account.OwnerID, n NewSite) (site Site, err error) {
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		site, err = s.CreateTx(ctx, tx, owner, n)
@@ -52,7 +51,7 @@ func (s *Sites) Create(ctx context.Context, owner account.OwnerID, n NewSite) (s
 	return site, err
 }
 
-// CreateTx is Create inside the caller's transaction.
+// CreateTx is [Sites.Create] inside the caller's transaction.
 func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewSite) (Site, error) {
 	site, err := check(n)
 	if err != nil {
@@ -111,11 +110,11 @@ func (s *Sites) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return site, s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteCreated(s.Ref(site)))
 }
 
-// churn is how many times the limit of sites an owner can make within 30 days: a build's
-// identity is not given to another site for that long, and there are 65,536.
+// churn limits the sites that an owner may create within 30 days, as a multiple of the limit of sites. A build's user
+// ID isn't reused for that long, and there are 65,536.
 const churn = 2
 
-// requireRoom holds the owner to the limit of sites, and counts one more.
+// requireRoom enforces the limit of sites and counts one more.
 func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	if err := s.c.Limits.RequireTx(ctx, tx, owner, limits.Sites, 1); err != nil { // which locks the owner
 		return err
@@ -124,7 +123,7 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM ending_owners WHERE owner_id = $1)`, owner).Scan(&ending); err != nil {
 		return fmt.Errorf("find owner's end: %w", err)
 	}
-	if ending { // or its deletion would never come to an end
+	if ending { // otherwise its deletion would never end
 		return fault.New(fault.Conflict, "team_deleting", "This team is being deleted", "create the site in another account")
 	}
 	most, err := s.c.Limits.LimitOf(ctx, tx, owner, limits.Sites)
@@ -151,12 +150,12 @@ func (s *Sites) requireRoom(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return nil
 }
 
-// Ref returns what webhooks say of a site.
+// Ref returns the site as events show it.
 func (s *Sites) Ref(x Site) event.Site {
 	return event.Site{ID: x.ID, Name: x.Name, URL: s.URL(x.Slug)}
 }
 
-// check turns what was asked for into a site, or says what is wrong with it.
+// check validates the input and returns the site.
 func check(n NewSite) (Site, error) {
 	name, err := checkName(n.Name)
 	if err != nil {
@@ -212,7 +211,7 @@ func check(n NewSite) (Site, error) {
 	return site, checkBuild(n.Build)
 }
 
-// checkName trims a display name and holds it to 1 to 100 printable characters.
+// checkName trims a display name and requires 1 to 100 printable characters.
 func checkName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	bad := func(why string) (string, error) {
@@ -228,7 +227,7 @@ func checkName(name string) (string, error) {
 		return bad("The site's name is not valid UTF-8")
 	}
 	for _, r := range name {
-		// Bidirectional overrides reorder what is shown around them (Unicode TR 36 §2.3.2).
+		// Bidirectional overrides reorder the text around them (Unicode TR 36 §2.3.2).
 		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x2028 || r == 0x2029 {
 			return bad("The site's name contains a control character")
 		}
@@ -239,7 +238,7 @@ func checkName(name string) (string, error) {
 	return name, nil
 }
 
-// checkBuild holds settings to sane lengths, and folders to the inside of the repository.
+// checkBuild limits the settings' lengths and requires folders to be inside the repository.
 func checkBuild(b Build) error {
 	for name, v := range map[string]*string{
 		"command": b.Command,
@@ -272,8 +271,7 @@ func localPath(p string) bool {
 	return p != ".." && !strings.HasPrefix(p, "../") && !path.IsAbs(p)
 }
 
-// sealCredential seals what the repository is fetched with for the repository's host, to
-// which alone it is ever sent.
+// sealCredential seals the credential for the repository's host. It is never sent to another host.
 func (s *Sites) sealCredential(id ID, c *fetch.Credential, repository string) (string, error) {
 	if c == nil || *c == (fetch.Credential{}) {
 		return "", nil

@@ -11,22 +11,21 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Purge is the job that removes what a deleted site leaves behind. It is enqueued with
-// the deletion and worked by the service that knows all of it.
+// Purge is the job that removes what a deleted site leaves behind. It is enqueued with the deletion and performed by
+// the service that knows all of it.
 type Purge struct{ Site ID }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Purge) Kind() string { return "site.purge" }
 
-// Forget is the job that removes the last of a deleted site: its row, which edges need
-// for a while to learn that it is gone.
+// Forget is the job that deletes a deleted site's row, which edges need for a while to see that the site is gone.
 type Forget struct{ Site ID }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Forget) Kind() string { return "site.forget" }
 
-// DeleteTx ends the owner's site: from the commit on it is gone from the interface and
-// no longer served. Its name stays the owner's for 90 days.
+// DeleteTx deletes the owner's site: from the commit on it isn't listed or served. Its name stays reserved for the
+// owner for 90 days.
 func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -50,8 +49,8 @@ func (s *Sites) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return err
 }
 
-// PurgeTx removes what this service stores of a deleted site, except the row that tells the
-// edges; that goes an hour later.
+// PurgeTx deletes everything this service stores about a deleted site, except the row that informs the edges. Forget
+// deletes that an hour later.
 func (s *Sites) PurgeTx(ctx context.Context, tx *db.Tx, id ID) error {
 	for _, q := range []string{
 		`DELETE FROM env WHERE site_id = $1`,
@@ -66,7 +65,6 @@ func (s *Sites) PurgeTx(ctx context.Context, tx *db.Tx, id ID) error {
 	return err
 }
 
-// Work registers this service's own jobs.
 func (s *Sites) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{}, func(ctx context.Context, f Forget, _ int64) error {
 		return s.c.DB.Write(ctx, func(tx *db.Tx) error {

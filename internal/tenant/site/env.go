@@ -17,26 +17,25 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Var is one environment variable. Value is empty where Secret: only a build or a running
-// site ever sees it again.
+// Var is an environment variable. A secret's Value is empty except for builds and the running site.
 type Var struct {
 	ID        string
 	Key       string
 	Value     string
 	Secret    bool
-	Target    []string // build, runtime; and production or preview where it is for one of them alone
-	Branch    string   // pattern of the branches whose previews it is for; empty: not bound to branches
+	Target    []string // build, runtime; and production or preview if limited to one
+	Branch    string   // pattern of the preview branches it applies to; empty: all
 	CreatedAt db.Time
 	UpdatedAt db.Time
 }
 
-// NewVar is a variable to set. Secret and Target nil mean not secret, and both targets.
+// NewVar is a variable to set. A nil Secret means false, and a nil Target both targets.
 type NewVar struct {
 	Key    string
 	Value  string
 	Secret bool
 	Target []string
-	Branch string // see Var
+	Branch string // as in Var
 }
 
 const (
@@ -50,7 +49,7 @@ var (
 	scopes     = []string{"production", "preview"}
 )
 
-// Scope is production or preview where a variable is for one of them alone, else empty.
+// Scope returns production or preview if the variable is limited to one, otherwise "".
 func (v Var) Scope() string { return scopeOf(v.Target) }
 
 func scopeOf(target []string) string {
@@ -60,8 +59,8 @@ func scopeOf(target []string) string {
 	return ""
 }
 
-// slot holds what a site has at most one variable of: scope is empty, production, preview, or
-// preview with a colon and a pattern of branches.
+// slot identifies a variable: a site has at most one per slot. scope is "", production, preview, or "preview:" and a
+// branch pattern.
 type slot struct{ key, scope string }
 
 func slotOf(key string, target []string, branch string) slot {
@@ -74,7 +73,7 @@ func slotOf(key string, target []string, branch string) slot {
 
 func envPurpose(id ID, key string) string { return "site/" + string(id) + "/env/" + key }
 
-// Env returns the owner's variables by key, the secret ones without their value.
+// Env returns the owner's variables by key, without secret values.
 func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
@@ -82,9 +81,8 @@ func (s *Sites) Env(ctx context.Context, owner account.OwnerID, id ID) ([]Var, e
 	return s.vars(ctx, s.c.DB, id, false)
 }
 
-// Variables opens every value meant for build or runtime of a deployment of the branch for
-// production or preview, for the ones that run the site's code. Of one key, the value for
-// the branch wins, by the longest pattern that matches.
+// Variables returns the decrypted variables for a build or runtime (target) of a deployment of branch for production or
+// preview (scope). Among variables of one key, the one with the longest matching branch pattern wins.
 func (s *Sites) Variables(ctx context.Context, id ID, target, scope, branch string) ([]Var, error) {
 	all, err := s.vars(ctx, s.c.DB, id, true)
 	if err != nil {
@@ -103,8 +101,7 @@ func (s *Sites) Variables(ctx context.Context, id ID, target, scope, branch stri
 	return slices.DeleteFunc(all, func(v Var) bool { return best[v.Key] != v.Branch }), nil
 }
 
-// matchBranch reports whether a branch matches a pattern, in which * stands for any
-// characters, slashes too.
+// matchBranch reports whether a branch matches a pattern in which * stands for any characters, including slashes.
 func matchBranch(pattern, branch string) bool {
 	parts := strings.Split(pattern, "*")
 	rest, ok := strings.CutPrefix(branch, parts[0])
@@ -152,7 +149,7 @@ func (s *Sites) scanVar(row db.Scanner, id ID, secrets bool) (Var, error) {
 	return v, nil
 }
 
-// SealedVars are variables that were checked and sealed for one site, ready to be written.
+// SealedVars are validated variables sealed for one site, ready to be stored.
 type SealedVars struct {
 	site ID
 	vars []sealedVar
@@ -163,8 +160,8 @@ type sealedVar struct {
 	box string
 }
 
-// SealEnv checks variables and seals them for a site. It is for before the transaction:
-// sealing a thousand values takes time that the database's writer need not wait for.
+// SealEnv validates variables and seals them for a site. It belongs before the transaction, since sealing a thousand
+// values would block the database's writer.
 func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 	if len(vars) == 0 || len(vars) > maxVars {
 		return SealedVars{}, &fault.Error{
@@ -181,7 +178,7 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 		}
 		sealed := sealedVar{v, s.c.Seal.Seal([]byte(v.Value), envPurpose(id, v.Key))}
 		place := slotOf(v.Key, v.Target, v.Branch)
-		if i, twice := at[place]; twice { // the last one counts
+		if i, twice := at[place]; twice { // the last one wins
 			out.vars[i] = sealed
 			continue
 		}
@@ -199,10 +196,10 @@ func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 	return out, nil
 }
 
-// envBatch is how many variables one statement writes.
+// envBatch is the number of variables per statement.
 const envBatch = 100
 
-// SetEnvTx is SealEnv and SetSealedEnvTx in one, for a few variables.
+// SetEnvTx calls SealEnv and SetSealedEnvTx, for a few variables.
 func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, vars []NewVar) ([]Var, error) {
 	sealed, err := s.SealEnv(id, vars)
 	if err != nil {
@@ -211,8 +208,8 @@ func (s *Sites) SetEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return s.SetSealedEnvTx(ctx, tx, owner, id, sealed)
 }
 
-// SetSealedEnvTx sets variables; a key that exists is replaced. All are set, or none.
-// Where nothing changes nothing is written and nobody is told.
+// SetSealedEnvTx sets all variables or none, replacing existing ones. If nothing changes, it writes nothing and emits
+// no event.
 func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, sealed SealedVars) ([]Var, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -226,14 +223,14 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return nil, err
 	}
 	now := db.Now()
-	out := make([]Var, len(sealed.vars)) // in the order they were sent
+	out := make([]Var, len(sealed.vars)) // in the order of the input
 	var write []int
-	var gone []string // ids of variables whose place others take
+	var gone []string // IDs of variables that others replace
 	added := 0
 	for i, v := range sealed.vars {
 		place := slotOf(v.Key, v.Target, v.Branch)
 		old, exists := have[place]
-		// what is for both takes the place of what is for one, and the other way round
+		// A variable for both scopes replaces those for one scope, and vice versa.
 		if v.Branch == "" && (!exists || place.scope == "") {
 			for _, other := range []slot{{v.Key, ""}, {v.Key, scopes[0]}, {v.Key, scopes[1]}} {
 				x, there := have[other]
@@ -322,13 +319,13 @@ func (s *Sites) SetSealedEnvTx(ctx context.Context, tx *db.Tx, owner account.Own
 	return out, s.envChanged(ctx, tx, site)
 }
 
-// varRow is a variable whose value is still sealed.
+// varRow is a variable with its value still sealed.
 type varRow struct {
 	Var
 	box string
 }
 
-// varRows reads a site's variables and opens none.
+// varRows reads a site's variables without decrypting them.
 func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[slot]varRow, error) {
 	out := map[slot]varRow{}
 	rows, err := r.Query(ctx, `SELECT `+varColumns+` FROM env WHERE site_id = $1`, id)
@@ -347,8 +344,7 @@ func (s *Sites) varRows(ctx context.Context, r db.Reader, id ID) (map[slot]varRo
 	return out, nil
 }
 
-// same reports whether setting v would change nothing. A value that does not open is
-// replaced by what is sent.
+// same reports whether setting v would change nothing. A value that can't be decrypted counts as different.
 func (s *Sites) same(id ID, have varRow, v NewVar) bool {
 	if have.Secret != v.Secret || !slices.Equal(have.Target, v.Target) {
 		return false
@@ -357,7 +353,7 @@ func (s *Sites) same(id ID, have varRow, v NewVar) bool {
 	return err == nil && string(plain) == v.Value
 }
 
-// PatchVar changes what is not nil of one variable.
+// PatchVar changes the fields that aren't nil.
 type PatchVar struct {
 	Value  *string
 	Secret *bool
@@ -365,7 +361,7 @@ type PatchVar struct {
 	Branch *string
 }
 
-// VarTx returns one of the owner's variables, a secret one without its value.
+// VarTx returns one of the owner's variables, without a secret value.
 func (s *Sites) VarTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) (Var, error) {
 	if _, err := s.GetTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
@@ -373,8 +369,7 @@ func (s *Sites) VarTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id 
 	return s.variable(ctx, tx, id, key, false)
 }
 
-// variable returns the site's variable of that key, or of that id: a key that exists for
-// each target names two.
+// variable returns the site's variable with that key or ID. A key with one variable per scope needs the ID.
 func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, secrets bool) (Var, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+varColumns+` FROM env WHERE site_id = $1 AND (key = $2 OR id = $2)`, id, name)
@@ -392,8 +387,8 @@ func (s *Sites) variable(ctx context.Context, r db.Reader, id ID, name string, s
 	return list[0], nil
 }
 
-// UpdateEnvTx changes one variable. A secret one stays secret unless a new value comes
-// with the change, so that its value can't be brought back to light.
+// UpdateEnvTx changes one variable. A secret stays secret unless the change includes a new value, so that its value
+// can't be revealed.
 func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string, p PatchVar) (Var, error) {
 	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Var{}, err
@@ -424,7 +419,7 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Var{}, err
 		}
 		from, to := slotOf(have.Key, have.Target, have.Branch).scope, slotOf(n.Key, n.Target, n.Branch).scope
-		if from != to && (have.Branch != "" || n.Branch != "" || from != "" && to != "") { // it moves
+		if from != to && (have.Branch != "" || n.Branch != "" || from != "" && to != "") { // it changes its slot
 			if _, err := tx.Exec(ctx, `DELETE FROM env WHERE id = $1`, have.ID); err != nil {
 				return Var{}, fmt.Errorf("move variable: %w", err)
 			}
@@ -437,7 +432,7 @@ func (s *Sites) UpdateEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return set[0], nil
 }
 
-// DeleteEnvTx removes the variable of that id, or what there is of that key.
+// DeleteEnvTx deletes the variable with that ID, or all variables with that key.
 func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, key string) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -453,7 +448,7 @@ func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return s.envChanged(ctx, tx, site)
 }
 
-// envChanged marks what is live as older than its settings.
+// envChanged records that the live deployment is older than the settings.
 func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	_, err := tx.Exec(
 		ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID,

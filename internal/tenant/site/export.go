@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Export holds what a site is besides its files: what a backup holds of it. It has secrets.
+// Export is a site's configuration as stored in a backup. It contains secrets.
 type Export struct {
 	Name       string            `json:"name"`
 	Type       Type              `json:"type"`
@@ -27,7 +27,7 @@ type Export struct {
 	Env        []NewVar          `json:"env,omitempty"`
 }
 
-// Export returns all settings and variables of a site, whoever owns it.
+// Export returns a site's settings and variables, whoever owns it.
 func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 	var e Export
 	var x Site
@@ -58,11 +58,11 @@ func (s *Sites) Export(ctx context.Context, id ID) (Export, error) {
 	if err != nil {
 		return Export{}, err
 	}
-	e.Credential, err = s.ownCredential(x) // a connected account's is no site's
+	e.Credential, err = s.ownCredential(x) // not a connected account's, which isn't the site's
 	return e, err
 }
 
-// NewSite returns what creates a site like the exported one.
+// NewSite returns the input that creates a site like the exported one.
 func (e Export) NewSite() NewSite {
 	return NewSite{
 		Name:       e.Name,
@@ -78,9 +78,8 @@ func (e Export) NewSite() NewSite {
 	}
 }
 
-// ImportTx gives the owner's site the exported settings and exactly the exported variables,
-// which SealEnv has sealed for it; the zero SealedVars stand for none. Its name, type,
-// repository and addresses stay.
+// ImportTx replaces the settings and variables of the owner's site with the exported ones. SealEnv has sealed vars for
+// the site; the zero SealedVars means no variables. The site's name, type, repository and addresses stay.
 func (s *Sites) ImportTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, e Export, vars SealedVars) error {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -115,6 +114,6 @@ func (s *Sites) ImportTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return err
 		}
 	}
-	tx.Notify("live") // whoever runs it compares
+	tx.Notify("live") // nodes that run it compare the settings
 	return s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), "branch", "framework", "build", "run", "env"))
 }

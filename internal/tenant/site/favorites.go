@@ -9,10 +9,10 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// maxFavorites is the most favorites that a user has.
+// maxFavorites caps a user's favorites.
 const maxFavorites = 200
 
-// FavoriteTx makes a site one of the user's favorites, or none any more. The caller has checked that they may see it.
+// FavoriteTx adds a site to the user's favorites, or removes it. The caller has checked the user's access.
 func (s *Sites) FavoriteTx(ctx context.Context, tx *db.Tx, user account.UserID, id ID, on bool) error {
 	if !on {
 		_, err := tx.Exec(ctx, `DELETE FROM site_favorites WHERE user_id = $1 AND site_id = $2`, user, id)
@@ -32,7 +32,7 @@ func (s *Sites) FavoriteTx(ctx context.Context, tx *db.Tx, user account.UserID, 
 	return nil
 }
 
-// Favorites returns the user's favorites, whoever owns them; nil: none.
+// Favorites returns the user's favorites, whoever owns them. It is nil if there are none.
 func (s *Sites) Favorites(ctx context.Context, user account.UserID) ([]ID, error) {
 	rows, err := s.c.DB.Query(ctx, `SELECT site_id FROM site_favorites WHERE user_id = $1 ORDER BY site_id`, user)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (id ID, err error) { return id, row.Scan(&id) })

@@ -22,16 +22,16 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Hook is a deploy hook: whoever knows its ID may deploy its site with a POST.
+// Hook is a deploy hook: a POST with its ID, which is secret, deploys its site.
 type Hook struct {
 	ID             HookID
 	Site           ID
 	Owner          account.OwnerID
 	Name           string
-	Branch         string // empty: the site's
-	AnyBranch      bool   // callers may name another
-	Title          string // of its deployments, where the caller gives none
-	ClearCache     bool   // always build as if for the first time
+	Branch         string // empty: the site's branch
+	AnyBranch      bool   // callers may choose another branch
+	Title          string // default title of its deployments
+	ClearCache     bool   // always build without caches
 	Rules          HookRules
 	Active         bool
 	TriggeredAt    db.Time
@@ -40,13 +40,13 @@ type Hook struct {
 	CreatedAt      db.Time
 }
 
-// HookID is "dhk_" and 256 random bits. It is a secret.
+// HookID is "dhk_" and 256 random bits. It is secret.
 type HookID string
 
-// String keeps the secret out of logs and messages.
+// String hides the secret in logs and messages.
 func (HookID) String() string { return "[redacted]" }
 
-// Reveal returns the secret, for its owner's eyes.
+// Reveal returns the secret for display to its owner.
 func (id HookID) Reveal() string { return string(id) }
 
 func (id HookID) digest() string {
@@ -56,10 +56,10 @@ func (id HookID) digest() string {
 
 const maxHooks = 100
 
-// NewHook holds the settings of a deploy hook to create.
+// NewHook is the input of [Sites.CreateHookTx].
 type NewHook struct {
 	Name       string
-	Branch     string // Optional: the site's
+	Branch     string // Optional: the site's branch
 	AnyBranch  bool
 	Title      string    // Optional.
 	ClearCache bool      // Optional.
@@ -98,7 +98,7 @@ func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	return h, nil
 }
 
-// Hooks returns the deploy hooks of the owner's site, the oldest first.
+// Hooks returns the deploy hooks of the owner's site, oldest first.
 func (s *Sites) Hooks(ctx context.Context, owner account.OwnerID, id ID) ([]Hook, error) {
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *Sites) Hooks(ctx context.Context, owner account.OwnerID, id ID) ([]Hook
 	return db.Collect(rows, err, s.scanHook)
 }
 
-// CreateHookTx makes a deploy hook for the owner's site.
+// CreateHookTx creates a deploy hook for the owner's site.
 func (s *Sites) CreateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, n NewHook) (Hook, error) {
 	if _, err := s.LockTx(ctx, tx, owner, id); err != nil {
 		return Hook{}, err
@@ -189,20 +189,20 @@ func checkHook(name, branch string) (string, error) {
 	return name, fetch.CheckBranch(branch)
 }
 
-// PatchHook changes what is not nil.
+// PatchHook changes the fields that aren't nil.
 type PatchHook struct {
 	Name      *string
 	Branch    *string
 	AnyBranch *bool
 	Title     *string
 	Clear     *bool          // ClearCache
-	Secret    *string        // an empty one removes it
+	Secret    *string        // empty removes it
 	Addresses []netip.Prefix // empty but not nil: any
 	ExpiresAt *db.Time
 	PerMinute *int
 	PerDay    *int
 	Active    *bool
-	Rotate    bool // gives it a new id; the old one is unknown from then on
+	Rotate    bool // replaces the ID and invalidates the old one
 }
 
 func set[T any](to *T, v *T) {
@@ -211,7 +211,7 @@ func set[T any](to *T, v *T) {
 	}
 }
 
-// UpdateHookTx changes, turns off, turns on or rotates the owner's deploy hook.
+// UpdateHookTx updates, disables, enables or rotates the owner's deploy hook.
 func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id HookID, p PatchHook) (Hook, error) {
 	h, err := s.ownedHook(ctx, tx, owner, id)
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	return h, nil
 }
 
-// DeleteHookTx removes the owner's deploy hook.
+// DeleteHookTx deletes the owner's deploy hook.
 func (s *Sites) DeleteHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id HookID) error {
 	if _, err := s.ownedHook(ctx, tx, owner, id); err != nil {
 		return err
@@ -269,13 +269,13 @@ func (s *Sites) DeleteHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	return err
 }
 
-// HookSite returns which of the owner's sites a deploy hook belongs to.
+// HookSite returns the owner's site that a deploy hook belongs to.
 func (s *Sites) HookSite(ctx context.Context, owner account.OwnerID, id HookID) (ID, error) {
 	h, err := s.ownedHook(ctx, s.c.DB, owner, id)
 	return h.Site, err
 }
 
-// OwnHook returns the owner's deploy hook, whether it is active or not.
+// OwnHook returns the owner's deploy hook, active or not.
 func (s *Sites) OwnHook(ctx context.Context, r db.Reader, owner account.OwnerID, id HookID) (Hook, error) {
 	return s.ownedHook(ctx, r, owner, id)
 }
@@ -286,8 +286,8 @@ func (s *Sites) ownedHook(ctx context.Context, r db.Reader, owner account.OwnerI
 		WHERE digest = $1 AND owner_id = $2 AND site_id IN (SELECT id FROM open_sites)`, id.digest(), owner))
 }
 
-// Hook returns the deploy hook that somebody calls: NotFound when unknown, Gone when
-// turned off. Whoever knows the id needs no other credential.
+// Hook returns the called deploy hook. It returns a NotFound fault for an unknown ID and Gone for a disabled hook. The
+// ID is the only credential needed.
 func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) {
 	h, err := s.scanHook(r.QueryRow(ctx, `
 		SELECT `+hookColumns+` FROM deploy_hooks
@@ -299,7 +299,7 @@ func (s *Sites) Hook(ctx context.Context, r db.Reader, id HookID) (Hook, error) 
 	return h, err
 }
 
-// HookUsedTx notes that the hook led to a deployment.
+// HookUsedTx records the deployment that the hook triggered.
 func (s *Sites) HookUsedTx(ctx context.Context, tx *db.Tx, id HookID, deployment id.Deployment) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE deploy_hooks SET triggered_at = $2, triggered = triggered + 1, last_deployment = $3 WHERE digest = $1`,

@@ -16,7 +16,6 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Bounds of a deploy hook.
 const (
 	maxHookSecret    = 256
 	maxHookAddresses = 50
@@ -25,19 +24,19 @@ const (
 	maxPerDay        = 10_000
 )
 
-// MaxHookBody is how much of a call's body a build gets, in bytes.
+// MaxHookBody is the part of a call's body passed to the build, in bytes.
 const MaxHookBody = 32 << 10
 
-// HookRules says who may call a deploy hook and how often.
+// HookRules restricts the calls of a deploy hook.
 type HookRules struct {
-	Secret    string         // keys the HMAC of the body that callers must send; empty: none
-	Addresses []netip.Prefix // that may call; empty: any
+	Secret    string         // HMAC key with which callers must sign the body; empty: unsigned
+	Addresses []netip.Prefix // allowed source addresses; empty: any
 	ExpiresAt db.Time        // 0: never
-	PerMinute int            // calls; 0: as many as the installation allows
+	PerMinute int            // calls; 0: only the installation's limit
 	PerDay    int            // calls; 0: 1,000
 }
 
-// Daily returns how many calls a day are answered.
+// Daily returns the number of calls allowed per day.
 func (r HookRules) Daily() int { return cmp.Or(r.PerDay, defaultPerDay) }
 
 func checkHookRules(title string, r HookRules) error {
@@ -76,9 +75,8 @@ func splitPrefixes(text string) (out []netip.Prefix) {
 	return out
 }
 
-// Admit refuses a call from an address that the hook doesn't allow, after its expiry, or
-// whose body is not signed as the hook wants it: sha256= and the hex HMAC-SHA256 of the
-// body, as GitHub sends it in X-Hub-Signature-256.
+// Admit refuses calls after the hook's expiry, from an address that isn't allowed, or with a missing or wrong
+// signature: "sha256=" and the hex HMAC-SHA256 of the body, as in GitHub's X-Hub-Signature-256.
 func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 	if h.Rules.ExpiresAt != 0 && h.Rules.ExpiresAt <= db.Now() {
 		return fault.New(fault.Gone, "deploy_hook_expired", "This deploy hook has expired", "its owner can change its expiry")
@@ -110,8 +108,7 @@ func (h Hook) Admit(from netip.Addr, body []byte, signature string) error {
 	return nil
 }
 
-// CountHookTx counts a call of the hook, or refuses one over its limits with the time
-// after which another one may pass.
+// CountHookTx counts a call. Over the hook's limits it returns a fault with the time until the next allowed call.
 func (s *Sites) CountHookTx(ctx context.Context, tx *db.Tx, h Hook) error {
 	now := db.Now()
 	day := db.At(now.Time().UTC().Truncate(24 * time.Hour))
@@ -145,7 +142,7 @@ func (s *Sites) CountHookTx(ctx context.Context, tx *db.Tx, h Hook) error {
 	return nil
 }
 
-// SealHookBody seals what a hook's caller sent, for one deployment of the site.
+// SealHookBody seals the body of a hook's call for a deployment of the site.
 func (s *Sites) SealHookBody(id ID, body string) string {
 	if body == "" {
 		return ""
@@ -153,7 +150,7 @@ func (s *Sites) SealHookBody(id ID, body string) string {
 	return s.c.Seal.Seal([]byte(body), "site/"+string(id)+"/hook body")
 }
 
-// OpenHookBody opens what SealHookBody has sealed.
+// OpenHookBody reverses SealHookBody.
 func (s *Sites) OpenHookBody(id ID, box string) (string, error) {
 	if box == "" {
 		return "", nil

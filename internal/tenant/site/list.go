@@ -10,32 +10,31 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Filter narrows a list. Zero fields don't.
+// Filter selects sites. Zero fields match everything.
 type Filter struct {
 	Type   Type
 	Status Status
 	Tag    string
 	Search string // part of a name, subdomain, domain, repository or tag; see search.go
-	Sort   Sort   // Optional: the newest first.
-	First  []ID   // these before all others, such as favorites. Optional.
-	Only   []ID   // at most a few hundred; nil means all
+	Sort   Sort   // Optional: defaults to newest first.
+	First  []ID   // listed before all others, such as favorites. Optional.
+	Only   []ID   // at most a few hundred; nil: all
 	Page   int    // from 1
-	Limit  int    // 1 to 100; 0 asks for the total alone
+	Limit  int    // 1 to 100; 0: only count
 
-	domains bool // a domain of the owner has Search in it
+	domains bool // whether any of the owner's domains contains Search
 }
 
-// Sort is an order of sites.
+// Sort is the order of a list of sites.
 type Sort string
 
-// The orders.
 const (
-	ByCreated Sort = ""        // the newest first
+	ByCreated Sort = ""        // newest first
 	ByName    Sort = "name"    // A to Z
-	ByUpdated Sort = "updated" // the site that changed last first
+	ByUpdated Sort = "updated" // most recently changed first
 )
 
-// order returns the ORDER BY clause. Anything else than the orders above is ByCreated.
+// order returns the ORDER BY clause. Unknown values mean ByCreated.
 func (o Sort) order() string {
 	switch o {
 	case ByName:
@@ -46,7 +45,7 @@ func (o Sort) order() string {
 	return "created_at DESC, id DESC"
 }
 
-// List returns one page of the owner's sites in the order of f.Sort, and how many there are.
+// List returns a page of the owner's sites in the order of f.Sort, and their total number.
 func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Site, int, error) {
 	if err := s.searching(ctx, owner, &f); err != nil {
 		return nil, 0, err
@@ -62,18 +61,18 @@ func (s *Sites) List(ctx context.Context, owner account.OwnerID, f Filter) ([]Si
 			return nil, 0, fmt.Errorf("list sites: %w", err)
 		}
 		if n := len(page); n < f.Limit && (n > 0 || offset == 0) {
-			return page, offset + n, nil // the last page tells the total by itself
+			return page, offset + n, nil // the last page implies the total
 		}
 	}
 	total, err := s.total(ctx, owner, f)
 	return page, total, err
 }
 
-// total is how many sites a filter leaves, whatever the page.
+// total returns the number of matching sites on all pages.
 func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n int, err error) {
 	w, q := where{sqlite: s.c.DB.Single()}, `SELECT count(*) FROM sites WHERE `
 	w.and("owner_id = " + w.args.Add(owner))
-	if clean(f.Search) == "" && f.Only == nil && f.Tag == "" { // then the numbers are kept
+	if clean(f.Search) == "" && f.Only == nil && f.Tag == "" { // these totals are stored
 		q = `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE `
 	} else {
 		w.and("deleted_at = 0")
@@ -85,19 +84,19 @@ func (s *Sites) total(ctx context.Context, owner account.OwnerID, f Filter) (n i
 	return n, nil
 }
 
-// Tally returns how many sites of the owner are in each status.
+// Tally returns the number of the owner's sites in each status.
 func (s *Sites) Tally(ctx context.Context, owner account.OwnerID) (map[Status]int, error) {
 	rows, err := s.c.DB.Query(ctx, `SELECT status, SUM(n) FROM site_counts WHERE owner_id = $1 GROUP BY status`, owner)
 	return counts[Status](rows, err)
 }
 
-// Owned returns how many sites each user has, for the operator.
+// Owned returns each owner's number of sites, for operators.
 func (s *Sites) Owned(ctx context.Context) (map[account.OwnerID]int, error) {
 	rows, err := s.c.DB.Query(ctx, `SELECT owner_id, SUM(n) FROM site_counts GROUP BY owner_id`)
 	return counts[account.OwnerID](rows, err)
 }
 
-// All returns one page of everybody's sites, the newest first, for the operator.
+// All returns a page of all owners' sites, newest first, for operators.
 func (s *Sites) All(ctx context.Context, page, limit int) ([]Site, error) {
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT `+columns+` FROM sites WHERE deleted_at = 0
@@ -109,7 +108,7 @@ func (s *Sites) All(ctx context.Context, page, limit int) ([]Site, error) {
 	return list, nil
 }
 
-// count keeps site_counts in step with one change of one site.
+// count updates site_counts for one change of one site.
 func count(ctx context.Context, tx *db.Tx, owner account.OwnerID, t Type, status Status, by int) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO site_counts (owner_id, type, status, n) VALUES ($1, $2, $3, $4)
@@ -135,8 +134,7 @@ func counts[K comparable](rows *sql.Rows, err error) (map[K]int, error) {
 	return out, nil
 }
 
-// where is a condition as it grows. What a filter leaves out is not in it, so that the
-// database can use the index that serves the rest.
+// where builds a condition. It contains only the filters in use, so that the database can use the matching index.
 type where struct {
 	sqlite bool
 	parts  []string
@@ -155,13 +153,13 @@ func (w *where) narrow(owner account.OwnerID, f Filter) {
 		w.and("status = " + w.args.Add(f.Status))
 	}
 	if f.Only != nil {
-		w.and("id IN (" + db.AddList(&w.args, f.Only) + ")") // an empty list is none
+		w.and("id IN (" + db.AddList(&w.args, f.Only) + ")") // an empty list matches nothing
 	}
 	w.tagged(f.Tag)
 	w.search(owner, f)
 }
 
-// first returns the order that puts some sites before all others. Without any, the index gives the rest of the order.
+// first returns an ORDER BY prefix that lists some sites before all others, or "" for an empty list.
 func (w *where) first(ids []ID) string {
 	if len(ids) == 0 {
 		return ""
@@ -169,7 +167,7 @@ func (w *where) first(ids []ID) string {
 	return "CASE WHEN id IN (" + db.AddList(&w.args, ids) + ") THEN 0 ELSE 1 END, "
 }
 
-// Total returns how many sites exist, everybody's.
+// Total returns the number of all owners' sites.
 func Total(ctx context.Context, r db.Reader) (n int, err error) {
 	if err := r.QueryRow(ctx, `SELECT COALESCE(SUM(n), 0) FROM site_counts`).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count sites: %w", err)

@@ -8,10 +8,10 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Ref names a deploy hook where its id, which is a secret, must not be stored.
+// Ref returns an identifier of a deploy hook that may be stored, unlike its ID, which is secret.
 func (id HookID) Ref() string { return id.digest() }
 
-// RemoveMadeTx deletes a deploy hook that an app created, when its access ends. ref is what Ref returned.
+// RemoveMadeTx deletes a deploy hook created by an app whose access ends. ref is the result of [HookID.Ref].
 func (s *Sites) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, ref string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM deploy_hooks WHERE digest = $1 AND owner_id = $2`, ref, owner); err != nil {
 		return fmt.Errorf("delete deploy hook of an app: %w", err)

@@ -10,12 +10,11 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// FreeName returns the name as it is where no site of the owner has it, in whatever letter case, and else with the smallest
-// number after it that makes it one of its own: "Shop 2". The interface for programs lets names be equal, as its contract
-// does; people are kept from mixing up their sites.
+// FreeName returns name if none of the owner's sites has it (ignoring case), otherwise name with the smallest number
+// that makes it unique: "Shop 2". The dashboard uses it to prevent confusion; the API's contract allows equal names.
 func (s *Sites) FreeName(ctx context.Context, r db.Reader, owner account.OwnerID, name string) (string, error) {
 	name = strings.TrimSpace(name)
-	if fold(name) == "" { // refused where it is used
+	if fold(name) == "" { // refused when it is used
 		return name, nil
 	}
 	var args db.Args
@@ -35,7 +34,7 @@ func (s *Sites) FreeName(ctx context.Context, r db.Reader, owner account.OwnerID
 	for n := 2; taken[fold(free)]; n++ {
 		number := " " + strconv.Itoa(n)
 		cut := []rune(name)
-		cut = cut[:min(len(cut), 100-len(number))] // what is too long for a name would be refused
+		cut = cut[:min(len(cut), 100-len(number))] // leave room for the number within 100 characters
 		free = strings.TrimRight(string(cut), " ") + number
 	}
 	return free, nil

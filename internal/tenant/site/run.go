@@ -11,8 +11,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Run holds the owner's settings of the site's program. A nil field means the value of
-// slipway.toml, detection or the default.
+// Run holds the owner's settings of the site's program. A nil field means the value from slipway.toml, detection or the
+// default.
 type Run struct {
 	Command           *string      `json:"command,omitempty" doc:"Start command. Applies at the next start."`
 	Release           *string      `json:"release,omitempty" doc:"Release command: runs once per deployment before it goes live. Default: release in slipway.toml or the Procfile. Applies on the next deployment."`
@@ -32,22 +32,22 @@ type Run struct {
 	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"Time that in-flight requests get to finish when another deployment takes over, 0 to 600. Default: 30. Applies within seconds."`
 }
 
-// HealthCheck is the check that a program must pass before it goes live.
+// HealthCheck is a check that a program must pass before it goes live.
 type HealthCheck struct {
 	Path           *string `json:"path,omitempty" doc:"Path that must return a non-5xx status before the program goes live. Default: /."`
 	TimeoutSeconds *int    `json:"timeoutSeconds,omitempty" doc:"Timeout, 1 to 600. Default: 60."`
 }
 
-// Instances is how many instances of a program run side by side.
+// Instances is the number of a program's concurrent instances.
 type Instances struct {
 	Min *int `json:"min,omitempty" doc:"Instances that run while the program is awake, 1 to 10. Default: 1. Applies within seconds."`
 	Max *int `json:"max,omitempty" doc:"Up to how many instances run when more than 10 requests per instance are in flight, 1 to 10. Node.js only, and not with storage. Each counts toward sites.running. Default: min. Applies within seconds."`
 }
 
-// MaxInstances is how many instances of a program a site may have.
+// MaxInstances caps a site's instances.
 const MaxInstances = 10
 
-// Range returns how few and how many instances run.
+// Range returns the minimum and maximum number of instances.
 func (i *Instances) Range() (least, most int) {
 	least = 1
 	if i != nil && i.Min != nil {
@@ -59,7 +59,7 @@ func (i *Instances) Range() (least, most int) {
 	return least, least
 }
 
-// merge returns the settings with a patch applied.
+// merge applies a patch.
 func (i *Instances) merge(p *Instances) *Instances {
 	if p == nil {
 		return i
@@ -71,7 +71,7 @@ func (i *Instances) merge(p *Instances) *Instances {
 	return &merged
 }
 
-// check refuses what can't be, and several instances of what has storage: only one may write to it.
+// check validates the numbers. Programs with storage are limited to one instance, since only one may write to it.
 func (i *Instances) check(storage *[]string) error {
 	least, most := i.Range()
 	switch {
@@ -91,7 +91,7 @@ func errRun(name, details string, received any) error {
 	return fault.New(fault.Invalid, "invalid_run", "Invalid run."+name, details).Got(received)
 }
 
-// checkInstances refuses several instances of WordPress and of what has storage.
+// checkInstances refuses several instances of WordPress and of programs with storage.
 func (s *Site) checkInstances() error {
 	if _, most := s.Run.Instances.Range(); most > 1 && s.Type == WordPress {
 		return errRun("instances.max", "1: WordPress has storage and runs one instance", most)
@@ -99,7 +99,7 @@ func (s *Site) checkInstances() error {
 	return s.Run.Instances.check(s.Run.Storage)
 }
 
-// mergeRun returns the settings with a patch applied; an empty command resets it to detection.
+// mergeRun applies a patch. An empty command resets it to detection.
 func mergeRun(have, p Run) Run {
 	if p.Command != nil {
 		if have.Command = p.Command; *p.Command == "" {
@@ -136,7 +136,7 @@ func mergeRun(have, p Run) Run {
 	return have
 }
 
-// CheckRun returns a fault for settings that are out of their ranges.
+// CheckRun returns a fault for settings out of range.
 func CheckRun(r Run) error {
 	bad := errRun
 	within := func(name string, v *int, low, high int) error {
@@ -222,25 +222,25 @@ func CheckRun(r Run) error {
 	return nil
 }
 
-// The most folders of storage, closed paths and ports that a site may name.
+// Limits on a site's storage folders, closed paths and ports.
 const (
 	maxClosed  = 50
 	maxStorage = 10
 	maxPorts   = 16
 )
 
-// storageFolder reports whether a path names a folder in a project: clean, relative, and
-// nothing that only Slipway or Git has.
+// storageFolder reports whether dir can be a storage folder: a clean, relative path that isn't reserved for Slipway or
+// Git.
 func storageFolder(dir string) bool {
 	return dir != "" && len(dir) <= 200 && path.Clean("/"+dir) == "/"+dir && dir[0] != '@' && dir != "." && dir != ".git" &&
 		!strings.HasPrefix(dir, ".git/") &&
 		!strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f || r == '\ufffd' })
 }
 
-// DefaultStorage is how many bytes a site may store where StorageMiB doesn't say.
+// DefaultStorage is a site's storage limit in bytes if StorageMiB is nil.
 const DefaultStorage = 1 << 30
 
-// StorageBytes is how many bytes a site may store.
+// StorageBytes returns the site's storage limit in bytes.
 func (r Run) StorageBytes() int64 {
 	if r.StorageMiB != nil {
 		return int64(*r.StorageMiB) << 20

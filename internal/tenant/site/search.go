@@ -16,13 +16,12 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// MaxSearch is how many characters a search has at most.
+// MaxSearch caps a search's length in characters.
 const MaxSearch = 100
 
-// fold is a text as searches see it: without letter case, the accents of European
-// scripts, and other forms of the same letter, such as wide ones. It is done here, and
-// kept beside the row, because SQLite knows the case of ASCII alone and PostgreSQL that
-// of its locale.
+// fold normalizes text for searches: it removes case, the accents of European scripts, and compatibility variants such
+// as wide letters. The result is stored with the row, because SQLite only folds ASCII case and PostgreSQL depends on
+// its locale.
 func fold(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 0x300 && r <= 0x36f { // combining diacritical marks
@@ -30,11 +29,11 @@ func fold(s string) string {
 		}
 		return r
 	}, norm.NFKD.String(clean(s)))
-	// By way of capitals, so that ς is σ and ı is i.
+	// Via upper case, so that ς becomes σ and ı becomes i.
 	return clean(strings.ReplaceAll(strings.ToLower(strings.ToUpper(s)), "ß", "ss"))
 }
 
-// clean is a text of whoever sent it as one line: valid, single blanks, none at its ends.
+// clean turns user input into one line: valid UTF-8, single spaces, trimmed.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -45,8 +44,8 @@ func clean(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// searchable returns the text that a site is found by, besides its domains. No search holds the line
-// break, so that none matches across two of them.
+// searchable returns the text in which searches look for a site, except for its domains. Searches can't contain the
+// line breaks that separate the parts, so no match spans two of them.
 func (s Site) searchable() string {
 	text := fold(s.Name) + "\n" + s.Slug + "\n" + fold(s.Repository)
 	for _, t := range s.Tags {
@@ -55,8 +54,8 @@ func (s Site) searchable() string {
 	return text
 }
 
-// search narrows to sites of which the search is a part of the name, subdomain, repository,
-// a tag or a domain; a blank one doesn't. Domains are kept as A-labels (RFC 5890), so beyond ASCII whole labels match.
+// search adds the condition that the search is part of the name, subdomain, repository, a tag or a domain. A blank
+// search matches everything. Domains are stored as A-labels (RFC 5890), so non-ASCII searches only match whole labels.
 func (w *where) search(owner account.OwnerID, f Filter) {
 	search := clean(f.Search)
 	if search == "" {
@@ -69,7 +68,7 @@ func (w *where) search(owner account.OwnerID, f Filter) {
 	w.and(found)
 }
 
-// domains selects the sites of the owner's domains of which the search is a part.
+// domains returns a subquery for the sites with a domain that contains the search.
 func (w *where) domains(owner account.OwnerID, search string) string {
 	name := norm.NFC.String(strings.ToLower(search))
 	if a, err := idna.Punycode.ToASCII(name); err == nil {
@@ -78,8 +77,7 @@ func (w *where) domains(owner account.OwnerID, search string) string {
 	return "SELECT site_id FROM site_domains WHERE owner_id = " + w.args.Add(owner) + " AND " + w.has("name", name)
 }
 
-// has is a condition: a column has the text in it. Both are folded, so nothing is left for LIKE to do, which costs several
-// times as much.
+// has returns the condition that a column contains text. Both are folded, so the much slower LIKE isn't needed.
 func (w *where) has(column, text string) string {
 	within := "strpos("
 	if w.sqlite {
@@ -88,8 +86,8 @@ func (w *where) has(column, text string) string {
 	return within + column + ", " + w.args.Add(text) + ") > 0"
 }
 
-// searching checks a filter's search and finds out whether domains have it in them. Mostly none has, and then to look for
-// each site among the sites of such domains would cost more than to ask.
+// searching validates a filter's search and determines whether any domain contains it. Usually none does, and a
+// condition for each site would cost more than this query.
 func (s *Sites) searching(ctx context.Context, owner account.OwnerID, f *Filter) error {
 	if utf8.RuneCountInString(f.Search) > MaxSearch {
 		return fault.New(fault.Invalid, "invalid_search", "The search is too long",
@@ -107,5 +105,5 @@ func (s *Sites) searching(ctx context.Context, owner account.OwnerID, f *Filter)
 	return nil
 }
 
-// literal takes LIKE's own characters for what they are.
+// literal escapes LIKE's wildcards.
 var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)

@@ -24,20 +24,20 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Serving says how a site's requests are answered beyond its release.
+// Serving holds the settings for answering a site's requests.
 type Serving struct {
-	ProxyHosts []string `json:"proxyHosts,omitempty"` // hosts that rules may forward requests to
-	Protection string   `json:"protection,omitempty"` // none, previews or all: which addresses ask for the password
+	ProxyHosts []string `json:"proxyHosts,omitempty"` // hosts to which rules may forward requests
+	Protection string   `json:"protection,omitempty"` // none, previews or all: the addresses that require the password
 	Hash       string   `json:"hash,omitempty"`       // of the password
-	// none, previews or all: which addresses a member's sign-in opens, and nothing else but the password
+	// none, previews or all: the addresses that members may open by signing in; others need the password.
 	SignIn string `json:"signIn,omitempty"`
 
-	AccessLog     string `json:"accessLog,omitempty"`     // truncated, no-addresses or off: what the access log holds
-	SinglePage    string `json:"singlePage,omitempty"`    // auto, on or off: whether index.html answers for paths without a file
-	TrailingSlash string `json:"trailingSlash,omitempty"` // auto, always or never: how the addresses of pages end
+	AccessLog     string `json:"accessLog,omitempty"`     // truncated, no-addresses or off: content of the access log
+	SinglePage    string `json:"singlePage,omitempty"`    // auto, on or off: whether index.html answers paths without a file
+	TrailingSlash string `json:"trailingSlash,omitempty"` // auto, always or never: whether page URLs end in a slash
 }
 
-// The values of settings that are one of several words, the default first.
+// Allowed values of the settings, the default first.
 var (
 	signIns         = []string{"none", "previews", "all"}
 	accessLogs      = []string{"truncated", "no-addresses", "off"}
@@ -45,7 +45,7 @@ var (
 	trailingSlashes = []string{"auto", "always", "never"}
 )
 
-// ServingPatch changes what is not nil.
+// ServingPatch changes the fields that aren't nil.
 type ServingPatch struct {
 	ProxyHosts *[]string
 	Protection *string
@@ -56,7 +56,7 @@ type ServingPatch struct {
 
 const (
 	maxProxyHosts  = 20
-	passwordRounds = 210_000 // PBKDF2 with SHA-256, about 50 ms
+	passwordRounds = 210_000 // PBKDF2-SHA-256, about 50 ms
 )
 
 // Serving returns the owner's settings.
@@ -67,7 +67,7 @@ func (s *Sites) Serving(ctx context.Context, r db.Reader, owner account.OwnerID,
 	return s.ServingOf(ctx, r, id)
 }
 
-// ServingOf returns a site's settings whoever owns it.
+// ServingOf returns a site's settings, whoever owns it.
 func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, error) {
 	v := Serving{
 		Protection:    "none",
@@ -90,8 +90,7 @@ func (s *Sites) ServingOf(ctx context.Context, r db.Reader, id ID) (Serving, err
 	return v, nil
 }
 
-// HashPassword makes of a visitors' password what is stored. It takes a while, so it is
-// not for a transaction.
+// HashPassword hashes a visitors' password. It takes tens of milliseconds, so it doesn't belong in a transaction.
 func HashPassword(password string) (string, error) {
 	if n := len(password); n < 8 || n > 200 {
 		return "", fault.New(fault.Invalid, "invalid_password", "Invalid password", "password must have 8 to 200 characters")
@@ -105,8 +104,8 @@ func HashPassword(password string) (string, error) {
 	return fmt.Sprintf("pbkdf2-sha256$%d$%x$%x", passwordRounds, salt, key), nil
 }
 
-// PasswordHash is HashPassword for the owner's site: the hash that is stored where the
-// password is the site's already, so that setting it again changes nothing.
+// PasswordHash returns the hash to store for the owner's site. If the password is unchanged, it returns the stored
+// hash, so that setting it again changes nothing.
 func (s *Sites) PasswordHash(ctx context.Context, owner account.OwnerID, id ID, password string) (string, error) {
 	if v, err := s.Serving(ctx, s.c.DB, owner, id); err == nil && VerifyPassword(v.Hash, password) {
 		return v.Hash, nil
@@ -114,7 +113,7 @@ func (s *Sites) PasswordHash(ctx context.Context, owner account.OwnerID, id ID, 
 	return HashPassword(password)
 }
 
-// VerifyPassword reports whether a password is the one that was hashed.
+// VerifyPassword reports whether the hash is of the password.
 func VerifyPassword(hash, password string) bool {
 	parts := strings.Split(hash, "$")
 	if len(parts) != 4 || parts[0] != "pbkdf2-sha256" || len(password) > 200 {
@@ -130,9 +129,8 @@ func VerifyPassword(hash, password string) bool {
 	return err == nil && subtle.ConstantTimeCompare(got, want) == 1
 }
 
-// UpdateServingTx changes the settings of the owner's site; hash stands for the patch's
-// password. A change is in force within a second, without a deployment;
-// a patch that changes nothing writes nothing and emits nothing.
+// UpdateServingTx changes the settings of the owner's site. hash is the hash of the patch's password. A change applies
+// within a second, without a deployment. A patch without changes writes nothing and emits no event.
 func (s *Sites) UpdateServingTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p ServingPatch, hash string,
 ) (Serving, error) {
@@ -205,7 +203,7 @@ func (s *Sites) UpdateServingTx(
 	return v, s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), "serving"))
 }
 
-// snake writes a field's name as codes of errors have it.
+// snake converts a field's name to snake_case for error codes.
 func snake(name string) string {
 	var b strings.Builder
 	for _, c := range name {
@@ -218,7 +216,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// hostForm is a name of at least two labels (RFC 1123 §2.1), or an IPv4 address.
+// hostForm matches a name of at least two labels (RFC 1123 §2.1) or an IPv4 address.
 var hostForm = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)+$`)
 
 func proxyHosts(list []string) ([]string, error) {

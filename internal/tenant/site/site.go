@@ -30,22 +30,22 @@ import (
 // ID names a site: "site_" and 26 characters.
 type ID = id.Site
 
-// Type says where a site's content comes from.
+// Type is the kind of a site.
 type Type string
 
-// The two types there are.
+// The site types.
 const (
-	Static    Type = "static"    // from a Git repository, or from what is uploaded
-	WordPress Type = "wordpress" // a WordPress installation; it has no previews
+	Static    Type = "static"    // built from a Git repository or from an upload
+	WordPress Type = "wordpress" // a WordPress installation; has no previews
 )
 
-// Where a site's files come from, as the interface says it. A WordPress without a repository has none.
+// The sources of a site's files in the API. WordPress without a repository has none.
 const (
 	SourceGit    = "git"
 	SourceUpload = "upload"
 )
 
-// Source returns where a site's files come from; empty where it has none.
+// Source returns the source of the site's files, or "".
 func (x Site) Source() string {
 	switch {
 	case x.Repository != "":
@@ -56,14 +56,14 @@ func (x Site) Source() string {
 	return ""
 }
 
-// NoPreviews refuses a preview of a WordPress: it would share the database with the live site.
+// NoPreviews is the fault for previews of WordPress sites, which would share the live site's database.
 var NoPreviews = fault.New(fault.Invalid, "no_wordpress_previews", "A WordPress site has no previews",
 	"clone the site to try a branch on a copy of its database")
 
-// Status is where a site stands.
+// Status is the state of a site.
 type Status string
 
-// The states. See status.go for who moves what.
+// See status.go for the transitions.
 const (
 	Pending      Status = "pending"
 	Provisioning Status = "provisioning"
@@ -72,10 +72,10 @@ const (
 	Stopped      Status = "stopped"
 )
 
-// Statuses are all states, in the order in which a site usually passes them.
+// Statuses lists all states in display order.
 var Statuses = []Status{Active, Pending, Provisioning, Failed, Stopped}
 
-// Site is one site as its owner sees it.
+// Site is a site as its owner sees it.
 type Site struct {
 	ID             ID
 	Owner          account.OwnerID
@@ -87,7 +87,7 @@ type Site struct {
 	StatusReason   string
 	Repository     string // host/owner/repo, or empty
 	Branch         string // empty: the repository's default
-	Framework      string // as asked for
+	Framework      string // as requested; may be empty
 	Build          Build
 	Run            Run
 	Tags           []string // lower case, sorted
@@ -100,7 +100,7 @@ type Site struct {
 	UpdatedAt      db.Time
 }
 
-// Build holds the owner's own build settings; a nil field is left to detection.
+// Build holds the owner's build settings. A nil field is left to detection.
 type Build struct {
 	Command *string `json:"command,omitempty"`
 	Install *string `json:"install,omitempty"`
@@ -109,9 +109,9 @@ type Build struct {
 	Node    *string `json:"node,omitempty"`
 }
 
-// Connections are the accounts at forges that sites' repositories are read with.
+// Connections provides the credentials of connected Git accounts.
 type Connections interface {
-	// CredentialOf returns what a site's repository is read with, nil where the site uses none.
+	// CredentialOf returns the credential for a site's repository, or nil if the site uses no connection.
 	CredentialOf(ctx context.Context, site ID, repository string) (*fetch.Credential, error)
 }
 
@@ -121,12 +121,12 @@ type Config struct {
 	Hooks  *webhook.Webhooks
 	Seal   *seal.Sealer
 	Domain string // sites live at <slug>.<Domain>
-	Port   int    // of the edge's HTTPS. Optional: 0 and 443 are left out of addresses.
+	Port   int    // the edge's HTTPS port. Optional: 0 and 443 are omitted from URLs.
 
-	// Connections say what a site without a credential of its own is read with. Optional.
+	// Connections provides credentials for sites without one of their own. Optional.
 	Connections Connections
 
-	Limits *limits.Limits // Optional: without it the service's own.
+	Limits *limits.Limits // Optional: defaults to the built-in limits.
 }
 
 // Sites is the service. It is safe for concurrent use.
@@ -148,10 +148,10 @@ func New(c Config) *Sites {
 	return &Sites{c}
 }
 
-// URL is the address of a site.
+// URL returns a site's URL.
 func (s *Sites) URL(slug string) string { return s.address(slug) }
 
-// Address returns the address of a host that is a site's.
+// Address returns the URL of a site's host.
 func (s *Sites) Address(host string) string {
 	if s.c.Port != 0 && s.c.Port != 443 {
 		host += ":" + strconv.Itoa(s.c.Port)
@@ -159,8 +159,7 @@ func (s *Sites) Address(host string) string {
 	return "https://" + host
 }
 
-// DeploymentURL is the immutable address of one deployment of a site, whose label is the
-// last 12 characters of its id.
+// DeploymentURL returns the permanent URL of a deployment. label is the last 12 characters of its ID.
 func (s *Sites) DeploymentURL(label, slug string) string { return s.address(label + "--" + slug) }
 
 func (s *Sites) address(label string) string {
@@ -176,8 +175,7 @@ const columns = `id, owner_id, name, slug, type, runtime, status, status_reason,
 
 func scan(row db.Scanner) (Site, error) { return scanner()(row) }
 
-// scanner reads one row after the other by way of one site, so that a list makes nothing
-// per row but what it returns.
+// scanner returns a function that scans rows into one reused Site, so that lists allocate little per row.
 func scanner() func(db.Scanner) (Site, error) {
 	var s Site
 	var build, run, tags string
@@ -191,7 +189,7 @@ func scanner() func(db.Scanner) (Site, error) {
 			return Site{}, err
 		}
 		s.Credential, s.Tags = s.sealed != "", splitTags(tags)
-		if build != "{}" { // most have none, and a list has many
+		if build != "{}" { // most have none, and lists are long
 			if err := json.Unmarshal([]byte(build), &s.Build); err != nil {
 				return Site{}, fmt.Errorf("read build settings of %s: %w", s.ID, err)
 			}
@@ -210,7 +208,7 @@ func (s *Sites) Get(ctx context.Context, owner account.OwnerID, id ID) (Site, er
 	return s.get(ctx, s.c.DB, owner, id)
 }
 
-// GetTx is Get inside the caller's transaction.
+// GetTx is [Sites.Get] inside the caller's transaction.
 func (s *Sites) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.get(ctx, tx, owner, id)
 }
@@ -222,14 +220,13 @@ func (s *Sites) get(ctx context.Context, r db.Reader, owner account.OwnerID, id 
 	return got, missing(err)
 }
 
-// ByID returns a site whoever owns it, for jobs that carry nothing but its id.
+// ByID returns a site, whoever owns it, for jobs that only carry its ID.
 func (s *Sites) ByID(ctx context.Context, r db.Reader, id ID) (Site, error) {
 	got, err := scan(r.QueryRow(ctx, `SELECT `+columns+` FROM sites WHERE id = $1 AND deleted_at = 0`, id))
 	return got, missing(err)
 }
 
-// OfRepository returns the sites of a repository, host/owner/repo in any letter case,
-// whoever owns them.
+// OfRepository returns all owners' sites of a repository, host/owner/repo in any case.
 func (s *Sites) OfRepository(ctx context.Context, r db.Reader, repository string) ([]Site, error) {
 	rows, err := r.Query(
 		ctx,
@@ -250,8 +247,7 @@ func missing(err error) error {
 	return err
 }
 
-// bump gives a site, which the transaction has written, the next version of what the edge sees, and wakes the edges and the owner's
-// open pages.
+// bump increments the version that edges see of a written site, and wakes the edges and the owner's open pages.
 func bump(tx *db.Tx, owner account.OwnerID, id ID) {
 	const counter = "live_version"
 	tx.Last(counter, `UPDATE live_version SET n = n + 1 WHERE id = 1`)
@@ -263,8 +259,8 @@ func bump(tx *db.Tx, owner account.OwnerID, id ID) {
 // credentialPurpose binds a sealed credential to its site.
 func credentialPurpose(id ID) string { return "site/" + string(id) + "/credential" }
 
-// CredentialOf opens what a site's repository is fetched with; nil when it needs none.
-// It names the one host that it may be sent to.
+// CredentialOf returns the credential for a site's repository, or nil if it needs none. It names the only host to which
+// it may be sent.
 func (s *Sites) CredentialOf(ctx context.Context, of Site) (*fetch.Credential, error) {
 	if of.sealed == "" && s.c.Connections != nil {
 		return s.c.Connections.CredentialOf(ctx, of.ID, of.Repository)
@@ -272,7 +268,7 @@ func (s *Sites) CredentialOf(ctx context.Context, of Site) (*fetch.Credential, e
 	return s.ownCredential(of)
 }
 
-// ownCredential opens the credential that is stored with a site; nil when there is none.
+// ownCredential returns the credential stored with a site, or nil.
 func (s *Sites) ownCredential(of Site) (*fetch.Credential, error) {
 	if of.sealed == "" {
 		return nil, nil
@@ -285,13 +281,13 @@ func (s *Sites) ownCredential(of Site) (*fetch.Credential, error) {
 	if err := json.Unmarshal(plain, &c); err != nil {
 		return nil, fmt.Errorf("read credential of %s: %w", of.ID, err)
 	}
-	if c.Host == "" { // sealed before hosts were part of it
+	if c.Host == "" { // sealed by a version that didn't store hosts
 		c.Host = hostOf(of.Repository)
 	}
 	return &c, nil
 }
 
-// hostOf returns the host of a repository in normal form.
+// hostOf returns the normalized host of a repository.
 func hostOf(repository string) string {
 	host, _, _ := strings.Cut(repository, "/")
 	return host

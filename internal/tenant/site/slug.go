@@ -17,16 +17,15 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// maxSlug leaves room in a DNS label (63 octets, RFC 1035 §2.3.4) for the 12 characters
-// and "--" of a deployment's own address: 12 + 2 + 48 = 62.
+// maxSlug leaves room in a DNS label (63 octets, RFC 1035 §2.3.4) for the 12 characters and "--" of a deployment's URL:
+// 12 + 2 + 48 = 62.
 const maxSlug = 48
 
-// tombstone is how long a released name stays with the one who had it, so that nobody
-// inherits another's visitors.
+// tombstone is how long a released name stays reserved for its previous owner, so that nobody takes over its visitors.
 const tombstone = 90 * 24 * time.Hour
 
-// reserved names never become a site's: they belong to the installation, or other
-// software trusts whoever answers under them (RFC 2142, WPAD, MTA-STS, autodiscover).
+// reserved lists names that can't be a site's: they belong to the installation, or other software trusts hosts with
+// these names (RFC 2142, WPAD, MTA-STS, autodiscover).
 var reserved = words(`
 	www api app admin dashboard account accounts auth oauth login logout signin signup register
 	mail email smtp imap pop pop3 mx webmail autoconfig autodiscover mta-sts wpad isatap
@@ -44,7 +43,7 @@ func words(s string) map[string]bool {
 	return m
 }
 
-// transliterated holds the letters that no Unicode decomposition turns into ASCII.
+// transliterated holds letters whose Unicode decomposition isn't ASCII.
 var transliterated = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'ø': "o", 'å': "a", 'œ': "oe", 'ð': "d", 'þ': "th", 'ł': "l", 'đ': "d", 'ı': "i", 'ħ': "h", 'ŋ': "n",
 	'ä': "ae", 'ö': "oe", 'ü': "ue", '&': " and ", '@': " at ", '+': " plus ",
@@ -55,9 +54,8 @@ var transliterated = map[rune]string{
 	'ξ': "x", 'ο': "o", 'π': "p", 'ρ': "r", 'σ': "s", 'ς': "s", 'τ': "t", 'υ': "y", 'φ': "f", 'χ': "ch", 'ψ': "ps", 'ω': "o",
 }
 
-// Slug returns the URL-safe form of a name: lower-case ASCII letters, digits and single
-// hyphens, at most 48, not reserved by punycode's "--" (RFC 5891 §4.2.3.1). A name
-// without a letter or digit of ours gives "site".
+// Slug converts a name to lower-case ASCII letters, digits and single hyphens, at most 48. It has no "--", which is
+// reserved for punycode (RFC 5891 §4.2.3.1). A name without any usable character becomes "site".
 func Slug(name string) string {
 	var b strings.Builder
 	dash := false
@@ -95,8 +93,8 @@ func Slug(name string) string {
 	return s
 }
 
-// latin writes a character beyond ASCII in ASCII: by its decomposition where that is
-// enough (é, ﬁ, ②), else as it is spoken, a syllable or word sign as a word of its own.
+// latin transliterates a non-ASCII character: by its decomposition if that is ASCII (é, ﬁ, ②), otherwise by its sound.
+// A syllable or ideograph becomes a separate word.
 func latin(r rune) string {
 	var b strings.Builder
 	for _, d := range norm.NFKD.String(string(r)) {
@@ -105,8 +103,8 @@ func latin(r rune) string {
 			b.WriteString(t)
 		case d < 0x80:
 			b.WriteString(strings.ToLower(string(d)))
-		case unicode.IsMark(d) && d != r: // an accent of the letter before
-		case unicode.IsMark(r), unicode.IsLetter(r), unicode.IsNumber(r): // a mark is a vowel of its own in Indic and Thai, else nothing
+		case unicode.IsMark(d) && d != r: // an accent of the previous letter
+		case unicode.IsMark(r), unicode.IsLetter(r), unicode.IsNumber(r): // a mark is a vowel in Indic scripts and Thai, otherwise empty
 			return spoken(r)
 		default:
 			return " "
@@ -115,8 +113,8 @@ func latin(r rune) string {
 	return b.String()
 }
 
-// spoken writes a character as it is spoken. The signs for sounds that Latin has no letter
-// for (k`art`uli) are left out: they would tear a word.
+// spoken transliterates a character by its sound. It drops apostrophes such as in k`art`uli, which would split the
+// word.
 func spoken(r rune) string {
 	return strings.Map(func(c rune) rune {
 		if c == '`' || c == '\'' || c == '"' || c == '@' {
@@ -126,8 +124,8 @@ func spoken(r rune) string {
 	}, unidecode.Unidecode(string(r)))
 }
 
-// claimSlug takes the name's slug for the site, or, where it is taken or reserved, the
-// slug with a hyphen and four random characters.
+// claimSlug reserves the name's slug for the site. If it is taken or reserved, it appends a hyphen and four random
+// characters.
 func claimSlug(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, name string) (string, error) {
 	base := Slug(name)
 	for try := range 20 {

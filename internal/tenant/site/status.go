@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// moves are the legal changes of status:
+// moves lists the allowed transitions:
 //
 //	pending → provisioning → active | error
 //	error   → provisioning            (by the next deployment)
@@ -29,7 +29,7 @@ var moves = map[Status][]Status{
 	Stopped:      {Active},
 }
 
-// move changes a site's status and says so to whoever listens. Staying is no move.
+// move changes a site's status and emits the event. It does nothing if status and reason are unchanged.
 func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reason string) error {
 	if site.Status == to && site.StatusReason == reason {
 		return nil
@@ -64,20 +64,19 @@ func recount(ctx context.Context, tx *db.Tx, site Site, to Status) error {
 	return count(ctx, tx, site.Owner, site.Type, to, 1)
 }
 
-// LockByIDTx is LockTx whoever owns the site, for jobs.
+// LockByIDTx is [Sites.LockTx] for any owner, for jobs.
 func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) {
 	if tx.Single() {
 		return s.ByID(ctx, tx, id)
 	}
-	// An update that changes nothing takes the row's lock.
+	// A no-op update takes the row's lock.
 	got, err := scan(tx.QueryRow(
 		ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id,
 	))
 	return got, missing(err)
 }
 
-// LockTx is GetTx for a caller whose writes depend on what it read: until the
-// transaction ends nobody changes or deletes the site.
+// LockTx is [Sites.GetTx] with a lock: no other transaction can change or delete the site until this one ends.
 func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	got, err := s.LockByIDTx(ctx, tx, id)
 	if err == nil && got.Owner != owner {
@@ -86,8 +85,8 @@ func (s *Sites) LockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id
 	return got, err
 }
 
-// ProvisioningTx moves a site that has never been live to provisioning, as its deployment
-// starts. The caller has locked the site in this transaction.
+// ProvisioningTx moves a site that has never been live to provisioning when its deployment starts. The caller has
+// locked the site.
 func (s *Sites) ProvisioningTx(ctx context.Context, tx *db.Tx, site Site) error {
 	if site.Status != Pending && site.Status != Failed {
 		return nil
@@ -95,7 +94,7 @@ func (s *Sites) ProvisioningTx(ctx context.Context, tx *db.Tx, site Site) error 
 	return s.move(ctx, tx, site, Provisioning, "")
 }
 
-// FailTx says why a site's provisioning ended without a release. A site that is live stays so.
+// FailTx records why provisioning ended without a release. A live site stays live.
 func (s *Sites) FailTx(ctx context.Context, tx *db.Tx, id ID, reason string) error {
 	site, err := s.LockByIDTx(ctx, tx, id)
 	if err != nil || site.Status == Active || site.Status == Stopped {
@@ -107,9 +106,8 @@ func (s *Sites) FailTx(ctx context.Context, tx *db.Tx, id ID, reason string) err
 	return s.move(ctx, tx, site, Failed, text.Clip(reason, 200))
 }
 
-// ActivateTx makes a deployment's release the one that is served, and returns the site as
-// it was. It returns nil, and changes nothing, when a newer deployment is live already or
-// the site is gone: ids of deployments sort by time.
+// ActivateTx makes a deployment's release live and returns the site as it was before. It returns nil and changes
+// nothing if a newer deployment is live or the site is gone. Deployment IDs sort by time.
 func (s *Sites) ActivateTx(
 	ctx context.Context, tx *db.Tx, id ID, deployment id.Deployment, release id.Release, runtime string,
 ) (*Site, error) {
@@ -145,8 +143,8 @@ func (s *Sites) ActivateTx(
 	return &site, s.c.Hooks.EmitTx(ctx, tx, site.Owner, event.SiteUpdated(s.Ref(site), "status"))
 }
 
-// DefaultBranchTx notes which branch the repository's default turned out to be, for a
-// site that named none. It stays that one when the repository's default changes.
+// DefaultBranchTx stores the repository's default branch for a site without a branch. The site keeps it if the default
+// changes later.
 func (s *Sites) DefaultBranchTx(ctx context.Context, tx *db.Tx, id ID, branch string) error {
 	if _, err := tx.Exec(ctx, `UPDATE sites SET branch = $2 WHERE id = $1 AND branch = ''`, id, branch); err != nil {
 		return fmt.Errorf("note default branch: %w", err)
@@ -154,12 +152,12 @@ func (s *Sites) DefaultBranchTx(ctx context.Context, tx *db.Tx, id ID, branch st
 	return nil
 }
 
-// StopTx takes an active site off the air; its releases stay.
+// StopTx takes an active site offline. Its releases stay.
 func (s *Sites) StopTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.ownerMoves(ctx, tx, owner, id, Stopped, "Stopped by its owner")
 }
 
-// StartTx puts a stopped site back on the air.
+// StartTx puts a stopped site online.
 func (s *Sites) StartTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Site, error) {
 	return s.ownerMoves(ctx, tx, owner, id, Active, "")
 }
@@ -179,7 +177,7 @@ func (s *Sites) ownerMoves(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			fmt.Sprintf("Only a live site can be stopped; this one is %s", site.Status),
 			"it serves nothing yet: cancel its deployment, or delete it")
 	}
-	if site.Status != to { // stopping what is stopped is no change
+	if site.Status != to { // stopping a stopped site changes nothing
 		if err := s.move(ctx, tx, site, to, reason); err != nil {
 			return Site{}, err
 		}

@@ -14,20 +14,20 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Tags group an owner's sites: short words in lower case, sorted, each once. In a row every tag stands between two line
-// breaks, so that LIKE finds a whole one.
+// Tags group an owner's sites: short lower-case words, sorted and unique. In a row, every tag is enclosed in line
+// breaks, so that LIKE matches whole tags.
 
-// The most tags of a site, and characters of a tag.
+// Limits of tags per site and characters per tag.
 const (
 	MaxTags = 10
 	MaxTag  = 40
 )
 
-// cleanTags returns tags as they are stored, or says what is wrong with one. Blank ones are left out.
+// cleanTags returns the tags as stored, or a fault. It skips blank tags.
 func cleanTags(tags []string) ([]string, error) {
 	out := []string{}
 	for _, t := range tags {
-		if len(t) > 4*MaxTag+100 { // before more is made of it
+		if len(t) > 4*MaxTag+100 { // check the size before processing
 			return nil, badTag("A tag is too long", t)
 		}
 		t, ok := cleanTag(t)
@@ -40,7 +40,7 @@ func cleanTags(tags []string) ([]string, error) {
 			return nil, badTag("A tag is too long", t)
 		}
 		out = append(out, t)
-		if len(out) > 10*MaxTags { // the same ones again and again
+		if len(out) > 10*MaxTags { // too many repeated tags
 			break
 		}
 	}
@@ -51,8 +51,8 @@ func cleanTags(tags []string) ([]string, error) {
 	return out, nil
 }
 
-// cleanTag returns a tag in lower case as one line, and whether it has no character that would tear the line, a list of tags
-// with commas, or what is shown around it.
+// cleanTag returns a tag in lower case on one line. ok is false if it has a character that would break the line, a
+// comma-separated list, or the text around it.
 func cleanTag(t string) (string, bool) {
 	ok := utf8.ValidString(t)
 	for _, r := range t {
@@ -84,7 +84,7 @@ func splitTags(stored string) []string {
 	return strings.Split(strings.Trim(stored, "\n"), "\n")
 }
 
-// tagged narrows to the sites with a tag; an empty one doesn't. One that no site can have finds none.
+// tagged adds the condition of having a tag. An empty tag matches everything, an invalid one nothing.
 func (w *where) tagged(tag string) {
 	if tag == "" {
 		return
@@ -96,14 +96,14 @@ func (w *where) tagged(tag string) {
 	w.and("1 = 0")
 }
 
-// TagCount is how many sites of an owner have a tag.
+// TagCount is a tag and its number of sites.
 type TagCount struct {
 	Tag   string
 	Sites int
 }
 
-// Tags returns the tags of the owner's sites, in their order, with the number of sites of each. Only narrows it to some
-// sites; nil means all.
+// Tags returns the tags of the owner's sites in order, with their numbers of sites. only restricts it to some sites;
+// nil means all.
 func (s *Sites) Tags(ctx context.Context, owner account.OwnerID, only []ID) ([]TagCount, error) {
 	w := where{}
 	w.and("owner_id = "+w.args.Add(owner), "deleted_at = 0", "tags <> ''")

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// MoveSiteTx gives the site to another owner, with its address and deploy hooks. Its Git credential, which is the owner's before and
-// may open other repositories of theirs, is deleted. The caller has locked the site.
+// MoveSiteTx transfers the site with its address and deploy hooks to another owner. It deletes the Git credential,
+// which belongs to the previous owner and may open other repositories. The caller has locked the site.
 func (s *Sites) MoveSiteTx(ctx context.Context, tx *db.Tx, id ID, from, to account.OwnerID) (int64, error) {
 	site, err := s.GetTx(ctx, tx, from, id)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Sites) MoveSiteTx(ctx context.Context, tx *db.Tx, id ID, from, to accou
 	return 1, nil
 }
 
-// BreaksTx says what the sender's people still know of a site that moves: the password for visitors.
+// BreaksTx returns what the previous owner's people still know about a transferred site: the visitors' password.
 func (s *Sites) BreaksTx(ctx context.Context, tx *db.Tx, id ID) ([]string, error) {
 	v, err := s.ServingOf(ctx, tx, id)
 	if err != nil || v.Protection == "none" {
@@ -50,8 +50,8 @@ func (s *Sites) BreaksTx(ctx context.Context, tx *db.Tx, id ID) ([]string, error
 	}, nil
 }
 
-// RotateHooksTx gives every deploy hook of the owner's site a new address: those who know the old ones find nothing there.
-// It returns how many there are.
+// RotateHooksTx gives every deploy hook of the owner's site a new ID, which invalidates the old URLs. It returns the
+// number of hooks.
 func (s *Sites) RotateHooksTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (int, error) {
 	rows, err := tx.Query(ctx, `SELECT `+hookColumns+` FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY digest`, id, owner)
 	list, err := db.Collect(rows, err, s.scanHook)

@@ -15,24 +15,24 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Patch changes what is not nil.
+// Patch changes the fields that aren't nil.
 type Patch struct {
 	Name       *string
-	Repository *string // empty: none, so that a static site is deployed from uploads
+	Repository *string // empty: none; a static site is then deployed from uploads
 	Branch     *string // empty: the repository's default
 	Framework  *string
-	Build      *Build            // its nil fields are left as they are; an empty string returns one to detection
-	Run        *Run              // its nil fields are left as they are
-	BuildNulls []byte            // JSON of the fields of Build that are reset, each with null; may be empty
-	RunNulls   []byte            // like BuildNulls
-	EditRun    func(r *Run)      // sets fields, and makes those nil that are to be left to detection. What they point to is not changed.
-	Tags       *[]string         // all of them
-	Credential *fetch.Credential // the empty one removes what is stored, and so does a repository on another host
+	Build      *Build            // nil fields stay; an empty string resets a field to detection
+	Run        *Run              // nil fields stay
+	BuildNulls []byte            // JSON object with null for each Build field to reset; may be empty
+	RunNulls   []byte            // the same for Run
+	EditRun    func(r *Run)      // changes fields, or sets them to nil for detection. It must replace pointers, not write through them.
+	Tags       *[]string         // the complete list
+	Credential *fetch.Credential // an empty one deletes the stored credential, as does a repository on another host
 }
 
-// Repoints reports whether a patch points the site at another repository with a credential of its own, for a caller who is
-// restricted to some sites. Without one it is a Forbidden fault: the site's stored credential and its connected account
-// are other members', and may open repositories that the caller can't read.
+// Repoints reports whether a caller restricted to some sites points the site at another repository with a credential of
+// its own. Without a credential it returns a Forbidden fault: the stored credential and connected account belong to
+// other members and may open repositories that the caller can't read.
 func (x Site) Repoints(by account.Caller, p Patch) (bool, error) {
 	if p.Repository == nil || *p.Repository == "" || by.RequireAllSites() == nil {
 		return false, nil
@@ -48,8 +48,8 @@ func (x Site) Repoints(by account.Caller, p Patch) (bool, error) {
 		"you have access to some sites only: send a credential for it in the same request, or ask a member with access to all sites")
 }
 
-// UpdateTx changes the owner's site. The slug stays: addresses don't change under people.
-// A patch that changes nothing writes nothing and emits nothing.
+// UpdateTx changes the owner's site. The slug stays, so that URLs don't change. A patch without changes writes nothing
+// and emits no event.
 func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, p Patch) (Site, error) {
 	site, err := s.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	switch {
 	case p.Repository == nil:
 	case *p.Repository == "":
-		site.Repository, site.Branch = "", "" // uploads have no branch in production, and WordPress alone has none
+		site.Repository, site.Branch = "", "" // uploads and WordPress without a repository have no branch
 	default:
 		repo, err := fetch.ParseRepository(*p.Repository)
 		if err != nil {
@@ -132,7 +132,7 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	}
 	credential := p.Credential
 	if credential == nil && site.Credential && hostOf(site.Repository) != hostOf(before.Repository) {
-		credential = &fetch.Credential{} // it was for the other host, and ends with it
+		credential = &fetch.Credential{} // the credential was for the other host
 	}
 	if s.hasCredential(before, credential, site.Repository) {
 		credential, p.Credential = nil, nil
@@ -163,7 +163,7 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return Site{}, fmt.Errorf("update site: %w", err)
 	}
 	if slices.Contains(changed, "run") {
-		tx.Notify("live") // whoever runs it compares
+		tx.Notify("live") // nodes that run it compare the settings
 	}
 	if err := s.c.Hooks.EmitTx(ctx, tx, owner, event.SiteUpdated(s.Ref(site), changed...)); err != nil {
 		return Site{}, err
@@ -171,8 +171,8 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return s.GetTx(ctx, tx, owner, id)
 }
 
-// hasCredential reports whether a site has the very credential that is sent, for the same
-// host. One that does not open is replaced by what is sent.
+// hasCredential reports whether a site already has this credential for this host. A stored one that can't be decrypted
+// counts as different.
 func (s *Sites) hasCredential(site Site, c *fetch.Credential, repository string) bool {
 	have, err := s.ownCredential(site)
 	if c == nil || have == nil || err != nil {
@@ -183,7 +183,7 @@ func (s *Sites) hasCredential(site Site, c *fetch.Credential, repository string)
 	return *have == want
 }
 
-// differs names the fields that a patch really changed, in the words of the interface.
+// differs returns the API's names of the fields that a patch changed.
 func (x Site) differs(before Site, p Patch) (changed []string) {
 	note := func(field string, differs bool) {
 		if differs {
@@ -201,12 +201,12 @@ func (x Site) differs(before Site, p Patch) (changed []string) {
 	return changed
 }
 
-// reset returns settings without the fields that nulls, the JSON of a merge patch (RFC 7396), has null for.
+// reset clears the fields of have that are null in nulls, a JSON merge patch (RFC 7396).
 func reset[T any](have T, nulls []byte) (T, error) {
 	if len(nulls) == 0 {
 		return have, nil
 	}
-	var fresh T // what have points to stays as it is
+	var fresh T // have's pointers must not be written through
 	text, err := json.Marshal(have)
 	if err == nil {
 		err = json.Unmarshal(text, &fresh)

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	discoveryLife = time.Hour        // how long what an issuer said of itself is used
-	failureLife   = 5 * time.Second  // how long an issuer that failed is spared
-	askTime       = 10 * time.Second // for all that one step of a sign-in asks an issuer
+	discoveryLife = time.Hour        // how long an issuer's metadata is cached
+	failureLife   = 5 * time.Second  // how long a failed issuer isn't asked again
+	askTime       = 10 * time.Second // for all requests of one sign-in step
 )
 
-// discovery holds the document of an issuer. The holder of lock reads and writes the rest.
+// discovery caches an issuer's metadata. The holder of lock may access the other fields.
 type discovery struct {
 	lock   chan struct{}
 	issuer string
@@ -28,14 +28,14 @@ type discovery struct {
 	until  time.Time
 }
 
-// issuer is an issuer of OpenID Connect as it is spoken to.
+// issuer is the client for an OpenID Connect issuer.
 type issuer struct {
 	*oidc.Provider
-	signsAnswers bool // the address that people come back to names the issuer (RFC 9207)
+	signsAnswers bool // authorization responses name the issuer (RFC 9207)
 }
 
-// discover returns what a provider's issuer says of itself. One at a time asks an issuer, and the others wait for its
-// answer.
+// discover returns the client for a provider's issuer. Only one goroutine fetches an issuer's metadata while others
+// wait for it.
 func (s *SSO) discover(ctx context.Context, p Provider) (*issuer, error) {
 	s.mu.Lock()
 	d := s.found[p.ID]
@@ -55,7 +55,7 @@ func (s *SSO) discover(ctx context.Context, p Provider) (*issuer, error) {
 	}
 	to, err := s.ask(ctx, p)
 	if ctx.Err() != nil && err != nil {
-		return nil, unreachable(p) // whoever asked has gone: that says nothing about the issuer
+		return nil, unreachable(p) // a canceled request says nothing about the issuer
 	}
 	life := discoveryLife
 	if err != nil {
@@ -74,7 +74,7 @@ func unreachable(p Provider) error {
 	}
 }
 
-// ask reads an issuer's document and checks that each of its addresses may be used.
+// ask fetches an issuer's metadata and validates its URLs.
 func (s *SSO) ask(ctx context.Context, p Provider) (*issuer, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, s.out), p.Issuer)
 	if err != nil {
@@ -106,12 +106,12 @@ func (s *SSO) ask(ctx context.Context, p Provider) (*issuer, error) {
 	return &issuer{found, says.Signs}, nil
 }
 
-// client is a provider as golang.org/x/oauth2 knows it.
+// client returns the oauth2 configuration of a provider.
 func (s *SSO) client(p Provider, e oauth2.Endpoint, secret string, scopes ...string) *oauth2.Config {
 	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: secret, Endpoint: e, RedirectURL: s.Callback(p.ID), Scopes: scopes}
 }
 
-// Test asks a provider's issuer what `slipway sso test` wants to know: whether a sign-in can begin.
+// Test checks for `slipway sso test` whether a sign-in can begin.
 func (s *SSO) Test(ctx context.Context, p Provider) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -119,7 +119,7 @@ func (s *SSO) Test(ctx context.Context, p Provider) error {
 		return err
 	}
 	if p.Kind == GitHub {
-		return nil // it has no document: the first sign-in tells
+		return nil // GitHub has no metadata; only a sign-in shows whether it works
 	}
 	_, err := s.ask(ctx, p)
 	var mismatch *oidc.IssuerMismatchError

@@ -19,31 +19,31 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// DomainID names a claim of a team: "sdm_" and 26 characters.
+// DomainID names a team's domain claim: "sdm_" and 26 characters.
 type DomainID string
 
-// Domain is an email domain whose users a team's provider may speak for, once the team has proven that it is its own.
+// Domain is an email domain whose addresses a team's provider may vouch for once the team has proven ownership.
 type Domain struct {
 	ID         DomainID
 	Owner      account.OwnerID
 	Provider   ProviderID
-	Name       string // lower case, as the DNS has it
-	Token      string // the value of the TXT record
+	Name       string // lower-case A-labels
+	Token      string // value of the TXT record
 	CreatedAt  db.Time
-	VerifiedAt db.Time // 0: it isn't
-	Missing    db.Time // since when a verified domain's record isn't found; 0: it is there
+	VerifiedAt db.Time // 0: not verified
+	Missing    db.Time // since when a verified domain's record is missing; 0: present
 	CheckedAt  db.Time // 0: never
-	NextCheck  db.Time // 0: none by itself
-	Problem    string  // of the last check
+	NextCheck  db.Time // 0: no automatic check
+	Problem    string  // result of the last check; empty: none
 }
 
-// Record is where the TXT record of a domain belongs.
+// Record returns the name of the domain's TXT record.
 func (d Domain) Record() string { return "_slipway-sso." + d.Name }
 
-// Speaks reports whether the provider may speak for the domain's addresses now.
+// Speaks reports whether the provider may currently vouch for the domain's addresses.
 func (d Domain) Speaks() bool { return d.VerifiedAt > 0 && d.Missing == 0 }
 
-// Status is pending, verified or missing.
+// Status returns pending, verified or missing.
 func (d Domain) Status() string {
 	switch {
 	case d.Speaks():
@@ -55,17 +55,17 @@ func (d Domain) Status() string {
 }
 
 const (
-	recheck    = 6 * time.Hour      // a verified domain
-	retry      = 15 * time.Minute   // one that isn't yet, or whose record is missing
-	giveUp     = 7 * 24 * time.Hour // how long a domain that isn't verified is checked
-	grace      = 72 * time.Hour     // how long a missing record keeps the domain from others
-	maxClaimed = 20                 // domains of a team
+	recheck    = 6 * time.Hour      // of a verified domain
+	retry      = 15 * time.Minute   // of an unverified domain, or one with a missing record
+	giveUp     = 7 * 24 * time.Hour // when checks of an unverified domain stop
+	grace      = 72 * time.Hour     // how long a missing record still reserves the domain
+	maxClaimed = 20                 // domains per team
 )
 
 //go:embed public.txt
 var publicMail string
 
-// public holds the email domains in which anybody can get an address.
+// public holds the email domains in which anyone can get an address.
 var public = func() map[string]bool {
 	out := map[string]bool{}
 	for name := range strings.FieldsSeq(publicMail) {
@@ -74,7 +74,7 @@ var public = func() map[string]bool {
 	return out
 }()
 
-// cleanDomain returns a domain in the form in which domains are compared, or an Invalid fault.
+// cleanDomain normalizes a domain, or returns an Invalid fault.
 func cleanDomain(received string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.Invalid, "invalid_domain", "Invalid email domain", why).Got(text.Line(received, 253))
@@ -97,7 +97,7 @@ func cleanDomain(received string) (string, error) {
 	return name, nil
 }
 
-// domainOf returns the domain of an email address in the same form; empty: it has none.
+// domainOf returns the normalized domain of an email address, or "".
 func domainOf(email string) string {
 	local, domain, ok := strings.Cut(strings.TrimSpace(email), "@")
 	if !ok || local == "" || len(domain) > 4*253 {
@@ -124,12 +124,12 @@ func scanDomain(r db.Scanner) (d Domain, err error) {
 	return d, nil
 }
 
-// Domains returns the domains that a team has claimed, by name.
+// Domains returns a team's domain claims by name.
 func (s *SSO) Domains(ctx context.Context, owner account.OwnerID) ([]Domain, error) {
 	return domains(ctx, s.c.DB, owner)
 }
 
-// DomainsTx is Domains in the caller's transaction.
+// DomainsTx is [SSO.Domains] in the caller's transaction.
 func (s *SSO) DomainsTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) ([]Domain, error) {
 	return domains(ctx, tx, owner)
 }
@@ -149,7 +149,7 @@ func (s *SSO) Domain(ctx context.Context, r db.Reader, owner account.OwnerID, pr
 		id, owner, provider))
 }
 
-// ClaimTx adds a domain to a team's provider. It counts once the TXT record was found.
+// ClaimTx adds a domain to a team's provider. It takes effect once the TXT record is found.
 func (s *SSO) ClaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, provider ProviderID, received string) (Domain, error) {
 	name, err := cleanDomain(received)
 	if err != nil {
@@ -180,7 +180,6 @@ func (s *SSO) ClaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, pro
 	return d, err
 }
 
-// UnclaimTx removes a domain from a team's provider.
 func (s *SSO) UnclaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, provider ProviderID, id DomainID) (Domain, error) {
 	d, err := s.Domain(ctx, tx, owner, provider, id)
 	if err != nil {
@@ -192,7 +191,7 @@ func (s *SSO) UnclaimTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, p
 	return d, nil
 }
 
-// ForEmail returns the provider of the team whose domain an address is in, or a NotFound fault. It says nothing about users.
+// ForEmail returns the team provider for the domain of an address, or a NotFound fault. It reveals nothing about users.
 func (s *SSO) ForEmail(ctx context.Context, email string) (Provider, error) {
 	var id ProviderID
 	err := s.c.DB.QueryRow(ctx, `SELECT provider_id FROM sso_domains WHERE name = $1 AND verified_at > 0`, domainOf(email)).Scan(&id)
@@ -206,7 +205,7 @@ func (s *SSO) ForEmail(ctx context.Context, email string) (Provider, error) {
 	return s.Get(ctx, s.c.DB, id)
 }
 
-// TeamsSignIn reports whether there is a team whose members sign in with a provider of its own.
+// TeamsSignIn reports whether any team has its own sign-in provider with a verified domain.
 func (s *SSO) TeamsSignIn(ctx context.Context) (yes bool, err error) {
 	if err := s.c.DB.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM sso_domains WHERE verified_at > 0)`).Scan(&yes); err != nil {
 		return false, fmt.Errorf("find providers of teams: %w", err)
@@ -214,15 +213,15 @@ func (s *SSO) TeamsSignIn(ctx context.Context) (yes bool, err error) {
 	return yes, nil
 }
 
-// OfUser returns the providers of the teams that a user belongs to, or whose domain their address is in.
+// OfUser returns the providers of the user's teams, and those whose domain is the user's.
 func (s *SSO) OfUser(ctx context.Context, u account.User) ([]Provider, error) {
 	return s.list(ctx, s.c.DB, `owner_id <> '' AND (
 		owner_id IN (SELECT owner_id FROM memberships WHERE user_id = $1)
 		OR id IN (SELECT provider_id FROM sso_domains WHERE name = $2 AND verified_at > 0))`, u.ID, domainOf(u.Email))
 }
 
-// Linkable returns the providers that a user may link accounts of: the operator's, then those of OfUser unless the user is an
-// operator.
+// Linkable returns the providers whose accounts a user may link: the operator's and, unless the user is an operator,
+// those of OfUser.
 func (s *SSO) Linkable(ctx context.Context, u account.User) ([]Provider, error) {
 	list, err := s.List(ctx)
 	if err != nil || u.Admin {
@@ -232,7 +231,7 @@ func (s *SSO) Linkable(ctx context.Context, u account.User) ([]Provider, error) 
 	return append(list, own...), err
 }
 
-// speaksFor reports whether a provider may speak for an address.
+// speaksFor reports whether a provider may vouch for an address.
 func (s *SSO) speaksFor(ctx context.Context, r db.Reader, p Provider, email string) (yes bool, err error) {
 	name := domainOf(email)
 	if p.Owner == "" {

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// SignInTime is how long somebody may take at the provider.
+	// SignInTime is how long a sign-in at the provider may take.
 	SignInTime = 10 * time.Minute
 
-	maxSignIns = 10 // under way in one browser
+	maxSignIns = 10 // pending sign-ins per browser
 )
 
-// Start says where a sign-in begins.
+// Start describes the origin of a sign-in.
 type Start struct {
-	Browser string            // the random value of a cookie: the answer counts in this browser alone
-	Next    string            // a path of the dashboard to go on to
-	Session account.SessionID // whose user links the identity; empty: a sign-in
+	Browser string            // random value of a cookie; the response is only accepted in this browser
+	Next    string            // dashboard path to open afterwards
+	Session account.SessionID // session of the user who links the identity; empty: a sign-in
 }
 
-// secrets holds the values that a sign-in under way remembers.
+// secrets holds the secret values of a pending sign-in.
 type secrets struct {
-	Verifier string `json:"verifier"` // of PKCE
+	Verifier string `json:"verifier"` // PKCE
 	Nonce    string `json:"nonce"`
 }
 
@@ -44,10 +44,10 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// NewBrowser returns the value for the cookie of a browser that has none.
+// NewBrowser returns a cookie value for a browser without one.
 func NewBrowser() string { return oauth2.GenerateVerifier() }
 
-// Begin begins a sign-in and returns the address to send the browser to.
+// Begin begins a sign-in and returns the URL for the browser.
 func (s *SSO) Begin(ctx context.Context, id ProviderID, from Start) (string, error) {
 	p, err := s.Get(ctx, s.c.DB, id)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *SSO) Begin(ctx context.Context, id ProviderID, from Start) (string, err
 	return to, s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.rememberTx(ctx, tx, p, from, state, keep) })
 }
 
-// rememberTx stores a sign-in that is under way, and forgets the oldest of a browser that has many.
+// rememberTx stores a pending sign-in and deletes the browser's oldest ones over the limit.
 func (s *SSO) rememberTx(ctx context.Context, tx *db.Tx, p Provider, from Start, state string, keep secrets) error {
 	now, browser := db.Now(), digest(from.Browser)
 	box, err := json.Marshal(keep)
@@ -97,21 +97,21 @@ func (s *SSO) rememberTx(ctx context.Context, tx *db.Tx, p Provider, from Start,
 	return nil
 }
 
-// Proof holds the identity that a provider has vouched for, just now and in this browser.
+// Proof is an identity that a provider has just confirmed in this browser.
 type Proof struct {
 	Provider Provider
 	Subject  string
-	Email    string // empty: not told
-	Verified bool   // the provider has verified the address, as far as its kind can be believed
-	Next     string // where to go on to
+	Email    string // may be empty
+	Verified bool   // whether the provider verified the address, by the rules of its kind
+	Next     string // dashboard path to open
 
-	session account.SessionID // that began it to link the identity; empty: a sign-in
+	session account.SessionID // the session that links the identity; empty: a sign-in
 }
 
-// Links reports whether it was begun to link the identity to a user.
+// Links reports whether the sign-in links the identity to a user.
 func (p Proof) Links() bool { return p.session != "" }
 
-// take takes the sign-in that a state belongs to. There is each once, in one browser, for one provider.
+// take consumes the pending sign-in with this state, which belongs to one browser and provider.
 func (s *SSO) take(ctx context.Context, id ProviderID, browser, state string) (keep secrets, proof Proof, err error) {
 	refuse := invalid("This sign-in has expired or was started in another browser", "start again from the sign-in page", "invalid_state")
 	if state == "" || len(state) > 200 || browser == "" {
@@ -142,7 +142,7 @@ func (s *SSO) take(ctx context.Context, id ProviderID, browser, state string) (k
 	return keep, proof, err
 }
 
-// Finish takes the answer that a browser brings from a provider, and returns what it proves.
+// Finish handles the provider's response in the browser and returns the proven identity.
 func (s *SSO) Finish(ctx context.Context, id ProviderID, browser string, q url.Values) (Proof, error) {
 	keep, proof, err := s.take(ctx, id, browser, q.Get("state"))
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *SSO) Finish(ctx context.Context, id ProviderID, browser string, q url.V
 	return proof, nil
 }
 
-// refused tells the operator why an answer is not believed, and the person that it isn't.
+// refused logs why a response is rejected and returns a fault without the reason.
 func (s *SSO) refused(ctx context.Context, p Provider, err error) error {
 	s.c.Log.WarnContext(ctx, "sign-in with provider refused", "provider", p.ID, "err", text.Line(err.Error(), 500))
 	return fault.New(fault.Forbidden, "sso_invalid", "The answer of "+p.Name+" is not valid",

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// GitHub speaks OAuth without OpenID Connect: who signed in is asked with the access token, which is used for nothing
-// else and not kept. Its id of a person is a number that stays; names and addresses don't.
+// GitHub uses OAuth without OpenID Connect: the user is queried with the access token, which is then discarded.
+// GitHub's numeric user ID is permanent; names and addresses aren't.
 
 var githubScopes = []string{"read:user", "user:email"}
 
-// githubAt is where GitHub, or a GitHub Enterprise Server, signs people in.
+// githubAt returns the OAuth endpoint of GitHub or a GitHub Enterprise Server.
 func githubAt(p Provider) oauth2.Endpoint {
 	return oauth2.Endpoint{
 		AuthURL: p.Issuer + "/login/oauth/authorize", TokenURL: p.Issuer + "/login/oauth/access_token", AuthStyle: oauth2.AuthStyleInParams,

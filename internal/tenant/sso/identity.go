@@ -18,20 +18,20 @@ import (
 // IdentityID names a linked identity: "idn_" and 26 characters.
 type IdentityID string
 
-// Identity is an account elsewhere that signs in a user.
+// Identity is an external account that signs in a user.
 type Identity struct {
 	ID        IdentityID
-	Owner     account.OwnerID // of the team whose provider it was proven with; empty: the operator's
+	Owner     account.OwnerID // team of the provider that proved it; empty: the operator's
 	Issuer    string
-	Email     string // as the issuer told it last
+	Email     string // the issuer's latest
 	CreatedAt db.Time
 	UsedAt    db.Time // 0: never
 }
 
-// maxIdentities is the most that a user has linked.
+// maxIdentities caps a user's linked identities.
 const maxIdentities = 20
 
-// Identities returns what is linked to a user, the oldest first.
+// Identities returns a user's linked identities, oldest first.
 func (s *SSO) Identities(ctx context.Context, user account.UserID) ([]Identity, error) {
 	return identities(ctx, s.c.DB, user)
 }
@@ -48,14 +48,14 @@ func identities(ctx context.Context, r db.Reader, user account.UserID) ([]Identi
 	return list, nil
 }
 
-// SignIn begins a session of the user whose identity was proven. An identity that is linked to nobody gets an account
-// where the provider vouches for its address; else it is a Forbidden fault.
+// SignIn begins a session for the user of a proven identity. For an unlinked identity it creates an account if the
+// provider vouches for the address, otherwise it returns a Forbidden fault.
 func (s *SSO) SignIn(ctx context.Context, p Proof, d account.Device) (session account.Session, token string, err error) {
 	if p.Links() {
 		return session, "", invalid("This sign-in was started to link an account", "start again from the sign-in page", "invalid_state")
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil { // it may have been removed meanwhile
+		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil { // it may have been deleted meanwhile
 			return err
 		}
 		user, err := s.userOf(ctx, tx, p, d)
@@ -68,7 +68,7 @@ func (s *SSO) SignIn(ctx context.Context, p Proof, d account.Device) (session ac
 	return session, token, err
 }
 
-// holder returns whose identity it is, noting its use; empty: nobody's.
+// holder returns the user of an identity and records its use, or "" if it isn't linked.
 func holder(ctx context.Context, tx *db.Tx, p Proof) (user account.UserID, err error) {
 	err = tx.QueryRow(ctx, `
 		UPDATE sso_identities SET used_at = $4, email = $5 WHERE owner_id = $1 AND issuer = $2 AND subject = $3 RETURNING user_id`,
@@ -82,8 +82,8 @@ func holder(ctx context.Context, tx *db.Tx, p Proof) (user account.UserID, err e
 	return user, nil
 }
 
-// userOf returns the user whom a proof signs in. One without an identity is found by address only while nobody has ever
-// been able to sign in as them: then nothing of theirs can be taken over.
+// userOf returns the user to sign in. An unlinked identity matches an existing user by address only if that user has
+// never been able to sign in, so that no account can be taken over.
 func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) (account.UserID, error) {
 	user, err := holder(ctx, tx, p)
 	if err != nil {
@@ -124,14 +124,14 @@ func (s *SSO) userOf(ctx context.Context, tx *db.Tx, p Proof, d account.Device) 
 		return "", err
 	}
 	in, err := s.joinTx(ctx, tx, p, u.ID, audit.Actor{Addr: d.Addr})
-	if err == nil && !in { // nothing of this is kept
+	if err == nil && !in { // rolled back
 		err = fault.New(fault.Forbidden, "invitation_required", "You need an invitation to this team",
 			"ask an owner or admin of the team to invite "+u.Email+", then sign in again")
 	}
 	return u.ID, err
 }
 
-// comesIn reports whether a user has a way to sign in.
+// comesIn reports whether a user has any way to sign in.
 func (s *SSO) comesIn(ctx context.Context, tx *db.Tx, u account.User) (bool, error) {
 	list, err := identities(ctx, tx, u.ID)
 	if err != nil || u.Password || len(list) > 0 {
@@ -140,7 +140,7 @@ func (s *SSO) comesIn(ctx context.Context, tx *db.Tx, u account.User) (bool, err
 	return s.c.Accounts.HasPasskeyTx(ctx, tx, u.ID)
 }
 
-// vouches reports whether the provider may speak for the address, and says that it has verified it.
+// vouches reports whether the provider verified the address and may vouch for it.
 func (s *SSO) vouches(ctx context.Context, r db.Reader, p Proof) (bool, error) {
 	if !p.Verified || strings.Count(p.Email, "@") != 1 {
 		return false, nil
@@ -148,8 +148,8 @@ func (s *SSO) vouches(ctx context.Context, r db.Reader, p Proof) (bool, error) {
 	return s.speaksFor(ctx, r, p.Provider, p.Email)
 }
 
-// Link links a proven identity to the user whose session began the sign-in, by its actor. Another user's is a Conflict
-// fault.
+// Link links a proven identity to the user whose session began the sign-in. It returns a Conflict fault if it is
+// another user's.
 func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 	if !p.Links() || p.session != by.Session || by.User == "" {
 		return invalid("This sign-in was started in another session", "start again under Account > Sign-in and security", "invalid_state")
@@ -182,11 +182,11 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 	})
 }
 
-// errOperator is for operators who would link an account at a team's provider.
+// errOperator refuses to link an operator's account at a team's provider.
 var errOperator = fault.New(fault.Forbidden, "operator_link", "Operators can't link a team's sign-in provider",
 	"the team's owners run it; use another user, who isn't an operator, in that team")
 
-// joinLinked makes whoever linked an account at a team's provider a member, where their address is one that it vouches for.
+// joinLinked adds the user who linked a team provider's account to the team, if the provider vouches for the address.
 func (s *SSO) joinLinked(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor) error {
 	vouched, err := s.vouches(ctx, tx, p)
 	if err == nil && vouched {
@@ -211,7 +211,7 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 	if err != nil {
 		return fmt.Errorf("link identity: %w", err)
 	}
-	if added == 0 { // somebody was faster
+	if added == 0 { // a concurrent request added them
 		return fault.New(fault.Conflict, "identity_taken", "This account was linked just now", "sign in again")
 	}
 	return s.c.Accounts.AuditTx(ctx, tx, by, audit.Event{
@@ -219,7 +219,7 @@ func (s *SSO) linkTx(ctx context.Context, tx *db.Tx, p Proof, by audit.Actor, ho
 	})
 }
 
-// Unlink is UnlinkTx in a transaction of its own, for the actor, with a line in the audit log.
+// Unlink calls UnlinkTx in its own transaction and writes the audit log.
 func (s *SSO) Unlink(ctx context.Context, by audit.Actor, id IdentityID) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		did, err := s.UnlinkTx(ctx, tx, by.User, id)
@@ -230,8 +230,8 @@ func (s *SSO) Unlink(ctx context.Context, by audit.Actor, id IdentityID) error {
 	})
 }
 
-// UnlinkTx takes an identity from a user, and ends the sessions that its providers began. The last way to sign in stays:
-// it is a Conflict fault.
+// UnlinkTx removes a user's identity and ends the sessions begun by its providers. It returns a Conflict fault for the
+// user's last way to sign in.
 func (s *SSO) UnlinkTx(ctx context.Context, tx *db.Tx, user account.UserID, id IdentityID) (did audit.Event, err error) {
 	if err := account.LockUserTx(ctx, tx, user); err != nil {
 		return did, err
@@ -263,7 +263,7 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	if has, err := s.c.Accounts.HasPasskeyTx(ctx, tx, user); err != nil || has {
 		return err
 	}
-	var others bool // a team's provider opens the team alone, so it is no way in beside one of the operator's
+	var others bool // a team's provider only opens the team, so it doesn't count beside an operator's
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer AND p.owner_id = i.owner_id
 		WHERE i.user_id = $1 AND i.id <> $2 AND (i.owner_id = '' OR $3 <> ''))`, user, gone.ID, gone.Owner).Scan(&others)
@@ -277,7 +277,7 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	return nil
 }
 
-// endSessionsTx signs a user out wherever they signed in with a provider of this identity.
+// endSessionsTx ends a user's sessions begun with a provider of this identity.
 func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID, gone Identity) error {
 	list, err := s.list(ctx, tx, `issuer = $1 AND owner_id = $2`, gone.Issuer, gone.Owner)
 	if err != nil {
@@ -293,7 +293,7 @@ func (s *SSO) endSessionsTx(ctx context.Context, tx *db.Tx, user account.UserID,
 
 func isMissing(err error) bool { return fault.Is(err, fault.NotFound) }
 
-// CountUsers returns how many users are linked to a provider's issuer.
+// CountUsers returns the number of users linked to a provider's issuer.
 func (s *SSO) CountUsers(ctx context.Context, p Provider) (n int, err error) {
 	err = s.c.DB.QueryRow(ctx, `SELECT count(DISTINCT user_id) FROM sso_identities WHERE issuer = $1 AND owner_id = $2`, p.Issuer, p.Owner).
 		Scan(&n)

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	maxKeys    = 64   // in the key set of an issuer; those of the large ones have about 15
-	maxRSABits = 8192 // of a key, as in crypto/tls
+	maxKeys    = 64   // in an issuer's key set; large issuers have about 15
+	maxRSABits = 8192 // per key, as in crypto/tls
 )
 
-// light refuses key sets that would take long to check a signature with: the time grows with the square of an RSA key's
-// size, and with the number of keys where a token names none. It looks at what each answer holds rather than at its
-// address, because a redirect or a signed userinfo answer must not lead around it.
+// light refuses key sets with which signature checks would be slow: the time grows with the square of an RSA key's
+// size, and with the number of keys if a token names none. It inspects every response rather than certain URLs, so that
+// redirects and signed userinfo responses can't bypass it.
 type light struct{ next http.RoundTripper }
 
-// RoundTrip sends a request.
+// RoundTrip implements [http.RoundTripper].
 func (l light) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := l.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body) // bounded reads no more than maxAnswer
+	body, err := io.ReadAll(answer.Body) // bounded limits it to maxAnswer
 	if err == nil {
 		err = checkKeys(body)
 	}
@@ -39,13 +39,13 @@ func (l light) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// checkKeys reads an answer the way that go-oidc reads a key set.
+// checkKeys parses a response as go-oidc parses a key set.
 func checkKeys(body []byte) error {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if json.Unmarshal(body, &set) != nil {
-		return nil // no key set
+		return nil // not a key set
 	}
 	if len(set.Keys) > maxKeys {
 		return fmt.Errorf("the issuer has %d keys, at most %d are allowed", len(set.Keys), maxKeys)
@@ -53,7 +53,7 @@ func checkKeys(body []byte) error {
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
 		if json.Unmarshal(raw, &key) != nil {
-			continue // go-oidc leaves it out too
+			continue // go-oidc ignores it too
 		}
 		public, ok := key.Public().Key.(*rsa.PublicKey)
 		if ok && public.N.BitLen() > maxRSABits {

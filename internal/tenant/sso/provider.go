@@ -18,13 +18,13 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// ProviderID names a provider. It is a part of the address that people come back to, and no secret.
+// ProviderID names a provider. It is part of the callback URL and not secret.
 type ProviderID string
 
-// Kind says which provider it is: each has its own rules for which addresses it has verified.
+// Kind is the product behind a provider. Each kind has its own rules for verified addresses.
 type Kind string
 
-// The kinds. OIDC is every other issuer: Okta, Keycloak, Authentik, Zitadel and so on.
+// OIDC is any other issuer: Okta, Keycloak, Authentik, Zitadel and so on.
 const (
 	Google    Kind = "google"
 	Microsoft Kind = "microsoft"
@@ -33,7 +33,7 @@ const (
 	OIDC      Kind = "oidc"
 )
 
-// Kinds are all of them.
+// Kinds lists every kind.
 var Kinds = []Kind{Google, Microsoft, GitLab, GitHub, OIDC}
 
 var (
@@ -41,50 +41,50 @@ var (
 	issuers = map[Kind]string{Google: "https://accounts.google.com", GitLab: "https://gitlab.com", GitHub: "https://github.com"}
 )
 
-// Provider is where people may sign in with an account that they have there.
+// Provider is an external service with whose accounts people may sign in.
 type Provider struct {
 	ID        ProviderID
-	Owner     account.OwnerID // the team that it is for; empty: everybody
+	Owner     account.OwnerID // the team it is for; empty: everyone
 	Kind      Kind
 	Name      string // "Continue with <name>"
 	Issuer    string
 	ClientID  string
-	Domains   []string     // whose addresses it vouches for; "*" is every one
-	JoinRole  account.Role // of people who come to the team by it alone; empty: they need an invitation
+	Domains   []string     // domains of addresses it vouches for; "*" is every domain
+	JoinRole  account.Role // role of people who join the team by signing in; empty: they need an invitation
 	CreatedAt db.Time
 
 	secret string // sealed
 }
 
-// NewProvider holds the settings of a new provider.
+// NewProvider is the input of [SSO.CreateTx].
 type NewProvider struct {
-	ID       ProviderID // Optional: empty means the kind.
+	ID       ProviderID // Optional: defaults to the kind.
 	Kind     Kind
-	Name     string // Optional: empty means the kind's.
-	Issuer   string // Optional where the kind has one.
-	Tenant   string // of Microsoft: the directory's id
+	Name     string // Optional: defaults to the kind's.
+	Issuer   string // Optional if the kind has a fixed issuer.
+	Tenant   string // Microsoft only: the directory's ID
 	ClientID string
 	Secret   Secret
 	Domains  []string // Optional.
 }
 
-// Secret is a client secret. It is kept out of logs.
+// Secret is a client secret. It is hidden in logs.
 type Secret string
 
-// LogValue keeps the secret out of logs.
+// LogValue hides the secret in logs.
 func (Secret) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// String keeps the secret out of error texts.
+// String hides the secret in error texts.
 func (Secret) String() string { return "[redacted]" }
 
-// GoString keeps the secret out of %#v.
+// GoString hides the secret in %#v.
 func (Secret) GoString() string { return "[redacted]" }
 
-// CallbackPath is where a provider sends people back to, below the base URL. Each has a path of its own, so that the
-// answer of one is never taken for another's (RFC 9700 §4.4.2).
+// CallbackPath returns the path to which a provider redirects. Each provider has its own, so that one's response can't
+// be taken for another's (RFC 9700 §4.4.2).
 func CallbackPath(id ProviderID) string { return "/sign-in/sso/" + string(id) + "/callback" }
 
-// Callback is the address that a provider must know.
+// Callback returns the redirect URL to register with a provider.
 func (s *SSO) Callback(id ProviderID) string { return s.c.Base + CallbackPath(id) }
 
 const providerColumns = `id, owner_id, kind, name, issuer, client_id, secret, domains, join_role, created_at`
@@ -99,7 +99,7 @@ func scanProvider(r db.Scanner) (p Provider, err error) {
 	return p, err
 }
 
-// List returns the providers that everybody may sign in with, in the order of their names.
+// List returns the providers for everyone, ordered by name.
 func (s *SSO) List(ctx context.Context) ([]Provider, error) {
 	return s.list(ctx, s.c.DB, `owner_id = ''`)
 }
@@ -113,7 +113,7 @@ func (s *SSO) list(ctx context.Context, r db.Reader, where string, args ...any) 
 	return list, nil
 }
 
-// Get returns a provider, the operator's or a team's, or a NotFound fault.
+// Get returns a provider of the operator's or of any team, or a NotFound fault.
 func (s *SSO) Get(ctx context.Context, r db.Reader, id ProviderID) (Provider, error) {
 	return scanProvider(r.QueryRow(ctx, `SELECT `+providerColumns+` FROM sso_providers WHERE id = $1`, id))
 }
@@ -128,7 +128,7 @@ func (s *SSO) open(p Provider) (string, error) {
 	return string(plain), nil
 }
 
-// CreateTx stores a provider. One with this id, or this issuer and client, is a Conflict fault.
+// CreateTx stores a provider. It returns a Conflict fault if the ID, or the issuer and client, exist.
 func (s *SSO) CreateTx(ctx context.Context, tx *db.Tx, n NewProvider) (Provider, error) {
 	p, err := n.check()
 	if err != nil {
@@ -156,8 +156,8 @@ func (s *SSO) insert(ctx context.Context, tx *db.Tx, p *Provider, secret Secret)
 	return added, nil
 }
 
-// DeleteTx removes a provider, signs out whoever signed in with it, and ends what they made in those sessions. Identities
-// stay: they are the issuer's, and work again when a provider with that issuer is added.
+// DeleteTx deletes a provider, ends the sessions begun with it, and ends what people created in those sessions.
+// Identities stay: they belong to the issuer and work again with another provider of it.
 func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provider, ended int64, err error) {
 	if p, err = s.Get(ctx, tx, id); err != nil {
 		return p, 0, err
@@ -174,8 +174,8 @@ func (s *SSO) DeleteTx(ctx context.Context, tx *db.Tx, id ProviderID) (p Provide
 	return p, ended, err
 }
 
-// endTx ends the sessions that began with a provider, and the keys and grants that they made for its team; user empty:
-// everybody's. It returns how many sessions ended.
+// endTx ends the sessions begun with a provider and the keys and grants created in them for its team, of one user or,
+// if user is empty, of all. It returns the number of ended sessions.
 func (s *SSO) endTx(ctx context.Context, tx *db.Tx, id ProviderID, user account.UserID) (ended int64, err error) {
 	ended, err = s.c.Accounts.EndProviderTx(ctx, tx, string(id), user)
 	if err == nil && s.c.Grants != nil {
@@ -190,17 +190,17 @@ var (
 	domainForm = lazyregexp.New(`^(\*|[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+)$`)
 )
 
-// personal is the tenant of Microsoft's personal accounts: anybody can have one.
+// personal is the tenant of Microsoft's personal accounts, which anyone can create.
 const personal = "9188040d-6c67-4c5b-b112-36a304b66dad"
 
-// maxDomains is the most domains that a provider vouches for.
+// maxDomains caps the domains that a provider vouches for.
 const maxDomains = 100
 
 func invalid(message, details, code string) error {
 	return fault.New(fault.Invalid, code, message, details)
 }
 
-// check returns the provider that the settings describe, or an Invalid fault.
+// check validates the settings and returns the provider, or an Invalid fault.
 func (n NewProvider) check() (p Provider, err error) {
 	if !slices.Contains(Kinds, n.Kind) {
 		return p, invalid("Invalid provider kind", "the kind is google, microsoft, gitlab, github or oidc", "invalid_kind")
@@ -231,7 +231,7 @@ func (n NewProvider) check() (p Provider, err error) {
 	return p, nil
 }
 
-// checkText is nil where the texts of a provider can be used.
+// checkText validates a provider's texts.
 func (p Provider) checkText(secret Secret) error {
 	if p.Name == "" || p.Name != text.Line(p.Name, 40) {
 		return invalid("Invalid provider name", "a name has 1 to 40 printable characters", "invalid_name")
@@ -244,7 +244,7 @@ func (p Provider) checkText(secret Secret) error {
 	return nil
 }
 
-// issuer returns the issuer exactly as its tokens name it.
+// issuer returns the issuer's URL exactly as in its tokens.
 func (n NewProvider) issuer() (string, error) {
 	issuer := cmp.Or(strings.TrimSpace(n.Issuer), issuers[n.Kind])
 	switch {
@@ -264,8 +264,8 @@ func (n NewProvider) issuer() (string, error) {
 	return issuer, nil
 }
 
-// secure reports whether an address of an issuer may be used: https, or plain http on this very machine where the issuer
-// is there too, for trials.
+// secure reports whether an issuer's URL may be used: https, or http if both it and the issuer are on this machine, for
+// trials.
 func secure(u, issuer *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && loopback(u) && issuer.Scheme == "http" && loopback(issuer)
 }

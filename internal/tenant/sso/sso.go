@@ -1,12 +1,12 @@
-// Package sso owns sign-in with accounts that people have elsewhere: providers of OpenID Connect and GitHub, sign-ins
-// under way, and which identity belongs to which user.
+// Package sso owns sign-in with external accounts: OpenID Connect and GitHub providers, pending sign-ins, and the links
+// between identities and users.
 //
-// An identity is an issuer and that issuer's id of a person, never an email address: addresses change hands. An identity
-// signs in the user that it was linked to, which takes a session of that user. Where a provider vouches for the addresses
-// of a domain, its first sign-in makes an account, and opens one that nobody has signed in to yet; it never opens another
-// one. The operator says for which domains a provider does; a team proves its own by a TXT record. Issuers are reached
-// through the way out that the operator controls, with bounds on size and time; what they answer is believed after its
-// signature, issuer, audience, nonce and age are checked.
+// An identity is an issuer and the issuer's ID of a person, never an email address, since addresses change hands. It
+// signs in the user it was linked to in a session of that user. If a provider vouches for an address, the first sign-in
+// creates an account or opens one that nobody has signed in to yet, but never another existing account. The operator
+// decides for which domains a provider vouches; a team proves its domains with a TXT record. Issuers are reached
+// through egress with limits on size and time. Their tokens are accepted only after checks of signature, issuer,
+// audience, nonce and age.
 package sso
 
 import (
@@ -22,42 +22,41 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Config says where providers live and how they are reached.
 type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
 	Seal     *seal.Sealer
-	Out      *http.Client // from egress.Client: its timeout is for one answer of an issuer
-	Base     string       // the dashboard's address, to which providers send people back
-	Members  Members      // Optional: without it nobody joins a team by signing in.
-	Records  Records      // Optional: without it no domain is verified.
+	Out      *http.Client // from egress.Client; its timeout is per request
+	Base     string       // URL of the dashboard, the base of callbacks
+	Members  Members      // Optional: without it, signing in joins no team.
+	Records  Records      // Optional: without it, domains can't be verified.
 	Grants   Grants       // Optional: without it there are no apps.
 	Log      *slog.Logger // Optional.
 }
 
-// Grants ends what apps may do. *oauth.Server is one.
+// Grants ends apps' access. It is implemented by *oauth.Server.
 type Grants interface {
-	// EndProviderTx ends what people granted in sessions of a team's provider; user empty: what anybody did.
+	// EndProviderTx ends the grants made in sessions of a team's provider, of one user or, if user is empty, of all.
 	EndProviderTx(ctx context.Context, tx *db.Tx, provider string, user account.UserID) error
 }
 
-// Records looks up TXT records. *domain.Domains is one.
+// Records looks up TXT records. It is implemented by *domain.Domains.
 type Records interface {
-	// TXT returns the TXT records at a name, as its own name servers have them. An error means that nobody answered.
+	// TXT returns the TXT records at a name from its own name servers. An error means that the query failed.
 	TXT(ctx context.Context, name string) ([]string, error)
 }
 
 // SSO is the service. It is safe for concurrent use.
 type SSO struct {
 	c   Config
-	out *http.Client // Out, with bounds on what it reads
+	out *http.Client // Out, limited to maxAnswer bytes and to light keys
 
 	mu sync.Mutex // guards found
 	// share: total the operator's and teams' providers; owner the providers of a team, which are limited; edge none: an entry is one document of at most 128 KiB
 	found map[ProviderID]*discovery
 }
 
-// New returns the providers kept in the database.
+// New returns the service.
 func New(c Config) *SSO {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Base = strings.TrimRight(c.Base, "/")
@@ -68,20 +67,20 @@ func New(c Config) *SSO {
 	return s
 }
 
-// Bounded returns a client for issuers: it reads no more of an answer than it should, and no key that takes long to check with.
+// Bounded wraps a client for issuers: it limits the size of responses and refuses slow keys.
 func Bounded(c *http.Client) *http.Client {
 	out := *c
 	out.Transport = light{bounded{out.Transport}}
 	return &out
 }
 
-// maxAnswer is the most bytes that are read of anything an issuer answers.
+// maxAnswer caps the bytes read from an issuer's response.
 const maxAnswer = 128 << 10
 
-// bounded refuses to read more of an answer than maxAnswer.
+// bounded limits responses to maxAnswer bytes.
 type bounded struct{ next http.RoundTripper }
 
-// RoundTrip sends a request.
+// RoundTrip implements [http.RoundTripper].
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.next.RoundTrip(r)
 	if err == nil {

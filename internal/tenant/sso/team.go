@@ -12,27 +12,26 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// A team's provider is its owners': they choose the issuer, and could choose one that lies. So it signs in nobody but those
-// who linked an account to that very team (identities are told apart by owner), and whose address is in a domain that
-// the team has proven to be its own.
+// A team's owners choose their provider's issuer, which could lie. So it only signs in people who linked an account to
+// that team (identities are separate per owner), and whose address is in a domain that the team has proven.
 
-// JoinRoles are the roles that people may get by signing in alone.
+// JoinRoles lists the roles that people may get by signing in without an invitation.
 var JoinRoles = []account.Role{account.RoleDeveloper, account.RoleContributor, account.RoleViewer}
 
-// teamKinds are those that a team may add. GitHub proves no addresses of a domain.
+// teamKinds lists the kinds that a team may add. GitHub doesn't prove addresses of a domain.
 var teamKinds = []Kind{OIDC, Google, Microsoft, GitLab}
 
-// maxProviders is the most that a team has: the next one beside the one that it replaces.
+// maxProviders allows a team to replace its provider step by step.
 const maxProviders = 3
 
-// Members adds people to teams. *team.Teams is one.
+// Members adds people to teams. It is implemented by *team.Teams.
 type Members interface {
-	// JoinTx makes a user a member as an open invitation for the address says, else with the role if there is one, and
-	// reports whether they are a member then.
+	// JoinTx makes a user a member as an open invitation for the address says, otherwise with role unless it is empty.
+	// It reports whether the user is a member afterwards.
 	JoinTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID, email string, role account.Role) (bool, error)
 }
 
-// OfTeam returns a team's providers, in the order of their names.
+// OfTeam returns a team's providers, ordered by name.
 func (s *SSO) OfTeam(ctx context.Context, owner account.OwnerID) ([]Provider, error) {
 	return s.list(ctx, s.c.DB, `owner_id = $1 AND owner_id <> ''`, owner)
 }
@@ -46,18 +45,17 @@ func (s *SSO) TeamProvider(ctx context.Context, r db.Reader, owner account.Owner
 	return p, err
 }
 
-// NewTeamProvider holds the settings of a new provider of a team.
+// NewTeamProvider is the input of [SSO.CreateForTx].
 type NewTeamProvider struct {
 	Kind     Kind
-	Name     string // Optional: empty means the kind's.
-	Issuer   string // Optional where the kind has one.
-	Tenant   string // of Microsoft
+	Name     string // Optional: defaults to the kind's.
+	Issuer   string // Optional if the kind has a fixed issuer.
+	Tenant   string // Microsoft only
 	ClientID string
 	Secret   Secret
-	JoinRole account.Role // Optional: empty means that people need an invitation.
+	JoinRole account.Role // Optional: empty requires an invitation.
 }
 
-// CreateForTx stores a provider of a team.
 func (s *SSO) CreateForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewTeamProvider) (Provider, error) {
 	if !slices.Contains(teamKinds, n.Kind) {
 		return Provider{}, invalid("Invalid provider kind", "kind must be oidc, google, microsoft or gitlab", "invalid_kind")
@@ -101,8 +99,7 @@ func checkJoinRole(r account.Role) error {
 		"joinRole must be developer, contributor, viewer or null").Got(string(r))
 }
 
-// TeamProviderPatch changes a provider of a team. Nil fields stay as they are. The issuer stays in any case: identities are
-// the issuer's.
+// TeamProviderPatch changes the fields that aren't nil. The issuer can't change, since identities belong to it.
 type TeamProviderPatch struct {
 	Name     *string
 	ClientID *string
@@ -110,7 +107,6 @@ type TeamProviderPatch struct {
 	JoinRole *account.Role
 }
 
-// ChangeForTx changes a provider of a team.
 func (s *SSO) ChangeForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ProviderID, c TeamProviderPatch) (Provider, error) {
 	if err := account.LockOwnerTx(ctx, tx, owner); err != nil {
 		return Provider{}, err
@@ -145,7 +141,7 @@ func (s *SSO) ChangeForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	return p, nil
 }
 
-// DeleteForTx removes a provider of a team with its domains, and signs out everybody who signed in with it.
+// DeleteForTx deletes a team's provider with its domains and ends the sessions begun with it.
 func (s *SSO) DeleteForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ProviderID) (Provider, int64, error) {
 	if err := account.LockOwnerTx(ctx, tx, owner); err != nil {
 		return Provider{}, 0, err
@@ -168,7 +164,7 @@ func (s *SSO) DeleteForTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	return s.DeleteTx(ctx, tx, id)
 }
 
-// ForgetTeamTx removes the providers, domains and identities of a team that is deleted.
+// ForgetTeamTx deletes the providers, domains and identities of a deleted team.
 func (s *SSO) ForgetTeamTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	list, err := s.list(ctx, tx, `owner_id = $1 AND owner_id <> ''`, owner)
 	if err != nil {
@@ -185,13 +181,13 @@ func (s *SSO) ForgetTeamTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return nil
 }
 
-// joinTx makes whoever a team's provider vouched for a member, where the team wants that.
+// joinTx adds the user for whom a team's provider vouched to the team, if the team allows that.
 func (s *SSO) joinTx(ctx context.Context, tx *db.Tx, p Proof, user account.UserID, by audit.Actor) (bool, error) {
 	if p.Provider.Owner == "" || s.c.Members == nil {
 		return true, nil
 	}
 	was, err := account.MembershipOf(ctx, tx, user, p.Provider.Owner)
-	if fault.Is(err, fault.Forbidden) { // the team is suspended: that is no reason to keep somebody out of their own account
+	if fault.Is(err, fault.Forbidden) { // a suspended team doesn't prevent people from signing in to their own account
 		return true, nil
 	}
 	if err != nil || was.Member() {

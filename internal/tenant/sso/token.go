@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	maxAge = 10 * time.Minute // of an ID token: it was made for this sign-in
-	skew   = 5 * time.Minute  // that an issuer's clock may be ahead
+	maxAge = 10 * time.Minute // of an ID token, which is made for this sign-in
+	skew   = 5 * time.Minute  // tolerated lead of an issuer's clock
 )
 
-// claims holds the claims of an ID token or of the userinfo endpoint.
+// claims holds claims of an ID token or the userinfo endpoint.
 type claims struct {
 	Email    string   `json:"email"`
 	Verified flag     `json:"email_verified"`
 	Party    string   `json:"azp"`
 	Hosted   string   `json:"hd"`       // Google: the Workspace domain
 	Tenant   string   `json:"tid"`      // Microsoft
-	Owned    flag     `json:"xms_edov"` // Microsoft: the address's domain belongs to the tenant, and it was verified
+	Owned    flag     `json:"xms_edov"` // Microsoft: the address's domain is verified and belongs to the tenant
 	IssuedAt *float64 `json:"iat"`
 }
 
-// flag is a boolean, which some providers write as text or as a number.
+// flag is a boolean that some providers encode as a string or number.
 type flag bool
 
-// UnmarshalJSON takes true, "true" and 1; everything else is false.
+// UnmarshalJSON treats true, "true" and 1 as true and everything else as false.
 func (f *flag) UnmarshalJSON(b []byte) error {
 	*f = flag(slices.Contains([]string{`true`, `"true"`, `1`, `"1"`}, strings.ToLower(string(b))))
 	return nil
 }
 
-// exchange turns a code into what the issuer says of the person.
+// exchange redeems a code and stores the issuer's claims in proof.
 func (s *SSO) exchange(ctx context.Context, at *issuer, proof *Proof, secret, code string, keep secrets) error {
 	ctx = oidc.ClientContext(ctx, s.out)
 	p := proof.Provider
@@ -75,8 +75,8 @@ func (s *SSO) exchange(ctx context.Context, at *issuer, proof *Proof, secret, co
 	return nil
 }
 
-// verify returns an ID token after every check of OpenID Connect Core §3.1.3.7. Signatures are those of public keys
-// alone: go-oidc leaves out "none" and HMAC, whatever the issuer or the token says.
+// verify checks an ID token as OpenID Connect Core §3.1.3.7 requires. go-oidc only accepts public-key signatures and
+// never "none" or HMAC, whatever the issuer or token says.
 func verify(ctx context.Context, at *issuer, p Provider, raw, nonce string) (*oidc.IDToken, claims, error) {
 	var c claims
 	if raw == "" {
@@ -105,8 +105,8 @@ func verify(ctx context.Context, at *issuer, p Provider, raw, nonce string) (*oi
 	return id, c, nil
 }
 
-// verified reports whether the address is the person's. Providers differ in what their claims mean: Google vouches for
-// addresses of Gmail and of the account's own Workspace, Microsoft for none but those that xms_edov is true for.
+// verified reports whether the address belongs to the person, by the rules of each kind: Google vouches for Gmail and
+// the account's own Workspace domain, Microsoft only for addresses with xms_edov.
 func (c claims) verified(kind Kind) bool {
 	_, domain, ok := strings.Cut(strings.ToLower(c.Email), "@")
 	if !ok {
@@ -121,7 +121,7 @@ func (c claims) verified(kind Kind) bool {
 	return bool(c.Verified)
 }
 
-// plainSubject reports whether an issuer's id of a person has the form that it must have (OpenID Connect Core §2).
+// plainSubject reports whether a subject is well-formed (OpenID Connect Core §2).
 func plainSubject(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

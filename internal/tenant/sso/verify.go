@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	lookupTime = 10 * time.Second // for one domain
-	checkers   = 4                // domains checked at a time
+	lookupTime = 10 * time.Second // per domain
+	checkers   = 4                // concurrent checks
 	checkPoll  = 30 * time.Second
 	checkLease = 10 * time.Minute
 )
 
-// Look returns the values that are at the place of a domain's TXT record now. An error means that nobody answered.
+// Look returns the current values of a domain's TXT record. An error means that the query failed.
 func (s *SSO) Look(ctx context.Context, d Domain) ([]string, error) {
 	if s.c.Records == nil {
 		return nil, errors.New("no way to look up TXT records")
@@ -30,8 +30,8 @@ func (s *SSO) Look(ctx context.Context, d Domain) ([]string, error) {
 	return s.c.Records.TXT(ctx, d.Record())
 }
 
-// VerifyTx takes what Look found at a domain, and returns the domain as it is then. A domain that another team has proven
-// stays theirs while their record is there too.
+// VerifyTx applies the result of Look and returns the updated domain. A domain proven by another team stays theirs
+// while their record exists.
 func (s *SSO) VerifyTx(ctx context.Context, tx *db.Tx, id DomainID, found []string, lookErr error) (Domain, error) {
 	d, err := scanDomain(tx.QueryRow(ctx, `UPDATE sso_domains SET checked_at = checked_at WHERE id = $1 RETURNING `+domainColumns, id))
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *SSO) VerifyTx(ctx context.Context, tx *db.Tx, id DomainID, found []stri
 	was, now := d, db.Now()
 	d.CheckedAt, d.Problem = now, ""
 	switch {
-	case lookErr != nil: // nothing is known, so nothing changes
+	case lookErr != nil: // unknown, so nothing changes
 		d.Problem = "The name servers of " + d.Name + " didn't answer. Try again in a few minutes"
 	case slices.Contains(found, d.Token):
 		if d.VerifiedAt == 0 {
@@ -79,7 +79,7 @@ func (s *SSO) VerifyTx(ctx context.Context, tx *db.Tx, id DomainID, found []stri
 	return d, s.announceTx(ctx, tx, was, d)
 }
 
-// displaceTx makes the domain the team's whose record was found, unless the record of the team that has it is there too.
+// displaceTx assigns the domain to the team whose record was found, unless the current team's record also exists.
 func (s *SSO) displaceTx(ctx context.Context, tx *db.Tx, d *Domain, found []string) error {
 	holder, err := scanDomain(tx.QueryRow(ctx, `
 		UPDATE sso_domains SET checked_at = checked_at WHERE name = $1 AND verified_at > 0 RETURNING `+domainColumns, d.Name))
@@ -105,7 +105,7 @@ func (s *SSO) displaceTx(ctx context.Context, tx *db.Tx, d *Domain, found []stri
 	return nil
 }
 
-// announceTx writes what a check changed into the team's log, and mails its people what they must know.
+// announceTx writes the outcome of a check to the team's audit log and emails its people if necessary.
 func (s *SSO) announceTx(ctx context.Context, tx *db.Tx, was, now Domain) error {
 	e := audit.Event{Subject: string(now.ID), Detail: now.Name}
 	subject, text := "", ""
@@ -130,7 +130,7 @@ func (s *SSO) announceTx(ctx context.Context, tx *db.Tx, was, now Domain) error 
 	return s.c.Accounts.TellOwnerTx(ctx, tx, now.Owner, subject, text, "/")
 }
 
-// Run checks domains again and again until ctx ends. Several nodes may run it over one database.
+// Run checks domains periodically until ctx ends. Several nodes may run it on one database.
 func (s *SSO) Run(ctx context.Context) error {
 	// share: total 4 domains checked at once; owner 20 domains of a team, each at most every 15 minutes; edge checked a little later
 	job.Loop{
@@ -156,7 +156,7 @@ func (s *SSO) Run(ctx context.Context) error {
 	return nil
 }
 
-// due leases the domain that has waited longest for its check, or returns a NotFound fault.
+// due leases the domain that is due the longest, or returns a NotFound fault.
 func (s *SSO) due(ctx context.Context) (d Domain, err error) {
 	now := db.Now()
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -169,7 +169,6 @@ func (s *SSO) due(ctx context.Context) (d Domain, err error) {
 	return d, err
 }
 
-// check looks up a domain's record and stores the result.
 func (s *SSO) check(ctx context.Context, d Domain) error {
 	found, lookErr := s.Look(ctx, d)
 	if ctx.Err() != nil {
@@ -179,7 +178,7 @@ func (s *SSO) check(ctx context.Context, d Domain) error {
 		_, err := s.VerifyTx(ctx, tx, d.ID, found, lookErr)
 		return err
 	})
-	if isMissing(err) { // removed meanwhile
+	if isMissing(err) { // deleted meanwhile
 		return nil
 	}
 	return err

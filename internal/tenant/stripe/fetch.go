@@ -17,24 +17,24 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Fetch is the job that fetches what the waiting events are about.
+// Fetch is the job that fetches the objects of pending events.
 type Fetch struct{}
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Fetch) Kind() string { return "stripe.events" }
 
-// MostCalls is how many calls to Stripe are made at once. It allows 100 a second.
+// MostCalls caps concurrent calls to Stripe, which allows 100 per second.
 const MostCalls = 16
 
 const (
 	fetchAtOnce  = MostCalls / 2
-	fetchList    = 200 // events that are looked for at a time
+	fetchList    = 200 // events read per pass
 	fetchPause   = 500 * time.Millisecond
-	fetchRetries = 40 // of one event, over three hours
+	fetchRetries = 40 // per event, over three hours
 )
 
-// wantTx enqueues the job that fetches, unless one is waiting. A job that has begun may have looked already: it has raised the round, so
-// that it isn't taken for one that is waiting. The row's lock makes it wait for events that aren't committed yet.
+// wantTx enqueues the fetch job unless one is pending. A running job may already have read the events; it has
+// incremented the round, so that it doesn't count as pending. The row's lock makes it wait for uncommitted events.
 func (s *Stripe) wantTx(ctx context.Context, tx *db.Tx) error {
 	var account string
 	var round int64
@@ -49,8 +49,8 @@ func (s *Stripe) wantTx(ctx context.Context, tx *db.Tx) error {
 	return err
 }
 
-// FetchAll fetches what all waiting events are about, some at a time, until none is due. Where this process does so already it returns
-// job.Later. An event that can't be fetched waits for its next try and holds up no other.
+// FetchAll fetches the objects of all pending events, in parts, until none is due. If this process is already fetching,
+// it returns job.Later. An event that fails waits for its retry without delaying others.
 func (s *Stripe) FetchAll(ctx context.Context) error {
 	if !s.fetching.TryLock() {
 		return job.Later(fetchPause)
@@ -78,11 +78,11 @@ func (s *Stripe) FetchAll(ctx context.Context) error {
 	}
 }
 
-// waiting is an event, and what it is about.
+// waiting is a pending event and its object's ID.
 type waiting struct{ id, object string }
 
-// fetchSome fetches what events are about, and writes at once which are done: those of a process that dies before are fetched again,
-// which changes nothing. It returns an error where the outcome of one couldn't be written.
+// fetchSome fetches the events' objects and records the finished ones in one transaction. After a crash they are
+// fetched again, which is harmless. It returns an error if an outcome couldn't be stored.
 func (s *Stripe) fetchSome(ctx context.Context, list []waiting) error {
 	sc, err := s.client(ctx)
 	if errors.Is(err, errOff) { // disconnected meanwhile
@@ -102,7 +102,7 @@ func (s *Stripe) fetchSome(ctx context.Context, list []waiting) error {
 			err := panics.Call(func() error { return s.follow(ctx, sc, e.object) })
 			var a *api.Error
 			if errors.As(err, &a) && a.HTTPStatusCode == http.StatusNotFound || errors.Is(err, errOff) {
-				err = nil // it is not of this account, or the account was disconnected
+				err = nil // not of this account, or the account was disconnected
 			}
 			failed[i] = err
 		})
@@ -122,7 +122,7 @@ func (s *Stripe) fetchSome(ctx context.Context, list []waiting) error {
 	return s.done(ctx, fetched)
 }
 
-// done keeps that events need not be fetched any more.
+// done marks events as fetched.
 func (s *Stripe) done(ctx context.Context, list []waiting) error {
 	if len(list) == 0 {
 		return nil
@@ -143,8 +143,8 @@ func (s *Stripe) done(ctx context.Context, list []waiting) error {
 	return nil
 }
 
-// postpone lets an event that couldn't be fetched wait: a second, doubling up to five minutes. One that fails again and again is left
-// to the daily comparison with the ledger.
+// postpone schedules the retry of a failed event after a second, doubling up to five minutes. After the last retry it
+// is left to the daily comparison with the ledger.
 func (s *Stripe) postpone(ctx context.Context, event string, why error) error {
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var failures int
@@ -167,7 +167,7 @@ func (s *Stripe) postpone(ctx context.Context, event string, why error) error {
 	return nil
 }
 
-// fetchAgain enqueues a job for the event that is to be tried again next.
+// fetchAgain enqueues the job for the next retry.
 func (s *Stripe) fetchAgain(ctx context.Context) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		var next db.Time

@@ -19,16 +19,16 @@ import (
 	"slipway/internal/tenant/billing"
 )
 
-// MaxBody is the longest event that is read.
+// MaxBody caps an event's size in bytes.
 const MaxBody = 1 << 20
 
-// tolerance is how old an event's signature may be, and how far ahead of this machine's clock.
+// tolerance limits the age of an event's signature, and its lead over this machine's clock.
 const tolerance = 300 * time.Second
 
 var errSignature = fault.New(fault.Invalid, "invalid_signature", "Invalid signature",
 	"the body must be as Stripe sent it, signed within the last 300 seconds with the webhook's signing secret")
 
-// eventHead is all that is read of an event.
+// eventHead holds the only fields of an event that are read.
 type eventHead struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -47,8 +47,8 @@ var (
 	objectID  = lazyregexp.New(`^[A-Za-z0-9_]{0,255}$`)
 )
 
-// Take keeps an event that Stripe sent to an account's webhook, and returns once it is on disk. Events that come at the same moment are
-// one transaction. Sent again, an event changes nothing. What is not from this account at Stripe is a fault, and nothing is kept.
+// Take stores an event sent to an account's webhook and returns once it is durable. Concurrent events share a
+// transaction. Repeated events change nothing. Events that aren't from this account are refused and not stored.
 func (s *Stripe) Take(ctx context.Context, account, signature string, body []byte) error {
 	a, err := s.Account(ctx, s.c.DB)
 	if err == nil && a.ID != account {
@@ -71,7 +71,7 @@ func (s *Stripe) Take(ctx context.Context, account, signature string, body []byt
 	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error { return s.keepTx(ctx, tx, e) })
 }
 
-// signed reports whether a signature is of the body, by one of the account's secrets, and of now.
+// signed reports whether a signature is recent and made with one of the account's secrets.
 func (s *Stripe) signed(a Account, header string, body []byte) bool {
 	if len(header) > 2000 || strings.Count(header, ",") > 20 {
 		return false
@@ -105,7 +105,7 @@ func (s *Stripe) signed(a Account, header string, body []byte) bool {
 	return ok
 }
 
-// keepTx keeps an event that is not known yet, and sees to it that it is fetched.
+// keepTx stores a new event and enqueues its fetch.
 func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	done := db.Time(0)
 	if !about(e.Type) {
@@ -123,7 +123,7 @@ func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	return s.wantTx(ctx, tx)
 }
 
-// kinds are the beginnings of the types of events that are about something of ours.
+// kinds lists the prefixes of relevant event types.
 var kinds = []string{"payment_intent.", "checkout.session.", "charge.", "refund."}
 
 func about(kind string) bool {
@@ -135,7 +135,7 @@ func about(kind string) bool {
 	return false
 }
 
-// follow fetches an object by its id, which says what it is, and lets Billing keep what that says. Done again, it changes nothing.
+// follow fetches an object, whose ID contains its type, and passes it to Billing. It is idempotent.
 func (s *Stripe) follow(ctx context.Context, sc *api.Client, object string) error {
 	kind, _, _ := strings.Cut(object, "_")
 	switch kind {
@@ -203,7 +203,7 @@ func (s *Stripe) refundsOf(ctx context.Context, sc *api.Client, in *api.RefundLi
 	return nil
 }
 
-// dispute keeps a dispute. Inquiries, which take no money, are none.
+// dispute passes a dispute to Billing. It ignores inquiries, which move no money.
 func (s *Stripe) dispute(ctx context.Context, d *api.Dispute) error {
 	c := ours(d.Currency)
 	out := billing.Dispute{Reference: d.ID, Amount: fromStripe(c, d.Amount), Currency: c}

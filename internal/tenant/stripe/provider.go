@@ -18,7 +18,7 @@ import (
 	"slipway/internal/tenant/money"
 )
 
-// Name is what payments are kept under.
+// Name is stored with payments.
 func (*Stripe) Name() string { return "stripe" }
 
 // On reports whether an account is connected.
@@ -30,17 +30,18 @@ func (s *Stripe) On(ctx context.Context, r db.Reader) (bool, error) {
 	return n > 0, nil
 }
 
-// hundredths are currencies without decimal places of which Stripe wants two, zeros.
+// hundredths lists zero-decimal currencies for which Stripe requires two decimals of zeros.
 var hundredths = []money.Currency{"ISK", "UGX"}
 
-// least are the least amounts that Stripe charges, in Stripe's units, where it isn't 50.
+// least holds Stripe's minimum amounts in Stripe's units. The default is 50.
 var least = map[money.Currency]int64{
 	"GBP": 30, "CZK": 1500, "DKK": 250, "HUF": 17500, "MXN": 1000, "MYR": 200, "NOK": 300, "PLN": 200, "RON": 200, "SEK": 300, "THB": 1000,
 	"HKD": 400, "AED": 200,
 	"KWD": 500, "BHD": 500, "JOD": 500, "OMR": 500, "TND": 500,
 }
 
-// toStripe returns an amount as Stripe counts it. Some can't be said to it: it has no thousandths, and no fifths of an ariary.
+// toStripe converts an amount to Stripe's units. It returns false for amounts that Stripe can't represent: thousandths,
+// and fifths of an ariary.
 func toStripe(c money.Currency, n int64) (int64, bool) {
 	switch {
 	case slices.Contains(hundredths, c):
@@ -77,7 +78,7 @@ func (*Stripe) Chargeable(c money.Currency, amount int64) bool {
 	return exact && n >= min && n <= 99_999_999
 }
 
-// Customer makes the owner known to Stripe.
+// Customer creates the owner's customer at Stripe.
 func (s *Stripe) Customer(ctx context.Context, owner id.Owner, c money.Currency, p party.Party) (string, error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Stripe) Customer(ctx context.Context, owner id.Owner, c money.Currency,
 	return got.ID, nil
 }
 
-// Setup returns Stripe's page that stores a card.
+// Setup returns Stripe's page for storing a card.
 func (s *Stripe) Setup(ctx context.Context, o billing.SetupOrder) (session, url string, err error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -116,12 +117,12 @@ func (s *Stripe) Setup(ctx context.Context, o billing.SetupOrder) (session, url 
 	return got.ID, got.URL, nil
 }
 
-// pageOpen is how long a page can be used. Stripe's least is 30 minutes.
+// pageOpen is how long a page stays open. Stripe's minimum is 30 minutes.
 const pageOpen = 34 * time.Minute
 
 func expiry(from db.Time) int64 { return from.Add(pageOpen).Time().Unix() }
 
-// Stored returns what came of a visit of the page that stores a card.
+// Stored returns the outcome of a visit to the page for storing a card.
 func (s *Stripe) Stored(ctx context.Context, session string) (out billing.Stored, err error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Stripe) Stored(ctx context.Context, session string) (out billing.Stored
 	return out, err
 }
 
-// card returns a stored card. Where only its id was told, it is fetched.
+// card returns a stored card, and fetches it if only its ID is known.
 func (s *Stripe) card(ctx context.Context, sc *api.Client, customer string, m *api.PaymentMethod) (billing.Card, error) {
 	if m.Card == nil {
 		got, err := sc.V1PaymentMethods.Retrieve(ctx, m.ID, nil)
@@ -156,7 +157,8 @@ func (s *Stripe) card(ctx context.Context, sc *api.Client, customer string, m *a
 	}, nil
 }
 
-// Charge takes a payment from a stored card. Repeated within a day it has one effect: Stripe knows it by its id.
+// Charge charges a stored card. Repeating it within a day has one effect, since the payment's ID is the idempotency
+// key.
 func (s *Stripe) Charge(ctx context.Context, o billing.Order) (billing.Outcome, error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -187,7 +189,7 @@ func (s *Stripe) Charge(ctx context.Context, o billing.Order) (billing.Outcome, 
 	return billing.Outcome{}, said(err)
 }
 
-// hard are the reasons after which the same card must not be tried again: card schemes fine who does.
+// hard lists the decline codes after which the card must not be retried; card schemes fine such retries.
 var hard = []string{
 	"lost_card", "stolen_card", "pickup_card", "restricted_card", "fraudulent", "merchant_blacklist", "invalid_account", "card_not_supported",
 	"currency_not_supported", "expired_card", "incorrect_number", "invalid_number", "revocation_of_all_authorizations",
@@ -195,7 +197,7 @@ var hard = []string{
 	"stop_payment_order", "security_violation", "transaction_not_allowed", "resource_missing", "payment_method_unactivated",
 }
 
-// refused returns the outcome of a payment that Stripe or a bank refused.
+// refused returns the outcome of a payment refused by Stripe or a bank.
 func refused(e *api.Error) billing.Outcome {
 	code := string(e.DeclineCode)
 	if code == "" || code == "generic_decline" {
@@ -210,7 +212,7 @@ func refused(e *api.Error) billing.Outcome {
 	return billing.Outcome{Status: "failed", Code: code, Final: slices.Contains(hard, code) || slices.Contains(hard, string(e.Code))}
 }
 
-// outcome returns what a payment intent says.
+// outcome converts a payment intent.
 func (s *Stripe) outcome(ctx context.Context, sc *api.Client, pi *api.PaymentIntent) (out billing.Outcome, err error) {
 	c := ours(pi.Currency)
 	out = billing.Outcome{
@@ -219,7 +221,7 @@ func (s *Stripe) outcome(ctx context.Context, sc *api.Client, pi *api.PaymentInt
 	switch pi.Status {
 	case api.PaymentIntentStatusSucceeded:
 		out.Status = "completed"
-		if pi.SetupFutureUsage == "off_session" && pi.PaymentMethod != nil && pi.Customer != nil { // was entered on the page
+		if pi.SetupFutureUsage == "off_session" && pi.PaymentMethod != nil && pi.Customer != nil { // entered on the page
 			out.Card, err = s.card(ctx, sc, pi.Customer.ID, pi.PaymentMethod)
 		}
 	case api.PaymentIntentStatusProcessing:
@@ -232,7 +234,7 @@ func (s *Stripe) outcome(ctx context.Context, sc *api.Client, pi *api.PaymentInt
 			}
 		}
 	case api.PaymentIntentStatusRequiresPaymentMethod:
-		if e := pi.LastPaymentError; e != nil && pi.SetupFutureUsage == "" { // on the page another card can be entered
+		if e := pi.LastPaymentError; e != nil && pi.SetupFutureUsage == "" { // on the page, another card can be entered
 			last := refused(e)
 			out.Status, out.Code, out.Final = last.Status, last.Code, last.Final
 			break
@@ -244,7 +246,7 @@ func (s *Stripe) outcome(ctx context.Context, sc *api.Client, pi *api.PaymentInt
 	return out, err
 }
 
-// Page returns Stripe's page on which an invoice is paid, or the bank's on which a payment is confirmed.
+// Page returns Stripe's page that pays an invoice, or the bank's page that confirms a payment.
 func (s *Stripe) Page(ctx context.Context, o billing.Order, back string) (session, url string, err error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -290,7 +292,7 @@ func (s *Stripe) Page(ctx context.Context, o billing.Order, back string) (sessio
 var errPageOver = fault.New(fault.Conflict, "payment_open", "The payment page has ended",
 	"reload the page to see what came of the payment, then try again")
 
-// confirm returns where the owner confirms a payment at their bank.
+// confirm returns the bank's page that confirms a payment.
 func (s *Stripe) confirm(ctx context.Context, sc *api.Client, o billing.Order, back string) (string, error) {
 	pi, err := sc.V1PaymentIntents.Retrieve(ctx, o.Reference, nil)
 	if err != nil {
@@ -306,13 +308,13 @@ func (s *Stripe) confirm(ctx context.Context, sc *api.Client, o billing.Order, b
 	if pi.NextAction != nil && pi.NextAction.RedirectToURL != nil && pi.NextAction.RedirectToURL.URL != "" {
 		return pi.NextAction.RedirectToURL.URL, nil
 	}
-	return back, nil // nothing is left to confirm
+	return back, nil // already confirmed
 }
 
-// mostPages bounds the pages of a list, of 100 each.
+// mostPages caps the pages of a list, with 100 items each.
 const mostPages = 200
 
-// Find returns what became of a payment.
+// Find returns the outcome of a payment.
 func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome, err error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -347,7 +349,7 @@ func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome
 	return out, nil
 }
 
-// ofSession returns what became of a payment on a page.
+// ofSession returns the outcome of a payment made on a page.
 func (s *Stripe) ofSession(ctx context.Context, sc *api.Client, session string) (out billing.Outcome, err error) {
 	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session,
 		&api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("payment_intent")}})
@@ -368,7 +370,7 @@ func (s *Stripe) ofSession(ctx context.Context, sc *api.Client, session string) 
 	return out, nil
 }
 
-// Abandon ends a payment that waits for its owner. Where it was made meanwhile, that is the outcome.
+// Abandon cancels a payment that waits for its owner. If it was paid meanwhile, it returns that outcome.
 func (s *Stripe) Abandon(ctx context.Context, o billing.Order) (out billing.Outcome, err error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -377,11 +379,11 @@ func (s *Stripe) Abandon(ctx context.Context, o billing.Order) (out billing.Outc
 	if o.Method != "" {
 		pi, err := sc.V1PaymentIntents.Cancel(ctx, o.Reference, nil)
 		if err != nil {
-			return s.Find(ctx, o) // it can't be canceled once it is paid
+			return s.Find(ctx, o) // a paid one can't be canceled
 		}
 		return s.outcome(ctx, sc, pi)
 	}
-	if o.Session == "" { // its id was lost with the process that opened the page: nothing can be paid there any more, but perhaps was
+	if o.Session == "" { // the process crashed after opening the page: nothing more can be paid there, but it may already have been
 		if out, err = s.Find(ctx, o); err != nil || out.Status == "completed" || out.Status == billing.PaymentProcessing {
 			return out, err
 		}
@@ -396,7 +398,7 @@ func (s *Stripe) Abandon(ctx context.Context, o billing.Order) (out billing.Outc
 	return s.ofSession(ctx, sc, o.Session)
 }
 
-// Refund pays a part of a payment back.
+// Refund refunds part of a payment.
 func (s *Stripe) Refund(ctx context.Context, o billing.RefundOrder) (out billing.RefundOutcome, err error) {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -407,7 +409,7 @@ func (s *Stripe) Refund(ctx context.Context, o billing.RefundOrder) (out billing
 		if err != nil {
 			return out, said(err)
 		}
-		if r.Metadata["refund"] == o.ID { // it was sent before, perhaps more than a day ago
+		if r.Metadata["refund"] == o.ID { // sent before, maybe over a day ago
 			return refundOutcome(r, o.Reference), nil
 		}
 	}
@@ -458,7 +460,7 @@ func (s *Stripe) Forget(ctx context.Context, customer string) error {
 	return said(err)
 }
 
-// said is an error of Stripe's as logs may show it: its kind and the request's id, and none of what was sent.
+// said returns a Stripe error for logs: its kind and request ID, without the request's content.
 func said(err error) error {
 	var e *api.Error
 	if errors.As(err, &e) {

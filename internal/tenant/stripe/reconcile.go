@@ -14,20 +14,20 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// Reconcile is the job that lists what Stripe has and compares. One of it exists.
+// Reconcile is the job that compares Stripe's records with the ledger. There is one.
 type Reconcile struct{}
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Reconcile) Kind() string { return "stripe.reconcile" }
 
 const (
 	reconcileEvery = 10 * time.Minute
-	overlap        = time.Hour           // events are listed again from so long before the last
-	window         = 6 * time.Hour       // that is listed at a time
-	compareEvery   = 24 * time.Hour      // payments with the ledger
-	compareDays    = 35                  // back
-	keepEvents     = 40 * 24 * time.Hour // Stripe lists events of the last 30 days
-	mostListed     = 20                  // differences that are kept
+	overlap        = time.Hour           // how far before the last run events are listed again
+	window         = 6 * time.Hour       // per listing
+	compareEvery   = 24 * time.Hour      // interval of comparing payments with the ledger
+	compareDays    = 35                  // days that a comparison covers
+	keepEvents     = 40 * 24 * time.Hour // Stripe lists the events of 30 days
+	mostListed     = 20                  // stored differences
 )
 
 // Work registers the jobs.
@@ -42,7 +42,7 @@ func (s *Stripe) Work(j *job.Jobs) {
 	})
 }
 
-// Schedule makes sure that the job exists.
+// Schedule enqueues the job unless it exists.
 func (s *Stripe) Schedule(ctx context.Context) error {
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Reconcile{}, job.Options{Unique: "stripe.reconcile"})
@@ -50,7 +50,7 @@ func (s *Stripe) Schedule(ctx context.Context) error {
 	})
 }
 
-// Reconcile lists the events since the last time and keeps those that never arrived. Once a day it compares the payments, refunds
+// Reconcile lists the events since the last run and stores missing ones. Once a day it compares the payments, refunds
 // and disputes of five weeks with the ledger.
 func (s *Stripe) Reconcile(ctx context.Context) error {
 	a, err := s.Account(ctx, s.c.DB)
@@ -77,7 +77,7 @@ func (s *Stripe) Reconcile(ctx context.Context) error {
 	})
 }
 
-// Replay lists the events since a moment, through the same door as those that are sent.
+// Replay lists the events since a time and handles them like delivered ones.
 func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 	sc, err := s.client(ctx)
 	if err != nil {
@@ -128,7 +128,8 @@ func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 // mostReplay is how far back Stripe lists events.
 const mostReplay = 30 * 24 * time.Hour
 
-// ReplayTx lets the next reconciliation list the events of so long again.
+// ReplayTx makes the next reconciliation list the events of the last since again, and returns the time from which it
+// does.
 func (s *Stripe) ReplayTx(ctx context.Context, tx *db.Tx, since time.Duration) (from db.Time, err error) {
 	if since <= 0 || since > mostReplay {
 		return 0, fault.New(fault.Invalid, "invalid_since", "Invalid duration", "Stripe lists the events of the last 30 days")
@@ -142,8 +143,8 @@ func (s *Stripe) ReplayTx(ctx context.Context, tx *db.Tx, since time.Duration) (
 	return from, err
 }
 
-// compare looks for payments that Stripe has and the ledger doesn't, or otherwise. What Stripe has is kept, as an event of it would; what
-// then still differs is an alarm.
+// compare finds payments that differ between Stripe and the ledger. It first applies Stripe's version as an event
+// would; remaining differences raise an alarm.
 func (s *Stripe) compare(ctx context.Context, a Account) error {
 	sc := s.clientOf(a)
 	from := s.now().Add(-compareDays * 24 * time.Hour)

@@ -1,9 +1,9 @@
-// Package stripe owns the account at Stripe that moves money for Billing: its keys, the calls to Stripe's API, and the events that
-// Stripe sends.
+// Package stripe owns the Stripe account that moves money for Billing: its keys, the calls to Stripe's API, and
+// Stripe's events.
 //
-// Plans, invoices and the ledger are package billing's; card data never comes here: owners enter it on Stripe's pages. An event is a
-// hint: what it is about is fetched, and that decides. Events that never arrive are listed every ten minutes.
-// The package never reads what an event says beyond its id, its type and the id of its object.
+// Package billing owns plans, invoices and the ledger. Owners enter card data on Stripe's pages only. An event is just
+// a hint: its object is fetched, and the object decides. Missing events are listed every ten minutes. The package reads
+// nothing of an event but its ID, type and object ID.
 package stripe
 
 import (
@@ -27,23 +27,22 @@ import (
 	"slipway/internal/tenant/billing"
 )
 
-// Config holds what Stripe needs.
 type Config struct {
 	DB      *db.DB
 	Seal    *seal.Sealer
 	Billing *billing.Billing
-	Out     *http.Client // from egress. Optional for commands: without it nothing is called.
-	API     string       // Optional: another address of the API, for tests.
+	Out     *http.Client // from egress. Optional for commands that make no calls.
+	API     string       // Optional: another API address, for tests.
 	Log     *slog.Logger // Optional.
-	Clock   db.Clock     // Optional: the machine's.
+	Clock   db.Clock     // Optional: defaults to the system clock.
 }
 
-// Stripe is the service. It is a billing.Provider, and safe for concurrent use.
+// Stripe is the service. It implements billing.Provider and is safe for concurrent use.
 type Stripe struct {
 	c   Config
 	now func() db.Time
 
-	events   *db.Batch  // that are kept or done
+	events   *db.Batch  // stored or finished events
 	fetching sync.Mutex // held while this process fetches
 }
 
@@ -58,25 +57,25 @@ func New(c Config) *Stripe {
 	return s
 }
 
-// Account is the account at Stripe that moves money.
+// Account is the connected Stripe account.
 type Account struct {
-	ID          string // "sta_" and 26 characters, the end of its webhook's URL
-	Live        bool   // whether it moves real money
-	Secret      bool   // whether its webhook's secret is known
+	ID          string // "sta_" and 26 characters, the last part of its webhook's URL
+	Live        bool   // live mode, with real money
+	Secret      bool   // whether the webhook's secret is known
 	ReadUntil   db.Time
 	ComparedAt  db.Time
-	Differences []string // between Stripe and the ledger, found then
+	Differences []string // between Stripe and the ledger, at the last comparison
 	key         string
 	secrets     []string
 	differences string
 }
 
-// HookPath begins the path of an account's webhook.
+// HookPath is the prefix of an account's webhook path.
 const HookPath = "/hooks/stripe/"
 
 const accountColumns = `id, live, api_key, secret, old_secret, read_until, compared_at, differences`
 
-// Account returns the account in use, or a NotFound fault.
+// Account returns the connected account, or a NotFound fault.
 func (s *Stripe) Account(ctx context.Context, r db.Reader) (a Account, err error) {
 	var key, secret, old string
 	err = r.QueryRow(ctx, `SELECT `+accountColumns+` FROM stripe_accounts WHERE ended_at = 0`).Scan(
@@ -115,8 +114,8 @@ func (a Account) LogValue() slog.Value { return slog.StringValue(a.ID) }
 // String hides the keys.
 func (a Account) String() string { return a.ID }
 
-// ConnectTx takes the API key of the account that moves money from now on. A key of the account that is in use replaces the one before,
-// and its webhook stays what it was.
+// ConnectTx sets the API key of the account that moves money. A key of the connected account replaces the previous key
+// and keeps the webhook.
 func (s *Stripe) ConnectTx(ctx context.Context, tx *db.Tx, key string) (Account, error) {
 	var live bool
 	key = strings.TrimSpace(key)
@@ -155,7 +154,7 @@ func (s *Stripe) ConnectTx(ctx context.Context, tx *db.Tx, key string) (Account,
 var errKey = fault.New(fault.Invalid, "invalid_api_key", "Invalid API key",
 	"a restricted or secret key of Stripe begins with rk_live_, sk_live_, rk_test_ or sk_test_")
 
-// SecretTx takes the signing secret of the account's webhook. The one before is valid until the next one.
+// SecretTx sets the signing secret of the account's webhook. The previous secret stays valid until the next change.
 func (s *Stripe) SecretTx(ctx context.Context, tx *db.Tx, secret string) (Account, error) {
 	secret = strings.TrimSpace(secret)
 	if !strings.HasPrefix(secret, "whsec_") || len(secret) < 16 || len(secret) > 300 ||
@@ -174,7 +173,7 @@ func (s *Stripe) SecretTx(ctx context.Context, tx *db.Tx, secret string) (Accoun
 	return a, nil
 }
 
-// DisconnectTx ends the use of the account: nothing is charged any more, and its keys are forgotten. Payments under way must end first.
+// DisconnectTx disconnects the account and deletes its keys. It refuses while payments are in progress.
 func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
 	a, err := s.Account(ctx, tx)
 	if err != nil {
@@ -193,10 +192,10 @@ func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// mostAnswer bounds what is read of an answer.
+// mostAnswer caps the bytes read from a response.
 const mostAnswer = 8 << 20
 
-// bounded cuts answers that are longer than any that Stripe sends.
+// bounded limits responses to mostAnswer bytes.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -212,7 +211,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var errOff = fault.New(fault.Conflict, "no_cards", "Cards aren't accepted here", "no account at Stripe is connected")
 
-// client returns the calls to the account in use.
+// client returns an API client for the connected account.
 func (s *Stripe) client(ctx context.Context) (*api.Client, error) {
 	a, err := s.Account(ctx, s.c.DB)
 	if fault.Is(err, fault.NotFound) || s.c.Out == nil {

@@ -18,30 +18,30 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// omitted stands in a log for requests that have no line.
+// omitted is the log entry that stands for requests without a line.
 type omitted struct {
 	Time    time.Time `json:"time"`
 	Omitted int64     `json:"omitted"`
 }
 
-// Details holds what is kept of a site's requests beside their number.
+// Details holds a site's data besides its counts.
 type Details struct {
 	Site    id.Site
 	Names   map[visit.Name]int64
 	Lines   []visit.Line
-	Omitted int64 // requests without a line, because there were too many
+	Omitted int64 // requests without a line because there were too many
 }
 
 const (
 	keepLog    = 7 * day
-	siteLog    = 4 << 20 // bytes of one site's log, as it is stored
-	allLogs    = 1 << 30 // of all
-	maxChunk   = 4 << 20 // bytes of a row, unpacked
+	siteLog    = 4 << 20 // stored bytes of one site's log
+	allLogs    = 1 << 30 // of all sites
+	maxChunk   = 4 << 20 // unpacked bytes of a row
 	chunksRead = 20
 )
 
-// packLines returns the body of each site's row in the access log; the one of a site without lines
-// is empty. One compressor serves all of them: it takes 800 kB.
+// packLines returns each site's row for the access log, or "" for sites without lines. It reuses one compressor, which
+// takes 800 kB.
 func packLines(now db.Time, details []Details) ([]string, error) {
 	bodies := make([]string, len(details))
 	var b bytes.Buffer
@@ -73,7 +73,7 @@ func packLines(now db.Time, details []Details) ([]string, error) {
 	return bodies, nil
 }
 
-// addLines stores lines of a site's log, as packLines made them.
+// addLines stores a row from packLines.
 func addLines(ctx context.Context, tx *db.Tx, now db.Time, site id.Site, body string) error {
 	if body == "" {
 		return nil
@@ -85,8 +85,8 @@ func addLines(ctx context.Context, tx *db.Tx, now db.Time, site id.Site, body st
 	return err
 }
 
-// Log writes the access log of the owner's site since a moment to out, as JSON lines, the
-// oldest first, and returns how far it came. For anybody else's site there is nothing.
+// Log writes the access log of the owner's site since a time to out as JSON lines, oldest first, and returns the time
+// it reached. For other owners' sites it writes nothing.
 func (t *Traffic) Log(ctx context.Context, owner account.OwnerID, site id.Site, since db.Time, out io.Writer) error {
 	type chunk struct {
 		at   db.Time
@@ -123,7 +123,7 @@ func (t *Traffic) Log(ctx context.Context, owner account.OwnerID, site id.Site, 
 	}
 }
 
-// forgetLogs deletes what is too old, what of one site is too much, and what of all is.
+// forgetLogs deletes rows that are too old, exceed a site's size, or exceed the total size.
 func (t *Traffic) forgetLogs(ctx context.Context) error {
 	err := t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM access_log WHERE at < $1`, t.c.Now().Add(-keepLog))
@@ -145,7 +145,7 @@ func (t *Traffic) forgetLogs(ctx context.Context) error {
 	return t.shorten(ctx, ``, nil, t.c.AllLogs)
 }
 
-// shorten deletes the oldest of some rows until the rest has no more than most bytes.
+// shorten deletes the oldest of the selected rows until the rest has at most most bytes.
 func (t *Traffic) shorten(ctx context.Context, where string, args []any, most int64) error {
 	var sum int64
 	if err := t.c.DB.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM access_log `+where, args...).Scan(&sum); err != nil {

@@ -9,20 +9,20 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// Recorder takes what one edge has counted, for sites and for their owners' usage. It is used by one goroutine; Recorder of Traffic
-// makes it.
+// Recorder stores the counts of one edge, for sites and for their owners' usage. It is used by one goroutine. See
+// [Traffic.Recorder].
 type Recorder struct {
 	*Traffic
 	source *usage.Source
-	last   int64 // the number of the latest batch that source has counted
+	last   int64 // number of the latest batch counted by source
 }
 
-// Recorder returns what takes the counts of this process's edge.
+// Recorder returns the recorder for this process's edge.
 func (t *Traffic) Recorder() *Recorder {
 	return &Recorder{Traffic: t, source: usage.ProcessSource("edge")}
 }
 
-// Record adds a group of counts. One that is offered again, because an earlier answer was lost, is added once.
+// Record adds a group of counts. A batch repeated after a lost answer is added once.
 func (r *Recorder) Record(ctx context.Context, b visit.Batch, group []visit.Counts) error {
 	if b.Number > r.last { // one that is offered again is counted already
 		for _, v := range group {

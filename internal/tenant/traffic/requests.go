@@ -21,25 +21,25 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// RequestFilter says which requests of an access log are read. The zero value takes the newest ones.
+// RequestFilter selects requests of an access log. The zero value selects the newest.
 type RequestFilter struct {
-	From, To db.Time // Optional: 0 is no bound. To is exclusive.
-	Failed   bool    // those with status 4xx and 5xx alone
-	Search   string  // a text in the method, path, host, status or user agent, in any case
-	After    Place   // only those that were stored later. Optional.
-	Limit    int     // of the newest that match
+	From, To db.Time // Optional: 0 is unbounded. To is exclusive.
+	Failed   bool    // only status 4xx and 5xx
+	Search   string  // part of the method, path, host, status or user agent, ignoring case
+	After    Place   // only requests stored after it. Optional.
+	Limit    int     // of the newest matches
 }
 
-// Place is how far a log was read: what is stored later comes behind it. The zero value is before everything.
+// Place is a position in the log. The zero value is its start.
 type Place struct {
 	At db.Time
 	ID string
 }
 
-// String writes a place as ParsePlace reads it.
+// String formats a place for ParsePlace.
 func (p Place) String() string { return fmt.Sprintf("%d.%s", p.At, p.ID) }
 
-// ParsePlace reads a place; what is none is the zero value.
+// ParsePlace parses a place, or returns the zero value.
 func ParsePlace(s string) Place {
 	at, id, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(at, 10, 64)
@@ -49,14 +49,14 @@ func ParsePlace(s string) Place {
 	return Place{db.Time(n), id}
 }
 
-// flushed is how much later than a request its line may be stored.
+// flushed is the maximum delay until a request's line is stored.
 const flushed = time.Minute
 
-// chunksSearched is how many chunks of ten seconds are read for one page at most.
+// chunksSearched caps the chunks of ten seconds read for one page.
 const chunksSearched = 400
 
-// Requests returns requests in the access log of the owner's site, the oldest first, and how far the log was read. For anybody else's
-// site there are none. It looks at a bounded part of the log, from its newest end.
+// Requests returns requests from the access log of the owner's site, oldest first, and the place up to which it was
+// read. It searches a limited part of the log, starting with the newest. For other owners' sites it returns none.
 func (t *Traffic) Requests(
 	ctx context.Context, owner account.OwnerID, site id.Site, f RequestFilter,
 ) (found []visit.Line, place Place, err error) {
@@ -99,7 +99,7 @@ func (t *Traffic) Requests(
 	return found[max(0, len(found)-f.Limit):], place, nil
 }
 
-// matching returns the lines of a chunk that a filter takes.
+// matching returns the lines of a chunk that match the filter.
 func (f RequestFilter) matching(body string) (found []visit.Line, err error) {
 	b, err := base64.StdEncoding.DecodeString(body)
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Step is how much time one point of a series stands for.
+// Step is the duration of a point.
 type Step time.Duration
 
-// The steps that can be asked for.
 const (
 	FiveMinutes = Step(fine)
 	QuarterHour = Step(15 * time.Minute)
@@ -27,10 +26,10 @@ const (
 	Day         = Step(day)
 )
 
-// Steps are all of them.
+// Steps lists every step.
 var Steps = []Step{FiveMinutes, QuarterHour, Hour, TwoHours, QuarterDay, Day}
 
-// String writes a step as it is asked for: 5m, 15m, 1h, 2h, 6h or 1d.
+// String returns the step as in requests: 5m, 15m, 1h, 2h, 6h or 1d.
 func (s Step) String() string {
 	switch d := time.Duration(s); {
 	case d >= day:
@@ -42,7 +41,7 @@ func (s Step) String() string {
 	}
 }
 
-// Back is how far back a series of this step can go.
+// Back returns how far back a series of this step can reach.
 func (s Step) Back() time.Duration {
 	switch d := time.Duration(s); {
 	case d < hour:
@@ -53,7 +52,7 @@ func (s Step) Back() time.Duration {
 	return keepDay
 }
 
-// StepFor returns the step that suits a period: some 24 to 100 points.
+// StepFor returns the step that divides a period into 24 to 100 points.
 func StepFor(back time.Duration) Step {
 	for _, s := range Steps {
 		if back/time.Duration(s) <= 100 && back <= s.Back() {
@@ -63,19 +62,19 @@ func StepFor(back time.Duration) Step {
 	return Day
 }
 
-// Series holds the counts of consecutive time steps.
+// Series holds the counts of consecutive steps.
 type Series struct {
 	Step   Step
-	Points []Point // without gaps, the last one still growing
+	Points []Point // without gaps; the last one is incomplete
 }
 
-// Point is one stretch.
+// Point holds the counts of one step.
 type Point struct {
-	At db.Time // when it begins
+	At db.Time // start
 	Counts
 }
 
-// Total adds all points up.
+// Total returns the sum of all points.
 func (s Series) Total() (sum Counts) {
 	for _, p := range s.Points {
 		sum = sum.Plus(p.Counts)
@@ -83,9 +82,8 @@ func (s Series) Total() (sum Counts) {
 	return sum
 }
 
-// Series returns what was counted for the owner's site since a moment, which is taken
-// back to the beginning of its step. Steps begin at multiples of themselves in UTC. It is
-// a fault to ask for more than is kept. For anybody else's site there is nothing.
+// Series returns the counts of the owner's site from the start of the step containing since. Steps begin at their
+// multiples in UTC. A time before the retention period is a fault. For other owners' sites it returns nothing.
 func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site id.Site, since db.Time, step Step) (Series, error) {
 	if !slices.Contains(Steps, step) {
 		return Series{}, fault.New(fault.Invalid, "invalid_step", "Invalid step", "step must be "+stepNames()).Got(step.String())
@@ -110,8 +108,7 @@ func (t *Traffic) Series(ctx context.Context, owner account.OwnerID, site id.Sit
 	return Series{step, fill(bySite[site], first, now, step)}, nil
 }
 
-// Day returns the last 24 hours of several of the owner's sites, hour by hour, with one
-// query. Sites without visits are left out.
+// Day returns the last 24 hours of several of the owner's sites by hour, with one query. It omits sites without visits.
 func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []id.Site) (map[id.Site]Series, error) {
 	out := map[id.Site]Series{}
 	if len(sites) == 0 {
@@ -129,11 +126,11 @@ func (t *Traffic) Day(ctx context.Context, owner account.OwnerID, sites []id.Sit
 	return out, nil
 }
 
-// read sums up by step. Hours are taken from hours as far as those are summed up, the rest
-// from shorter stretches; days from days if they are so old that they certainly are.
+// read returns the sums by step. It reads hourly sums where they exist and shorter intervals otherwise, and daily sums
+// only for days so old that they are certainly summed up.
 func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []id.Site, first db.Time, step Step) (map[id.Site][]Point, error) {
 	now := t.c.Now()
-	// The last hour that was summed up is read from its parts: the sum may be under way.
+	// The last summed hour is read from its parts, since the sum may be incomplete.
 	hours, days := floor(now, hour).Add(-day), floor(now, day).Add(-32*day)
 	if step >= Hour {
 		var last db.Time
@@ -191,7 +188,7 @@ func (t *Traffic) read(ctx context.Context, owner account.OwnerID, sites []id.Si
 	return out, nil
 }
 
-// fill puts empty points where nothing was counted.
+// fill adds empty points for steps without counts.
 func fill(points []Point, first, now db.Time, step Step) []Point {
 	var out []Point
 	for at := first; at <= now; at = at.Add(time.Duration(step)) {

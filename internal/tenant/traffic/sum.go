@@ -10,26 +10,25 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// Sum is the job that sums up what is over and forgets what is too old. One of it
-// exists; it runs every hour. Run twice, it writes the same sums again.
+// Sum is the hourly job that sums up ended intervals and deletes old ones. There is one. Running it twice writes the
+// same sums.
 type Sum struct{}
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Sum) Kind() string { return "traffic.sum" }
 
-// Work registers the job.
 func (t *Traffic) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Sum, _ int64) error {
 		if err := t.tidy(ctx); err != nil {
 			return err
 		}
-		// A little after the hour: by then every node has handed over what belongs to it.
+		// By two minutes after the hour, every node has stored its counts.
 		now := t.c.Now()
 		return job.Later(floor(now, hour).Add(hour + 2*time.Minute).Sub(now))
 	})
 }
 
-// Schedule makes sure that the job exists.
+// Schedule enqueues the job unless it exists.
 func (t *Traffic) Schedule(ctx context.Context) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := job.Enqueue(ctx, tx, Sum{}, job.Options{Unique: "traffic.sum"})
@@ -37,14 +36,14 @@ func (t *Traffic) Schedule(ctx context.Context) error {
 	})
 }
 
-// tidy sums up first: nothing is forgotten that a longer stretch still needs.
+// tidy sums up first, so that nothing still needed is deleted.
 func (t *Traffic) tidy(ctx context.Context) error {
 	for _, s := range []struct{ from, to time.Duration }{{fine, hour}, {hour, day}} {
 		if err := t.sum(ctx, s.from, s.to); err != nil {
 			return fmt.Errorf("sum up traffic: %w", err)
 		}
 	}
-	// Whole hours go and whole days: what is left of one would be a wrong sum of it.
+	// Only whole hours and days are deleted, since the sum of a partial one would be wrong.
 	for _, k := range []struct{ span, keep, whole time.Duration }{{fine, keepFine, hour}, {hour, keepHour, day}, {day, keepDay, day}} {
 		if err := t.forget(ctx, k.span, floor(t.c.Now().Add(-k.keep), k.whole)); err != nil {
 			return fmt.Errorf("forget traffic: %w", err)
@@ -62,8 +61,7 @@ func (t *Traffic) tidy(ctx context.Context) error {
 	return nil
 }
 
-// sum writes every long stretch that is over and was not summed up before. The last one
-// that was is done again: a node may have been late with it.
+// sum writes the sums of ended long intervals. It repeats the last one, since a node may have been late.
 func (t *Traffic) sum(ctx context.Context, from, to time.Duration) error {
 	end := floor(t.c.Now(), to)
 	var at db.Time
@@ -90,7 +88,7 @@ func (t *Traffic) sum(ctx context.Context, from, to time.Duration) error {
 				return err
 			}
 		}
-		// On to the next stretch in which there is anything.
+		// Skip to the next interval with counts.
 		err = t.c.DB.QueryRow(
 			ctx, `SELECT COALESCE(MIN(at), $3) FROM traffic WHERE span = $1 AND at >= $2`, from.Milliseconds(), next,
 			end,
@@ -103,13 +101,12 @@ func (t *Traffic) sum(ctx context.Context, from, to time.Duration) error {
 	return nil
 }
 
-// sums are the columns of Counts added up. PostgreSQL's sum of a BIGINT is another type.
+// sums adds up the columns of Counts. PostgreSQL's sum of a BIGINT is NUMERIC.
 const sums = `CAST(SUM(ok) AS BIGINT) AS ok, CAST(SUM(redirected) AS BIGINT) AS redirected,
 	CAST(SUM(client_errors) AS BIGINT) AS client_errors,
 	CAST(SUM(server_errors) AS BIGINT) AS server_errors, CAST(SUM(pages) AS BIGINT) AS pages, CAST(SUM(bytes) AS BIGINT) AS bytes`
 
-// forget deletes what is older than a moment, one stretch at a time: so much of it was
-// written at once, so much may be deleted at once.
+// forget deletes intervals older than before, one per transaction: deleting an interval is as much work as writing it.
 func (t *Traffic) forget(ctx context.Context, span time.Duration, before db.Time) error {
 	for {
 		var n int64
@@ -125,7 +122,7 @@ func (t *Traffic) forget(ctx context.Context, span time.Duration, before db.Time
 	}
 }
 
-// forgetBatches deletes what tells batches apart of processes that added none for a month.
+// forgetBatches deletes the batch numbers of processes that added none for a month.
 func (t *Traffic) forgetBatches(ctx context.Context) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM traffic_batches WHERE at < $1`, t.c.Now().Add(-30*day))

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Top is a name and how often it came.
+// Top is a name and its number of hits.
 type Top struct {
 	Name string
 	Hits int64
@@ -22,11 +22,11 @@ type Top struct {
 
 const (
 	keepTop  = 31 * day
-	dayNames = 200 // of one site, kind and day
+	dayNames = 200 // per site, kind and day
 )
 
-// Top returns the names of a kind that came most often to the owner's site since the
-// beginning of the day of a moment, and of all others together. Days are kept for 31 days.
+// Top returns the most frequent names of a kind for the owner's site since the start of a time's day, and the sum of
+// all others. Days are kept for 31 days.
 func (t *Traffic) Top(
 	ctx context.Context, owner account.OwnerID, site id.Site, kind visit.Kind, since db.Time, limit int,
 ) (top []Top, rest int64, err error) {
@@ -49,7 +49,7 @@ func (t *Traffic) Top(
 	return top, rest, nil
 }
 
-// addNames adds to what was counted by name on a day.
+// addNames adds a day's counts by name.
 func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names map[visit.Name]int64) error {
 	if len(names) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names ma
 	}
 	sum := map[visit.Name]int64{}
 	order := slices.SortedFunc(maps.Keys(names), func(a, b visit.Name) int {
-		if names[a] != names[b] { // the most frequent are the ones that get a place
+		if names[a] != names[b] { // the most frequent names get the places
 			return int(names[b] - names[a])
 		}
 		return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
@@ -83,7 +83,7 @@ func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names ma
 		}
 		sum[to] += names[n]
 	}
-	// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
+	// Sorted, so that nodes that update the same rows can't deadlock.
 	keys := slices.SortedFunc(maps.Keys(sum), func(a, b visit.Name) int {
 		return strings.Compare(string(a.Kind)+a.Name, string(b.Kind)+b.Name)
 	})
@@ -108,7 +108,7 @@ func addNames(ctx context.Context, tx *db.Tx, site id.Site, at db.Time, names ma
 	return nil
 }
 
-// clean makes of a visitor's text one that every database takes.
+// clean makes a visitor's text valid for both databases.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0xfffd {
@@ -118,7 +118,6 @@ func clean(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 }
 
-// forgetNames deletes days that are too old.
 func (t *Traffic) forgetNames(ctx context.Context) error {
 	before := floor(t.c.Now().Add(-keepTop), day)
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {

@@ -1,17 +1,15 @@
-// Package traffic owns the traffic of each site over time (responses by status class, page
-// views and bytes).
+// Package traffic owns each site's traffic over time: responses by status class, page views and bytes.
 //
-// Add adds counts to intervals of five minutes; several nodes can add to the same one.
-// A job sums up hours and days when they have ended and deletes old figures: five-minute
-// figures are kept for two days, hours for ninety, days for four hundred. Only intervals
-// with visits are stored. Queries read the longest intervals that fit, and shorter ones
-// where the longer are not summed up yet.
+// Add adds counts to intervals of five minutes, which several nodes can share. A job sums up ended hours and days and
+// deletes old intervals: five-minute intervals are kept for two days, hours for ninety and days for four hundred. Only
+// intervals with visits are stored. Queries read the longest intervals that fit, and shorter ones where these aren't
+// summed up yet.
 //
-// It also keeps names (top.go: pages, missing paths, referrers, countries) per day for a
-// month, and an access log (log.go) for a week and up to a size.
+// It also keeps names (top.go: pages, missing paths, referrers, countries) per day for a month, and an access log
+// (log.go) for a week, limited in size.
 //
-// The package doesn't count requests itself and sees networks, not visitors: it can't tell
-// people from programs.
+// The package doesn't count requests itself. It sees networks rather than visitors, and can't tell people from
+// programs.
 package traffic
 
 import (
@@ -29,7 +27,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// The stretches that are kept, and for how long.
+// The interval lengths and their retention.
 const (
 	fine = 5 * time.Minute
 	hour = time.Hour
@@ -43,11 +41,11 @@ const (
 // Config holds what Traffic needs.
 type Config struct {
 	DB    *db.DB
-	Usage *usage.Usage   // of owners. Optional: without it Batch.Usage is not written.
+	Usage *usage.Usage   // usage of owners. Optional: without it Batch.Usage is ignored.
 	Now   func() db.Time // Optional: nil means db.Now.
 
-	SiteLog int64 // bytes of one site's access log, compressed. Optional: 0 means 4 MiB.
-	AllLogs int64 // of all. Optional: 0 means 1 GiB.
+	SiteLog int64 // stored bytes of one site's access log. Optional: 0 means 4 MiB.
+	AllLogs int64 // of all access logs. Optional: 0 means 1 GiB.
 }
 
 // Traffic is the service. It is safe for concurrent use.
@@ -62,17 +60,17 @@ func New(c Config) *Traffic {
 	return &Traffic{c}
 }
 
-// Counts holds the requests of a site's visitors in some time.
+// Counts holds numbers of responses and bytes.
 type Counts struct {
-	OK, Redirected, ClientErrors, ServerErrors int64 // answers with a status 2xx, 3xx, 4xx, 5xx
-	Pages                                      int64 // those of them that brought an HTML page
-	Bytes                                      int64 // of bodies, as they were sent
+	OK, Redirected, ClientErrors, ServerErrors int64 // responses with status 2xx, 3xx, 4xx, 5xx
+	Pages                                      int64 // HTML pages among them
+	Bytes                                      int64 // of bodies as sent
 }
 
-// Requests is how many answers there were.
+// Requests returns the number of responses.
 func (c Counts) Requests() int64 { return c.OK + c.Redirected + c.ClientErrors + c.ServerErrors }
 
-// Plus adds two counts up.
+// Plus returns the sum of two counts.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{
 		c.OK + d.OK, c.Redirected + d.Redirected, c.ClientErrors + d.ClientErrors, c.ServerErrors + d.ServerErrors,
@@ -80,33 +78,32 @@ func (c Counts) Plus(d Counts) Counts {
 	}
 }
 
-// columns are those of Counts, in its order.
+// columns lists the columns of Counts in its fields' order.
 const columns = `ok, redirected, client_errors, server_errors, pages, bytes`
 
 func (c *Counts) fields() []any {
 	return []any{&c.OK, &c.Redirected, &c.ClientErrors, &c.ServerErrors, &c.Pages, &c.Bytes}
 }
 
-// floor is the beginning of the stretch that t lies in.
+// floor rounds t down to a multiple of span.
 func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
 
-// Batch says which counts are added. One that is added already is not added again: what
-// hands it over can't know whether a commit whose answer was lost took place.
+// Batch describes counts to add. A repeated batch is added once, since the caller can't know whether a commit with a
+// lost answer succeeded.
 type Batch struct {
-	Since   time.Time // when its counts begin
-	Counter string    // what counted them. Optional: without it the batch is added each time.
-	Number  int64     // the counter's numbers rise from batch to batch; from 1
+	Since   time.Time // start of the counts
+	Counter string    // source of the counts. Optional: without it, repeated batches are added again.
+	Number  int64     // increases with each batch of the counter, from 1
 
-	Usage *usage.Source // what it has counted is written in the same transaction. Optional.
+	Usage *usage.Source // written in the same transaction. Optional.
 }
 
-// Add adds what sites' visitors asked for since a moment, in one transaction. A site that
-// is gone is left out.
+// Add adds sites' counts since b.Since in one transaction. It skips deleted sites.
 func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[id.Site]Counts, details ...Details) error {
 	at := floor(db.At(b.Since), fine)
 	slices.SortFunc(details, func(a, b Details) int { return strings.Compare(string(a.Site), string(b.Site)) })
 	now := t.c.Now()
-	bodies, err := packLines(now, details) // before the transaction: nobody else writes meanwhile
+	bodies, err := packLines(now, details) // before the transaction, which blocks other writers
 	if err != nil {
 		return fmt.Errorf("pack access log: %w", err)
 	}
@@ -124,7 +121,7 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[id.Site]Counts, d
 			return err
 		}
 		owners := map[string]account.OwnerID{}
-		// Sorted, so that nodes that add to the same rows never wait for each other in a ring.
+		// Sorted, so that nodes that update the same rows can't deadlock.
 		for ids := range slices.Chunk(slices.Sorted(maps.Keys(bySite)), 200) {
 			if err := findOwners(ctx, tx, ids, owners); err != nil {
 				return err
@@ -169,7 +166,7 @@ func (t *Traffic) Add(ctx context.Context, b Batch, bySite map[id.Site]Counts, d
 	return err
 }
 
-// claim records that the batch is added, and reports false where it was before.
+// claim records a batch, and returns false if it was recorded before.
 func (b Batch) claim(ctx context.Context, tx *db.Tx, now db.Time) (bool, error) {
 	if b.Counter == "" {
 		return true, nil
@@ -184,7 +181,7 @@ func (b Batch) claim(ctx context.Context, tx *db.Tx, now db.Time) (bool, error) 
 	return n == 1, nil
 }
 
-// findOwners adds whose those of the sites are that are there.
+// findOwners adds the owners of existing sites to owners.
 func findOwners(ctx context.Context, r db.Reader, ids []id.Site, owners map[string]account.OwnerID) error {
 	var args db.Args
 	list := db.AddList(&args, ids)
@@ -209,7 +206,7 @@ type row struct {
 	Counts
 }
 
-// put writes rows of one span. as says what becomes of a column (%s) that is there already.
+// put upserts rows of one span. as is the expression for a column (%s) that exists.
 func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as string) error {
 	if len(rows) == 0 {
 		return nil
@@ -240,7 +237,7 @@ func put(ctx context.Context, tx *db.Tx, span time.Duration, rows []row, as stri
 	return err
 }
 
-// ForgetSite removes what is known of a deleted site.
+// ForgetSite deletes the data of a deleted site.
 func (t *Traffic) ForgetSite(ctx context.Context, site id.Site) error {
 	return t.c.DB.Write(ctx, func(tx *db.Tx) error {
 		for _, table := range []string{"traffic", "traffic_top", "access_log"} {

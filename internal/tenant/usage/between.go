@@ -8,13 +8,13 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Stretch is a day, or the part of one, and what was used in it.
+// Stretch is the use in a day or part of a day.
 type Stretch struct {
-	At       db.Time // its beginning
+	At       db.Time // start
 	Quantity int64
 }
 
-// Sealed returns the moment before which every hour is sealed.
+// Sealed returns the time before which every hour is sealed.
 func (u *Usage) Sealed(ctx context.Context, r db.Reader) (db.Time, error) {
 	var at db.Time
 	if err := r.QueryRow(ctx, `SELECT hour FROM usage_sealed`).Scan(&at); err != nil {
@@ -23,16 +23,16 @@ func (u *Usage) Sealed(ctx context.Context, r db.Reader) (db.Time, error) {
 	return at.Add(hour), nil
 }
 
-// Between returns what an owner used from one whole hour to another, both sealed, day by day and without days on which
-// nothing was. The first and the last day may be parts, whose hours are kept for three years if DivideTx was told of the moment, else
-// for 100 days; whole days stay. It reads what never changes, so it returns the same each time.
+// Between returns an owner's use by day between two sealed whole hours, without unused days. The first and last day may
+// be partial; their hours are kept for three years if DivideTx was called for that time, otherwise for 100 days. Whole
+// days are kept forever. Sealed data never changes, so the result is always the same.
 func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, to db.Time) (map[Meter][]Stretch, error) {
 	out := map[Meter][]Stretch{}
 	if from >= to {
 		return out, nil
 	}
 	first, last := floor(from+db.Time(day.Milliseconds())-1, day), floor(to, day) // the whole days
-	if first > last {                                                             // from and to lie within one day
+	if first > last {                                                             // from and to are within one day
 		first, last = to, to
 	}
 	rows, err := r.Query(ctx, `
@@ -62,7 +62,8 @@ func (u *Usage) Between(ctx context.Context, r db.Reader, owner id.Owner, from, 
 	return out, nil
 }
 
-// DivideTx has the hours of the days that moments lie in kept, for Between: a period begins or ends within the day.
+// DivideTx keeps the hours of the days containing the times for [Usage.Between], since a period begins or ends within
+// the day.
 func (u *Usage) DivideTx(ctx context.Context, tx *db.Tx, owner id.Owner, at ...db.Time) error {
 	for _, t := range at {
 		if t == floor(t, day) {

@@ -13,39 +13,39 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// pausedTopic wakes who acts on owners whose bandwidth is nearly or wholly used up, or is there again.
+// pausedTopic notifies nodes about owners whose bandwidth is almost or completely used up, or available again.
 const pausedTopic = "paused"
 
-// flushMost is more than nodes send of one owner's bytes before all of them have written what they counted: where less is
-// left, they need loans. On one node that is 800 MB/s.
+// flushMost is more than nodes can send of one owner's bytes until all of them have stored their counts. With less
+// remaining, nodes need loans. On one node it means 800 MB/s.
 const (
 	flushMost     = 8 << 30
 	flushMostMany = 32 << 30
 )
 
-// Warnings are the shares of a limit, in percent, that owners are told of.
+// Warnings lists the percentages of a limit at which owners are notified.
 var Warnings = []int64{50, 75, 90, 100}
 
-// Teller tells owners that they have used a share of a limit.
+// Teller notifies owners about their use of a limit.
 type Teller interface {
 	TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w Warning) error
 }
 
-// Warning says how much of a limit is used.
+// Warning describes the use of a limit.
 type Warning struct {
 	Name    limits.Name
-	Percent int64 // one of Warnings
+	Percent int64 // an element of Warnings
 	Used    int64 // in the limit's unit
 	Limit   int64
 	Window  limits.Window
 
-	Throttle int64 // bytes per second that sites get at the limit of bandwidth; 0: they are paused
+	Throttle int64 // bytes per second for sites once the bandwidth is used up; 0: they are paused
 }
 
-// Connect says who tells owners. It is called while the program is put together.
+// Connect sets the Teller. It must be called during startup.
 func (u *Usage) Connect(t Teller) { u.teller = t }
 
-// caps are the meters that have a limit within a window, and how much of a meter is one of the limit's unit.
+// caps lists the meters with a limit per window, and the meter's quantity per unit of the limit.
 var caps = []struct {
 	meter Meter
 	limit limits.Name
@@ -55,7 +55,7 @@ var caps = []struct {
 	{Build, limits.BuildMinutes, time.Minute.Milliseconds()},
 }
 
-// standing is how near an owner is to the limit of a window, as it is stored.
+// standing is the stored state of an owner's limit in a window.
 type standing struct {
 	owner id.Owner
 	limits.Window
@@ -64,8 +64,8 @@ type standing struct {
 	armed, reached bool
 }
 
-// enforceTx compares what owners have used with what they may: it pauses the sites of those who have used up their
-// bandwidth, has nodes borrow where little is left, and tells owners. rows are sorted by owner.
+// enforceTx compares owners' use with their limits: it pauses sites whose bandwidth is used up, arms owners whose nodes
+// need loans, and notifies owners. rows must be sorted by owner.
 func (u *Usage) enforceTx(ctx context.Context, tx *db.Tx, rows []Row) error {
 	if u.c.Limits == nil {
 		return nil
@@ -106,7 +106,7 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 			}
 		}
 		level := levelOf(used, most)
-		if was.most != most { // what was told of another limit says nothing of this one
+		if was.most != most { // warnings about another limit don't count
 			is.warned = min(is.warned, level)
 		}
 		tell := level > is.warned
@@ -130,7 +130,7 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 	return nil
 }
 
-// armedBelow returns the rest of a limit below which nodes need loans.
+// armedBelow returns the remaining amount below which nodes need loans.
 func (u *Usage) armedBelow(most int64) int64 {
 	if most == limits.Unlimited {
 		return 0
@@ -142,7 +142,7 @@ func (u *Usage) armedBelow(most int64) int64 {
 	return max(most/10, flush)
 }
 
-// levelOf returns the highest of Warnings that is reached, or 0.
+// levelOf returns the highest percentage of Warnings reached, or 0.
 func levelOf(used, most int64) (level int64) {
 	for _, w := range Warnings {
 		if used >= most || float64(used) >= float64(most)*float64(w)/100 && w < 100 {
@@ -150,12 +150,12 @@ func levelOf(used, most int64) (level int64) {
 		}
 	}
 	if most == 0 {
-		return 0 // it is not for this owner: there is nothing to warn of
+		return 0 // the owner doesn't have this at all
 	}
 	return level
 }
 
-// writeCapTx stores how near an owner is to a limit.
+// writeCapTx stores a standing.
 func writeCapTx(ctx context.Context, tx *db.Tx, m Meter, s standing) error {
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends)
@@ -169,14 +169,14 @@ func writeCapTx(ctx context.Context, tx *db.Tx, m Meter, s standing) error {
 	return nil
 }
 
-// inForce is the condition for rows of usage_caps whose window is now, also where a version before this one wrote them, which
-// leaves out when it ends.
+// inForce returns the condition for rows of usage_caps whose window includes now. Older versions stored no end of the
+// window.
 func (u *Usage) inForce(args *db.Args) string {
 	now := args.Add(u.now())
 	return `(begins <= ` + now + ` AND ends > ` + now + ` OR ends = 0 AND month = ` + args.Add(limits.Month(u.now())) + `)`
 }
 
-// standings returns what is stored of owners' limits, each in a window.
+// standings returns the stored standings of owners in their windows.
 func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, windows map[id.Owner]limits.Window) (map[id.Owner]standing, error) {
 	args := db.Args{m}
 	list := db.AddList(&args, slices.Sorted(maps.Keys(windows)))
@@ -204,7 +204,7 @@ func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, windows map
 	return out, nil
 }
 
-// endTx ends what is in force of windows other than those that are now, and with next also what was going to be.
+// endTx ends the standings of windows that don't include now. With next it also ends those of future windows.
 func (u *Usage) endTx(ctx context.Context, tx *db.Tx, owners []id.Owner, next bool) error {
 	windows, err := u.windows(ctx, tx, owners, u.now())
 	if err != nil {
@@ -230,8 +230,7 @@ func (u *Usage) endTx(ctx context.Context, tx *db.Tx, owners []id.Owner, next bo
 	return nil
 }
 
-// ReconsiderTx puts an owner's limits into force at once, after their subscription has changed: what holds ends where another
-// window follows.
+// ReconsiderTx enforces an owner's limits at once after a change of their subscription, which may change the window.
 func (u *Usage) ReconsiderTx(ctx context.Context, tx *db.Tx, owner id.Owner) error {
 	if u.c.Limits == nil {
 		return nil
@@ -247,7 +246,7 @@ func (u *Usage) ReconsiderTx(ctx context.Context, tx *db.Tx, owner id.Owner) err
 	return nil
 }
 
-// reconsider looks again at who is near a limit, which the operator or a plan may have changed.
+// reconsider checks all owners near a limit again, since the operator or a plan may have changed it.
 func (u *Usage) reconsider(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil
@@ -265,7 +264,7 @@ func (u *Usage) reconsider(ctx context.Context) error {
 	})
 }
 
-// resume lets those go on whose limit is larger by now: they have chosen another plan, or were granted more.
+// resume checks owners whose limit has been raised by a plan or grant.
 func (u *Usage) resume(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil
@@ -273,7 +272,7 @@ func (u *Usage) resume(ctx context.Context) error {
 	return u.look(ctx, ` AND reached`)
 }
 
-// look compares again what some owners near a limit have used with what they may.
+// look enforces the limits of selected owners near a limit again.
 func (u *Usage) look(ctx context.Context, which string) error {
 	var args db.Args
 	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE `+u.inForce(&args)+which, args...)
@@ -300,12 +299,12 @@ func (u *Usage) look(ctx context.Context, which string) error {
 	return nil
 }
 
-// smallAtOnce bounds a transaction that arms owners, so that it holds up others for a moment only.
+// smallAtOnce caps the owners armed per transaction, to keep it short.
 const smallAtOnce = 200
 
-// armSmall has nodes borrow from the beginning of the window that a moment lies in where the whole limit is so little that they need
-// loans. It asks for the limit of those alone who may have such a one and for whom that isn't noted yet: there may be many owners, and
-// this is done all the time. Where some are named, it does so for these alone.
+// armSmall arms owners whose whole limit is so small that nodes need loans from the window's start. It only looks up
+// the limits of owners that may have such a limit and aren't armed, since it runs often and there may be many owners.
+// With only, it is restricted to these owners.
 func (u *Usage) armSmall(ctx context.Context, at db.Time, only ...id.Owner) error {
 	if u.c.Limits == nil {
 		return nil
@@ -317,7 +316,7 @@ func (u *Usage) armSmall(ctx context.Context, at db.Time, only ...id.Owner) erro
 		who += ` OR EXISTS (SELECT 1 FROM plan_limits p WHERE p.owner_id = s.owner_id AND p.name = $1 AND p.value < ` + args.Add(int64(flushMostMany)) + `)`
 	}
 	switch {
-	case small.Anybody && small.Plans: // whose plan has a limit has another one than the default
+	case small.Anybody && small.Plans: // an owner whose plan has a limit doesn't have the default
 		who += ` OR NOT EXISTS (SELECT 1 FROM plan_limits p WHERE p.owner_id = s.owner_id AND p.name = $1)`
 	case small.Anybody:
 		who = `1 = 1`
@@ -345,7 +344,7 @@ func (u *Usage) armSmall(ctx context.Context, at db.Time, only ...id.Owner) erro
 	}
 }
 
-// armOwners has nodes borrow for those of some owners whose limit is small, from the beginning of the window that a moment lies in.
+// armOwners arms those of the owners whose limit is small, for the window containing at.
 func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) error {
 	most, throttle := map[id.Owner]int64{}, map[id.Owner]int64{}
 	for _, o := range owners {
@@ -392,14 +391,15 @@ func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) er
 
 func scanOwner(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) }
 
-// armEvery is how often owners are looked for whose limit is small; armAhead how long before a window begins.
+// armEvery is the interval of looking for owners with small limits, and armAhead how long before a window they are
+// armed.
 const (
 	armEvery = 10 * time.Second
 	armAhead = time.Minute
 )
 
-// Run keeps limits in force until ctx ends: small ones of new accounts and of the next window, and larger ones of those who are
-// paused.
+// Run enforces limits until ctx ends: it arms small limits of new accounts and next windows, and resumes owners whose
+// limit was raised.
 func (u *Usage) Run(ctx context.Context) error {
 	tick := time.NewTicker(armEvery)
 	defer tick.Stop()

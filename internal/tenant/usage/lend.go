@@ -10,25 +10,25 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// loanEnds is when a loan ends that isn't noted again. Nodes stop using theirs 35 seconds earlier: so far apart their
-// clocks may be.
+// loanEnds is the lifetime of a loan that isn't renewed. Nodes stop using a loan 35 seconds earlier to allow for clock
+// skew.
 const loanEnds = 90 * time.Second
 
-// leastLoan is how much is lent at least, where there is as much.
+// leastLoan is the minimum loan in bytes, if that much remains.
 const leastLoan = 64 << 10
 
-// ReturnTopic wakes nodes to hand back what they have borrowed and not used.
+// ReturnTopic notifies nodes to return unused loans.
 const ReturnTopic = "usage.return"
 
-// Lender lends one node parts of what owners have left of their bandwidth.
+// Lender lends parts of owners' remaining bandwidth to one node.
 type Lender struct {
 	*Usage
-	Node string // no other process has it
+	Node string // unique per process
 }
 
-// Lend notes how much the node has outstanding of an owner's bandwidth: admitted, or still to be, and not in the owner's
-// usage. With more it lends it a part of what is left: all that is used and outstanding anywhere is never more than the
-// limit, but for what single responses exceed it.
+// Lend records how many bytes this node has admitted but not yet reported. If more is true, it also lends another share
+// of the remaining bandwidth. The sum of all use and loans never exceeds the limit, except for single responses larger
+// than the rest.
 func (l Lender) Lend(ctx context.Context, owner id.Owner, outstanding int64, more bool) (lent int64, err error) {
 	err = l.c.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		lent, err = l.lendTx(ctx, tx, owner, outstanding, more)
@@ -37,7 +37,7 @@ func (l Lender) Lend(ctx context.Context, owner id.Owner, outstanding int64, mor
 	return lent, err
 }
 
-// Arm has nodes borrow for those of some owners whose limit is small; without owners for all.
+// Arm arms those of the owners whose limit is small, or all if none are given.
 func (l Lender) Arm(ctx context.Context, owners ...id.Owner) error {
 	return l.armSmall(ctx, l.now(), owners...)
 }
@@ -52,7 +52,7 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 	if err != nil {
 		return 0, err
 	}
-	// The row's lock: one node is lent something at a time. It is there unless the window has just changed.
+	// The row's lock serializes loans. The row exists unless the window has just changed.
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, begins, ends)
 		VALUES ($1, $2, $3, $4, 0, TRUE, FALSE, $5, $6)
@@ -67,7 +67,7 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 		return 0, fmt.Errorf("read loans: %w", err)
 	}
 	if more {
-		// Usage is read after the loans: what a node stores meanwhile is in both rather than in neither.
+		// Usage is read after the loans, so that bytes stored meanwhile count twice rather than not at all.
 		used, err := l.within(ctx, tx, map[id.Owner]limits.Window{owner: w}, Bandwidth)
 		if err != nil {
 			return 0, err

@@ -13,13 +13,13 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Notices tell owners through their notification channels and webhooks how much of a limit they have used.
+// Notices notifies owners of their use of a limit by notification channels and webhooks.
 type Notices struct {
 	Notify *notify.Notifications
 	Hooks  *webhook.Webhooks
 }
 
-// TellUsageTx is Teller's.
+// TellUsageTx implements [Teller].
 func (u Notices) TellUsageTx(ctx context.Context, tx *db.Tx, owner id.Owner, w Warning) error {
 	if err := u.Hooks.EmitTx(ctx, tx, owner, event.UsageThreshold(event.Usage{
 		Limit: string(w.Name), Start: w.Window.From, End: w.Window.To, Percent: w.Percent, Used: w.Used, Allow: w.Limit,

@@ -14,36 +14,36 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Query says what of an owner's use to read.
+// Query selects the usage to read.
 type Query struct {
-	Meters   []Meter       // Optional: empty means all of them.
-	From, To db.Time       // From is taken back to the beginning of its step. Optional: from the beginning of the window of limits, until now.
-	Exact    bool          // of a day that lies partly between them, count what was then; they are whole hours
+	Meters   []Meter       // Optional: empty means all.
+	From, To db.Time       // From is rounded down to its step. Optional: the window of limits until now.
+	Exact    bool          // count partial days exactly; From and To are whole hours
 	Step     time.Duration // an hour or a day
-	Site     id.Site       // Optional: of all sites, and of what no site uses.
+	Site     id.Site       // Optional: empty means all sites and use without a site.
 }
 
-// Series holds what was used in consecutive stretches of time.
+// Series is the use in consecutive steps.
 type Series struct {
 	Meter  Meter
 	Total  int64
 	Points []Point // without gaps
 }
 
-// Point is one stretch.
+// Point is the use in one step.
 type Point struct {
 	At       db.Time
 	Quantity int64
-	Sealed   bool // nothing is added to it any more
+	Sealed   bool // it can't grow any more
 }
 
-// What may be asked for.
+// Limits of queries.
 const (
 	mostHours = 31 * day
 	mostDays  = 400 * day
 )
 
-// check fills in what is not given and refuses what isn't stored. Where no beginning is given, it is that of a window.
+// check sets defaults and validates the query. The default start is that of the window.
 func (q *Query) check(now db.Time, c limits.Cycle) error {
 	if len(q.Meters) == 0 {
 		q.Meters = Meters
@@ -89,8 +89,8 @@ func stepWords(step time.Duration) string {
 	return "a day"
 }
 
-// Series returns what an owner used, one series for each meter. Days are UTC. What versions before this one counted, by
-// the month alone, is in the first stretch of its month.
+// Series returns an owner's use, one series per meter. Days are in UTC. Use recorded by the month, by old versions, is
+// in the first step of its month.
 func (u *Usage) Series(ctx context.Context, owner id.Owner, q Query) (list []Series, err error) {
 	now := u.now()
 	of, err := limits.Cycles(ctx, u.c.DB, []id.Owner{owner})
@@ -128,7 +128,7 @@ func (u *Usage) Series(ctx context.Context, owner id.Owner, q Query) (list []Ser
 	return list, nil
 }
 
-// read returns quantities by meter and the beginning of their step.
+// read returns the use by meter and step.
 func (u *Usage) read(ctx context.Context, r db.Reader, owner id.Owner, q Query) (map[entry]int64, error) {
 	args := db.Args{owner, q.From, q.To, q.Step.Milliseconds()}
 	meters := db.AddList(&args, q.Meters)
@@ -138,7 +138,7 @@ func (u *Usage) read(ctx context.Context, r db.Reader, owner id.Owner, q Query) 
 			WHERE owner_id = $1 AND meter IN (`+meters+`) AND `+column+` >= `+from+` AND `+column+` < `+to+where)
 	}
 	const open = ` AND counted < quantity`
-	first, last := "$2", "$3" // the days that are counted as a whole
+	first, last := "$2", "$3" // whole days
 	if q.Exact {
 		a, b := days(limits.Window{From: q.From, To: q.To})
 		first, last = args.Add(a), args.Add(b)
@@ -191,14 +191,14 @@ func (u *Usage) read(ctx context.Context, r db.Reader, owner id.Owner, q Query) 
 	return out, err
 }
 
-// Part is what one site or deployment used.
+// Part is the use of one site or deployment.
 type Part struct {
 	ID       string
 	Quantity int64
 }
 
-// BySite returns which sites used most of a meter in a window, and how much the others did. Sites that are gone
-// are among them. Of days that lie partly in it, what is longer ago than rows of sources are stored is missing.
+// BySite returns the sites that used most of a meter in a window, including deleted ones, and the sum of the others. On
+// partial days, use older than the stored source rows is missing.
 func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, w limits.Window, most int) (top []Part, others int64, err error) {
 	first, last := days(w)
 	rows, err := u.c.DB.Query(ctx, `
@@ -214,8 +214,8 @@ func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, w limits.Wi
 	return cut(rows, err, most)
 }
 
-// ByDeployment returns which deployments took most of the build time of a window, as far as it is not longer
-// ago than rows of sources are stored.
+// ByDeployment returns the deployments that used most build time in a window, as far as their source rows are still
+// stored.
 func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, w limits.Window, most int) (top []Part, others int64, err error) {
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT source, CAST(SUM(quantity) AS BIGINT) AS n FROM usage_sources
@@ -225,7 +225,7 @@ func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, w limits.Windo
 		return nil, 0, err
 	}
 	sums := map[string]int64{}
-	for _, p := range all { // attempts of one deployment
+	for _, p := range all { // sum up the attempts of one deployment
 		of, _, _ := strings.Cut(p.ID, "/")
 		sums[of] += p.Quantity
 	}
@@ -255,8 +255,7 @@ func cut(rows *sql.Rows, err error, most int) (top []Part, others int64, _ error
 	return all[:min(most, len(all))], others, nil
 }
 
-// Forecast returns what a window comes to if it goes on like until now; of one that is over, what it came to. The
-// first day says nothing yet: then it is what was used.
+// Forecast extrapolates the use at the end of a window. For an ended window, and on the first day, it returns used.
 func Forecast(used int64, w limits.Window, now db.Time) int64 {
 	if now >= w.To || now.Sub(w.From) < day {
 		return used

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// sample counts what owners store at this moment as a whole hour of it: once an hour, however often it runs. An hour
-// in which nothing runs counts nothing.
+// sample records the storage in use as an hour's use, once per hour no matter how often it runs. Hours in which it
+// doesn't run aren't counted.
 func (u *Usage) sample(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil

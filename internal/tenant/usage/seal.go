@@ -11,14 +11,12 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// Seal is the job that seals the hours that are over and forgets what is too old. One of it exists; it runs every
-// hour. Run twice, it finds nothing more to do.
+// Seal is the hourly job that seals ended hours and deletes old rows. There is one. Running it twice is harmless.
 type Seal struct{}
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Seal) Kind() string { return "usage.seal" }
 
-// Work registers the job.
 func (u *Usage) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, _ Seal, _ int64) error {
 		if err := u.Tidy(ctx); err != nil {
@@ -29,7 +27,7 @@ func (u *Usage) Work(j *job.Jobs) {
 	})
 }
 
-// Schedule makes sure that the job exists, and that the limits that hold now are obeyed.
+// Schedule enqueues the job unless it exists, and enforces the current limits.
 func (u *Usage) Schedule(ctx context.Context) error {
 	if err := u.reconsider(ctx); err != nil {
 		return err
@@ -43,7 +41,7 @@ func (u *Usage) Schedule(ctx context.Context) error {
 	})
 }
 
-// Tidy samples what owners store, seals the hours that are due, and deletes rows that are older than they are kept.
+// Tidy samples storage, seals due hours and deletes old rows.
 func (u *Usage) Tidy(ctx context.Context) error {
 	if err := u.sample(ctx); err != nil {
 		return err
@@ -63,7 +61,7 @@ func (u *Usage) Tidy(ctx context.Context) error {
 	for _, f := range []struct {
 		table, column string
 		before        db.Time
-		first         string // Optional: is done before rows are deleted
+		first         string // Optional: statement to execute before rows are deleted
 	}{
 		{"usage_sources", "hour", floor(now.Add(-keepSources), hour), ""},
 		{"usage_hours", "hour", floor(now.Add(-keepHours), hour), parts},
@@ -78,11 +76,11 @@ func (u *Usage) Tidy(ctx context.Context) error {
 	return nil
 }
 
-// seal seals every hour that ended two hours ago or earlier, one after the other.
+// seal seals every hour that ended at least two hours ago, in order.
 func (u *Usage) seal(ctx context.Context) error {
 	for {
 		var sealed, next db.Time
-		// Hours without anything to count are passed over: late rows go to the next hour that has any, or to the last.
+		// Skip hours without use; late rows go to the next hour with use, or to the last.
 		err := u.c.DB.QueryRow(ctx, `
 			SELECT s.hour, COALESCE((SELECT MIN(hour) FROM usage_sources WHERE hour > s.hour), 0) FROM usage_sealed s`).Scan(&sealed, &next)
 		if err != nil {
@@ -90,7 +88,7 @@ func (u *Usage) seal(ctx context.Context) error {
 		}
 		last := floor(u.now().Add(-sealAfter), hour).Add(-hour)
 		if last <= sealed {
-			return nil // also where the clock was set back
+			return nil // also if the clock was set back
 		}
 		if next == 0 || next > last {
 			next = last
@@ -101,8 +99,8 @@ func (u *Usage) seal(ctx context.Context) error {
 	}
 }
 
-// sealHour counts what is written of an hour, and of earlier ones since they were sealed. A crash in between leaves
-// some owners counted and the hour open; the next run counts the others.
+// sealHour adds up the rows of an hour, and late rows of earlier ones. After a crash, some owners are counted and the
+// hour is still open; the next run counts the rest.
 func (u *Usage) sealHour(ctx context.Context, before, at db.Time) error {
 	for {
 		owners, err := u.uncounted(ctx, at)
@@ -110,7 +108,7 @@ func (u *Usage) sealHour(ctx context.Context, before, at db.Time) error {
 			return err
 		}
 		err = u.c.DB.Write(ctx, func(tx *db.Tx) error {
-			// The row's lock keeps other nodes from sealing meanwhile.
+			// The row's lock keeps other nodes from sealing.
 			n, err := tx.Exec(ctx, `UPDATE usage_sealed SET hour = hour WHERE hour = $1`, before)
 			if err != nil {
 				return err
@@ -132,18 +130,18 @@ func (u *Usage) sealHour(ctx context.Context, before, at db.Time) error {
 
 var errSealed = fmt.Errorf("another node has sealed the hour")
 
-// ownersAtOnce bounds a transaction, so that it holds up others for a moment only.
+// ownersAtOnce caps the owners per transaction, to keep it short.
 const ownersAtOnce = 100
 
-// uncounted returns some owners who have anything to count up to an hour.
+// uncounted returns some owners with uncounted rows up to an hour.
 func (u *Usage) uncounted(ctx context.Context, at db.Time) ([]id.Owner, error) {
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT DISTINCT owner_id FROM usage_sources WHERE hour <= $1 AND counted < quantity ORDER BY owner_id LIMIT $2`, at, ownersAtOnce)
 	return db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })
 }
 
-// countTx adds what is written and not counted to an hour and its day. One statement marks it as counted and returns
-// how much that was: whatever is written meanwhile is either in it or stays uncounted.
+// countTx adds uncounted rows to an hour and its day. A single statement marks rows as counted and returns their
+// quantities, so that concurrent writes are either included or stay uncounted.
 func (u *Usage) countTx(ctx context.Context, tx *db.Tx, at db.Time, owners []id.Owner) error {
 	args := db.Args{at}
 	list := db.AddList(&args, owners)
@@ -183,7 +181,7 @@ func (u *Usage) countTx(ctx context.Context, tx *db.Tx, at db.Time, owners []id.
 	return nil
 }
 
-// addTx adds quantities to rows of a table.
+// addTx adds the sums to rows of a table.
 func addTx(ctx context.Context, tx *db.Tx, table, column string, at db.Time, sums map[entry]int64) error {
 	bySite := ""
 	if table == "usage_sites" {
@@ -220,7 +218,8 @@ func addTx(ctx context.Context, tx *db.Tx, table, column string, at db.Time, sum
 	return write()
 }
 
-// forget deletes what lies before a moment, one stretch at a time. first is a statement that is done with each, or empty.
+// forget deletes rows before a time, one interval per transaction. first, if not empty, is a statement to execute
+// before each.
 func (u *Usage) forget(ctx context.Context, table, column string, before db.Time, first string) error {
 	for {
 		var n int64

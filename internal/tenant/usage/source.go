@@ -11,13 +11,13 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Source counts in memory and writes absolute quantities. What it has not written when its process ends is lost.
-// It is safe for concurrent use.
+// Source counts in memory and stores absolute quantities. Quantities not stored when its process ends are lost. It is
+// safe for concurrent use.
 type Source struct {
 	name string
 
 	mu   sync.Mutex // guards the rest
-	hour db.Time    // the latest that was counted in
+	hour db.Time    // the latest hour counted in
 	// share: total what is used within an hour; owner one entry for each of its sites and meters; edge entries of earlier hours go once they are written
 	totals map[entry]int64
 	// share: none, it holds keys of totals
@@ -31,16 +31,16 @@ type entry struct {
 	site  id.Site
 }
 
-// NewSource returns a source. No other may have its name, also after a restart.
+// NewSource returns a source. The name must be unique, even across restarts.
 func NewSource(name string) *Source {
 	return &Source{name: name, totals: map[entry]int64{}, dirty: map[entry]bool{}}
 }
 
-// ProcessSource returns the source of this process, for what it counts of one kind.
+// ProcessSource returns a new source for one kind of count in this process.
 func ProcessSource(kind string) *Source { return NewSource(kind + "/" + db.Random(10)) }
 
-// Add counts what was used at a moment. Where the clock has been set back it counts in the latest hour: earlier
-// ones are written already, and forgotten here.
+// Add counts use at a time. If the clock was set back it counts in the latest hour, since earlier hours are stored and
+// no longer in memory.
 func (s *Source) Add(at db.Time, owner id.Owner, m Meter, site id.Site, n int64) {
 	if n <= 0 || owner == "" {
 		return
@@ -53,7 +53,7 @@ func (s *Source) Add(at db.Time, owner id.Owner, m Meter, site id.Site, n int64)
 	s.dirty[e] = true
 }
 
-// Pending returns what was counted and is not written, in an order that is always the same.
+// Pending returns the quantities that aren't stored, in a fixed order.
 func (s *Source) Pending() []Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Source) Pending() []Row {
 	return rows
 }
 
-// Written says that rows which Pending returned are stored.
+// Written marks rows returned by Pending as stored.
 func (s *Source) Written(rows []Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,15 +78,15 @@ func (s *Source) Written(rows []Row) {
 	}
 	for e := range s.totals {
 		if e.hour < s.hour && !s.dirty[e] {
-			delete(s.totals, e) // nothing is added to it any more
+			delete(s.totals, e) // the hour is over
 		}
 	}
 }
 
-// writeTimeout bounds a write whose caller has ended.
+// writeTimeout limits a write whose caller's context has ended.
 const writeTimeout = 30 * time.Second
 
-// Write stores what a source has counted, although ctx may have ended. What can't be stored stays pending.
+// Write stores a source's pending quantities, even if ctx has ended. Quantities stay pending on error.
 func (u *Usage) Write(ctx context.Context, s *Source) error {
 	rows := s.Pending()
 	if len(rows) == 0 {

@@ -10,13 +10,13 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// WindowOf returns the window of an owner's limits that a moment lies in.
+// WindowOf returns the window of an owner's limits that contains a time.
 func (u *Usage) WindowOf(ctx context.Context, r db.Reader, owner id.Owner, at db.Time) (limits.Window, error) {
 	all, err := limits.Cycles(ctx, r, []id.Owner{owner})
 	return all[owner].At(at), err
 }
 
-// Windows returns the window of an owner's limits that is now, and those before it, the latest first.
+// Windows returns up to most windows of an owner's limits, from the current one backwards.
 func (u *Usage) Windows(ctx context.Context, owner id.Owner, most int) (list []limits.Window, err error) {
 	all, err := limits.Cycles(ctx, u.c.DB, []id.Owner{owner})
 	for at := u.now(); len(list) < most; {
@@ -29,8 +29,8 @@ func (u *Usage) Windows(ctx context.Context, owner id.Owner, most int) (list []l
 	return list, err
 }
 
-// CountsFrom returns where the window begins that is now, for a subscription whose periods are counted from another anchor
-// from now on: the anchor, where the owner never had one.
+// CountsFrom returns the start of counting for a subscription with a new anchor: the current window's start, or the
+// anchor if the owner never had a subscription.
 func (u *Usage) CountsFrom(ctx context.Context, r db.Reader, owner id.Owner, anchor db.Time) (db.Time, error) {
 	all, err := limits.Cycles(ctx, r, []id.Owner{owner})
 	if c, ok := all[owner]; ok {
@@ -39,7 +39,7 @@ func (u *Usage) CountsFrom(ctx context.Context, r db.Reader, owner id.Owner, anc
 	return anchor, err
 }
 
-// windows returns the windows that a moment lies in.
+// windows returns the owners' windows that contain a time.
 func (u *Usage) windows(ctx context.Context, r db.Reader, owners []id.Owner, at db.Time) (map[id.Owner]limits.Window, error) {
 	all, err := limits.Cycles(ctx, r, owners)
 	out := make(map[id.Owner]limits.Window, len(owners))
@@ -49,7 +49,7 @@ func (u *Usage) windows(ctx context.Context, r db.Reader, owners []id.Owner, at 
 	return out, err
 }
 
-// Current returns what an owner has used in the window of their limits that is now.
+// Current returns an owner's use of a meter in the current window.
 func (u *Usage) Current(ctx context.Context, r db.Reader, owner id.Owner, m Meter) (int64, limits.Window, error) {
 	w, err := u.WindowOf(ctx, r, owner, u.now())
 	if err != nil {
@@ -59,14 +59,14 @@ func (u *Usage) Current(ctx context.Context, r db.Reader, owner id.Owner, m Mete
 	return all[owner], w, err
 }
 
-// days returns which days lie wholly within a window.
+// days returns the range of days that lie completely within a window.
 func days(w limits.Window) (first, last db.Time) {
 	first, last = floor(w.From+db.Time(day.Milliseconds())-1, day), floor(w.To, day)
 	return first, max(first, last)
 }
 
-// within returns what owners have used, each in a window: the days and hours that are sealed, what isn't yet, and what
-// earlier versions counted, which belongs to where its month begins.
+// within returns owners' use, each in a window: sealed days and hours, unsealed rows, and monthly counts of old
+// versions, which belong to the window that contains the month's start.
 func (u *Usage) within(ctx context.Context, r db.Reader, windows map[id.Owner]limits.Window, m Meter) (map[id.Owner]int64, error) {
 	out := map[id.Owner]int64{}
 	if len(windows) == 0 {
@@ -115,10 +115,11 @@ func (u *Usage) within(ctx context.Context, r db.Reader, windows map[id.Owner]li
 	return out, nil
 }
 
-// partOfSource is how much of a row of a source counts in the window from $3 to $4 beside what is sealed by the day, $5 to $6.
+// partOfSource is the part of a source row that counts in the window from $3 to $4, given that the days from $5 to $6
+// are counted by sealed days.
 const partOfSource = `CASE WHEN hour < $5 OR hour >= $6 THEN quantity ELSE quantity - counted END`
 
-// UsedBySite reports whether a site of the owner's has used any of a meter in the window that is now.
+// UsedBySite reports whether a site of the owner has used any of a meter in the current window.
 func (u *Usage) UsedBySite(ctx context.Context, r db.Reader, owner id.Owner, site id.Site, m Meter) (used bool, err error) {
 	w, err := u.WindowOf(ctx, r, owner, u.now())
 	if err != nil {

@@ -1,14 +1,13 @@
-// Package usage owns what each owner uses by the hour (bandwidth, requests, build time, storage, backups, memory
-// and CPU of programs) and the limits of a month that follow from it: a calendar month (UTC), or one of
-// the owner's subscription (limits.Window).
+// Package usage owns each owner's use by the hour (bandwidth, requests, build time, storage, backups, memory and CPU of
+// programs) and enforces limits per month: a calendar month (UTC) or one of the owner's subscription (limits.Window).
 //
-// A source (a process, an attempt of a build, a sample) writes the absolute quantity that it has counted in an
-// hour, and the larger quantity wins. So a write that is repeated changes nothing, sources never add to each
-// other's rows, and a process that is killed loses what it had not written.
+// A source (a process, an attempt of a build, a sample) stores the absolute quantity counted in an hour, and the larger
+// quantity wins. So repeating a write changes nothing, sources never update each other's rows, and a killed process
+// only loses what it had not stored.
 //
-// Two hours after its end an hour is sealed: added to usage_hours and usage_days, which never change from then on.
-// What is written to a sealed hour later is added to the next hour that is sealed, once. The rows of sources stay
-// for 35 days: without them a late quantity would count again.
+// An hour is sealed two hours after its end: its rows are added to usage_hours and usage_days, which never change
+// afterwards. Rows stored later for a sealed hour are added once, to the next sealed hour. Source rows are kept for 35
+// days; without them a late quantity would count again.
 package usage
 
 import (
@@ -24,33 +23,32 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Meter names something that is measured, with its unit.
+// Meter names a measured quantity, with its unit.
 type Meter string
 
-// The meters there are.
 const (
-	Bandwidth Meter = "bandwidth.bytes"    // bodies of responses of sites
-	Requests  Meter = "requests"           // responses of sites
-	Build     Meter = "build.ms"           // time that builds hold their slot
-	Storage   Meter = "storage.byte_hours" // releases, and what programs store
-	Backups   Meter = "backup.byte_hours"  // what backups store
+	Bandwidth Meter = "bandwidth.bytes"    // bodies of sites' responses
+	Requests  Meter = "requests"           // sites' responses
+	Build     Meter = "build.ms"           // time during which builds occupy a slot
+	Storage   Meter = "storage.byte_hours" // releases and programs' storage
+	Backups   Meter = "backup.byte_hours"  // backups
 	Memory    Meter = "memory.mib_seconds" // of programs
 	CPU       Meter = "cpu.ms"             // of programs
 )
 
-// Meters are all of them, in the order in which they are shown.
+// Meters lists every meter in display order.
 var Meters = []Meter{Bandwidth, Requests, Build, Storage, Backups, Memory, CPU}
 
 const (
 	hour = time.Hour
 	day  = 24 * time.Hour
 
-	sealAfter   = 2 * hour      // of the end of an hour
-	keepSources = 35 * day      // rows of sources
-	acceptFor   = 34 * day      // a source's hour is written no later
+	sealAfter   = 2 * hour      // after the end of an hour
+	keepSources = 35 * day      // source rows
+	acceptFor   = 34 * day      // age limit for storing a source's hour; less than keepSources
 	keepHours   = 100 * day     // sealed hours
-	keepParts   = 3 * 366 * day // those of days that are divided: longer than from the beginning of a year until its invoice is drafted
-	keepSites   = 400 * day     // days by site; days by owner stay
+	keepParts   = 3 * 366 * day // hours of divided days: longer than from the start of a year until its invoice is drafted
+	keepSites   = 400 * day     // days by site; days by owner are kept forever
 )
 
 // Config holds what Usage needs.
@@ -58,7 +56,7 @@ type Config struct {
 	DB     *db.DB
 	Limits *limits.Limits // Optional: without it nothing is limited.
 	Log    *slog.Logger
-	Clock  db.Clock // Optional: the machine's.
+	Clock  db.Clock // Optional: defaults to the system clock.
 }
 
 // Usage is the service. It is safe for concurrent use.
@@ -88,28 +86,28 @@ func New(c Config) *Usage {
 	return u
 }
 
-// Row is what a source has counted in an hour.
+// Row is a source's count in an hour.
 type Row struct {
 	Owner    id.Owner
 	Meter    Meter
-	Hour     db.Time // any moment of it
+	Hour     db.Time // any time within the hour
 	Source   string
 	Site     id.Site // Optional
-	Quantity int64   // in all, since the hour began
+	Quantity int64   // total since the start of the hour
 }
 
-// floor is the beginning of the stretch that t lies in.
+// floor rounds t down to a multiple of span.
 func floor(t db.Time, span time.Duration) db.Time { return t - t%db.Time(span.Milliseconds()) }
 
-// rowsAtOnce bounds a statement: PostgreSQL takes 65,535 values.
+// rowsAtOnce caps the rows per statement, since PostgreSQL allows 65,535 parameters.
 const rowsAtOnce = 500
 
-// MergeTx writes what sources have counted. Quantities that are no larger than those that are there change nothing.
-// Rows of one call differ in their keys.
+// MergeTx stores sources' counts. Quantities not larger than the stored ones change nothing. The rows of one call must
+// have different keys.
 func (u *Usage) MergeTx(ctx context.Context, tx *db.Tx, rows []Row) error {
 	oldest := u.now().Add(-acceptFor)
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Quantity <= 0 || r.Hour < oldest })
-	// Sorted, so that nodes never wait for each other in a ring.
+	// Sorted, so that nodes can't deadlock.
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.key(), b.key()) })
 	for some := range slices.Chunk(rows, rowsAtOnce) {
 		var q strings.Builder
@@ -135,9 +133,9 @@ func (r Row) key() string {
 	return fmt.Sprintf("%s\x00%s\x00%016x\x00%s\x00%s", r.Owner, r.Meter, int64(floor(r.Hour, hour)), r.Source, r.Site)
 }
 
-// ownersOf returns whose rows of a meter there are, sorted.
+// ownersOf returns the sorted owners of a meter's rows.
 func ownersOf(rows []Row, m Meter) (owners []id.Owner) {
-	for _, r := range rows { // by owner
+	for _, r := range rows { // sorted by owner
 		if r.Meter == m && (len(owners) == 0 || owners[len(owners)-1] != r.Owner) {
 			owners = append(owners, r.Owner)
 		}

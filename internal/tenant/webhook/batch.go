@@ -8,12 +8,11 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// stateIs is a condition that no index serves, for statements that know the ids: the
-// indices of what is pending and what is leased are empty most of the time, and
-// PostgreSQL would go on reading them whole after they have filled.
+// stateIs returns a condition that can't use an index, for statements that select by ID. The indexes of pending and
+// leased deliveries are usually empty, and PostgreSQL would keep scanning them in full after they have grown.
 func stateIs(state string) string { return `webhook_deliveries.state || '' = '` + state + `'` }
 
-// settled is an outcome with the state in which it leaves the delivery.
+// settled is an outcome and the delivery's resulting state.
 type settled struct {
 	outcome
 	state          string
@@ -29,8 +28,7 @@ var settleText = chunk.Text(func(n int) string {
 		RETURNING webhook_deliveries.id`
 })
 
-// writeSettled writes the ends of attempts, and returns which deliveries were still this
-// process's to write.
+// writeSettled stores the ends of attempts and returns the deliveries whose lease this process still held.
 func writeSettled(ctx context.Context, tx *db.Tx, list []settled) (map[delivery.ID]bool, error) {
 	mine := make(map[delivery.ID]bool, len(list))
 	err := chunk.Each(list, func(part []settled) error {
@@ -54,7 +52,8 @@ var attemptText = chunk.Text(func(n int) string {
 		ON CONFLICT (delivery_id, n) DO NOTHING`
 })
 
-// writeAttempts keeps what was sent and what came back. Those that an earlier turn has written, which didn't learn of its commit, stay.
+// writeAttempts stores requests and responses. Attempts already stored by an earlier turn whose commit was reported as
+// failed stay.
 func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[delivery.ID]bool) error {
 	return chunk.Each(list, func(part []settled) error {
 		args := make([]any, 0, 10*len(part))
@@ -75,7 +74,7 @@ var hourText = chunk.Text(func(n int) string {
 		SET succeeded = webhook_hours.succeeded + excluded.succeeded, failed = webhook_hours.failed + excluded.failed`
 })
 
-// writeHours adds to the attempts of each endpoint in this hour.
+// writeHours adds the attempts to each endpoint's counts for this hour.
 func writeHours(ctx context.Context, tx *db.Tx, hooks []ID, of map[ID]*health, now db.Time) error {
 	var counted []ID
 	for _, id := range hooks {

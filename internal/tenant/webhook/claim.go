@@ -14,28 +14,28 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// flight is a delivery that this process holds the lease of. The number of its attempt is the fencing token.
+// flight is a delivery leased by this process. Its attempt's number is the fencing token.
 type flight struct {
 	delivery.Request
 	hook     ID
 	secret   string // sealed
-	previous string // sealed: signs too, while the secret is being rotated; empty: none
+	previous string // sealed; also signs during a rotation; empty: none
 	failures int
 	troubled bool // the endpoint's last attempt failed
 	created  db.Time
 }
 
-// outcome is a flight with how its attempt ended.
+// outcome is a flight and the result of its attempt.
 type outcome struct {
 	flight
 	delivery.Result
 }
 
-// turn writes outcomes and claims up to free deliveries, in one transaction. next is when
-// there may be more to do; never when nothing is queued.
+// turn stores outcomes and claims up to free deliveries in one transaction. next is when more work may be due, or never
+// if nothing is queued.
 //
-// An endpoint that gave outcomes or is called for is looked at after those whose turn it
-// is, in the same transaction: one that is busy all the time is never written to.
+// Endpoints with outcomes or calls are visited after those whose turn is due, in the same transaction, so that a
+// constantly busy endpoint needs no separate writes.
 func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights []flight, next db.Time, err error) {
 	var q *delivery.Quota
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -74,8 +74,7 @@ func (w *Webhooks) turn(ctx context.Context, done []outcome, free int) (flights 
 	return flights, next, nil
 }
 
-// upcoming returns when the first endpoint has its turn whose host can take more: at once
-// where one is called for.
+// upcoming returns the earliest turn of endpoints whose host has a free slot, or now if an endpoint was called.
 func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	next := never
 	but, args := w.notFull(int64(never))
@@ -88,8 +87,8 @@ func (w *Webhooks) upcoming(ctx context.Context, r db.Reader) (db.Time, error) {
 	return next, nil
 }
 
-// notFull returns a condition that leaves out endpoints of hosts without a free slot, and the
-// arguments of a statement that it ends.
+// notFull returns a condition that excludes endpoints of hosts without a free slot, and the statement's arguments
+// including its own.
 func (w *Webhooks) notFull(args ...any) (string, db.Args) {
 	list, full := db.Args(args), w.hosts.Full()
 	if len(full) == 0 {
@@ -98,15 +97,15 @@ func (w *Webhooks) notFull(args ...any) (string, db.Args) {
 	return ` AND host NOT IN (` + db.AddList(&list, full) + `)`, list
 }
 
-// window is how many requests an endpoint may have in flight: one until it has answered
-// well, and again after a failure until it does.
+// window is the number of an endpoint's concurrent requests: one before its first success and after a failure,
+// otherwise four.
 const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
 
-// mostClaimable is how many endpoints a turn looks at, beside those that were touched.
+// mostClaimable caps the endpoints visited in a turn besides those touched.
 const mostClaimable = 256
 
-// claimable is how many endpoints are looked at to find so many deliveries, as it stands in a
-// statement: SQLite prepares one whose LIMIT is a parameter anew each time it runs.
+// claimable returns the number of endpoints to visit for room deliveries. It is one of a few constants, since SQLite
+// prepares a statement with a LIMIT parameter again on each run.
 func claimable(room int) string {
 	for _, n := range []int{16, 64} {
 		if room <= n {
@@ -116,26 +115,25 @@ func claimable(room int) string {
 	return strconv.Itoa(mostClaimable)
 }
 
-// endpoint is a webhook that is looked at in a turn.
+// endpoint is a webhook visited in a turn.
 type endpoint struct {
-	flight       // what its deliveries share
+	flight       // the fields its deliveries share
 	most, leased int
-	turn, floor  db.Time       // as they stand in its row
-	due          []flight      // what may be sent, the longest due first; at most one more than may be in flight
-	later        db.Time       // when the first of the others is due; never: there is none, as far as was looked
-	visited      bool          // it has its turn
-	left         int           // of due, after it
-	wait         time.Duration // until its host has room, or its owner's pace towards it; 0: they have
+	turn, floor  db.Time       // the row's current values
+	due          []flight      // deliveries that may be sent, longest due first; at most one more than may be in flight
+	later        db.Time       // when the next of the others is due; never: none found
+	visited      bool          // whether it got its turn
+	left         int           // how many of due remain
+	wait         time.Duration // until its host or its owner's rate limit has room; 0: they have
 }
 
-// waiting are the first deliveries of an endpoint, each as its fields separated by spaces: all
-// that are looked for come in one row.
+// waiting selects an endpoint's first deliveries, each as space-separated fields, so that all of them fit in one row.
 var waiting = `(SELECT string_agg(q.next_at || ' ' || q.id || ' ' || q.event_id || ' ' || q.claims || ' ' || q.failures || ' '
 		|| q.created_at, ';')
 	FROM (SELECT * FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending' ORDER BY d.next_at, d.id
 	LIMIT ` + strconv.Itoa(maxInFlight+1) + `) AS q)`
 
-// selectEndpoints begins a statement that finds endpoints that may be sent to; $1 is now.
+// selectEndpoints begins the query for endpoints with due turns; $1 is now.
 var selectEndpoints = `
 	SELECT id, owner_id, url, host, secret, CASE WHEN prev_until > $1 THEN prev_secret ELSE '' END, failures > 0 OR succeeded_at = 0, ` + window + `,
 		` + underWay + `, turn_at, floor_at, ` + waiting + `
@@ -143,7 +141,7 @@ var selectEndpoints = `
 
 var endpointText = chunk.Text(func(n int) string { return selectEndpoints + ` AND id IN (` + chunk.Marks(2, n) + `)` })
 
-// scanEndpoint returns a function that reads what selectEndpoints finds.
+// scanEndpoint returns a function that scans rows of selectEndpoints.
 func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 	return func(r db.Scanner) (*endpoint, error) {
 		e := &endpoint{later: never}
@@ -154,7 +152,7 @@ func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 		); err != nil || !list.Valid {
 			return e, err
 		}
-		var at []db.Time // of due
+		var at []db.Time // times of due
 		for text := range strings.SplitSeq(list.String, ";") {
 			f := e.flight
 			var next db.Time
@@ -165,14 +163,14 @@ func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 				e.later = min(e.later, next)
 				continue
 			}
-			i, _ := slices.BinarySearch(at, next+1) // behind its equals
+			i, _ := slices.BinarySearch(at, next+1) // after equal times
 			at, e.due = slices.Insert(at, i, next), slices.Insert(e.due, i, f)
 		}
 		return e, nil
 	}
 }
 
-// readWaiting reads one of what an endpoint waits for.
+// readWaiting parses one entry of waiting.
 func readWaiting(text string, f *flight, next *db.Time) error {
 	fields := strings.Split(text, " ")
 	if len(fields) != 6 {
@@ -192,9 +190,9 @@ func readWaiting(text string, f *flight, next *db.Time) error {
 	return nil
 }
 
-// claim takes deliveries that are due, endpoint by endpoint in the order of their turns, then
-// of those that were touched: each gives at most what it and its host have room for, and then
-// goes to the end of the line. The caller has locked what was touched.
+// claim leases due deliveries: first of endpoints in the order of their turns, then of the touched ones. Each endpoint
+// gives at most as many as it and its host have room for, and then goes to the end of the queue. The caller holds the
+// locks of the touched endpoints.
 func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Quota, touched []ID) ([]flight, error) {
 	now := tx.Now()
 	but, args := w.notFull(now)
@@ -218,15 +216,15 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Q
 			line = append(line, id)
 		}
 	}
-	share := max(1, min(maxInFlight, room/max(1, len(line)))) // where there is little room, nobody takes it all
+	share := max(1, min(maxInFlight, room/max(1, len(line)))) // divide scarce room among the endpoints
 	var out []flight
 	var visited []*endpoint
 	missed := touched[:0:0]
-	err = chunk.Each(line, func(part []ID) error { // what is not reached is not looked for
+	err = chunk.Each(line, func(part []ID) error { // stop once the room is used up
 		if room == len(out) {
 			return nil
 		}
-		// A statement of its own: it sees what others did before their locks were ours.
+		// A separate statement, which sees what others committed before this one got the locks.
 		args := append(make(db.Args, 0, 1+len(part)), now)
 		for _, id := range part {
 			args = append(args, id)
@@ -250,7 +248,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Q
 			}
 		}
 		for _, id := range part {
-			if !seen[id] { // disabled, or its floor or its host forbids it
+			if !seen[id] { // disabled, or not allowed by its floor or host
 				missed = append(missed, id)
 				delete(place, id)
 			}
@@ -275,8 +273,7 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Q
 	return out, nil
 }
 
-// take chooses up to room of what is due, at most share of an endpoint, and notes what became
-// of each endpoint's turn.
+// take selects up to room due deliveries, at most share per endpoint, and records how far each endpoint's turn got.
 func take(part []*endpoint, room, share int, q *delivery.Quota) (out []flight) {
 	for _, e := range part {
 		if room == len(out) {
@@ -303,14 +300,14 @@ var moveText = chunk.Text(func(n int) string {
 		FROM (VALUES ` + chunk.Values(n, "TEXT", "BIGINT", "BIGINT") + `) AS v WHERE webhooks.id = v.column1`
 })
 
-// moveOn sets the next turns of those that had one, where they are not what they were.
+// moveOn updates changed turns of the visited endpoints.
 func moveOn(ctx context.Context, tx *db.Tx, part []*endpoint, now db.Time) error {
 	var moved []*endpoint
 	for _, e := range part {
 		turn, floor := max(e.later, e.floor), e.floor
 		switch {
 		case e.leased >= e.most:
-			turn = never // an outcome will give it its turn
+			turn = never // its outcome will set the turn
 		case e.left > 0:
 			floor = now.Add(e.wait)
 			turn = floor
@@ -341,7 +338,7 @@ var leaseText = chunk.Text(func(n int) string {
 	) + `) AND ` + stateIs("pending")
 })
 
-// lease marks deliveries as under way. The locks of their endpoints keep others from them.
+// lease marks deliveries as leased. The endpoints' locks exclude other nodes.
 func (w *Webhooks) lease(ctx context.Context, tx *db.Tx, list []flight, now db.Time) error {
 	return chunk.Each(list, func(part []flight) error {
 		args := append(make([]any, 0, 1+len(part)), now.Add(w.c.Lease))

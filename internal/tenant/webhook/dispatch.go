@@ -10,12 +10,11 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Run sends until ctx ends, then lets requests in flight end for Drain and gives the rest
-// back. After a restart on SQLite it goes on at once with what the dead process held.
+// Run sends deliveries until ctx ends, then waits up to Drain for requests in flight and releases the rest. After a
+// restart on SQLite it immediately resumes the deliveries of the previous process.
 //
-// One loop writes: each turn stores every outcome there is and claims as much as there
-// are free slots, in one transaction. While it commits, further outcomes gather: the
-// busier it is, the more a commit carries.
+// A single loop writes. Each turn stores all available outcomes and claims as many deliveries as there are free slots,
+// in one transaction. Outcomes that arrive during a commit go into the next, so commits carry more under load.
 func (w *Webhooks) Run(ctx context.Context) error {
 	if w.c.Out == nil || w.c.Out.Transport == nil {
 		return errNoClient
@@ -48,9 +47,9 @@ func (w *Webhooks) Run(ctx context.Context) error {
 
 	var (
 		done     []outcome
-		inFlight int // claimed, outcome not yet on disk
+		inFlight int // claimed, with the outcome not stored yet
 		again    = true
-		next     = never // when an endpoint has its turn, as far as we know
+		next     = never // the next known turn of an endpoint
 		timer    = time.NewTimer(w.c.Poll)
 	)
 	defer timer.Stop()
@@ -72,10 +71,10 @@ func (w *Webhooks) Run(ctx context.Context) error {
 				return err
 			})
 			if err != nil {
-				// Outcomes are kept and tried again; the leases run on meanwhile.
+				// The outcomes are kept and retried, and the leases stay valid meanwhile.
 				w.c.Log.ErrorContext(ctx, "webhook schedule not written", "err", err)
 				if work.Err() != nil {
-					return nil // the time to drain is over: the leases say what is to be done again
+					return nil // the drain time is over; the expired leases will be retried
 				}
 				failed = true
 			} else {
@@ -121,11 +120,11 @@ func (w *Webhooks) Run(ctx context.Context) error {
 	}
 }
 
-// gathering is how long outcomes wait for others to be written with.
+// gathering is how long outcomes wait to be stored together.
 const gathering = 3 * time.Millisecond
 
-// gather adds outcomes until half of what is in flight is there, or others have waited long
-// enough, or there is something new to send: a commit costs the same for one as for many.
+// gather collects outcomes until half of those in flight have arrived, the time is up, or new work is announced, since
+// a commit costs the same for one as for many.
 func gather(results <-chan outcome, done []outcome, inFlight int, wake <-chan struct{}) []outcome {
 	timer := time.NewTimer(gathering)
 	defer timer.Stop()
@@ -139,7 +138,7 @@ func gather(results <-chan outcome, done []outcome, inFlight int, wake <-chan st
 		}
 		break
 	}
-	for { // what is there by now goes with them
+	for { // include those that have already arrived
 		select {
 		case o := <-results:
 			done = append(done, o)
@@ -149,7 +148,7 @@ func gather(results <-chan outcome, done []outcome, inFlight int, wake <-chan st
 	}
 }
 
-// prepare does what comes before the first request.
+// prepare runs once before the first request.
 func (w *Webhooks) prepare(ctx context.Context) error {
 	if w.c.DB.Single() {
 		if err := w.takeOver(ctx, true); err != nil {
@@ -159,10 +158,10 @@ func (w *Webhooks) prepare(ctx context.Context) error {
 	return w.nameHosts(ctx)
 }
 
-// leaseCheck is how often expired leases are looked for.
+// leaseCheck returns the interval of checks for expired leases.
 func leaseCheck(lease time.Duration) time.Duration { return max(lease/6, time.Second) }
 
-// maintain takes over expired leases, measures, purges and reviews failing webhooks, until ctx ends.
+// maintain takes over expired leases, updates metrics, purges old rows and reviews failing webhooks until ctx ends.
 func (w *Webhooks) maintain(ctx context.Context) {
 	leases := time.NewTicker(leaseCheck(w.c.Lease))
 	defer leases.Stop()

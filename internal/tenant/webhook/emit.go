@@ -16,17 +16,15 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// EmitTx queues an event for every webhook of the owner that wants it, in the caller's
-// transaction: it is sent after the commit, or never. A webhook that wants both names of
-// one occurrence gets it once under each, with different ids. For one that the service
-// disabled the delivery is noted as skipped, so that it can be made once the webhook is
-// enabled again.
+// EmitTx enqueues an event for every subscribed webhook of the owner, in the caller's transaction. A webhook that
+// subscribes to both names of an event gets it under each, with different IDs. For a webhook that the service disabled,
+// the delivery is stored as skipped, so that it can be made after the webhook is enabled again.
 func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, e event.Event) error {
 	type subscriber struct {
 		id            ID
 		events, sites []string
 		active        bool
-		expires       db.Time // of a listener
+		expires       db.Time // only for a listener
 	}
 	now := tx.Now()
 	rows, err := tx.Query(ctx, `
@@ -62,8 +60,8 @@ func (w *Webhooks) EmitTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	return nil
 }
 
-// PingTx queues a "ping" for one webhook, whatever it is subscribed to, and returns the
-// delivery. A webhook that is turned off is a Conflict.
+// PingTx enqueues a "ping" for one webhook regardless of its subscriptions, and returns the delivery. It returns a
+// Conflict fault for a disabled webhook.
 func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (delivery.ID, error) {
 	h, err := get(ctx, tx, owner, id)
 	if err != nil {
@@ -83,7 +81,7 @@ func (w *Webhooks) PingTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	return d, err
 }
 
-// Ping is PingTx in a transaction of its own.
+// Ping is [Webhooks.PingTx] in its own transaction.
 func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d delivery.ID, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		d, err = w.PingTx(ctx, tx, owner, id)
@@ -92,15 +90,15 @@ func (w *Webhooks) Ping(ctx context.Context, owner account.OwnerID, id ID) (d de
 	return d, err
 }
 
-// recipients are the webhooks that want an event under one name.
+// recipients are the webhooks subscribed to one name of an event.
 type recipients struct {
-	active    []ID // get it
-	disabled  []ID // by the service: miss it, and may have it redelivered
+	active    []ID // receive it
+	disabled  []ID // disabled by the service; miss it, and may have it redelivered
 	listening []ID // fetch it
 }
 
-// queue freezes one body and inserts a delivery of it for each webhook: a pending one, a
-// skipped one for those that miss it, or an offered one for listeners.
+// queue stores one body and inserts a delivery of it per webhook: pending, skipped for disabled ones, or offered for
+// listeners.
 func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, name string, e event.Event, to recipients) error {
 	if len(to.active)+len(to.disabled)+len(to.listening) == 0 {
 		return nil
@@ -138,7 +136,7 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return nil
 }
 
-// addDeliveries inserts a delivery of an event for each webhook, in one state.
+// addDeliveries inserts a delivery of an event for each webhook, with the given state.
 func addDeliveries(ctx context.Context, tx *db.Tx, event string, hooks []ID, state string, now db.Time) error {
 	finished := db.Time(0)
 	if state == "skipped" {

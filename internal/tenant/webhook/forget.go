@@ -11,9 +11,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// ForgetSiteTx takes a site that is gone out of the webhooks that are restricted to it
-// and others. One that was restricted to it alone keeps it: it gets nothing from then
-// on, whereas no restriction would mean every site.
+// ForgetSiteTx removes a deleted site from the webhooks restricted to several sites. A webhook restricted to this site
+// alone keeps it and gets no more events, since without a restriction it would get those of every site.
 func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	if !siteID(string(site)) {
 		return nil

@@ -11,16 +11,16 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// When a failing endpoint is spared, reported and disabled.
+// When a failing endpoint is called less often, reported and disabled.
 const (
-	breakerAfter = 5                  // attempts in a row without a connection or an answer
+	breakerAfter = 5                  // consecutive attempts without a connection or response
 	probeEvery   = time.Minute        // while the breaker is open
-	warnAfter    = 24 * time.Hour     // of nothing but failures
-	disableAfter = 5 * 24 * time.Hour // of nothing but failures
-	disableFrom  = 10                 // attempts since the last success, at least
+	warnAfter    = 24 * time.Hour     // with failures only
+	disableAfter = 5 * 24 * time.Hour // with failures only
+	disableFrom  = 10                 // minimum number of attempts since the last success
 )
 
-// silent reports whether an attempt met nobody: what the breaker counts.
+// silent reports whether an attempt got no connection or response, which the breaker counts.
 func silent(o outcome) bool {
 	switch o.Err {
 	case delivery.ReasonTimeout, delivery.ReasonConnect, delivery.ReasonDNS:
@@ -29,8 +29,8 @@ func silent(o outcome) bool {
 	return false
 }
 
-// lock takes the rows of endpoints, in the order of their ids, where other nodes write too, and
-// notes in of which failed meanwhile.
+// lock locks the endpoints' rows in the order of their IDs if other nodes may write, and records in of which endpoints
+// failed meanwhile.
 func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
 	if tx.Single() {
 		return nil
@@ -57,9 +57,9 @@ func lock(ctx context.Context, tx *db.Tx, ids []ID, of map[ID]*health) error {
 	return nil
 }
 
-// updateHealth writes what outcomes say of an endpoint; its turn is the caller's to set.
+// updateHealth stores an endpoint's results. The caller sets its turn.
 func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health, now db.Time) error {
-	if h.failures > 0 || h.ok && h.troubled { // else nothing changes
+	if h.failures > 0 || h.ok && h.troubled { // otherwise nothing changes
 		if _, err := tx.Exec(ctx, `
 				UPDATE webhooks SET
 					failures = CASE WHEN $2 THEN 0 ELSE failures END + $3,
@@ -82,7 +82,7 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 			return err
 		}
 	}
-	if h.failures > 0 { // what came back to a webhook that was disabled meanwhile stays unsent
+	if h.failures > 0 { // deliveries returned to a webhook disabled meanwhile aren't sent
 		if err := w.checkFailing(ctx, tx, id, now); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 	return nil
 }
 
-// disable turns a webhook off, skips what is queued for it and tells its owner.
+// disable disables a webhook, skips its queued deliveries and notifies its owner.
 func (w *Webhooks) disable(ctx context.Context, tx *db.Tx, id ID, reason string, now db.Time) error {
 	n, err := tx.Exec(
 		ctx,
@@ -113,8 +113,7 @@ func (w *Webhooks) disable(ctx context.Context, tx *db.Tx, id ID, reason string,
 	return w.tell(ctx, tx, id, true)
 }
 
-// checkFailing warns the owner of a webhook that has failed for a day, once, and
-// disables it after five.
+// checkFailing warns the owner of a webhook once after a day of failures and disables the webhook after five.
 func (w *Webhooks) checkFailing(ctx context.Context, tx *db.Tx, id ID, now db.Time) error {
 	var active bool
 	var since, warned db.Time
@@ -140,7 +139,7 @@ func (w *Webhooks) checkFailing(ctx context.Context, tx *db.Tx, id ID, now db.Ti
 	return nil
 }
 
-// tell mails a webhook's owner that it fails, or that it was disabled for that.
+// tell emails the owner that a webhook fails or was disabled.
 func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) error {
 	if w.c.Mail == nil {
 		return nil
@@ -157,7 +156,7 @@ func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) er
 	return w.c.Mail.TellOwnerTx(ctx, tx, owner, subject, text, "/webhooks/"+string(id))
 }
 
-// words say that a webhook fails, or that it was disabled for that.
+// words returns the email's subject and text.
 func words(hook Webhook, disabled bool) (subject, text string) {
 	if !disabled {
 		return "A webhook is failing", fmt.Sprintf(`All deliveries to the webhook %s have failed since %s.
@@ -173,7 +172,7 @@ The webhook is disabled after 5 days of failures. Failed deliveries and their re
 Enable it once the endpoint works again. Events since then can be redelivered:`, hook.URL, why)
 }
 
-// reviewFailing warns and disables where no attempt comes any more that would.
+// reviewFailing runs checkFailing for webhooks without further attempts.
 func (w *Webhooks) reviewFailing(ctx context.Context) error {
 	now := db.Now()
 	rows, err := w.c.DB.Query(ctx, `
@@ -186,7 +185,7 @@ func (w *Webhooks) reviewFailing(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-			if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id); err != nil { // the lock first
+			if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id); err != nil { // take the row's lock first
 				return fmt.Errorf("lock webhook: %w", err)
 			}
 			if err := w.checkFailing(ctx, tx, id, now); err != nil {

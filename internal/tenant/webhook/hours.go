@@ -11,11 +11,11 @@ import (
 
 // Hour counts the attempts to a webhook within one hour (UTC).
 type Hour struct {
-	At                db.Time // its beginning
+	At                db.Time // start
 	Succeeded, Failed int64
 }
 
-// Hours returns the hours since a moment in which there were attempts, oldest first.
+// Hours returns the hours with attempts since a time, oldest first.
 func (w *Webhooks) Hours(ctx context.Context, owner account.OwnerID, id ID, since db.Time) ([]Hour, error) {
 	if _, err := w.Get(ctx, owner, id); err != nil {
 		return nil, err

@@ -15,48 +15,47 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// Bounds of listeners, which are there for local development.
+// Limits of listeners, which serve local development.
 const (
-	maxListeners  = 5               // of one owner at once
-	listenFor     = 5 * time.Minute // after the last fetch a listener ends
-	listenKeep    = time.Hour       // how long what nobody fetches stays
-	extendEvery   = time.Minute     // fetching writes at most so often when there is nothing new
-	maxFetch      = 100             // deliveries at once
+	maxListeners  = 5               // per owner
+	listenFor     = 5 * time.Minute // a listener's lifetime after the last fetch
+	listenKeep    = time.Hour       // retention of deliveries that aren't fetched
+	extendEvery   = time.Minute     // minimum interval of writes by fetches without new deliveries
+	maxFetch      = 100             // deliveries per fetch
 	listenerState = `('offered', 'fetched')`
 )
 
-// Listener is a subscription without a URL: its deliveries wait until they are fetched,
-// signed as they would be sent.
+// Listener is a subscription without a URL. Its deliveries are signed and wait to be fetched.
 type Listener struct {
 	ID        ID
 	Events    []string
 	SiteIDs   []string
 	CreatedAt db.Time
-	ExpiresAt db.Time // fetching moves it on
+	ExpiresAt db.Time // extended by fetching
 }
 
-// NewListener holds what ListenTx takes.
+// NewListener is the input of ListenTx.
 type NewListener struct {
 	Events []string // empty: all
 	Secret string   // 1 to 256 characters
 	Sites  []string // empty: all
 }
 
-// Offer is a delivery to a listener. Its number is its place in the order of fetching.
+// Offer is a delivery to a listener. Deliveries are fetched in the order of their numbers.
 type Offer struct {
 	N       int64
 	ID      delivery.ID
 	EventID string
 	Event   string
-	Header  map[string]string // as a request to a URL would have them, without Content-Length
-	Body    string            // the very bytes
+	Header  map[string]string // as for a URL, without Content-Length
+	Body    string            // exact bytes
 }
 
 // ListenTx starts a listener, in the caller's transaction.
 func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewListener) (Listener, error) {
 	if len(n.Events) == 0 {
 		for _, e := range w.Catalogue() {
-			if e.SameAs == "" || !slices.Contains(n.Events, e.SameAs) { // one of two names
+			if e.SameAs == "" || !slices.Contains(n.Events, e.SameAs) { // only one name per event
 				n.Events = append(n.Events, e.Name)
 			}
 		}
@@ -101,7 +100,7 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return l, nil
 }
 
-// StopListeningTx ends a listener, in the caller's transaction.
+// StopListeningTx ends a listener in the caller's transaction.
 func (w *Webhooks) StopListeningTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
 	n, err := tx.Exec(ctx, remove+` AND id = $3 AND expires_at > $2`, owner, db.Now(), id)
 	if err != nil {
@@ -113,16 +112,15 @@ func (w *Webhooks) StopListeningTx(ctx context.Context, tx *db.Tx, owner account
 	return nil
 }
 
-// Listen wakes whoever follows a listener when there may be something to fetch.
+// Listen returns a channel that signals when there may be new deliveries to fetch.
 func (w *Webhooks) Listen(id ID) (wake <-chan struct{}, stop func()) {
 	return w.c.DB.Listen(listenerTopic(id))
 }
 
 func listenerTopic(id ID) string { return topic + " " + string(id) }
 
-// Fetch returns what was offered to a listener after the delivery with a number, oldest
-// first: fetching again after the same number returns the same, so that a lost answer
-// loses nothing.
+// Fetch returns the deliveries after the given number, oldest first. Fetching after the same number again returns the
+// same deliveries, so a lost response loses nothing.
 func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, after int64) ([]Offer, error) {
 	now := db.Now()
 	var expires db.Time
@@ -170,8 +168,8 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 	return list, nil
 }
 
-// number gives what was offered its place behind what was fetched before, and moves the
-// listener's end on. The listener's row is locked first: numbers follow one another.
+// number assigns numbers to new deliveries and extends the listener's lifetime. It locks the listener's row first, so
+// that numbers are consecutive.
 func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db.Time) error {
 	n, err := tx.Exec(
 		ctx,
@@ -201,7 +199,7 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 	).Scan(&last); err != nil {
 		return fmt.Errorf("number deliveries: %w", err)
 	}
-	last = max(last, int64(now)) // also when those with the numbers before are gone
+	last = max(last, int64(now)) // increasing even if earlier deliveries are deleted
 	for _, d := range ids {
 		last++
 		if _, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET state = 'fetched', claims = $2 WHERE id = $1`, d, last); err != nil {
@@ -211,7 +209,7 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 	return nil
 }
 
-// purgeListeners removes listeners that have ended, and what nobody fetched for an hour.
+// purgeListeners deletes ended listeners and deliveries not fetched for an hour.
 func (w *Webhooks) purgeListeners(ctx context.Context) error {
 	now := db.Now()
 	for more := true; more; {

@@ -14,48 +14,47 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// Delivery is one event on its way to one webhook, or what became of it.
+// Delivery is an event delivered, or to be delivered, to a webhook.
 type Delivery struct {
 	ID         delivery.ID
-	EventID    string      // also the webhook-id header, the key for duplicates
-	Event      string      // the name it goes under
+	EventID    string      // also the webhook-id header, for deduplication
+	Event      string      // the name used
 	State      string      // pending, sending, succeeded, failed, skipped
-	Body       string      // the very bytes
-	Repeats    delivery.ID // the delivery that this one repeats; empty: none
+	Body       string      // exact bytes
+	Repeats    delivery.ID // the delivery that this one repeats, or empty
 	CreatedAt  db.Time
-	NextAt     db.Time // of the next attempt; 0 when there is none
+	NextAt     db.Time // next attempt; 0: none
 	FinishedAt db.Time
 	Attempts   []Attempt // oldest first
 }
 
 // Attempt is one request.
 type Attempt struct {
-	N         int // 1, 2, …; a number may be missing after a crash
+	N         int // from 1; may have gaps after a crash
 	StartedAt db.Time
 	Duration  int    // milliseconds
-	Status    int    // 0: no answer
-	Error     string // a word of Reasons; empty: none
-	Request   string // its head, the signatures included
-	Response  string // head of the answer, at most 4 KiB
-	Answer    string // at most 4 KiB of the body, as UTF-8
-	Late      bool   // its result came after another worker had taken the delivery over
+	Status    int    // 0: no response
+	Error     string // a key of Reasons; empty: none
+	Request   string // request head with the signatures
+	Response  string // response head, at most 4 KiB
+	Answer    string // response body, at most 4 KiB, as UTF-8
+	Late      bool   // the result arrived after another worker had taken over the delivery
 }
 
-// Deliveries returns one page (from 1) of what was sent to a webhook, the newest first,
-// and how many there are.
+// Deliveries returns a page (from 1) of a webhook's deliveries, newest first, and their total number.
 func (w *Webhooks) Deliveries(ctx context.Context, owner account.OwnerID, hook ID, page, limit int) ([]Delivery, int, error) {
 	return w.Search(ctx, owner, hook, Filter{}, page, limit)
 }
 
-// Search is Deliveries for those that a filter chooses. An event's name is looked for among the
-// newest 10,000 that the rest of the filter chooses, and at most 100,000 are counted.
+// Search is [Webhooks.Deliveries] with a filter. Event names are searched among the newest 10,000 deliveries that match
+// the rest of the filter, and at most 100,000 are counted.
 func (w *Webhooks) Search(
 	ctx context.Context, owner account.OwnerID, hook ID, f Filter, page, limit int,
 ) (list []Delivery, total int, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return nil, 0, err
 	}
-	// One moment for all: a delivery and its attempts must agree.
+	// One snapshot, so that deliveries and attempts agree.
 	err = w.c.DB.Snapshot(ctx, func(r db.Reader) error {
 		list, total, err = deliveries(ctx, r, hook, f, page, limit)
 		return err
@@ -63,8 +62,7 @@ func (w *Webhooks) Search(
 	return list, total, err
 }
 
-// Delivery returns one delivery to the owner's webhook with every attempt, or a NotFound
-// fault.
+// Delivery returns one of the webhook's deliveries with all attempts, or a NotFound fault.
 func (w *Webhooks) Delivery(ctx context.Context, owner account.OwnerID, hook ID, id delivery.ID) (d Delivery, err error) {
 	if _, err := w.Get(ctx, owner, hook); err != nil {
 		return d, err
@@ -116,7 +114,7 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit
 		return nil, 0, err
 	}
 	if got, before := len(list), (page-1)*limit; got < limit && (got > 0 || before == 0) {
-		return list, before + got, nil // the last page tells the total by itself
+		return list, before + got, nil // the last page implies the total
 	}
 	var total int
 	if err := r.QueryRow(ctx, `SELECT count(*) FROM (`+chosen+` LIMIT `+strconv.Itoa(counted)+`) AS n`, args...).Scan(&total); err != nil {
@@ -125,7 +123,7 @@ func deliveries(ctx context.Context, r db.Reader, hook ID, f Filter, page, limit
 	return list, total, nil
 }
 
-// attempts fills in the attempts of each delivery of the list.
+// attempts sets the attempts of each delivery in list.
 func attempts(ctx context.Context, r db.Reader, list []Delivery) error {
 	if len(list) == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// metrics tell an operator whether everything that is due is being sent.
+// metrics show operators whether due deliveries are being sent.
 type metrics struct {
 	attempts *prometheus.CounterVec
 	first    prometheus.Histogram
@@ -34,7 +34,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Age of the oldest delivery that is due and not under way, of any endpoint.",
 		}),
 	}
-	for _, class := range []string{"2xx", "3xx", "4xx", "5xx"} { // a rate needs the zero before the first one
+	for _, class := range []string{"2xx", "3xx", "4xx", "5xx"} { // a rate needs an initial zero
 		m.attempts.WithLabelValues(class)
 	}
 	if r != nil {
@@ -59,7 +59,7 @@ func (m *metrics) saved(done []outcome) {
 	}
 }
 
-// measure looks for what waits too long, of all endpoints alike.
+// measure updates the gauges of overdue deliveries over all endpoints.
 func (w *Webhooks) measure(ctx context.Context) {
 	now := db.Now()
 	var at db.Time
@@ -67,7 +67,7 @@ func (w *Webhooks) measure(ctx context.Context) {
 		SELECT min((SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = h.id AND d.state = 'pending'))
 		FROM webhooks h WHERE active AND deleted_at = 0`).Scan(&at)
 	if err != nil {
-		return // the next look is seconds away
+		return // measured again within seconds
 	}
 	age := 0.0
 	if at != 0 && at < now {

@@ -9,12 +9,11 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// batch is how many rows a purge removes per transaction: others write in between, and
-// the write-ahead log stays small.
+// batch is the number of rows deleted per transaction, which lets others write in between and keeps the write-ahead log
+// small.
 const batch = 500
 
-// purge removes what is older than Keep, the log of deleted webhooks, and what of an
-// owner's log is over MaxLog.
+// purge deletes deliveries older than Keep, those of deleted webhooks, and an owner's deliveries over MaxLog.
 func (w *Webhooks) purge(ctx context.Context) error {
 	before := db.Now().Add(-w.c.Keep)
 	if err := w.forgetDeliveries(
@@ -61,12 +60,11 @@ func (w *Webhooks) purge(ctx context.Context) error {
 	})
 }
 
-// forgetDeliveries removes the deliveries that a query names, until it names none. Its $1 is
-// how many it may name.
+// forgetDeliveries deletes the deliveries selected by a query until it selects none. The query's $1 is its limit.
 func (w *Webhooks) forgetDeliveries(ctx context.Context, which string, args ...any) error {
 	for more := true; more; {
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-			// Attempts first: they are found by their deliveries.
+			// Attempts first, since they are found by their deliveries.
 			rows, err := tx.Query(ctx, which, append([]any{batch}, args...)...)
 			ids, err := db.Collect(rows, err, func(r db.Scanner) (id delivery.ID, err error) { return id, r.Scan(&id) })
 			if err != nil {
@@ -90,10 +88,9 @@ func (w *Webhooks) forgetDeliveries(ctx context.Context, which string, args ...a
 	return nil
 }
 
-// trim removes the oldest ended deliveries of owners who have more than MaxLog. An attempt
-// takes up to 12 KiB, and one event at most a hundred of them: without a bound a single key
-// fills a disk within a month. The owner's webhooks have an equal part each, so that a
-// busy one doesn't end the log of a quiet one.
+// trim deletes the oldest ended deliveries of owners with more than MaxLog. An attempt takes up to 12 KiB and an event
+// has up to a hundred of them, so one key could otherwise fill a disk within a month. The owner's webhooks get equal
+// shares, so that a busy one doesn't evict a quiet one's log.
 func (w *Webhooks) trim(ctx context.Context) error {
 	rows, err := w.c.DB.Query(ctx, `SELECT owner_id, id FROM webhooks WHERE deleted_at = 0`)
 	type hook struct {
@@ -132,8 +129,8 @@ func (w *Webhooks) trim(ctx context.Context) error {
 	return nil
 }
 
-// repairTurns gives a turn to endpoints that wait for one although they have work and a free slot: no
-// code path leaves one so, and a bug must not cost a delivery.
+// repairTurns sets the turn of endpoints that have work and a free slot but no turn. No code path leaves an endpoint
+// that way; this keeps a bug from losing deliveries.
 func (w *Webhooks) repairTurns(ctx context.Context) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `
@@ -152,7 +149,7 @@ func (w *Webhooks) repairTurns(ctx context.Context) error {
 	})
 }
 
-// nameHosts fills in the destination of webhooks that are older than that column.
+// nameHosts sets the host column of webhooks created before it existed.
 func (w *Webhooks) nameHosts(ctx context.Context) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT id, url FROM webhooks WHERE host = '' AND expires_at = 0`)

@@ -20,16 +20,16 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Filter chooses among the deliveries of one webhook. Every field is optional.
+// Filter selects deliveries of one webhook. Every field is optional.
 type Filter struct {
-	State  string   // pending, succeeded, or failed: those that were skipped while the webhook was disabled are among the failed
+	State  string   // pending, succeeded, or failed, which includes those skipped while the webhook was disabled
 	Events []string // names
 	Since  db.Time
 	Until  db.Time // 0: now
 }
 
-// states lists what is stored for each state that can be asked for, as a condition that an
-// index serves: of many deliveries the few that are pending are found at once.
+// states maps each selectable state to a condition served by an index, so that a few pending deliveries among many are
+// found quickly.
 var states = map[string]string{
 	"pending": `d.id IN (SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'pending' 
 		UNION ALL SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'leased')`,
@@ -37,13 +37,13 @@ var states = map[string]string{
 	"failed":    `d.state IN ('failed', 'skipped')`,
 }
 
-// Bounds of looking through a log of any length.
+// Limits of searching a log.
 const (
-	searched = 10_000  // deliveries that an event's name is looked for among, the newest that the rest of the filter chooses
-	counted  = 100_000 // deliveries that a total counts
+	searched = 10_000  // newest matches of the other conditions among which event names are searched
+	counted  = 100_000 // maximum of a total
 )
 
-// where returns the condition for deliveries d, whatever their events, and its arguments.
+// where returns the condition for deliveries d without their events, and its arguments.
 func (f Filter) where(hook ID) (string, db.Args, error) {
 	text, args := `d.hook_id = $1`, db.Args{hook}
 	if f.State != "" {
@@ -61,17 +61,17 @@ func (f Filter) where(hook ID) (string, db.Args, error) {
 		}
 	}
 	if f.Since != 0 {
-		text += " AND d.id >= " + args.Add(db.FirstID("dlv", f.Since)) // an index is in this order
+		text += " AND d.id >= " + args.Add(db.FirstID("dlv", f.Since)) // an index has this order
 		text += " AND d.created_at >= " + args.Add(f.Since)
 	}
 	if f.Until != 0 {
-		text += " AND d.id < " + args.Add(db.FirstID("dlv", f.Until.Add(time.Minute))) // an id is made a moment after its time
+		text += " AND d.id < " + args.Add(db.FirstID("dlv", f.Until.Add(time.Minute))) // an ID is created slightly after its time
 		text += " AND d.created_at < " + args.Add(f.Until)
 	}
 	return text, args, nil
 }
 
-// chosen returns a statement for the ids of deliveries to a webhook, in no order yet.
+// chosen returns a query for the IDs of matching deliveries, in no particular order.
 func (f Filter) chosen(hook ID) (string, db.Args, error) {
 	where, args, err := f.where(hook)
 	if len(f.Events) == 0 {
@@ -86,8 +86,8 @@ func text30(s string) string { return strings.ToValidUTF8(s[:min(len(s), 30)], "
 
 var errDisabled = fault.New(fault.Conflict, "webhook_inactive", "The webhook is disabled", "enable it first")
 
-// RedeliverTx queues a delivery once more: a new delivery with the same webhook-id and
-// the same bytes, signed with the current secret.
+// RedeliverTx enqueues a delivery again: a new delivery with the same webhook-id and bytes, signed with the current
+// secret.
 func (w *Webhooks) RedeliverTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, hook ID, id delivery.ID) (delivery.ID, error) {
 	h, err := get(ctx, tx, owner, hook)
 	if err != nil {
@@ -111,14 +111,13 @@ func (w *Webhooks) RedeliverTx(ctx context.Context, tx *db.Tx, owner account.Own
 	return ids[0], nil
 }
 
-// repeat is a delivery to be made once more.
+// repeat is a delivery to make again.
 type repeat struct {
 	id    delivery.ID
 	event string
 }
 
-// requeue inserts a pending delivery for each one that is to be repeated, and gives the
-// webhook its turn.
+// requeue inserts a pending delivery for each repeat and calls the webhook's turn.
 func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery.ID, error) {
 	now := tx.Now()
 	var ids []delivery.ID
@@ -140,9 +139,8 @@ func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery
 	return ids, nil
 }
 
-// RedeliverAllTx opens an operation that queues once more whatever the filter chooses; an
-// empty state means the failed ones. What has been delivered meanwhile, or waits for it,
-// is left out.
+// RedeliverAllTx opens an operation that enqueues all matching deliveries again. An empty state means failed.
+// Deliveries that succeeded meanwhile or are pending again are skipped.
 func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, hook ID, f Filter) (operation.Operation, error) {
 	h, err := get(ctx, tx, owner, hook)
 	if err != nil {
@@ -170,7 +168,7 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 		f.State = "failed"
 	}
 	if f.Until == 0 || f.Until > now {
-		f.Until = now + 1 // what comes from now on is no part of it
+		f.Until = now + 1 // exclude later deliveries
 	}
 	where, args, err := f.where(hook)
 	if err != nil {
@@ -193,8 +191,8 @@ func (w *Webhooks) RedeliverAllTx(ctx context.Context, tx *db.Tx, owner account.
 	return op, err
 }
 
-// Redelivery returns the operation that redelivers to a webhook: the one that is named, or
-// for an empty name the one that is under way; nil where there is none.
+// Redelivery returns the redelivery operation with the given ID or, if named is empty, the running one. It returns nil
+// if none is running.
 func (w *Webhooks) Redelivery(ctx context.Context, owner account.OwnerID, hook ID, named string) (*operation.Operation, error) {
 	var op operation.Operation
 	var err error
@@ -216,32 +214,31 @@ const redeliverKind = "webhook.redeliver"
 
 func redeliverKey(hook ID) string { return redeliverKind + "/" + string(hook) }
 
-// Redeliver is the job that does such an operation.
+// Redeliver is the job of a redelivery operation.
 type Redeliver struct {
 	Operation operation.ID
 	Hook      ID
 	Filter    Filter
-	Total     int // deliveries to look at, whatever their events; counted or more
+	Total     int // deliveries to read regardless of event; exact or too high
 }
 
-// Kind names the job.
+// Kind implements [job.Args].
 func (Redeliver) Kind() string { return redeliverKind }
 
-// redelivered is the result of the operation, and where its worker goes on.
+// redelivered is the operation's result and its worker's checkpoint.
 type redelivered struct {
-	Count   int         `json:"count"`           // queued once more
+	Count   int         `json:"count"`           // enqueued again
 	Skipped int         `json:"skipped"`         // delivered meanwhile
-	After   delivery.ID `json:"after,omitempty"` // done up to here
-	Seen    int         `json:"seen,omitempty"`  // looked at, up to there
+	After   delivery.ID `json:"after,omitempty"` // done up to this delivery
+	Seen    int         `json:"seen,omitempty"`  // deliveries read so far
 }
 
-// Work registers the jobs of webhooks.
+// Work registers webhooks' jobs.
 func (w *Webhooks) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 30 * time.Minute, GivenUp: w.redeliverGivenUp}, w.redeliver)
 }
 
-// redeliver queues in batches, each in a transaction with the note of how far it is: a
-// crash repeats none.
+// redeliver enqueues in batches. Each transaction includes the checkpoint, so that a crash repeats none.
 func (w *Webhooks) redeliver(ctx context.Context, r Redeliver, _ int64) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
@@ -307,7 +304,7 @@ func (w *Webhooks) redeliverBatch(ctx context.Context, tx *db.Tx, r Redeliver) (
 	var todo []repeat
 	for _, x := range list {
 		at.After = x.id
-		// else a rare name would have the statement read on and on
+		// Filtered here, since for a rare name the statement would have to read on and on.
 		if len(r.Filter.Events) > 0 && !slices.Contains(r.Filter.Events, x.name) {
 			continue
 		}
@@ -350,8 +347,8 @@ func (w *Webhooks) redeliverGivenUp(ctx context.Context, args []byte, _ error) e
 	})
 }
 
-// EnableTx enables a webhook and forgets its failures. With since, what failed or was
-// skipped from then on is redelivered by the operation that it returns.
+// EnableTx enables a webhook and resets its failures. With since, it also returns an operation that redelivers what
+// failed or was skipped from then on.
 func (w *Webhooks) EnableTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, since db.Time,
 ) (Webhook, *operation.Operation, error) {

@@ -12,16 +12,15 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Overlap is how long both secrets sign after a rotation, unless it says otherwise.
+// Overlap is the default time during which both secrets sign after a rotation.
 const Overlap = 24 * time.Hour
 
-// MaxOverlap is the longest overlap that a rotation may ask for.
+// MaxOverlap is the longest selectable overlap.
 const MaxOverlap = 7 * 24 * time.Hour
 
-// RotateTx gives a webhook another secret; nil generates one. For the overlap
-// X-Service-Signature stays with the old one, X-Service-Signature-Next carries the new
-// one and webhook-signature both. Without an overlap the old secret ends at once, also
-// one that an earlier rotation left signing.
+// RotateTx replaces a webhook's secret; nil generates one. During the overlap X-Service-Signature is made with the old
+// secret and X-Service-Signature-Next with the new one, and webhook-signature contains both. An overlap of 0 ends the
+// old secret at once, including one left from an earlier rotation.
 func (w *Webhooks) RotateTx(
 	ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, secret *string, overlap time.Duration,
 ) (Webhook, error) {

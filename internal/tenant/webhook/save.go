@@ -11,11 +11,11 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// health holds what a batch of outcomes says of one endpoint.
+// health summarizes a batch of outcomes of one endpoint.
 type health struct {
 	succeeded, failed int // attempts
-	failures          int // since the last success among them
-	timeouts          int // likewise, those without connection or answer
+	failures          int // since the last success in the batch
+	timeouts          int // the same, without connection or response
 	answered          bool
 	ok                bool
 	gone              bool
@@ -23,9 +23,8 @@ type health struct {
 	cool              db.Time
 }
 
-// save writes outcomes, and locks the endpoints that were touched. An outcome whose lease
-// somebody else has taken over leaves a trace in the log and changes nothing else. The turns of
-// the endpoints are the caller's to set.
+// save stores outcomes and locks the touched endpoints. An outcome whose lease another worker has taken over is only
+// logged. The caller sets the endpoints' turns.
 func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched []ID) error {
 	slices.SortStableFunc(done, func(a, b outcome) int { return strings.Compare(string(a.hook), string(b.hook)) })
 	now := tx.Now()
@@ -106,7 +105,7 @@ func (w *Webhooks) save(ctx context.Context, tx *db.Tx, done []outcome, touched 
 	return nil
 }
 
-// jitter spreads a delay by ±10 %.
+// jitter varies a delay by ±10%.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()*2-1)*0.1*float64(d))
 }

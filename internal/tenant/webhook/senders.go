@@ -12,32 +12,30 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// senders make requests, each in a goroutine that is used again: the stack that TLS and HTTP
-// need has grown by then.
+// senders run requests in reused goroutines, whose stacks have already grown to the size that TLS and HTTP need.
 type senders struct {
 	w       *Webhooks
 	results chan<- outcome
 	jobs    chan flight
-	quit    chan struct{} // closed when there is nothing more to send
+	quit    chan struct{} // closed when nothing more is to be sent
 	all     sync.WaitGroup
 	mu      sync.Mutex // guards idle
 	idle    int
 }
 
-// maxIdle is how many senders wait for something to send.
+// maxIdle caps the idle senders.
 const maxIdle = 256
 
 func newSenders(w *Webhooks, results chan<- outcome) *senders {
 	return &senders{w: w, results: results, jobs: make(chan flight), quit: make(chan struct{})}
 }
 
-// end waits until all requests have ended.
 func (s *senders) end() {
 	close(s.quit)
 	s.all.Wait()
 }
 
-// launch reads what is to be sent, outside the dispatcher's transaction, and hands it to senders.
+// launch reads the events outside the dispatcher's transaction and passes the flights to senders.
 func (s *senders) launch(ctx context.Context, list []flight) {
 	if err := panics.Call(func() error { return readEvents(ctx, s.w.c.DB, list) }); err != nil {
 		if ctx.Err() == nil {
@@ -48,7 +46,7 @@ func (s *senders) launch(ctx context.Context, list []flight) {
 		}
 	}
 	for _, f := range list {
-		if f.Name == "" { // unread: it goes back, and waits
+		if f.Name == "" { // not read: released for a later retry
 			s.done(outcome{f, delivery.Result{Abandoned: true, Wait: time.Second}})
 			continue
 		}
@@ -61,7 +59,7 @@ func (s *senders) launch(ctx context.Context, list []flight) {
 	}
 }
 
-// work sends one flight after the other, until there are enough who wait for the next.
+// work sends flights until enough senders are idle.
 func (s *senders) work(ctx context.Context, f flight) {
 	for {
 		s.done(s.w.send(ctx, f))
@@ -77,7 +75,7 @@ func (s *senders) work(ctx context.Context, f flight) {
 	}
 }
 
-// rest counts who waits, and reports whether one more may.
+// rest changes the number of idle senders, and reports whether one more may be idle.
 func (s *senders) rest(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,13 +86,13 @@ func (s *senders) rest(n int) bool {
 	return true
 }
 
-// done passes an outcome on. The host is free before the outcome is on disk.
+// done passes an outcome on. The host's slot is released before the outcome is stored.
 func (s *senders) done(o outcome) {
 	s.w.hosts.Ended(o.Request, o.Result)
 	s.results <- o
 }
 
-// send makes one request. It never returns an error: what went wrong is the outcome, and a panic is a failed attempt.
+// send performs one request. Errors are part of the outcome, and a panic is a failed attempt.
 func (w *Webhooks) send(ctx context.Context, f flight) (o outcome) {
 	begun := db.Now()
 	if err := panics.Call(func() error { o = w.request(ctx, f); return nil }); err != nil {
@@ -114,8 +112,7 @@ func (w *Webhooks) request(ctx context.Context, f flight) outcome {
 	return outcome{f, result}
 }
 
-// keys opens the secrets that sign: the present one first, and the one before it while a
-// rotation has both sign.
+// keys decrypts the signing secrets: the current one, and during a rotation also the previous one.
 func (w *Webhooks) keys(f flight) (keys []string, err error) {
 	for _, sealed := range []string{f.secret, f.previous} {
 		if sealed == "" && len(keys) > 0 {
@@ -134,7 +131,7 @@ var eventText = chunk.Text(func(n int) string {
 	return `SELECT id, name, body, hops FROM webhook_events WHERE id IN (` + chunk.Marks(1, n) + `)`
 })
 
-// readEvents fills in what is sent.
+// readEvents loads the events of flights.
 func readEvents(ctx context.Context, r db.Reader, list []flight) error {
 	of := map[string][]int{}
 	var ids []string

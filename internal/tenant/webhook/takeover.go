@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// takeOver gives back what dead workers hold: all of it where this process is the only
-// one (its predecessor is gone), else what no worker has finished within its lease.
+// takeOver releases the deliveries of dead workers: all leased ones if this is the only process, otherwise those whose
+// lease expired.
 func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
 	now := w.c.DB.Now()
 	before := now
@@ -28,7 +28,7 @@ func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
 			return fmt.Errorf("find expired leases: %w", err)
 		}
 		for _, id := range hooks {
-			_, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id) // the lock first
+			_, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id) // take the row's lock first
 			var n int64
 			if err == nil {
 				n, err = tx.Exec(
@@ -55,8 +55,8 @@ func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
 
 var errNoClient = errors.New("webhooks: Run needs Config.Out with a transport")
 
-// soonest is how long to wait for a moment: poll at most, and at least a little when
-// nothing could be claimed although something is due (another node holds it).
+// soonest returns how long to wait until next: at most poll, and at least a little if something is due but another node
+// holds it.
 func soonest(now, next db.Time, poll time.Duration) time.Duration {
 	if next >= now.Add(poll) {
 		return poll

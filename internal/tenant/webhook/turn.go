@@ -10,9 +10,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// retime works out when an endpoint has its next turn: not before its floor, never while
-// it has no room or nothing is queued. The caller holds the row's lock; what others queue
-// meanwhile has a call of its own.
+// retime computes an endpoint's next turn: not before its floor, and never while it has no free slot or nothing queued.
+// The caller holds the row's lock. Concurrent enqueues make a call of their own.
 func retime(ctx context.Context, tx *db.Tx, hook ID) error {
 	if err := retimeAll(ctx, tx, []ID{hook}); err != nil {
 		return fmt.Errorf("set turn of webhook: %w", err)
@@ -20,18 +19,17 @@ func retime(ctx context.Context, tx *db.Tx, hook ID) error {
 	return nil
 }
 
-const neverTurn = `1152921504606846976` // never
+const neverTurn = `1152921504606846976` // the constant never
 
 const firstDue = `(SELECT min(next_at) FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'pending')`
 
-// underWay counts the requests that an endpoint has in flight, no further than it may have.
-// In order, so that PostgreSQL walks the index and clears away the leases that ended; to
-// a bitmap of it every lease since the last vacuum would count.
+// underWay counts an endpoint's requests in flight, up to the maximum. The ORDER BY makes PostgreSQL walk the index and
+// clean up ended leases; a bitmap scan would read every lease since the last vacuum.
 var underWay = `(SELECT count(*) FROM (SELECT 1 FROM webhook_deliveries d WHERE d.hook_id = webhooks.id AND d.state = 'leased'
 	ORDER BY d.lease_until LIMIT ` + strconv.Itoa(maxInFlight) + `) AS l)`
 
-// retimeAll is retime for many endpoints. One whose turn has come keeps its place in the
-// line, and a row that stays as it is is not written.
+// retimeAll is retime for many endpoints. An endpoint whose turn is due keeps its place, and unchanged rows aren't
+// written.
 func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	return chunk.Each(hooks, func(part []ID) error {
 		args := db.Args{tx.Now()}
@@ -47,7 +45,7 @@ func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	})
 }
 
-// call asks for a turn for webhooks that have new deliveries.
+// call requests a turn for webhooks with new deliveries.
 func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	if len(hooks) == 0 {
 		return nil
@@ -60,8 +58,8 @@ func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	return err
 }
 
-// takeCalls returns the webhooks that a turn was asked for, for the caller to give it to them.
-// What has been queued after this has a call of its own.
+// takeCalls consumes the requested turns and returns their webhooks, which the caller must visit. Deliveries enqueued
+// later make calls of their own.
 func takeCalls(ctx context.Context, tx *db.Tx) (hooks []ID, err error) {
 	rows, err := tx.Query(ctx, `
 		DELETE FROM webhook_calls WHERE id IN (SELECT id FROM webhook_calls ORDER BY id LIMIT 256`+tx.SkipLocked()+`) RETURNING hooks`)

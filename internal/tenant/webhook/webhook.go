@@ -1,13 +1,10 @@
-// Package webhook owns outgoing notifications: subscriptions, and delivering each event to
-// its endpoint, signed, at least once.
+// Package webhook owns webhooks: subscriptions, and the signed delivery of each event to its endpoint at least once.
 //
-// EmitTx stores the body inside the caller's transaction and queues one delivery per
-// subscription and name; the dispatcher (Run) sends them, so a rollback sends nothing and a
-// crash loses nothing. A receiver may get an event twice, with the same webhook-id and the
-// same bytes; the order is not guaranteed. Endpoints take turns and have at most four requests
-// in flight each, so a slow endpoint doesn't delay others. The package never reads another
-// package's tables: callers pass the content of events. It never follows a redirect and never
-// sends a header that a user chose.
+// EmitTx stores the body inside the caller's transaction and enqueues one delivery per subscription and name, which the
+// dispatcher (Run) sends. So a rollback sends nothing and a crash loses nothing. A receiver may get an event twice with
+// the same webhook-id and bytes; the order isn't guaranteed. Endpoints take turns with at most four requests in flight
+// each, so a slow endpoint doesn't delay others. The package never reads another package's tables, follows a redirect,
+// or sends a header chosen by a user.
 package webhook
 
 import (
@@ -38,51 +35,50 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Config holds what webhooks stand on. DB and Seal are required; Run needs Out too.
+// Config holds the settings of Webhooks. DB and Seal are required, and Out for Run.
 type Config struct {
 	DB       *db.DB
 	Seal     *seal.Sealer
 	Out      *http.Client // from egress: refuses private addresses, follows no redirect
 	Log      *slog.Logger
-	Timeout  time.Duration         // per attempt, the answer's body included; 0 means 15 s
-	Schedule []time.Duration       // delays after a failure; nil: the ten attempts of Standard Webhooks
-	Slots    int                   // requests in flight at once, all endpoints; 0 means 1024
-	Poll     time.Duration         // the safety net under lost wake-ups; 0 means 1 s
-	Lease    time.Duration         // after which another node takes a delivery over (PostgreSQL); 0 means 22 s
-	Drain    time.Duration         // how long Run lets requests end; 0 means 5 s
-	Keep     time.Duration         // how long finished deliveries are kept; 0 means 30 days
-	MaxLog   int                   // finished deliveries that are kept of one owner; 0 means 100,000
+	Timeout  time.Duration         // per attempt, including the response's body; 0 means 15 s
+	Schedule []time.Duration       // delays after failures; nil: the ten attempts of Standard Webhooks
+	Slots    int                   // concurrent requests over all endpoints; 0 means 1024
+	Poll     time.Duration         // interval that covers lost notifications; 0 means 1 s
+	Lease    time.Duration         // after which another node takes over a delivery (PostgreSQL); 0 means 22 s
+	Drain    time.Duration         // how long Run waits for requests in flight; 0 means 5 s
+	Keep     time.Duration         // retention of ended deliveries; 0 means 30 days
+	MaxLog   int                   // ended deliveries kept per owner; 0 means 100,000
 	Metrics  prometheus.Registerer // nil: none
 
-	Operations *operation.Operations // required by RedeliverAllTx and its job
+	Operations *operation.Operations // required for RedeliverAllTx and its job
 
-	Billing bool // whether events of subscriptions and payments are sent here
+	Billing bool // whether events of subscriptions and payments exist
 
-	Limits *limits.Limits // Optional: without it the service's own.
-	// Mail tells owners of webhooks that have failed for a day, and of those that are turned
-	// off. Optional.
+	Limits *limits.Limits // Optional: defaults to the built-in limits.
+	// Mail notifies owners of webhooks that have failed for a day or were disabled. Optional.
 	Mail account.Mailer
 }
 
-// schedule is Standard Webhooks' own: ten attempts within 75 h 35 min.
+// schedule is that of Standard Webhooks: ten attempts within 75 h 35 min.
 var schedule = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// Webhooks holds the subscriptions and sends to them. It is safe for concurrent use.
+// Webhooks is the service. It is safe for concurrent use.
 type Webhooks struct {
 	c       Config
 	metrics *metrics
 	hosts   *delivery.Hosts
 }
 
-// New starts nothing.
+// New returns the service. It starts nothing.
 func New(c Config) *Webhooks {
 	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	c.Slots = cmp.Or(c.Slots, 1024)
 	c.Poll = cmp.Or(c.Poll, time.Second)
-	c.Lease = cmp.Or(c.Lease, 22*time.Second) // and as long as an attempt and the writing of its outcome take
+	c.Lease = cmp.Or(c.Lease, 22*time.Second) // at least the time of an attempt and of storing its outcome
 	c.Drain = cmp.Or(c.Drain, 5*time.Second)
 	c.Keep = cmp.Or(c.Keep, 30*24*time.Hour)
 	c.MaxLog = cmp.Or(c.MaxLog, 100_000)
@@ -100,31 +96,31 @@ func New(c Config) *Webhooks {
 // ID names a webhook: "hook_" and 26 characters.
 type ID = id.Webhook
 
-// Webhook is a subscription. Its secret is not in it; Reveal tells a generated one.
+// Webhook is a subscription without its secret. See [Webhooks.Reveal].
 type Webhook struct {
 	ID           ID
 	URL          string
 	Events       []string
-	SiteIDs      []string // whose events it gets; empty: all sites
+	SiteIDs      []string // sites whose events it gets; empty: all
 	Active       bool
-	Reason       string // why the service disabled it: "gone" after a 410, "failing" after five days of failures; empty otherwise
-	Generated    bool   // the secret was made here
+	Reason       string // why the service disabled it: "gone" after a 410, "failing" after five days of failures; otherwise empty
+	Generated    bool   // whether the secret was generated here
 	FailingSince db.Time
-	Silent       bool    // the last attempts met no answer: it is probed once a minute
-	OverlapEnds  db.Time // until then the secret before this one signs too; 0: it doesn't
+	Silent       bool    // the last attempts got no response, so it is called once a minute
+	OverlapEnds  db.Time // until when the previous secret also signs; 0: it doesn't
 	CreatedAt    db.Time
 	UpdatedAt    db.Time
 }
 
-// NewWebhook holds the fields of a webhook to create.
+// NewWebhook is the input of [Webhooks.Create].
 type NewWebhook struct {
 	URL    string
 	Events []string
-	Secret *string  // 1 to 256 characters; nil: one is generated
-	Sites  []string // ids of the sites whose events it gets; empty: all
+	Secret *string  // 1 to 256 characters; nil: generate one
+	Sites  []string // IDs of the sites whose events it gets; empty: all
 }
 
-// Change holds the fields to update; nil fields stay as they are.
+// Change holds the fields to update. nil fields stay.
 type Change struct {
 	URL    *string
 	Events []string
@@ -144,7 +140,7 @@ const (
 	maxInFlight = 4
 )
 
-// Create makes a subscription, or says what is wrong with it.
+// Create creates a subscription, or returns an Invalid fault.
 func (w *Webhooks) Create(ctx context.Context, owner account.OwnerID, n NewWebhook) (hook Webhook, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		hook, err = w.CreateTx(ctx, tx, owner, n)
@@ -153,7 +149,7 @@ func (w *Webhooks) Create(ctx context.Context, owner account.OwnerID, n NewWebho
 	return hook, err
 }
 
-// CreateTx is Create inside the caller's transaction.
+// CreateTx is [Webhooks.Create] inside the caller's transaction.
 func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, n NewWebhook) (Webhook, error) {
 	url, err := delivery.CheckURL(n.URL)
 	if err != nil {
@@ -203,8 +199,8 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return hook, nil
 }
 
-// freeURL refuses a URL that another webhook of the owner has: one endpoint gets an
-// event once, and one webhook can hold all names.
+// freeURL refuses a URL that another of the owner's webhooks uses, so that an endpoint gets an event only once. One
+// webhook can subscribe to all names.
 func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url string) error {
 	rows, err := tx.Query(
 		ctx, `SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`,
@@ -231,7 +227,7 @@ func urlTaken(by string) error {
 	return f
 }
 
-// checkSecret returns the secret that was given, or a new one for nil.
+// checkSecret validates a secret, or generates one for nil.
 func checkSecret(s *string) (string, error) {
 	if s == nil {
 		return signature.NewSecret(), nil
@@ -243,11 +239,11 @@ func checkSecret(s *string) (string, error) {
 	return *s, nil
 }
 
-// maxSites is how many sites a webhook may be restricted to.
+// maxSites caps the sites that a webhook can be restricted to.
 const maxSites = 100
 
-// checkSites wants ids of sites and drops repeated ones. Whose they are doesn't matter:
-// a webhook only ever gets events of its own user.
+// checkSites validates site IDs and removes duplicates. It doesn't check ownership, since a webhook only gets its own
+// user's events.
 func checkSites(ids []string) ([]string, error) {
 	var out []string
 	for _, id := range ids {
@@ -271,13 +267,13 @@ func siteID(s string) bool {
 	return ok && rest != "" && len(rest) <= 40 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Catalogue lists every name that can be subscribed to here.
+// Catalogue lists the event names that can be subscribed to.
 func (w *Webhooks) Catalogue() []event.Entry { return event.Catalogue(w.c.Billing) }
 
-// Billing reports whether events of subscriptions and payments are sent here.
+// Billing reports whether events of subscriptions and payments exist.
 func (w *Webhooks) Billing() bool { return w.c.Billing }
 
-// checkEvents wants known names and drops repeated ones.
+// checkEvents validates event names and removes duplicates.
 func (w *Webhooks) checkEvents(names []string) ([]string, error) {
 	bad := func(details string, received any) error {
 		return fault.New(fault.Invalid, "invalid_events", "Invalid webhook events", details).Got(received)
@@ -304,7 +300,7 @@ func (w *Webhooks) checkEvents(names []string) ([]string, error) {
 	return out, nil
 }
 
-// List returns all webhooks of the owner, the newest first; there are at most 100.
+// List returns the owner's webhooks, newest first; at most 100.
 func (w *Webhooks) List(ctx context.Context, owner account.OwnerID) ([]Webhook, error) {
 	rows, err := w.c.DB.Query(
 		ctx,
@@ -323,7 +319,7 @@ func (w *Webhooks) Get(ctx context.Context, owner account.OwnerID, id ID) (Webho
 	return get(ctx, w.c.DB, owner, id)
 }
 
-// GetTx is Get inside the caller's transaction.
+// GetTx is [Webhooks.Get] inside the caller's transaction.
 func (w *Webhooks) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Webhook, error) {
 	return get(ctx, tx, owner, id)
 }
@@ -359,8 +355,8 @@ func scanHook(r db.Scanner) (Webhook, error) {
 	return h, nil
 }
 
-// Reveal returns the secret that was generated for a webhook, for its owner's dashboard;
-// a fault where the owner gave it, since they know it.
+// Reveal returns a webhook's generated secret for the owner's dashboard. It returns a fault if the owner chose the
+// secret.
 func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (string, error) {
 	var sealed string
 	var generated bool
@@ -387,8 +383,8 @@ func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (st
 	return string(secret), nil
 }
 
-// Update changes what is asked for. Disabling a webhook skips what is queued for it;
-// enabling it forgets its failures. A change that changes nothing writes nothing.
+// Update changes a webhook. Disabling it skips its queued deliveries; enabling it resets its failures. An update
+// without changes writes nothing.
 func (w *Webhooks) Update(ctx context.Context, owner account.OwnerID, id ID, c Change) (hook Webhook, err error) {
 	err = w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		hook, err = w.UpdateTx(ctx, tx, owner, id, c)
@@ -397,9 +393,9 @@ func (w *Webhooks) Update(ctx context.Context, owner account.OwnerID, id ID, c C
 	return hook, err
 }
 
-// UpdateTx is Update inside the caller's transaction.
+// UpdateTx is [Webhooks.Update] inside the caller's transaction.
 func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, c Change) (Webhook, error) {
-	// An update that changes nothing takes the row's lock in both dialects.
+	// A no-op update takes the row's lock in both dialects.
 	if _, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2`, id, owner); err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
@@ -469,11 +465,11 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return hook, nil
 }
 
-// remove deletes webhooks: their secrets go at once, the rest by and by.
+// remove marks webhooks as deleted and deletes their secrets. The purge deletes the rest.
 const remove = `UPDATE webhooks SET deleted_at = $2, active = FALSE, secret = '', prev_secret = '', url_key = ''
 	WHERE owner_id = $1 AND deleted_at = 0`
 
-// Delete removes a webhook. What is queued for it is not sent; its log goes with it.
+// Delete deletes a webhook. Its queued deliveries aren't sent, and its log is deleted.
 func (w *Webhooks) Delete(ctx context.Context, owner account.OwnerID, id ID) error {
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := w.DeleteTx(ctx, tx, owner, id)
@@ -481,7 +477,7 @@ func (w *Webhooks) Delete(ctx context.Context, owner account.OwnerID, id ID) err
 	})
 }
 
-// DeleteTx is Delete inside the caller's transaction, and says what was deleted.
+// DeleteTx is [Webhooks.Delete] inside the caller's transaction, and returns the deleted webhook.
 func (w *Webhooks) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Webhook, error) {
 	hook, err := get(ctx, tx, owner, id)
 	if err != nil {
@@ -497,7 +493,7 @@ func (w *Webhooks) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return hook, nil
 }
 
-// DeleteAllTx removes every webhook of an owner who goes.
+// DeleteAllTx deletes every webhook of a closing account.
 func (w *Webhooks) DeleteAllTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	if _, err := tx.Exec(ctx, remove, owner, db.Now()); err != nil {
 		return fmt.Errorf("delete webhooks: %w", err)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Mock starts stripe-mock, which knows Stripe's published API and refuses requests that aren't of it, and returns its address. One serves
-// all tests of a program. A test that can't have it fails.
+// Mock starts stripe-mock, which validates requests against Stripe's published API, and returns its address. All tests
+// of a program share one. The test fails if it can't start.
 func Mock(t testing.TB) string {
 	t.Helper()
 	url, err := mock()
@@ -48,11 +48,11 @@ var mock = sync.OnceValues(func() (string, error) {
 	return start(strings.TrimSpace(string(path)))
 })
 
-// listening is what stripe-mock prints once it has a port.
+// listening matches the line that stripe-mock prints with its port.
 var listening = regexp.MustCompile(`Listening for HTTP at address: (\S+)\n`)
 
-// start starts the program at ports that the system chooses, for HTTPS too (its own would be one for all tests that run at once), and
-// returns its address once it answers.
+// start starts the program on free ports, also for HTTPS, whose default port would conflict between concurrent tests.
+// It returns the address once it answers.
 func start(path string) (string, error) {
 	says := new(output)
 	run := exec.Command(path, "-http-addr", "127.0.0.1:0", "-https-addr", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func start(path string) (string, error) {
 	run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the program ends with the thread that started it, so that one must stay
+		runtime.LockOSThread() // the program ends with the thread that started it, so keep the thread
 		ended <- run.Run()
 	}()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -83,7 +83,7 @@ func start(path string) (string, error) {
 	}
 }
 
-// output is what a program printed, read while it prints.
+// output collects a program's output and can be read concurrently.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

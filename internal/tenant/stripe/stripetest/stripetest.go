@@ -1,7 +1,8 @@
-// Package stripetest owns a stand-in of Stripe for tests: it keeps what it is told, moves money that isn't, sends events, and fails
-// as a network and a company do.
+// Package stripetest owns a fake Stripe for tests: it stores objects, simulates payments, sends events, and injects
+// faults.
 //
-// It speaks the part of Stripe's API that package stripe calls, and has the pages that owners see: one that takes a card, and a bank's.
+// It implements the API calls that package stripe makes and the pages that owners see: one that takes a card, and a
+// bank's.
 package stripetest
 
 import (
@@ -25,48 +26,47 @@ import (
 	"time"
 )
 
-// Numbers of cards, as Stripe's tests have them.
+// Stripe's test card numbers.
 const (
 	Fine         = "4242424242424242"
-	ThreeDSecure = "4000002500003155" // its bank wants to confirm it once
-	Always       = "4000002760003184" // its bank wants to confirm every payment
+	ThreeDSecure = "4000002500003155" // the bank requires confirmation once
+	Always       = "4000002760003184" // the bank requires confirmation of every payment
 	Insufficient = "4000000000009995"
 	Stolen       = "4000000000009979"
 	Declined     = "4000000000000341"
 )
 
-// Fault is what goes wrong with a request.
+// Fault is a failure of a request.
 type Fault int
 
-// The faults.
 const (
 	None     Fault = iota
-	Before         // the connection ends, and nothing was done
-	After          // the connection ends, and it was done
-	Broken         // 500, and nothing was done
-	Half           // 500, and it was done
-	Busy           // 409: the same key is being used
+	Before         // the connection ends before the effect
+	After          // the connection ends after the effect
+	Broken         // 500 before the effect
+	Half           // 500 after the effect
+	Busy           // 409: the key is in use
 	Throttle       // 429
 )
 
 type object = map[string]any
 
-// Server is the stand-in. It is safe for concurrent use.
+// Server is the fake. It is safe for concurrent use.
 type Server struct {
-	URL    string // of itself, for its pages
-	Mock   string // Optional: address of stripe-mock, which checks each request.
-	Key    string // Optional: the only API key that is good.
+	URL    string // the server's own, for its pages
+	Mock   string // Optional: address of stripe-mock, which validates each request.
+	Key    string // Optional: the only valid API key.
 	Rate   float64
 	Random *rand.Rand
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	ahead   time.Duration
 	n       int
 	objects map[string]object
-	order   []string // ids as they were made
+	order   []string // IDs in order of creation
 	keys    map[string]kept
 	next    []Fault
-	Invalid []string // what stripe-mock had against requests
+	Invalid []string // stripe-mock's complaints about requests
 	Calls   map[string]int
 }
 
@@ -77,26 +77,26 @@ type kept struct {
 	at     time.Time
 }
 
-// New returns a stand-in without faults.
+// New returns a Server without faults.
 func New() *Server {
 	return &Server{Random: rand.New(rand.NewPCG(1, 2)), objects: map[string]object{}, keys: map[string]kept{}, Calls: map[string]int{}}
 }
 
-// Fail lets the next requests that change something fail so, one after the other.
+// Fail injects the faults into the next changing requests, in order.
 func (s *Server) Fail(f ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = append(s.next, f...)
 }
 
-// Calm ends all faults.
+// Calm removes all faults.
 func (s *Server) Calm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next, s.Rate = nil, 0
 }
 
-// Pass lets time go by.
+// Pass advances the clock.
 func (s *Server) Pass(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Server) Pass(d time.Duration) {
 
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
-// All returns copies of the objects whose id begins so, the oldest first.
+// All returns copies of the objects whose ID has the prefix, oldest first.
 func (s *Server) All(prefix string) (out []map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Server) All(prefix string) (out []map[string]any) {
 	return out
 }
 
-// Captured returns what was received, less what was refunded and lost in disputes, in Stripe's units.
+// Captured returns received money minus refunds and lost disputes, in Stripe's units.
 func (s *Server) Captured() (n int64) {
 	for _, pi := range s.All("pi") {
 		n += pi["amount_received"].(int64)
@@ -155,14 +155,14 @@ func (s *Server) emit(kind string, o object) {
 	})
 }
 
-// Sign returns the header of an event's delivery.
+// Sign returns the signature header of an event's delivery.
 func Sign(body []byte, secret string, at time.Time) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "%d.%s", at.Unix(), body)
 	return fmt.Sprintf("t=%d,v1=%s", at.Unix(), hex.EncodeToString(mac.Sum(nil)))
 }
 
-// Event returns the body of an event.
+// Event encodes an event.
 func Event(e map[string]any) []byte {
 	text, _ := json.Marshal(e)
 	return text
@@ -182,7 +182,6 @@ func (s *Server) fault() Fault {
 	return None
 }
 
-// ServeHTTP answers the API and the pages.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(r.URL.Path, "/v1/") {
 		s.page(w, r)
@@ -262,7 +261,7 @@ func bad(message string) (int, object) {
 	return 400, object{"error": object{"type": "invalid_request_error", "code": "parameter_invalid", "message": message}}
 }
 
-// metadata returns what a form has under a name, such as metadata[payment].
+// metadata returns a form's values below a name, such as metadata[payment].
 func metadata(form url.Values, name string) map[string]string {
 	out := map[string]string{}
 	for k, v := range form {
@@ -273,7 +272,7 @@ func metadata(form url.Values, name string) map[string]string {
 	return out
 }
 
-// call does what a request asks for.
+// call performs a request.
 func (s *Server) call(method string, path []string, form url.Values) (int, object) {
 	kind, id := path[0], ""
 	if kind == "checkout" {
@@ -411,14 +410,14 @@ func (s *Server) expire(o object) {
 	s.emit("checkout.session.expired", o)
 }
 
-// card makes a payment method of a number.
+// card creates a payment method.
 func (s *Server) card(customer, number string) object {
 	return s.add("pm", object{"object": "payment_method", "type": "card", "customer": customer, "number": number, "card": object{
 		"brand": "visa", "last4": number[len(number)-4:], "exp_month": 12, "exp_year": 2034, "fingerprint": "fp_" + number,
 	}})
 }
 
-// Enter completes a page with a card, as its owner would.
+// Enter completes a page with a card, as an owner would.
 func (s *Server) Enter(session, number string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -503,7 +502,7 @@ func (s *Server) succeed(pi object) {
 	s.emit("payment_intent.succeeded", pi)
 }
 
-// Change replaces the number of all stored cards, as a bank does.
+// Change replaces the number of all stored cards.
 func (s *Server) Change(number string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -514,7 +513,7 @@ func (s *Server) Change(number string) {
 	}
 }
 
-// Confirm ends a bank's page: the owner confirms the payment, or doesn't.
+// Confirm completes a bank's page, confirming the payment or not.
 func (s *Server) Confirm(intent string, confirmed bool) (back string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -560,14 +559,14 @@ func (s *Server) refund(form url.Values) (int, object) {
 	return 200, o
 }
 
-// RefundHere refunds a payment as somebody does on Stripe's dashboard.
+// RefundHere refunds a payment as if in Stripe's dashboard.
 func (s *Server) RefundHere(intent string, amount int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refund(url.Values{"payment_intent": {intent}, "amount": {fmt.Sprint(amount)}})
 }
 
-// Dispute lets a bank take a payment back.
+// Dispute opens a dispute of a payment.
 func (s *Server) Dispute(intent string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -581,7 +580,7 @@ func (s *Server) Dispute(intent string) string {
 	return str(o, "id")
 }
 
-// Decide ends a dispute: won or lost.
+// Decide closes a dispute as won or lost.
 func (s *Server) Decide(dispute, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -589,7 +588,7 @@ func (s *Server) Decide(dispute, status string) {
 	s.emit("charge.dispute.closed", s.objects[dispute])
 }
 
-// check lets stripe-mock look at a request.
+// check validates a request with stripe-mock.
 func (s *Server) check(r *http.Request, body []byte) {
 	if s.Mock == "" {
 		return
@@ -626,7 +625,7 @@ var pages = template.Must(template.New("").Parse(`<!doctype html><html lang="en"
 {{else}}<label>Card number <input name="card" inputmode="numeric"></label> <button>{{.Button}}</button>{{end}}
 </form></main></html>`))
 
-// page answers Stripe's pages and a bank's.
+// page serves Stripe's pages and a bank's.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	data := object{"Title": "Pay Acme", "Button": "Pay", "Bank": kind == "3ds" || kind == "bank", "Problem": ""}
@@ -650,14 +649,14 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	card := strings.ReplaceAll(r.PostFormValue("card"), " ", "")
 	switch kind {
-	case "3ds": // of a payment that is confirmed later
+	case "3ds": // confirms a charge
 		back, err := s.Confirm(id, r.PostFormValue("do") == "confirm")
 		if err == nil {
 			http.Redirect(w, r, back, http.StatusSeeOther)
 			return
 		}
 		data["Problem"] = err.Error()
-	case "bank": // of a card that is entered
+	case "bank": // confirms an entered card
 		if r.PostFormValue("do") == "confirm" {
 			if err := s.Enter(id, r.URL.Query().Get("card")); err == nil {
 				http.Redirect(w, r, str(o, "success_url"), http.StatusSeeOther)

@@ -6,16 +6,14 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// HopHeader counts, in each delivery, the webhooks that followed from one another to
-// cause it: a deploy hook that is called with it passes the count on to the events of
-// its deployment.
+// HopHeader is the number of webhooks in the chain that caused a delivery. A deploy hook called with it passes the
+// count on to its deployment's events.
 const HopHeader = "X-Service-Hop"
 
-// maxHops is where a chain of webhooks and deploy hooks is cut.
+// maxHops caps a chain of webhooks and deploy hooks.
 const maxHops = 3
 
-// CheckHop reads a HopHeader that came with a call; empty means 0. A chain that is too
-// long is a Conflict.
+// CheckHop parses a call's HopHeader; empty means 0. It returns a Conflict fault if the chain is too long.
 func CheckHop(v string) (int, error) {
 	if v == "" {
 		return 0, nil

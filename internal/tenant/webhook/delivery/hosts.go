@@ -11,30 +11,29 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// bounds are those of one destination of one process. One user's webhooks hold at most a
-// part of what it may have in flight, so that nobody can use up another's.
+// bounds are the limits of one destination in one process. Each user gets only part of the concurrent requests, so that
+// one user can't use up the others' share.
 //
-// A user's pace towards it, in requests per second, rises with every 2xx and falls with
-// every other outcome. What doesn't want what it is sent is soon asked only now and then,
-// however many webhooks lead to it.
+// A user's rate of requests per second rises with every 2xx and falls with every other result. A destination that
+// rejects requests is soon called only rarely, no matter how many webhooks lead to it.
 type bounds struct {
-	all, own                int // in flight: of everybody, of one user
+	all, own                int // concurrent requests: in total, per user
 	first, slowest, fastest float64
-	faster                  float64 // more per second, for each 2xx
-	slower                  float64 // of the pace is left, after each other outcome
+	faster                  float64 // increase of the rate after each 2xx, per second
+	slower                  float64 // factor of the rate after each other result
 }
 
-// A network stands for whatever names lead into it, and many customers of one provider
-// share one: it takes more than a host, and a failure there says less.
+// A network stands for all host names in it, and many customers of a provider share one. So it allows more than a host,
+// and a failure lowers its rate less.
 var (
 	hostBounds    = bounds{all: 512, own: 200, first: 200, slowest: 2, fastest: 20_000, faster: 16, slower: 0.8}
 	networkBounds = bounds{all: 768, own: 256, first: 800, slowest: 8, fastest: 80_000, faster: 64, slower: 0.945}
 )
 
-const burst = 2 // seconds of a pace may come at once
+const burst = 2 // seconds of a rate that may be used at once
 
-// Hosts counts what is under way to each destination: to the host of a URL, and to the
-// network in which its connections end. It is safe for concurrent use.
+// Hosts counts the requests in flight to each destination: the URL's host, and the network in which its connections
+// end. It is safe for concurrent use.
 type Hosts struct {
 	mu sync.Mutex // guards all
 	// share: total 512 requests to one host, 768 to one network, Config.Slots (1,024) in all; owner 200 and 256; edge the delivery waits
@@ -45,18 +44,18 @@ type Hosts struct {
 	reached map[string]*reached // by host
 }
 
-// OwnerHost is a user's way to a host, or to a network.
+// OwnerHost is a user's destination: a host or network.
 type OwnerHost struct {
 	Owner account.OwnerID
 	Host  string
 }
 
-// pace is a token bucket whose rate follows the answers.
+// pace is a token bucket with an adaptive rate.
 type pace struct {
 	inFlight int
 	rate     float64
 	tokens   float64
-	at       time.Time // of tokens
+	at       time.Time // time of tokens
 }
 
 func NewHosts() *Hosts {
@@ -83,7 +82,7 @@ func (h *Hosts) pace(k OwnerHost, now time.Time) *pace {
 	return p
 }
 
-// Full lists hosts with as many requests in flight as they may have.
+// Full lists the hosts with the maximum number of requests in flight.
 func (h *Hosts) Full() (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,8 +94,8 @@ func (h *Hosts) Full() (list []string) {
 	return list
 }
 
-// Quota limits what one transaction of the dispatcher may still lease. It changes nothing
-// until the transaction has ended well and settle is called.
+// Quota limits the leases of one dispatcher transaction. It changes nothing until the transaction has committed and
+// Settle is called.
 type Quota struct {
 	h       *Hosts
 	now     time.Time
@@ -109,7 +108,7 @@ func (h *Hosts) Quota(now time.Time) *Quota {
 	return &Quota{h, now, map[OwnerHost]int{}, map[string]int{}, map[OwnerHost]int{}}
 }
 
-// Allow returns how many of n deliveries may go now, and for none when to ask again.
+// Allow returns how many of n deliveries may be sent now, and if none, how long to wait.
 func (q *Quota) Allow(k OwnerHost, n int) (int, time.Duration) {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
@@ -121,7 +120,7 @@ func (q *Quota) Allow(k OwnerHost, n int) (int, time.Duration) {
 	return n, wait
 }
 
-// room is allow for one destination. The caller holds the lock.
+// room is Allow for one destination. The caller holds the lock.
 func (q *Quota) room(k OwnerHost, n int) (int, time.Duration) {
 	p, b := q.h.pace(k, q.now), boundsOf(k.Host)
 	free := min(b.all-q.h.inFlight[k.Host]-q.hosts[k.Host], b.own-p.inFlight-q.planned[k])
@@ -130,7 +129,7 @@ func (q *Quota) room(k OwnerHost, n int) (int, time.Duration) {
 	}
 	tokens := int(p.tokens) - q.planned[k]
 	if tokens <= 0 {
-		// Those who wait are called one after the other.
+		// Waiting endpoints get tokens one after another.
 		q.waiting[k]++
 		need := float64(q.planned[k]+q.waiting[k]) - p.tokens
 		return 0, max(time.Duration(need/p.rate*float64(time.Second)), 10*time.Millisecond)
@@ -138,7 +137,7 @@ func (q *Quota) room(k OwnerHost, n int) (int, time.Duration) {
 	return min(n, free, tokens), 0
 }
 
-// Plan notes that n deliveries are claimed, and returns the network where they should arrive, or "".
+// Plan records that n deliveries are claimed, and returns their expected network, or "".
 func (q *Quota) Plan(k OwnerHost, n int) string {
 	q.h.mu.Lock()
 	network := q.h.lastNetwork(k.Host)
@@ -152,7 +151,7 @@ func (q *Quota) Plan(k OwnerHost, n int) string {
 	return network
 }
 
-// Ended gives back what a request held of its destinations, and sets the paces by how it ended.
+// Ended releases a request's slots at its destinations and adjusts their rates to the result.
 func (h *Hosts) Ended(r Request, with Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +172,7 @@ func (h *Hosts) Ended(r Request, with Result) {
 	}
 }
 
-// hold counts n requests more in flight, or fewer. The caller holds the lock.
+// hold changes the number of requests in flight by n. The caller holds the lock.
 func (h *Hosts) hold(k OwnerHost, n int, now time.Time) *pace {
 	p := h.pace(k, now)
 	p.inFlight = max(0, p.inFlight+n)
@@ -183,7 +182,7 @@ func (h *Hosts) hold(k OwnerHost, n int, now time.Time) *pace {
 	return p
 }
 
-// Settle takes what was claimed.
+// Settle applies the planned claims.
 func (q *Quota) Settle() {
 	q.h.mu.Lock()
 	defer q.h.mu.Unlock()
@@ -192,7 +191,7 @@ func (q *Quota) Settle() {
 	}
 }
 
-// Forget drops what is as it was in the beginning, or has rested for an hour.
+// Forget drops entries in their initial state, and those unused for an hour.
 func (h *Hosts) Forget(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -208,9 +207,8 @@ func (h *Hosts) Forget(now time.Time) {
 	}
 }
 
-// HostOf returns the destination of a checked URL: its host, whatever the port, for all
-// ports of a victim are one victim. On this machine itself ports are told apart, as the
-// programs of a developer are.
+// HostOf returns the destination of a validated URL: its host without the port, since all ports of a host are one
+// target. On this machine it includes the port, which distinguishes a developer's programs.
 func HostOf(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -223,7 +221,7 @@ func HostOf(s string) string {
 	return name
 }
 
-// URLKey returns what two spellings of one URL have in common.
+// URLKey returns a normalized URL for comparison.
 func URLKey(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {

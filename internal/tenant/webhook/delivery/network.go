@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// rememberedNetworks is how many networks of a host are known: a provider answers with an
-// address of one or the other, and who leads names to a victim may change them each time.
+// rememberedNetworks caps the networks known per host: providers answer from several, and an attacker's host name may
+// resolve to different ones each time.
 const rememberedNetworks = 4
 
-// reached tells where connections to a host have ended, the last one first.
+// reached holds the networks of a host's recent connections, latest first.
 type reached struct {
 	networks []string
 	at       time.Time
 }
 
-// isNetwork tells a network from a host, in whose name there is no slash.
+// isNetwork reports whether a destination is a network, which contains a slash unlike a host.
 func isNetwork(destination string) bool { return strings.Contains(destination, "/") }
 
-// networkOf returns what stands for an address and its neighbors: the /24 or the /64, or ""
-// for what is no address. As with hosts, ports of this machine itself are told apart.
+// networkOf returns the /24 or /64 of an address, or "" if it isn't one. As in [HostOf], it includes the port for this
+// machine.
 func networkOf(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || tcp == nil {
@@ -44,7 +44,7 @@ func networkOf(a net.Addr) string {
 	return p.String()
 }
 
-// networks lists where connections to a host have ended lately. The caller holds the lock.
+// networks lists the networks of a host's recent connections. The caller holds the lock.
 func (h *Hosts) networks(host string) []string {
 	if r := h.reached[host]; r != nil {
 		return r.networks
@@ -52,8 +52,7 @@ func (h *Hosts) networks(host string) []string {
 	return nil
 }
 
-// lastNetwork returns where the latest connection to a host has ended, or "". The caller
-// holds the lock.
+// lastNetwork returns the network of a host's latest connection, or "". The caller holds the lock.
 func (h *Hosts) lastNetwork(host string) string {
 	if list := h.networks(host); len(list) > 0 {
 		return list[0]
@@ -61,7 +60,7 @@ func (h *Hosts) lastNetwork(host string) string {
 	return ""
 }
 
-// arrived notes in which network a request's connection ends, and counts it there.
+// arrived records the network of a request's connection and counts the request there.
 func (h *Hosts) arrived(f *Request, network string, now time.Time) {
 	if network == "" {
 		return

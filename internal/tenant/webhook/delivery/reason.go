@@ -14,9 +14,8 @@ import (
 	"slipway/internal/platform/egress"
 )
 
-// The words for an attempt that got no answer, or one that is none. They and their
-// sentences never hold an address or a text of the resolver's, which would make the log
-// a port scanner.
+// The error codes of attempts without a valid response. They and their sentences never contain addresses or resolver
+// messages, which would turn the log into a port scanner.
 const (
 	ReasonBlocked     = "blocked_address"
 	ReasonTimeout     = "timeout"
@@ -34,7 +33,7 @@ const (
 	ReasonInternal    = "internal_error"
 )
 
-// Reasons lists the words of Attempt.Error with what a receiver's developer can do.
+// Reasons maps the values of Attempt.Error to advice for the receiver's developer.
 var Reasons = map[string]string{
 	ReasonBlocked:     "The host resolves to an address that is not public, so no connection was made",
 	ReasonTimeout:     "The endpoint did not answer within the time limit: answer first, then do the work",
@@ -52,7 +51,7 @@ var Reasons = map[string]string{
 	ReasonInternal:    "Slipway could not make the request: the operator finds why in the server's log",
 }
 
-// reason returns the word for an error of an exchange.
+// reason returns the code of an error.
 func reason(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	var op *net.OpError

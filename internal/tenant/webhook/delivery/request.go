@@ -1,8 +1,8 @@
-// Package delivery owns the requests of webhooks: it checks their URLs, signs their bodies, sends
-// them, tells why they failed, and keeps a pace towards each destination.
+// Package delivery owns the requests of webhooks: it validates their URLs, signs their bodies, sends them, explains
+// failures, and limits the rate to each destination.
 //
-// A destination is a host, and the network in which connections to it end: whoever leads many names
-// to one victim is bounded there. Nothing is stored here, and nothing is sent again.
+// A destination is a host and the network in which its connections end, so that many host names of one target share its
+// limit. The package stores nothing and never retries.
 package delivery
 
 import (
@@ -12,24 +12,24 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// DeliveryID names a delivery: "dlv_" and 26 characters.
+// ID names a delivery: "dlv_" and 26 characters.
 type ID string
 
-// Request is one attempt to deliver an event to an endpoint.
+// Request is an attempt to deliver an event to an endpoint.
 type Request struct {
 	Id      ID
 	Owner   account.OwnerID
 	Url     string
 	Host    string
-	Network string // where it should arrive, or has; empty: the host was not reached yet
-	Hops    int    // of the event
+	Network string // expected or actual network; empty: unknown
+	Hops    int    // the event's
 	Event   string
 	Name    string
 	Body    []byte
-	Number  int64 // of this attempt
+	Number  int64 // of the attempt
 }
 
-// Result tells how an attempt ended.
+// Result is the result of an attempt.
 type Result struct {
 	Started     db.Time
 	Took        time.Duration
@@ -38,8 +38,8 @@ type Result struct {
 	RequestHead string
 	AnswerHead  string
 	Answer      string
-	Wait        time.Duration // Retry-After; 0: none
-	Abandoned   bool          // we stopped before it ended: it counts as not made, and waits
+	Wait        time.Duration // from Retry-After; 0: none
+	Abandoned   bool          // canceled by this service, so that it doesn't count and is retried
 }
 
 func (r Result) Ok() bool { return r.Err == "" && r.Status >= 200 && r.Status <= 299 }

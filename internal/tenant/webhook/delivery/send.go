@@ -18,16 +18,15 @@ import (
 	"slipway/internal/platform/signature"
 )
 
-// Sender makes requests and counts them at their destinations. It is safe for concurrent use.
+// Sender sends requests and counts them at their destinations. It is safe for concurrent use.
 type Sender struct {
 	Hosts   *Hosts
-	Out     http.RoundTripper // follows no redirect, has no cookies and no deadline but ours
-	Timeout time.Duration     // the answer's body included
+	Out     http.RoundTripper // without redirects and cookies
+	Timeout time.Duration     // includes reading the response's body
 }
 
-// Send makes one request, signed with keys: the present one first, and the one before it while a
-// rotation has both sign. It never returns an error: what went wrong is the result. In r it notes the
-// network in which the connection ended.
+// Send sends one request, signed with keys: the current one, and during a rotation also the previous one. Errors are
+// part of the result. It sets r.Network to the connection's network.
 func (s *Sender) Send(ctx context.Context, r *Request, keys []string) Result {
 	out := Result{Started: db.Now()}
 	began := time.Now()
@@ -49,7 +48,7 @@ func (s *Sender) Send(ctx context.Context, r *Request, keys []string) Result {
 	return out
 }
 
-// exchange sends and reads within one deadline.
+// exchange sends the request and reads the response within one deadline.
 func (s *Sender) exchange(ctx context.Context, r *Request, keys []string, out *Result) error {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
 		s.Hosts.arrived(r, networkOf(c.Conn.RemoteAddr()), time.Now())
@@ -64,7 +63,7 @@ func (s *Sender) exchange(ctx context.Context, r *Request, keys []string, out *R
 	resp, err := s.Out.RoundTrip(req)
 	if err != nil {
 		var dial *net.OpError
-		if errors.As(err, &dial) && dial.Op == "dial" { // nobody listens there, but somebody is asked
+		if errors.As(err, &dial) && dial.Op == "dial" { // refused: the target counts even without a connection
 			s.Hosts.arrived(r, networkOf(dial.Addr), time.Now())
 		}
 		return err
@@ -74,13 +73,13 @@ func (s *Sender) exchange(ctx context.Context, r *Request, keys []string, out *R
 	head := resp.Proto + " " + resp.Status + "\n" + headerText(resp.Header)
 	out.AnswerHead = text([]byte(head[:min(len(head), StoredAnswer)]))
 	out.Wait = retryAfter(resp.Header.Get("Retry-After"), now)
-	// The head of the answer decides; its body is read for the log, as far as it comes.
+	// The status decides. The body is only for the log.
 	body := answers.Get().(*[StoredAnswer]byte)
 	defer answers.Put(body)
 	n, err := io.ReadFull(resp.Body, body[:])
 	out.Answer = text(body[:n])
 	if err == nil {
-		io.CopyN(io.Discard, resp.Body, maxAnswer-StoredAnswer) // so that the connection can be used again
+		io.CopyN(io.Discard, resp.Body, maxAnswer-StoredAnswer) // so that the connection can be reused
 	}
 	return nil
 }
@@ -90,12 +89,12 @@ const (
 	StoredAnswer = 4 << 10
 )
 
-// answers are buffers for the bodies of answers.
+// answers holds buffers for response bodies.
 // share: total one for each request under way, Config.Slots (1,024); owner see hosts; edge more are made
 var answers = sync.Pool{New: func() any { return new([StoredAnswer]byte) }}
 
-// Header makes the head of a request. While a rotation has two secrets sign,
-// X-Service-Signature stays with the old one and webhook-signature carries both.
+// Header returns a request's header. During a rotation X-Service-Signature is made with the old secret, and
+// webhook-signature contains both signatures.
 func Header(f Request, keys []string, now time.Time) http.Header {
 	at := strconv.FormatInt(now.Unix(), 10)
 	standard := signature.Standard(keys[0], f.Event, now, f.Body)
@@ -119,7 +118,7 @@ func Header(f Request, keys []string, now time.Time) http.Header {
 	return h
 }
 
-// headerText writes a header, one field a line, sorted by name.
+// headerText formats a header with one field per line, sorted by name.
 func headerText(h http.Header) string {
 	var space [24]string
 	names, size := space[:0], 0
@@ -143,7 +142,7 @@ func headerText(h http.Header) string {
 	return b.String()
 }
 
-// retryAfter reads seconds or a date (RFC 9110 section 10.2.3); 0 when there is neither.
+// retryAfter parses seconds or a date (RFC 9110 §10.2.3), or returns 0.
 func retryAfter(v string, now time.Time) time.Duration {
 	if v == "" {
 		return 0
@@ -157,7 +156,7 @@ func retryAfter(v string, now time.Time) time.Duration {
 	return 0
 }
 
-// text makes what both databases store as TEXT: UTF-8 without NUL.
+// text makes b valid for TEXT in both databases: UTF-8 without NUL.
 func text(b []byte) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "\uFFFD")
 }

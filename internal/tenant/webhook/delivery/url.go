@@ -11,16 +11,15 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxURL is the length of a webhook's URL in bytes.
+// maxURL caps a URL's length in bytes.
 const maxURL = 2048
 
-// CheckURL refuses what isn't a plain https URL and returns it in normal form: scheme
-// and host in lower case, the host in A-labels (RFC 5891), everything else as it came.
-// Whether the address behind it may be reached is checked when it is dialled.
+// CheckURL accepts plain https URLs and returns them normalized: scheme and host in lower case, the host in A-labels
+// (RFC 5891), the rest unchanged. Whether the address may be reached is checked when connecting.
 func CheckURL(s string) (string, error) {
 	bad := func(details string) (string, error) {
 		e := fault.New(fault.Invalid, "invalid_url", "Invalid webhook URL", details)
-		if len(s) <= maxURL && !strings.Contains(s, "@") { // user info may be a secret
+		if len(s) <= maxURL && !strings.Contains(s, "@") { // user info may contain a secret
 			e.Received = s
 		}
 		return "", e
@@ -72,8 +71,8 @@ func CheckURL(s string) (string, error) {
 	return out, nil
 }
 
-// lookup is idna.Lookup for names that exist already: hosts of previews such as qa--site.netlify.app have hyphens in their third and
-// fourth place, where registries allow none.
+// lookup is idna.Lookup without the hyphen check: preview hosts such as qa--site.netlify.app have hyphens in the third
+// and fourth position, which registries don't allow.
 var lookup = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 
 func checkHost(h string) (host, why string) {
@@ -98,7 +97,7 @@ func checkHost(h string) (host, why string) {
 			return "", "the host name is malformed"
 		}
 	}
-	// A name that ends in a number is an address to some parsers: 127.1, 0x7f.1, 2130706433.
+	// Some parsers take a name that ends in a number for an address: 127.1, 0x7f.1, 2130706433.
 	last := h[strings.LastIndexByte(h, '.')+1:]
 	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") {
 		return "", "the host is neither a name nor an address in its usual form"

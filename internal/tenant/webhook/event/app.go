@@ -2,10 +2,10 @@ package event
 
 import "slipway/internal/platform/id"
 
-// Grant holds what a user allowed an app, in the events about apps.
+// Grant is a user's grant to an app, in events about apps.
 type Grant struct {
 	App, Name string // the app
-	ID, User  string // the grant, and who gave it
+	ID, User  string // the grant, and the user who gave it
 	Scopes    []string
 	Sites     []id.Site // empty: all
 }
@@ -29,9 +29,9 @@ func grant(g Grant) data {
 	}
 }
 
-// AppAuthorized returns the event for an app that somebody authorized. The account that it acts for and the account that
-// registered the app get it.
+// AppAuthorized returns the event for an authorized app. It goes to the account the app acts for and to the account
+// that registered the app.
 func AppAuthorized(g Grant) Event { return Event{names: []string{"app.authorized"}, data: grant(g)} }
 
-// AppRevoked returns the event for an app whose access ended, for the same two.
+// AppRevoked returns the event for an app whose access ended. It goes to the same accounts as AppAuthorized.
 func AppRevoked(g Grant) Event { return Event{names: []string{"app.revoked"}, data: grant(g)} }

@@ -11,31 +11,31 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Entry is one name of the vocabulary.
+// Entry is a name in the catalogue of events.
 type Entry struct {
 	Name        string
 	Description string
 	Group       string          // deployment, domain, ssl, site, backup, team, usage, subscription or payment
-	SameAs      string          // the name of the other set for the same occurrence; empty: none
-	Schema      json.RawMessage // JSON Schema (2020-12) of a delivery's body
-	Sample      json.RawMessage // a body as it would be delivered
+	SameAs      string          // the other set's name for the same event; empty: none
+	Schema      json.RawMessage // JSON Schema (2020-12) of the body
+	Sample      json.RawMessage // an example body
 }
 
-// Catalogue lists every name that can be subscribed to, sorted by group as documented. billing: also those that only exist
-// where there is billing.
+// Catalogue lists the names that can be subscribed to, sorted by group as in the documentation. billing includes those
+// that only exist with billing.
 func Catalogue(billing bool) []Entry {
 	entries, _ := loadCatalogue()
 	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return sold(e.Name) && !billing })
 }
 
-// Known reports whether events have that name. billing: also one that only exists where there is billing.
+// Known reports whether an event has this name. billing includes names that only exist with billing.
 func Known(name string, billing bool) bool {
 	_, names := loadCatalogue()
 	return names[name] && (billing || !sold(name))
 }
 
-// loadCatalogue makes the catalogue when it is first asked for: this program is also the
-// helper in every sandbox, which has no use for it.
+// loadCatalogue builds the catalogue on first use, since this program also runs as the helper in every sandbox, where
+// it isn't needed.
 var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	at := db.Time(1767225600000) // 2026-01-01
 	s := Site{"site_abcdefghijklmnopqrstuvwxyz", "My site", "https://my-site.example.com"}
@@ -173,8 +173,8 @@ var loadCatalogue = sync.OnceValues(func() ([]Entry, map[string]bool) {
 	return entries, names
 })
 
-// bodySchema describes the body of one event as JSON Schema, 2020-12. Fields may be
-// added to bodies later, so further ones are allowed everywhere.
+// bodySchema returns the JSON Schema (2020-12) of an event's body. It allows additional properties everywhere, since
+// fields may be added later.
 func bodySchema(name string, d data) json.RawMessage {
 	s := schemaOf(reflect.TypeFor[payload](), "")
 	s["$schema"], s["title"] = "https://json-schema.org/draft/2020-12/schema", name
@@ -197,7 +197,7 @@ func bodySchema(name string, d data) json.RawMessage {
 	return out
 }
 
-// schemaOf reads a Go type as JSON Schema. A pointer that is always written may be null.
+// schemaOf returns the JSON Schema of a Go type. A pointer without omitempty may be null.
 func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	s := map[string]any{}
 	kind := func(name string) {

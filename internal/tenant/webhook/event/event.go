@@ -1,5 +1,5 @@
-// Package event owns what events say: the names of all that happens, their bodies, and a catalogue of both with samples and
-// schemas. Package webhook gets them to those who subscribed.
+// Package event owns the content of events: their names, bodies, and a catalogue with samples and schemas. Package
+// webhook delivers them.
 package event
 
 import (
@@ -11,25 +11,25 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Event is an occurrence to tell of: made by the constructors of this package, sent by package webhook.
+// Event is an event to emit, made by this package's constructors.
 type Event struct {
-	names []string // set A's first; the other one means the same
+	names []string // set A's name first; the other means the same
 	data  data
-	hops  int // of the deployment it tells of
+	hops  int // of the deployment
 }
 
-// Names returns its names: the first is of set A, the other one means the same.
+// Names returns the event's names, set A's first. Both mean the same.
 func (e Event) Names() []string { return e.names }
 
-// Hops returns how many webhooks and deploy hooks led to the deployment that it tells of, one after the other.
+// Hops returns the length of the chain of webhooks and deploy hooks that caused the event's deployment.
 func (e Event) Hops() int { return e.hops }
 
-// Body returns what is stored, signed and sent under one of its names.
+// Body returns the bytes to store, sign and send under one of the event's names.
 func (e Event) Body(id, name string, at db.Time) ([]byte, error) {
 	return freeze(payload{id, name, at.String(), e.data})
 }
 
-// Site returns the id of the site that the event concerns, or "".
+// Site returns the ID of the event's site, or "".
 func (e Event) Site() id.Site {
 	if e.data.Site == nil {
 		return ""
@@ -37,7 +37,7 @@ func (e Event) Site() id.Site {
 	return e.data.Site.ID
 }
 
-// data holds what payloads carry, with the names that the contract shows.
+// data is the data of a body, with the contract's field names.
 type data struct {
 	Site         *siteData         `json:"site,omitempty"`
 	Deployment   *deploymentData   `json:"deployment,omitempty"`
@@ -64,45 +64,45 @@ type payload struct {
 	Data      data   `json:"data"`
 }
 
-// Site is the site an event is about. URL is only in site.* events; empty means null there.
+// Site is the site of an event. URL is only in site.* events; empty means null.
 type Site struct {
 	ID        id.Site
 	Name, URL string
 }
 
-// Deployment is a deployment; Status is in webhook words: pending, building, ready,
-// error, canceled. Empty texts and zero times are null.
+// Deployment is a deployment. Its Status is in the vocabulary of webhooks: pending, building, ready, error, canceled.
+// Empty strings and zero times are null.
 type Deployment struct {
 	ID                                      id.Deployment
 	URL, Status                             string
 	Branch                                  string
 	CommitHash, CommitMessage, CommitAuthor string
-	Trigger, Target                         string // who asked for it; production or preview
-	Error                                   string // why it ended without becoming live
+	Trigger, Target                         string // who requested it; production or preview
+	Error                                   string // why it didn't become live
 	CreatedAt, StartedAt, CompletedAt       db.Time
-	Hops                                    int // webhooks and deploy hooks that led to it, one after the other
+	Hops                                    int // length of the chain of webhooks and deploy hooks that caused it
 }
 
-// Domain is a custom domain. Reason says why it is not active; empty means null.
+// Domain is a custom domain. Reason says why it isn't active; empty means null.
 type Domain struct {
 	ID                              id.Domain
 	Name, Status, SSLStatus, Reason string
 	CreatedAt                       db.Time
 }
 
-// Certificate holds the facts about a domain's certificate. Zero times are null.
+// Certificate is a domain's certificate. Zero times are null.
 type Certificate struct {
 	Domain, Issuer       string
 	NotBefore, ExpiresAt db.Time
-	LastError            string // in words for the owner; empty: none
+	LastError            string // a sentence for the owner; empty: none
 	NextAttemptAt        db.Time
 }
 
-// Backup is a backup that was taken, or was not. VerifiedAt 0 and an empty Error are null.
+// Backup is a completed or failed backup. A zero VerifiedAt and an empty Error are null.
 type Backup struct {
 	ID           id.Backup
 	Type, Status string
-	Size         int64 // bytes that it holds
+	Size         int64 // bytes of its content
 	VerifiedAt   db.Time
 	Error        string
 }
@@ -136,7 +136,7 @@ type deploymentData struct {
 	CreatedAt     *string       `json:"createdAt" format:"date-time"`
 	StartedAt     *string       `json:"startedAt" format:"date-time"`
 	CompletedAt   *string       `json:"completedAt" format:"date-time"`
-	Duration      *int64        `json:"duration"` // whole seconds, of an ended one
+	Duration      *int64        `json:"duration"` // whole seconds, if ended
 }
 
 type domainData struct {
@@ -154,7 +154,7 @@ type sslData struct {
 	Issuer        *string `json:"issuer"`
 	NotBefore     *string `json:"notBefore" format:"date-time"`
 	ExpiresAt     *string `json:"expiresAt" format:"date-time"`
-	Reason        *string `json:"reason"` // of ssl.failed: why
+	Reason        *string `json:"reason"` // only in ssl.failed
 	LastError     *string `json:"lastError"`
 	NextAttemptAt *string `json:"nextAttemptAt" format:"date-time"`
 }
@@ -190,11 +190,11 @@ func ssl(s Site, c Certificate) data {
 	return out
 }
 
-// SiteCreated returns the event for a site whose row was created.
+// SiteCreated returns the event for a created site.
 func SiteCreated(s Site) Event { return Event{names: []string{"site.created"}, data: site(s)} }
 
-// SiteUpdated returns the event for a site whose fields named changed have new values:
-// name, repository, branch, framework, build, credential, env, status.
+// SiteUpdated returns the event for a site whose fields changed: name, repository, branch, framework, build,
+// credential, env, status.
 func SiteUpdated(s Site, changed ...string) Event {
 	e := Event{names: []string{"site.updated"}, data: site(s)}
 	e.data.Changed = changed
@@ -214,7 +214,7 @@ func DeploymentCompleted(s Site, d Deployment) Event {
 	return Event{[]string{"deployment.completed", "deployment.succeeded"}, deployment(s, d), d.Hops}
 }
 
-// DeploymentFailed returns the event for a deployment that ended without becoming live, a canceled one included.
+// DeploymentFailed returns the event for a deployment that failed or was canceled.
 func DeploymentFailed(s Site, d Deployment) Event {
 	return Event{[]string{"deployment.failed"}, deployment(s, d), d.Hops}
 }
@@ -251,15 +251,15 @@ func SSLFailed(s Site, c Certificate) Event {
 	return e
 }
 
-// PingName is the name of what is sent on demand and cannot be subscribed to.
+// PingName is the event that is sent on request and can't be subscribed to.
 const PingName = "ping"
 
-// Ping returns the event that only its webhook gets.
+// Ping returns the event sent only to the webhook itself.
 func Ping(hook id.Webhook) Event {
 	return Event{names: []string{PingName}, data: data{Webhook: &webhookData{hook}}}
 }
 
-// moment is null where there is none yet.
+// moment formats a time; 0 is null.
 func moment(t db.Time) *string {
 	if t == 0 {
 		return nil
@@ -275,7 +275,7 @@ func word(s string) *string {
 	return &s
 }
 
-// freeze makes the bytes that are stored, signed and sent: compact, without HTML escapes.
+// freeze encodes a payload as compact JSON without HTML escapes.
 func freeze(p payload) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -286,12 +286,12 @@ func freeze(p payload) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// BackupCompleted returns the event for a backup that was taken.
+// BackupCompleted returns the event for a completed backup.
 func BackupCompleted(s Site, b Backup) Event {
 	return Event{names: []string{"backup.completed"}, data: backup(s, b)}
 }
 
-// BackupFailed returns the event for a backup that could not be taken.
+// BackupFailed returns the event for a failed backup.
 func BackupFailed(s Site, b Backup) Event {
 	return Event{names: []string{"backup.failed"}, data: backup(s, b)}
 }

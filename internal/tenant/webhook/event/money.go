@@ -4,7 +4,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Subscription is a plan that an owner pays for. Zero times and an empty reason are null.
+// Subscription is an owner's subscription. Zero times and an empty reason are null.
 type Subscription struct {
 	ID, Plan, Status                     string
 	CurrentPeriodEnd, CurrentPeriodStart db.Time
@@ -12,7 +12,8 @@ type Subscription struct {
 	Reason                               string // why it was canceled or has expired
 }
 
-// Payment is money that moved, or didn't; Amount is in the currency's smallest unit. Empty texts and zero times are null.
+// Payment is a completed or failed payment. Amount is in the currency's smallest unit. Empty strings and zero times are
+// null.
 type Payment struct {
 	ID                     string
 	Amount                 int64
@@ -22,11 +23,11 @@ type Payment struct {
 	Attempt                int64
 	FailureCode            string
 	NextAttemptAt          db.Time
-	Moved                  int64  // that was refunded or disputed; 0: neither
+	Moved                  int64  // refunded or disputed amount; 0: neither
 	Dispute                string // open, won or lost
 }
 
-// Invoice is an invoice that is final. Amounts are in the currency's smallest unit.
+// Invoice is a final invoice. Amounts are in the currency's smallest unit.
 type Invoice struct {
 	ID, Number, Status string
 	Net, Tax, Total    int64
@@ -102,7 +103,7 @@ func SubscriptionCreated(s Subscription) Event {
 	return Event{names: []string{"subscription.created"}, data: subscription(s)}
 }
 
-// SubscriptionRenewed returns the event for a subscription that entered a further period.
+// SubscriptionRenewed returns the event for a subscription's new period.
 func SubscriptionRenewed(s Subscription) Event {
 	return Event{names: []string{"subscription.renewed"}, data: subscription(s)}
 }
@@ -112,13 +113,13 @@ func SubscriptionCanceled(s Subscription) Event {
 	return Event{names: []string{"subscription.canceled"}, data: subscription(s)}
 }
 
-// SubscriptionExpired returns the event for a subscription whose last period is over.
+// SubscriptionExpired returns the event for a subscription that ended.
 func SubscriptionExpired(s Subscription) Event {
 	return Event{names: []string{"subscription.expired"}, data: subscription(s)}
 }
 
-// DeletionScheduled returns the event for an account that is told when its sites are deleted, because its subscription ended unpaid.
-// Webhooks can subscribe to it where there is billing.
+// DeletionScheduled returns the event for an account whose sites will be deleted because its subscription ended unpaid.
+// It only exists with billing.
 func DeletionScheduled(s Subscription, at db.Time) Event {
 	d := subscription(s)
 	d.Subscription.DeleteAt = moment(at)
@@ -135,25 +136,25 @@ func PaymentFailed(p Payment) Event {
 	return Event{names: []string{"payment.failed"}, data: payment(p)}
 }
 
-// InvoiceFinalized returns the event for an invoice that got its number. Webhooks can subscribe to it where there is billing.
+// InvoiceFinalized returns the event for an invoice that got its number. It only exists with billing.
 func InvoiceFinalized(i Invoice) Event {
 	return Event{names: []string{invoiceFinalized}, data: data{Invoice: &invoiceData{
 		i.ID, i.Number, i.Status, i.Net, i.Tax, i.Total, i.Currency, word(i.Subscription), moment(i.DueAt),
 	}}}
 }
 
-// PaymentRefunded returns the event for a part of a payment that was paid back. Webhooks can subscribe to it where there is billing.
+// PaymentRefunded returns the event for a refund of part of a payment. It only exists with billing.
 func PaymentRefunded(p Payment) Event {
 	return Event{names: []string{paymentRefunded}, data: payment(p)}
 }
 
-// PaymentDisputed returns the event for a payment that a bank took back, and for what was decided about it. Webhooks can subscribe to it
-// where there is billing.
+// PaymentDisputed returns the event for a payment reversed by a bank, and for the dispute's result. It only exists with
+// billing.
 func PaymentDisputed(p Payment) Event {
 	return Event{names: []string{paymentDisputed}, data: payment(p)}
 }
 
-// The events beyond the contract's vocabulary that there are with billing alone.
+// The events that only exist with billing.
 const (
 	invoiceFinalized  = "invoice.finalized"
 	paymentRefunded   = "payment.refunded"
@@ -161,7 +162,7 @@ const (
 	deletionScheduled = "subscription.deletion_scheduled"
 )
 
-// sold reports whether there are events of that name with billing alone.
+// sold reports whether an event only exists with billing.
 func sold(name string) bool {
 	return name == invoiceFinalized || name == paymentRefunded || name == paymentDisputed || name == deletionScheduled
 }

@@ -2,7 +2,7 @@ package event
 
 import "slipway/internal/platform/id"
 
-// Member is a member of a team, in the events about members. An empty role is a guest's.
+// Member is a team member in events. Guests have an empty role.
 type Member struct {
 	Team        string
 	User        id.User
@@ -32,7 +32,7 @@ type siteRoleData struct {
 	Role   string  `json:"role" enum:"manager,developer,contributor,viewer"`
 }
 
-// transferData tells who had a site and who has it now: the ids of teams, null for a personal account.
+// transferData holds the previous and new owner of a site as team IDs; null is a personal account.
 type transferData struct {
 	From *string `json:"from"`
 	To   *string `json:"to"`
@@ -46,10 +46,10 @@ func member(m Member) data {
 	return data{Team: &teamData{m.Team}, Member: &out}
 }
 
-// MemberAdded returns the event for somebody who joined a team.
+// MemberAdded returns the event for a user who joined a team.
 func MemberAdded(m Member) Event { return Event{names: []string{"member.added"}, data: member(m)} }
 
-// MemberRemoved returns the event for somebody who left a team or was removed from it.
+// MemberRemoved returns the event for a user who left or was removed from a team.
 func MemberRemoved(m Member) Event { return Event{names: []string{"member.removed"}, data: member(m)} }
 
 // MemberRoleChanged returns the event for a member whose role in the team or on a site changed.
@@ -57,8 +57,8 @@ func MemberRoleChanged(m Member) Event {
 	return Event{names: []string{"member.role_changed"}, data: member(m)}
 }
 
-// SiteTransferred returns the event for a site that moved from one owner to another: the ids of teams, empty for a
-// personal account. Both owners get it.
+// SiteTransferred returns the event for a site transferred between owners, given as team IDs or "" for personal
+// accounts. Both owners get it.
 func SiteTransferred(s Site, from, to string) Event {
 	e := Event{names: []string{"site.transferred"}, data: site(s)}
 	e.data.Transfer = &transferData{word(from), word(to)}
