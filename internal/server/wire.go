@@ -198,6 +198,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		return nil, err
 	}
 	if s.Role("worker") {
+		if apps.Spool, err = s.Scratch("spool"); err != nil {
+			return nil, err
+		}
 		if builds, err = h.openBuilds(ctx, out, bundles, l, elsewhere); err != nil {
 			return nil, err
 		}

@@ -89,6 +89,8 @@ type Config struct {
 	Log    *slog.Logger // Optional.
 	People alert.People // or Connect's. Optional: nobody is told of crashes.
 
+	Spool string // directory of what is on its way to and from PHP. Optional: empty is the system's.
+
 	WakeTime time.Duration // how long a request waits for a program to come up. Optional: 0 means 30s.
 	Tick     time.Duration // how often the loop looks. Optional: 0 means 1s.
 	Most     int           // programs at once. Optional: 0 means 500.

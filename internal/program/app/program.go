@@ -527,5 +527,15 @@ func (p *program) status() Process {
 func (p *program) transportTo(running runtime.Program, want Wanted) transport.Transport {
 	return transport.New(transport.Config{
 		Program: running, Site: want.Site, Owner: want.Owner, PHP: want.PHP, Dir: want.Spec.Dir, Copies: p.apps.copies, Log: p.apps.c.Log,
+		Workers: want.Spec.Workers(), Spool: p.apps.c.Spool, Notes: notes{p, want.Site},
 	})
 }
+
+// notes is a site's log, for what serves it.
+type notes struct {
+	p    *program
+	site id.Site
+}
+
+// Say writes a line.
+func (n notes) Say(line string) { n.p.apps.logs.System(n.site, n.p.deployment, line) }

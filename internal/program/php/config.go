@@ -72,10 +72,8 @@ const (
 	maxWorkers   = 32
 )
 
-// workers are how many requests run at once.
-func (p Pool) workers() int {
-	return int(min(maxWorkers, max(2, p.Memory/workerMemory)))
-}
+// WorkersOf returns how many requests run at once in so many bytes of memory.
+func WorkersOf(memory int64) int { return int(min(maxWorkers, max(2, memory/workerMemory))) }
 
 // Conf returns the configuration of PHP-FPM. Workers come as they are needed and go when
 // they are not; the site's variables reach them as they are.
@@ -98,7 +96,7 @@ catch_workers_output = yes
 decorate_workers_output = no
 clear_env = no
 security.limit_extensions = .php
-`, path.Join(p.Scratch, "fpm.log"), poolSocket, p.workers())
+`, path.Join(p.Scratch, "fpm.log"), poolSocket, WorkersOf(p.Memory))
 }
 
 // directive is a line of php.ini.

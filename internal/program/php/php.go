@@ -25,10 +25,10 @@ import (
 	"strings"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/build/framework"
 	"slipway/internal/edge/compress"
+	"slipway/internal/platform/fair"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/fastcgi"
 )
 
@@ -45,8 +45,9 @@ type Site struct {
 	Open func(name string) (f *os.File, stored bool, err error)
 	// Dial connects to PHP-FPM.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Spool is the directory for bodies whose length is not announced. Optional: empty is
-	// the system's.
+	// Workers are those of PHP-FPM. Optional: nil bounds nothing.
+	Workers *Workers
+	// Spool is the directory for bodies and answers on their way. Optional: empty is the system's.
 	Spool string
 	// Copies compresses files for those who visit Name, the site. Optional.
 	Copies *compress.Copies
@@ -244,19 +245,24 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return plainAnswer(r, http.StatusNotFound, http.Header{}, "Not found\n"), nil
 	}
-	body, length, done, err := s.body(r)
+	who := fair.Who{Owner: string(s.Owner), Site: string(s.Name), Visitor: fair.Visitor(firstOf(r.Header["X-Real-Ip"], ""))}
+	body, length, done, err := s.body(r, who)
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		if refused := new(refusal); errors.As(err, &refused) {
-			return plainAnswer(r, refused.status, http.Header{}, refused.text+"\n"), nil
-		}
-		return nil, err
+		return refused(r, err)
 	}
-	conn, err := s.Dial(r.Context())
+	release, err := s.Workers.take(r.Context(), who.Visitor)
 	if err != nil {
 		done()
+		return refused(r, err)
+	}
+	answered, ended := s.Workers.asks()
+	end := func() { ended(); release(); done() }
+	conn, err := s.Dial(r.Context())
+	if err != nil {
+		end()
 		return nil, err
 	}
 	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{
@@ -264,15 +270,24 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 		Head: r.Method == http.MethodHead,
 	})
 	if err != nil {
-		done()
+		end()
 		return nil, err
 	}
+	answered()
 	resp.Request = r
-	resp.Body = &closing{resp.Body, done}
+	resp.Body = keep(resp.Body, spool{dir: s.Spool, who: who}, end)
 	if resp.StatusCode >= http.StatusInternalServerError && r.Method != http.MethodHead {
 		return spoken(r, resp), nil
 	}
 	return resp, nil
+}
+
+// refused answers a request without PHP where the error says how.
+func refused(r *http.Request, err error) (*http.Response, error) {
+	if refused := new(refusal); errors.As(err, &refused) {
+		return plainAnswer(r, refused.status, http.Header{}, refused.text+"\n"), nil
+	}
+	return nil, err
 }
 
 // spoken gives an error that PHP leaves without a word the sentence that a visitor reads.

@@ -1,8 +1,9 @@
 package php
 
 import (
+	"bytes"
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"slipway/internal/edge/compress"
+	"slipway/internal/platform/fair"
 )
 
 // site is a Site of files in a directory; what lies below uploads is storage.
@@ -121,74 +123,126 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Requests whose length is not announced, as over HTTP/3, need no place among those that are
-// stored while they are short; and a site has a share of the places alone.
-func TestBodiesOfUnknownLength(t *testing.T) {
-	visitor := 0
-	body := func(s *Site, text io.Reader) (string, int64, func(), error) {
+// A body is whole before PHP sees it, whether its length is announced or not. What is short needs no room on disk, and a visitor
+// and an owner have a share of the disk alone.
+func TestBodies(t *testing.T) {
+	s := &Site{Spool: t.TempDir()}
+	body := func(who fair.Who, length int64, text io.Reader) (string, int64, func(), error) {
 		r := httptest.NewRequest(http.MethodPost, "/", struct{ io.Reader }{text})
-		r.Header.Set("X-Real-Ip", fmt.Sprintf("192.0.2.%d", visitor/visitorSpools))
-		b, length, done, err := s.body(r)
+		r.ContentLength = length
+		b, length, done, err := s.body(r, who)
 		if err != nil || b == nil {
 			return "", length, done, err
 		}
 		got, err := io.ReadAll(b)
 		return string(got), length, done, err
 	}
-	a, b := &Site{Spool: t.TempDir(), Owner: "a", Name: "a1"}, &Site{Spool: t.TempDir(), Owner: "b", Name: "b1"}
-	for _, text := range []string{"", "a=b", strings.Repeat("x", shortLength-1)} {
-		for range 2 * maxSpools {
-			if got, length, done, err := body(
-				a,
-				iotest.OneByteReader(strings.NewReader(text)),
-			); err != nil || got != text || length != int64(len(text)) {
-				t.Fatalf("%d bytes: %d, %v", len(text), length, err)
-			} else {
-				defer done()
+	a := fair.Who{Owner: "a", Site: "a1", Visitor: "1"}
+	for _, text := range []string{"", "a=b", strings.Repeat("x", shortLength-1), strings.Repeat("x", shortLength), strings.Repeat("x", 1<<20)} {
+		for _, length := range []int64{-1, int64(len(text))} {
+			got, n, done, err := body(a, length, iotest.HalfReader(strings.NewReader(text)))
+			if err != nil || got != text || n != int64(len(text)) {
+				t.Fatalf("%d of %d bytes: %d, %v", length, len(text), n, err)
+			}
+			if held, _ := spools.Held(); len(text) != shortLength && (held > 0) != (len(text) > shortLength) {
+				t.Errorf("%d bytes have %d MiB on disk", len(text), held)
+			}
+			done()
+		}
+	}
+	for _, sent := range []string{"", "half", strings.Repeat("long", shortLength)} { // what breaks off is no whole body
+		for _, end := range []error{io.ErrUnexpectedEOF, io.EOF} {
+			for _, length := range []int64{-1, 1 << 20} {
+				_, _, done, err := body(a, length, io.MultiReader(strings.NewReader(sent), iotest.ErrReader(end)))
+				if whole := length < 0 && end == io.EOF; whole != (err == nil) {
+					t.Errorf("%d of %d bytes and then %v: %v", len(sent), length, end, err)
+				}
+				if err == nil {
+					done()
+				}
 			}
 		}
 	}
-	long := strings.Repeat("long", shortLength)
-	var ends []func()
-	for visitor = range ownerSpools {
-		if visitor == visitorSpools { // the first one has its share
-			visitor--
-			if _, _, _, err := body(a, strings.NewReader(long)); err == nil {
-				t.Error("a visitor has more than a share")
-			}
-			visitor++
-		}
-		got, length, done, err := body(a, strings.NewReader(long))
-		if err != nil || got != long || length != int64(len(long)) {
-			t.Fatalf("a long body: %d, %v", length, err)
-		}
-		ends = append(ends, done)
-	}
-	visitor, a.Name = 100, "a2"
 	refused := new(refusal)
-	if _, _, _, err := body(a, strings.NewReader(long)); !errors.As(err, &refused) || refused.status != 503 {
-		t.Errorf("one too many of an owner's sites: %v", err)
+	if _, _, _, err := body(a, maxBody+1, strings.NewReader("")); !errors.As(err, &refused) || refused.status != 413 {
+		t.Errorf("more than a request may have: %v", err)
 	}
-	got, _, done, err := body(b, strings.NewReader(long))
-	if err != nil || got != long {
-		t.Fatalf("another site: %v", err)
+	took, ok := spools.TryN(a, visitorSpool-spoolStep)
+	if !ok {
+		t.Fatal("bodies that have ended keep their room")
+	}
+	if _, _, _, err := body(a, -1, strings.NewReader(strings.Repeat("x", spoolStep<<20+1))); !errors.As(err, &refused) || refused.status != 503 {
+		t.Errorf("more than a visitor's share of the disk: %v", err)
+	}
+	_, _, done, err := body(fair.Who{Owner: "a", Site: "a2", Visitor: "2"}, -1, strings.NewReader(strings.Repeat("x", spoolStep<<20+1)))
+	if err != nil {
+		t.Fatalf("another visitor: %v", err)
 	}
 	done()
-	for _, end := range ends {
-		end()
-	}
-	if _, _, done, err := body(a, strings.NewReader(long)); err != nil {
-		t.Errorf("once they have ended: %v", err)
-	} else {
-		done()
-	}
-	for _, sent := range []string{"", "half", long} { // what breaks off is no whole body
-		if _, _, _, err := body(a, io.MultiReader(strings.NewReader(sent), iotest.ErrReader(io.ErrUnexpectedEOF))); err == nil {
-			t.Errorf("%d bytes and then an error passed for a body", len(sent))
-		}
-	}
+	took()
 	if held, _ := spools.Held(); held != 0 {
-		t.Errorf("%d places stay taken", held)
+		t.Errorf("%d MiB stay taken", held)
+	}
+}
+
+// An answer is taken from PHP whatever its visitor reads, as far as there is room for it; it arrives as it was written, and
+// what it had on disk is given back.
+func TestAnswersAreKept(t *testing.T) {
+	who := fair.Who{Owner: "kept", Site: "s", Visitor: "v"}
+	text := make([]byte, 9<<20)
+	_, _ = rand.Read(text)
+	for name, room := range map[string]int{"room": visitorSpool, "little": spoolStep, "none": 0} {
+		t.Run(name, func(t *testing.T) {
+			if taken := visitorSpool - room; taken > 0 {
+				release, ok := spools.TryN(who, taken)
+				if !ok {
+					t.Fatal("no room at all")
+				}
+				defer release()
+			}
+			before, _ := spools.Held()
+			written := make(chan struct{})
+			k := keep(io.NopCloser(iotest.HalfReader(bytes.NewReader(text))), spool{dir: t.TempDir(), who: who}, func() { close(written) })
+			if room == visitorSpool {
+				select {
+				case <-written:
+				case <-time.After(30 * time.Second):
+					t.Fatal("PHP waits for a visitor who reads nothing")
+				}
+			}
+			got, err := io.ReadAll(iotest.HalfReader(k))
+			if err != nil || !bytes.Equal(got, text) {
+				t.Errorf("%d of %d bytes arrived: %v", len(got), len(text), err)
+			}
+			<-written
+			if held, _ := spools.Held(); held != before {
+				t.Errorf("%d MiB stay taken", held-before)
+			}
+			if err := k.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// A visitor who leaves ends it, wherever it is.
+	from, to := io.Pipe()
+	go func() { _, _ = to.Write(text) }()
+	done := make(chan struct{})
+	k := keep(from, spool{dir: t.TempDir(), who: who}, func() { close(done) })
+	if _, err := io.ReadFull(k, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	k.Close()
+	<-done
+	if held, _ := spools.Held(); held != 0 {
+		t.Errorf("%d MiB stay taken", held)
+	}
+	if _, err := k.Read(make([]byte, 1)); err == nil {
+		t.Error("an answer that was closed is read")
+	}
+	// Half an answer is none.
+	k = keep(io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))), spool{who: who}, func() {})
+	if got, err := io.ReadAll(k); string(got) != "half" || err != io.ErrUnexpectedEOF {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -2,12 +2,12 @@ package php
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -91,25 +91,16 @@ func firstOf(values []string, otherwise string) string {
 	return otherwise
 }
 
-// A body of unknown length is read before PHP sees it, because PHP reads as much as
-// CONTENT_LENGTH says: so many bytes of it at most. What is not short is stored, so many
-// such bodies at once, of all sites, of one owner's and of one visitor. Over HTTP/3 the length
-// is unknown of most requests, also of those without a body.
+// A body is read before PHP sees it, so that a visitor who sends slowly holds no worker. What is not short is stored on disk.
 const (
-	maxSpool      = 64 << 20
-	maxSpools     = 32
-	ownerSpools   = 8
-	visitorSpools = 4
-	shortLength   = 4 << 10
+	maxBody     = visitorSpool << 20
+	shortLength = 16 << 10
 )
-
-// share: total 32 request bodies of unknown length on disk, 64 MiB each; owner 8, of which one visitor has 4; edge 503, and 408 for a body that comes slower than 16 KiB/s
-var spools = fair.New(fair.Config{Places: maxSpools, Owner: ownerSpools, Visitor: visitorSpools})
 
 // A body that is stored comes at least so fast, after a first while: it holds a place.
 const (
 	spoolGrace = 30 * time.Second
-	spoolRate  = 16 << 10 // bytes per second
+	spoolRate  = 4 << 10 // bytes per second
 )
 
 // paced reads a body that must come at a rate.
@@ -136,16 +127,18 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// body returns a request's body and its length. done is to be called once when the request
-// has ended.
-func (s *Site) body(r *http.Request) (body io.Reader, length int64, done func(), err error) {
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+// body reads a request's body and returns it with its length. done is to be called when the body is needed no longer.
+func (s *Site) body(r *http.Request, who fair.Who) (body io.Reader, length int64, done func(), err error) {
+	switch {
+	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0:
 		return nil, 0, closer(r.Body), nil
-	}
-	if r.ContentLength > 0 {
-		return r.Body, r.ContentLength, closer(r.Body), nil
+	case r.ContentLength > maxBody:
+		return nil, 0, nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request may have %d MiB", maxBody>>20)}
 	}
 	first := make([]byte, shortLength)
+	if 0 < r.ContentLength && r.ContentLength < shortLength {
+		first = first[:r.ContentLength]
+	}
 	read := 0
 	for read < len(first) && err == nil {
 		var n int
@@ -153,39 +146,30 @@ func (s *Site) body(r *http.Request) (body io.Reader, length int64, done func(),
 		read += n
 	}
 	switch {
-	case err == io.EOF && read == 0:
-		return nil, 0, closer(r.Body), nil
-	case err == io.EOF:
+	case err != nil && err != io.EOF: // half a body
+		return nil, 0, nil, err
+	case r.ContentLength == int64(read), r.ContentLength < 0 && err == io.EOF && read > 0:
 		return bytes.NewReader(first[:read]), int64(read), closer(r.Body), nil
-	case err != nil: // half a body
-		return nil, 0, nil, err
+	case err == io.EOF && r.ContentLength > 0:
+		return nil, 0, nil, io.ErrUnexpectedEOF
+	case err == io.EOF:
+		return nil, 0, closer(r.Body), nil
 	}
-	spooled, ok := spools.Try(fair.Who{
-		Owner: string(s.Owner), Site: string(s.Name),
-		Visitor: fair.Visitor(firstOf(r.Header["X-Real-Ip"], "")),
-	})
-	if !ok {
-		return nil, 0, nil, &refusal{http.StatusServiceUnavailable, "Too many uploads without a Content-Length are under way"}
-	}
-	f, err := os.CreateTemp(s.Spool, "body-")
-	if err != nil {
-		spooled()
-		return nil, 0, nil, fmt.Errorf("store body: %w", err)
-	}
-	_ = os.Remove(f.Name())
-	drop := sync.OnceFunc(func() { _ = f.Close(); _ = r.Body.Close(); spooled() })
-	n, err := io.Copy(f, io.LimitReader(io.MultiReader(bytes.NewReader(first), &paced{Reader: r.Body, since: time.Now()}), maxSpool+1))
-	if err == nil && n > maxSpool {
-		err = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request without a Content-Length may have %d MiB", maxSpool>>20)}
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
+	to := &spool{dir: s.Spool, who: who}
+	length, err = io.Copy(to, io.LimitReader(io.MultiReader(bytes.NewReader(first), &paced{Reader: r.Body, since: time.Now()}), maxBody+1))
+	switch {
+	case errors.Is(err, errNoRoom):
+		err = &refusal{http.StatusServiceUnavailable, "Too many uploads are under way"}
+	case err == nil && length > maxBody:
+		err = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request may have %d MiB", maxBody>>20)}
+	case err == nil && r.ContentLength >= 0 && length != r.ContentLength:
+		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		drop()
+		to.close()
 		return nil, 0, nil, err
 	}
-	return f, n, drop, nil
+	return io.NewSectionReader(to.file, 0, length), length, sync.OnceFunc(func() { to.close(); _ = r.Body.Close() }), nil
 }
 
 func closer(c io.Closer) func() {
@@ -194,18 +178,6 @@ func closer(c io.Closer) func() {
 			_ = c.Close()
 		}
 	}
-}
-
-// closing ends a request with its answer.
-type closing struct {
-	io.ReadCloser
-	done func()
-}
-
-func (c *closing) Close() error {
-	err := c.ReadCloser.Close()
-	c.done()
-	return err
 }
 
 // plainAnswer is an answer of ours in PHP's place.

@@ -14,6 +14,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/sandbox"
+	"slipway/internal/program/php"
 )
 
 // NoRedis says in words why programs can't have a Redis here; empty: they can.
@@ -138,6 +139,16 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 	cmd.Beside = append(cmd.Beside, []string{"/bin/sh", "-c", redisLoop})
 	cmd.Env = append(cmd.Env, "SLIPWAY_REDIS="+path.Join(inside, redisSocket))
 	return left - most - redisOverhead(most), nil
+}
+
+// Workers returns how many workers the PHP-FPM of s has at most.
+func (s Spec) Workers() int {
+	memory := s.Limits.Memory
+	if s.Redis && !s.RedisServer {
+		most := redisMemory(memory)
+		memory -= most + redisOverhead(most)
+	}
+	return php.WorkersOf(memory)
 }
 
 // redisConfig returns the settings of a Redis beside PHP-FPM, in a directory inside its sandbox.

@@ -33,6 +33,9 @@ type Config struct {
 	Owner   account.OwnerID
 	PHP     *PHP             // nil where the program speaks HTTP
 	Dir     string           // of the bundle, where its scripts are
+	Workers int              // of PHP, as runtime.Workers has them
+	Spool   string           // directory of what is on its way to and from PHP. Optional: empty is the system's.
+	Notes   php.Log          // the site's log. Optional.
 	Copies  *compress.Copies // of files that PHP leaves to the service
 	Log     *slog.Logger
 }
@@ -63,15 +66,17 @@ func New(c Config) Transport {
 		return overHTTP(c.Program)
 	}
 	site := &php.Site{
-		Top:    runtime.AppDir,
-		Root:   c.PHP.Root,
-		Front:  c.PHP.Front,
-		Closed: c.PHP.Closed,
-		Open:   c.Program.Open,
-		Dial:   c.Program.Dial,
-		Copies: c.Copies,
-		Name:   c.Site,
-		Owner:  c.Owner,
+		Top:     runtime.AppDir,
+		Root:    c.PHP.Root,
+		Front:   c.PHP.Front,
+		Closed:  c.PHP.Closed,
+		Open:    c.Program.Open,
+		Dial:    c.Program.Dial,
+		Workers: php.NewWorkers(php.WorkersConfig{Workers: c.Workers, Server: c.Program, Log: c.Notes}),
+		Spool:   c.Spool,
+		Copies:  c.Copies,
+		Name:    c.Site,
+		Owner:   c.Owner,
 	}
 	t := Transport{RoundTripper: site, Files: site, prime: func(ctx context.Context) {
 		if err := site.Prime(ctx, path.Join(runtime.AppDir, c.Dir)); err != nil {
@@ -80,6 +85,7 @@ func New(c Config) Transport {
 	}}
 	if c.PHP.Tasks != "" {
 		t.Tasks = &php.Site{
+			Spool: c.Spool,
 			Top:   runtime.AppDir,
 			Root:  c.PHP.Tasks,
 			Open:  c.Program.Open,
