@@ -513,6 +513,15 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 		"uploads/dump.sql":     "secret",
 		"uploads/.secret":      "secret",
 		"uploads/evil.jpg/x":   "secret",
+
+		"uploads/private/.htaccess":       "<IfModule mod_authz_core.c>\nRequire all denied\n</IfModule>",
+		"uploads/private/deep/a.pdf":      "secret",
+		"uploads/woocommerce_uploads/a":   "secret",
+		"uploads/edd/2026/a.zip":          "secret",
+		"plugins/x/log/.htaccess":         "Deny from all",
+		"plugins/x/log/today.txt":         "secret",
+		"uploads/edd/2026/a.png":          "a picture",
+		"uploads/woocommerce_uploads.png": "a picture",
 	} {
 		h.plant(s, name, text)
 	}
@@ -524,11 +533,17 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 		"/wp-content/database/.ht.sqlite", "/wp-content/backup-1/db.sql", "/wp-content/uploads/dump.sql",
 		"/wp-content/uploads/.secret", "/.env", "/.git/config", "/slipway/plugin.php", "/tasks/login.php",
 		"/wp-includes/version.php", "/?author=1", "/wp-json/wp/v2/users", "/wp-json/wp/v2/users/1",
-		"/wp-sitemap-users-1.xml", "/readme.html",
+		"/wp-sitemap-users-1.xml", "/readme.html", "/wp-content/uploads/private/deep/a.pdf", "/wp-content/uploads/woocommerce_uploads/a",
+		"/wp-content/uploads/edd/2026/a.zip", "/wp-content/plugins/x/log/today.txt",
 	} {
 		status, _, text := stranger.get(path)
 		if status != 404 && status != 401 && status != 403 || strings.Contains(text, "owned") || strings.Contains(text, "secret") {
 			t.Errorf("%s is open: %d %.100q", path, status, text)
+		}
+	}
+	for _, path := range []string{"/wp-content/uploads/edd/2026/a.png", "/wp-content/uploads/woocommerce_uploads.png"} {
+		if status, _, text := stranger.get(path); status != 200 || text != "a picture" {
+			t.Errorf("%s is closed: %d", path, status)
 		}
 	}
 	if status, _, text := stranger.get("/wp-json/?rest_route=/wp/v2/users"); status == 200 && strings.Contains(text, `"slug"`) {

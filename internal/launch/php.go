@@ -7,8 +7,10 @@ import (
 	"slipway/internal/build/framework"
 	"slipway/internal/build/publish"
 	"slipway/internal/program/app"
+	"slipway/internal/program/php"
 	"slipway/internal/program/runtime"
 	"slipway/internal/program/transport"
+	"slipway/internal/wordpress/guard"
 	"slipway/internal/wordpress/wordpress"
 )
 
@@ -17,7 +19,7 @@ import (
 func applyPHP(w *app.Wanted, p program) {
 	if p.Runtime == framework.WordPress {
 		l := wordpress.TheLayout()
-		w.PHP = &transport.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks}
+		w.PHP = &transport.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks, Obeys: &php.Obeyed{Below: "wp-content", Known: guard.Folders{}}}
 		w.Spec.PHP = &runtime.PHP{}
 		for _, folder := range l.Storage {
 			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})

@@ -1,6 +1,15 @@
 package php
 
-import "testing"
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"slipway/internal/platform/wait"
+	"slipway/internal/program/htaccess"
+)
 
 // A closed index.php doesn't answer for its folder either: the front controller does.
 func TestClosedIndex(t *testing.T) {
@@ -14,4 +23,69 @@ func TestClosedIndex(t *testing.T) {
 			t.Errorf("%s runs %q, want %q", p, got, want)
 		}
 	}
+}
+
+// orders are known folders.
+type orders struct{}
+
+// Rules is for Folders.
+func (orders) Rules(folder string) *htaccess.Rules {
+	if folder == "uploads/orders" {
+		return htaccess.Closed
+	}
+	return nil
+}
+
+// What a .htaccess closes isn't served soon after it was written, nor a known folder without one; what it opens again is.
+func TestObeysFilesOfApache(t *testing.T) {
+	t.Parallel()
+	s := site(t, "public")
+	dir := t.TempDir()
+	for _, folder := range []string{"uploads/a/b", "uploads/orders", "other"} {
+		if err := os.MkdirAll(filepath.Join(dir, "public", folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "public", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"uploads/a/x.pdf", "uploads/a/b/x.png", "uploads/orders/x.pdf", "other/x.pdf"} {
+		write(name, name)
+	}
+	s.Open = func(name string) (*os.File, bool, error) {
+		f, err := os.Open(filepath.Join(dir, name))
+		return f, true, err
+	}
+	s.Obeys = &Obeyed{Below: "uploads", Known: orders{}}
+	serves := func(name string) bool {
+		rec := httptest.NewRecorder()
+		return s.Serve(rec, httptest.NewRequest("GET", "/"+name, nil)) && rec.Code == 200
+	}
+	becomes := func(name string, want bool) {
+		t.Helper()
+		wait.Until(t, fmt.Sprintf("%s is served: %v", name, want), func() bool { return serves(name) == want })
+	}
+	becomes("uploads/a/x.pdf", true)
+	becomes("uploads/orders/x.pdf", false)
+	write("uploads/a/.htaccess", "Deny from all")
+	becomes("uploads/a/x.pdf", false)
+	becomes("uploads/a/b/x.png", false)
+	write("uploads/orders/.htaccess", "Options -Indexes")
+	becomes("uploads/orders/x.pdf", true)
+	write("uploads/a/.htaccess", "Deny from all\n<FilesMatch \"\\.png$\">\nAllow from all\n</FilesMatch>")
+	becomes("uploads/a/b/x.png", true)
+	becomes("uploads/a/x.pdf", false)
+	write("other/.htaccess", "Deny from all")
+	becomes("other/x.pdf", true)
+	if err := os.Remove(filepath.Join(dir, "public/uploads/a/.htaccess")); err != nil {
+		t.Fatal(err)
+	}
+	becomes("uploads/a/x.pdf", true)
+	if err := os.Mkdir(filepath.Join(dir, "public/uploads/a/.htaccess"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	becomes("uploads/a/x.pdf", false)
 }

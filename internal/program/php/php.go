@@ -39,6 +39,8 @@ type Site struct {
 	Front string // front controller, relative to the root; "" for none
 
 	Closed []string // files and folders that visitors never reach, relative to the root
+	Obeys  *Obeyed  // Optional: nil obeys no files of Apache.
+	obeyed obeyed
 
 	// Open opens a file or folder by its path relative to the top, as PHP itself would see
 	// it, never outside of the site. stored says that it lies in storage.
@@ -115,7 +117,7 @@ func (s *Site) shows(name string) bool {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	return err == nil && info.Mode().IsRegular()
+	return err == nil && info.Mode().IsRegular() && !s.hides(name)
 }
 
 // runs reports whether a path of the document root is a script that visitors may run.
@@ -157,7 +159,7 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil || !info.Mode().IsRegular() || s.hides(name) {
 		return false
 	}
 	h := w.Header()

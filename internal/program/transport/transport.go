@@ -23,7 +23,8 @@ type PHP struct {
 	Front string // front controller, relative to it; "" for none
 	// Closed are files and folders that visitors never reach, relative to Root.
 	Closed []string
-	Tasks  string // folder of the bundle whose scripts the service alone may run; "" for none
+	Obeys  *php.Obeyed // Optional: nil obeys no files of Apache.
+	Tasks  string      // folder of the bundle whose scripts the service alone may run; "" for none
 }
 
 // Config says of a program what its requests need.
@@ -70,6 +71,7 @@ func New(c Config) Transport {
 		Root:    c.PHP.Root,
 		Front:   c.PHP.Front,
 		Closed:  c.PHP.Closed,
+		Obeys:   c.PHP.Obeys,
 		Open:    c.Program.Open,
 		Dial:    c.Program.Dial,
 		Workers: php.NewWorkers(php.WorkersConfig{Workers: c.Workers, Server: c.Program, Log: c.Notes}),

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"slipway/internal/platform/lazyregexp"
+	"slipway/internal/program/htaccess"
 )
 
 // Files that belong to nobody who visits: the installer, the configuration, what reveals
@@ -32,7 +33,7 @@ var (
 	closedTrees = []string{
 		"/wp-content/database/", "/wp-content/backup", "/wp-content/updraft", "/wp-content/ai1wm-backups",
 		"/wp-content/upgrade/", "/wp-content/debug.log", "/wp-admin/includes/", "/wp-includes/theme-compat/",
-		"/wp-sitemap-users",
+		"/wp-content/wflogs/", "/wp-content/w3tc-config/", "/wp-content/wpvividbackups/", "/wp-content/snapshots/", "/wp-sitemap-users",
 	}
 	closedNames = lazyregexp.New(
 		`(?i)\.(log|sql|sql\.gz|bak|old|orig|save|swp|sqlite|sqlite3|db|zip\.part|ini|sh|env|tar|tgz|gz\.sql)$|` +
@@ -41,6 +42,36 @@ var (
 			`^/wp-content/(.*/)?(auth\.json|(docker-)?compose[\w.-]*\.ya?ml|dockerfile|makefile|vagrantfile)$`,
 	)
 )
+
+// known are folders of uploads that plugins close where they find Apache, by what they write there: orders, forms, invoices, courses and
+// logs. It holds for one of theirs where it is missing.
+var known = map[string]*htaccess.Rules{
+	"edd": htaccess.Parse("Deny from all\n<FilesMatch '\\.(jpg|jpeg|png|gif|mp3|ogg|webp)$'>\nAllow from all\n</FilesMatch>"), // previews
+
+	"backup-guard": htaccess.Closed, "backupbuddy_backups": htaccess.Closed, "dlm_uploads": htaccess.Closed,
+	"download-manager-files": htaccess.Closed, "ithemes-security": htaccess.Closed, "learndash": htaccess.Closed, "mainwp": htaccess.Closed,
+	"pb_backupbuddy": htaccess.Closed, "sucuri": htaccess.Closed, "wc-logs": htaccess.Closed, "woocommerce_uploads": htaccess.Closed,
+	"wp-migrate-db": htaccess.Closed, "wpcf7_uploads": htaccess.Closed, "wpo_wcpdf": htaccess.Closed,
+}
+
+// Folders are those of wp-content that are closed without a .htaccess.
+type Folders struct{}
+
+// Rules returns what a folder closes; nil: nothing. The names of some end with what visitors can't guess.
+func (Folders) Rules(folder string) *htaccess.Rules {
+	name := strings.ToLower(path.Base(folder))
+	if rest, ok := strings.CutPrefix(folder, "wp-content/uploads/"); !ok || strings.Contains(rest, "/") &&
+		!strings.HasPrefix(rest, "sites/") { // of a network
+		return nil
+	}
+	if r := known[name]; r != nil {
+		return r
+	}
+	if strings.HasPrefix(name, "backwpup-") || strings.HasPrefix(name, "wpo_wcpdf_") {
+		return htaccess.Closed
+	}
+	return nil
+}
 
 // contentScripts matches what some server runs as PHP, by the last suffix of a part of the path or by one before others (x.php.png).
 var contentScripts = lazyregexp.New(`\.(php[0-9]?|phtml|phps|pht|phar)(\.|~|/|$)`)

@@ -196,6 +196,27 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// Folders in which plugins keep what they sell or receive are closed where they have no .htaccess, in a network, too; others aren't.
+func TestKnownFolders(t *testing.T) {
+	t.Parallel()
+	for folder, want := range map[string]bool{
+		"wp-content/uploads/woocommerce_uploads":        true,
+		"wp-content/uploads/sites/2/wpcf7_uploads":      true,
+		"wp-content/uploads/WooCommerce_Uploads":        true,
+		"wp-content/uploads/backwpup-8f3a-backups":      true,
+		"wp-content/uploads/edd":                        true,
+		"wp-content/uploads/2026":                       false,
+		"wp-content/uploads/2026/edd":                   false,
+		"wp-content/plugins/woocommerce_uploads":        false,
+		"wp-content/uploads":                            false,
+		"wp-content/uploads/woocommerce_uploads_public": false,
+	} {
+		if got := (Folders{}).Rules(folder) != nil; got != want {
+			t.Errorf("%s is known: %v", folder, got)
+		}
+	}
+}
+
 // Passwords are tried so often by one visitor, whichever path leads to the script; who goes on
 // when refused locks nobody else out.
 func TestThrottle(t *testing.T) {

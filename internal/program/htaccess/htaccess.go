@@ -1,0 +1,219 @@
+// Package htaccess owns what a .htaccess of Apache says about who may see files: plugins close folders of a site's storage by it.
+//
+// It obeys Deny and Allow, Require, sections of files, and rules that forbid. What it doesn't understand about a denial closes more
+// rather than less. It never reads what a file does otherwise: rewrites, headers, settings of PHP.
+package htaccess
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// Max is how many bytes of a .htaccess are read. A longer one closes its folder.
+const Max = 64 << 10
+
+// maxSections caps the sections and rules of one file. More of them close its folder.
+const maxSections = 200
+
+// Rules are those of one .htaccess.
+type Rules struct {
+	folder  access
+	files   []*section
+	forbids []*regexp.Regexp // paths below the folder
+}
+
+// section is about the files of some names.
+type section struct {
+	name   *regexp.Regexp // nil: it can't be understood, and is about every file where it closes
+	access access
+}
+
+// access is what directives say, in Apache's order of evaluation.
+type access struct {
+	denies, allows, allowFirst, ordered bool // Deny, Allow, Order
+	closes, opens                       bool // Require
+}
+
+// state is what is in force of both kinds of directives, each of which can close.
+type state struct{ hosts, requires bool }
+
+func (s *state) apply(a access) {
+	switch {
+	case a.allowFirst:
+		s.hosts = a.denies || !a.allows
+	case a.denies || a.allows || a.ordered:
+		s.hosts = a.denies && !a.allows
+	}
+	if a.closes || a.opens {
+		s.requires = a.closes
+	}
+}
+
+func (s state) closed() bool { return s.hosts || s.requires }
+
+// Closed is what closes everything.
+var Closed = &Rules{folder: access{closes: true}}
+
+// Parse reads a .htaccess.
+func Parse(text string) *Rules {
+	if len(text) > Max {
+		return Closed
+	}
+	r := &Rules{}
+	into := []*access{&r.folder} // where directives of the section go; nil: it isn't in force
+	names := []string{""}
+	conditional, sections := false, 0
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		word := strings.ToLower(words[0])
+		at := into[len(into)-1]
+		switch {
+		case strings.HasPrefix(word, "</"):
+			if name := strings.Trim(word, "</>"); len(into) > 1 && names[len(names)-1] == name {
+				into, names = into[:len(into)-1], names[:len(names)-1]
+			}
+			continue
+		case word[0] == '<':
+			if sections++; sections > maxSections {
+				return Closed
+			}
+			name := strings.Trim(word, "<>")
+			into, names = append(into, r.begin(at, name, argument(line))), append(names, name)
+			continue
+		case at == nil:
+			continue
+		}
+		arguments := strings.ToLower(strings.Join(words[1:], " "))
+		switch word {
+		case "deny":
+			at.denies = at.denies || strings.Contains(" "+arguments+" ", " all ")
+		case "allow":
+			at.allows = at.allows || strings.Contains(" "+arguments+" ", " all ")
+		case "order":
+			order := strings.ReplaceAll(arguments, " ", "")
+			at.ordered, at.allowFirst = true, order == "allow,deny" || order == "mutual-failure"
+		case "require":
+			switch {
+			case arguments == "all granted":
+				at.opens = true
+			case !strings.HasPrefix(arguments, "not ") && !strings.HasPrefix(arguments, "method "):
+				at.closes = true // nobody, or somebody whom only Apache knows
+			}
+		case "rewritecond":
+			conditional = true
+			continue
+		case "rewriterule":
+			if len(words) > 3 && !conditional && forbids(words[3]) {
+				if sections++; sections > maxSections {
+					return Closed
+				}
+				pattern, err := regexp.Compile(words[1])
+				if err != nil {
+					return Closed
+				}
+				r.forbids = append(r.forbids, pattern)
+			}
+			conditional = false
+		}
+	}
+	return r
+}
+
+// begin returns where the directives of a section go that stands within another one.
+func (r *Rules) begin(at *access, name, about string) *access {
+	var form *regexp.Regexp
+	var err error
+	switch name {
+	case "ifmodule", "ifversion", "ifdefine":
+		if strings.HasPrefix(about, "!") || name == "ifversion" && strings.HasPrefix(about, "<") || name == "ifdefine" { // it is Apache 2.4
+			return nil
+		}
+		return at
+	case "requireall", "requireany", "limit":
+		return at
+	case "files":
+		if pattern, ok := strings.CutPrefix(about, "~"); ok {
+			form, err = regexp.Compile(unquoted(pattern))
+		} else {
+			form, err = regexp.Compile("^" + wildcards.Replace(regexp.QuoteMeta(about)) + "$")
+		}
+	case "filesmatch":
+		form, err = regexp.Compile(about)
+	default: // of other paths, methods or conditions
+		return nil
+	}
+	if at == nil {
+		return nil
+	}
+	if err != nil {
+		form = nil
+	}
+	of := &section{name: form}
+	r.files = append(r.files, of)
+	return &of.access
+}
+
+var wildcards = strings.NewReplacer(`\*`, ".*", `\?`, ".")
+
+// argument is what a section's line says after its name.
+func argument(line string) string {
+	line = strings.TrimSpace(line)
+	_, about, _ := strings.Cut(strings.TrimSuffix(line, ">"), " ")
+	return unquoted(about)
+}
+
+func unquoted(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) > 1 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+func forbids(flags string) bool {
+	for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(flags, "[]")), ",") {
+		switch strings.TrimSpace(flag) {
+		case "f", "forbidden", "r=403", "r=404":
+			return true
+		}
+	}
+	return false
+}
+
+// Hides reports whether nobody may see a file. of returns the rules of a folder, or nil, and is asked for those of top, of the folders
+// below it and of the file's own. Inner folders go before outer ones, and sections of files before what is said of folders.
+func Hides(top, file string, of func(folder string) *Rules) bool {
+	var now state
+	var rules []*Rules
+	for folder := top; ; {
+		if r := of(folder); r != nil {
+			now.apply(r.folder)
+			rules = append(rules, r)
+			below := strings.TrimPrefix(strings.TrimPrefix(file, folder), "/")
+			for _, f := range r.forbids {
+				if f.MatchString(below) {
+					return true
+				}
+			}
+		}
+		next, _, more := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(file, folder), "/"), "/")
+		if !more {
+			break
+		}
+		folder = path.Join(folder, next)
+	}
+	for _, r := range rules {
+		for _, s := range r.files {
+			alone := state{}
+			alone.apply(s.access)
+			if s.name != nil && s.name.MatchString(path.Base(file)) || s.name == nil && alone.closed() {
+				now.apply(s.access)
+			}
+		}
+	}
+	return now.closed()
+}
