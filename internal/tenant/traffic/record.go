@@ -24,7 +24,7 @@ func (t *Traffic) Recorder() *Recorder {
 
 // Record adds a group of counts. A batch repeated after a lost answer is added once.
 func (r *Recorder) Record(ctx context.Context, b visit.Batch, group []visit.Counts) error {
-	if b.Number > r.last { // one that is offered again is counted already
+	if b.Number > r.last { // a repeated batch is already counted
 		for _, v := range group {
 			at := db.At(b.Since)
 			r.source.Add(at, v.Owner, usage.Bandwidth, v.Site, v.Bytes)

@@ -1,5 +1,5 @@
-// Package control owns the outer handler of the control plane: the hosts that it serves, and
-// deadlines for request bodies and responses.
+// Package control owns the outer handler of the control plane: the hosts it serves, and the deadlines of request bodies
+// and responses.
 package control
 
 import (
@@ -19,19 +19,18 @@ import (
 )
 
 const (
-	bodyTime  = time.Minute // for the whole body of a request to the control plane
-	writeTime = time.Minute // for any part of an answer to be taken by the client
+	bodyTime  = time.Minute // to receive a request's whole body
+	writeTime = time.Minute // write timeout per chunk
 )
 
-// Config says whose door it is.
 type Config struct {
-	Listen   string        // its HOST:PORT
-	Hosts    []string      // of the control plane's addresses, in lower case
-	Sellers  *seller.Hosts // and those of sellers. Optional.
-	Draining *atomic.Bool  // whether the process is about to end. Optional.
+	Listen   string        // HOST:PORT
+	Hosts    []string      // the control plane's hosts in lower case
+	Sellers  *seller.Hosts // sellers' hosts. Optional.
+	Draining *atomic.Bool  // whether the process is shutting down. Optional.
 }
 
-// Door stands before the handlers of the control plane.
+// Door wraps the handlers of the control plane.
 type Door struct{ c Config }
 
 // New returns a Door.
@@ -40,9 +39,8 @@ func New(c Config) *Door {
 	return &Door{c}
 }
 
-// Named answers 421 to requests for another host than the control plane's: a page of
-// somebody else's, whose name was made to lead here, must not pass for ours in a browser
-// (DNS rebinding), and links that are made from the Host header must lead to us.
+// Named responds with 421 to requests for hosts that aren't the control plane's. This prevents DNS rebinding, by which
+// another page could act as ours in a browser, and links made from a wrong Host header.
 func (d *Door) Named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.ownHost(r) {
@@ -65,10 +63,9 @@ func (d *Door) Named(next http.Handler) http.Handler {
 	})
 }
 
-// ownHost reports whether a request names the control plane: the hosts of --base-url and
-// --api-url, those of sellers, the one of --listen, the address at which the connection arrived, and
-// localhost where that is a loopback address. The port doesn't matter: a proxy may have
-// another.
+// ownHost reports whether a request's host is the control plane's: a host of --base-url, --api-url, --listen or a
+// seller, the address at which the connection arrived, or localhost if that is a loopback address. The port is ignored,
+// since a proxy may use another.
 func (d *Door) ownHost(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -94,32 +91,31 @@ func (d *Door) ownHost(r *http.Request) bool {
 	return err == nil && a.Unmap().WithZone("") == at
 }
 
-// Bounded puts the control plane's deadlines around a handler, on --listen and behind the
-// edge alike: a body that doesn't arrive and an answer that nobody reads end. Streams go
-// on for as long as somebody reads them. A database that doesn't answer is waited for as
-// db.ForRequest says. While the process drains, each answer is the last one of its
-// connection, so that clients go elsewhere without losing a request.
+// Bounded adds the control plane's deadlines to a handler, both on --listen and behind the edge: it ends requests whose
+// body doesn't arrive and responses that aren't read. Streams continue as long as they are read. db.ForRequest limits
+// the wait for an unavailable database. While the process drains, each response closes its connection, so that clients
+// move to another node without losing a request.
 func (d *Door) Bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
-		// With Transfer-Encoding, Content-Length may have stood beside it (RFC 9112,
-		// section 6.1): net/http has dropped it, and what follows is not to be trusted.
+		// A request with Transfer-Encoding may also have had a Content-Length, which net/http has dropped. The rest of
+		// the connection can't be trusted (RFC 9112 §6.1).
 		if d.c.Draining.Load() || r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 			w.Header().Set("Connection", "close")
 		}
 		if r.ContentLength != 0 {
-			_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // tests have writers without
+			_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // tests' writers don't support it
 			r.Body = &timedBody{r.Body, conn}
 		}
 		out := &timedWriter{ResponseWriter: w, conn: conn}
 		out.arm()
 		next.ServeHTTP(out, r.WithContext(db.ForRequest(r.Context())))
-		out.arm() // for what net/http still holds
+		out.arm() // for data that net/http still buffers
 	})
 }
 
-// timedBody lifts the deadline when the body has been read: the connection's next read
-// waits for the client's leaving.
+// timedBody removes the deadline once the body has been read, since the connection's next read waits for the client to
+// disconnect.
 type timedBody struct {
 	io.ReadCloser
 	conn *http.ResponseController
@@ -133,14 +129,14 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// timedWriter gives every write its deadline.
+// timedWriter sets a deadline for every write.
 type timedWriter struct {
 	http.ResponseWriter
 	conn  *http.ResponseController
 	armed time.Time
 }
 
-// arm moves the deadline, unless it has been moved just now.
+// arm extends the deadline, at most once per second.
 func (w *timedWriter) arm() {
 	if now := time.Now(); now.Sub(w.armed) > time.Second {
 		w.armed = now
@@ -153,11 +149,11 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError supports [http.ResponseController].
 func (w *timedWriter) FlushError() error {
 	w.arm()
 	return w.conn.Flush()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports [http.ResponseController].
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -20,26 +20,26 @@ import (
 	"slipway/internal/web/services"
 )
 
-// InterfaceConfig names what the parts of an Interface need.
+// InterfaceConfig holds the dependencies of an Interface.
 type InterfaceConfig struct {
 	services.Services
 	Answers *idempotency.Answers
 	Limiter *ratelimit.Limiter
 
-	Workflows    *actions.Actions      // Optional: without it no workflow gets a key.
+	Workflows    *actions.Actions      // Optional: without it, workflows get no keys.
 	Repositories sites.Repositories    // inspects a new site's repository
-	Installation operator.Installation // what the operator's pages show
-	SignUp       bool                  // whether people may create accounts
+	Installation operator.Installation // shown on the operator's pages
+	SignUp       bool                  // whether people can create accounts
 	RateLimit    int                   // requests per minute and key
-	DataDir      string                // where the provider for Terraform is served from, if the operator put it there
+	DataDir      string                // may contain the Terraform provider
 }
 
-// Interface is what users of the installation reach: the REST interface, the pages, tools for agents, the endpoints of OAuth and
-// the mirror of the provider for Terraform.
+// Interface serves the installation's users: the REST API, the dashboard, tools for agents, OAuth, and the Terraform
+// provider's mirror.
 type Interface struct {
 	pages    *dashboard.Dashboard
-	programs http.Handler // the REST interface
-	people   http.Handler // the pages
+	programs http.Handler // the REST API
+	people   http.Handler // the dashboard
 	agents   http.Handler
 	tokens   http.Handler
 	provider http.Handler
@@ -47,9 +47,9 @@ type Interface struct {
 	base     string
 }
 
-// NewInterface makes every part. It starts nothing.
+// NewInterface constructs every part. It starts nothing.
 func NewInterface(c InterfaceConfig) *Interface {
-	// One user has so many streams and downloads, whether of pages or of the API.
+	// The limits of streams and downloads are shared by the dashboard and the API.
 	c.Streams = requestinfo.NewStreams(requestinfo.AllStreams, requestinfo.UserStreams, requestinfo.NetworkStreams)
 	pages := dashboard.New(dashboard.Config{
 		Services: c.Services, SignUp: c.SignUp, Repositories: c.Repositories, Programs: sites.ProgramsOf(c.Apps), Installation: c.Installation,
@@ -75,17 +75,17 @@ func NewInterface(c InterfaceConfig) *Interface {
 	}
 }
 
-// Run keeps the pages' lists in order until ctx ends.
+// Run runs the dashboard's background work until ctx ends.
 func (i *Interface) Run(ctx context.Context) error { return i.pages.Run(ctx) }
 
-// ServeHTTP says what answers which path: programs at /api, /hooks, /docs, /mcp, /terraform and the endpoints of OAuth, people
-// everywhere else. At sellers' hosts there is neither OAuth nor MCP. A nil Interface is that of a node without the role.
+// ServeHTTP routes /api, /hooks, /docs, /mcp, /terraform and OAuth's endpoints to their handlers and everything else to
+// the dashboard. Sellers' hosts have neither OAuth nor MCP. A nil Interface is that of a node without the role.
 func (i *Interface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case i == nil:
 		Plain(w, http.StatusNotFound, "This node does not serve the interface.")
 	case (oauth.Serves(r.URL.Path) || r.URL.Path == mcp.Path) && i.sellers.Has(r.Host):
-		// What clients keep of an issuer and of a resource is bound to one origin.
+		// Clients bind an issuer and resource to one origin.
 		Plain(w, http.StatusNotFound, "OAuth and MCP are served at "+i.base+".")
 	case api.Serves(r.URL.Path):
 		i.programs.ServeHTTP(w, r)

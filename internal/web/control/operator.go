@@ -13,7 +13,7 @@ import (
 	"slipway/internal/edge/graceful"
 )
 
-// Server returns the server of --listen for what Handler returns, with limits against slow and endless requests.
+// Server returns the server for --listen, with limits against slow and endless requests.
 func Server(h http.Handler, log *slog.Logger) *graceful.Server {
 	return graceful.New(&http.Server{
 		Handler:           h,
@@ -25,20 +25,19 @@ func Server(h http.Handler, log *slog.Logger) *graceful.Server {
 	})
 }
 
-// Operator answers on --listen: the interface, and what only the operator's own tools should reach,
-// /metrics, /healthz and /readyz.
+// Operator serves --listen: the interface, and the operator's /metrics, /healthz and /readyz.
 type Operator struct {
 	Door    *Door
 	Public  http.Handler // the interface
 	Metrics http.Handler
 	Serving *atomic.Bool    // false while starting or draining
-	Needs   map[string]Need // what /readyz asks for, by what it says where that is not ready
+	Needs   map[string]Need // conditions of /readyz by their message when not ready
 }
 
-// Need reports whether something that requests need is ready.
+// Need reports whether a requirement of requests is ready.
 type Need func(ctx context.Context) bool
 
-// Seldom asks n once in a while; who comes in between gets the last answer.
+// Seldom calls n at most once per interval and returns the last result in between.
 func Seldom(every time.Duration, n Need) Need {
 	var mu sync.Mutex // guards the rest
 	var asked time.Time
@@ -54,7 +53,7 @@ func Seldom(every time.Duration, n Need) Need {
 	}
 }
 
-// Handler returns what answers.
+// Handler returns the handler for --listen.
 func (o Operator) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", o.Metrics)
@@ -62,8 +61,8 @@ func (o Operator) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", o.ready)
 	metrics, public := o.Door.Named(mux), o.Door.Named(o.Public)
 	return o.Door.Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path { // not by a mux: it would redirect paths that are not clean
-		case "/healthz", "/readyz": // asked by machines that know no name of ours
+		switch r.URL.Path { // a mux would redirect paths that aren't clean
+		case "/healthz", "/readyz": // probes use any host name
 			mux.ServeHTTP(w, r)
 		case "/metrics":
 			metrics.ServeHTTP(w, r)
@@ -89,7 +88,7 @@ func (o Operator) ready(w http.ResponseWriter, r *http.Request) {
 	Plain(w, http.StatusOK, "ready")
 }
 
-// Plain answers with a line of text that nobody keeps.
+// Plain responds with a line of text that must not be cached.
 func Plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

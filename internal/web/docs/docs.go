@@ -1,8 +1,8 @@
-// Package docs owns the pages at /docs: the guides of the folder docs, the reference of the
-// API by noun, and a search of both.
+// Package docs owns the pages at /docs: the guides from the folder docs, the API reference by noun, and a search of
+// both.
 //
-// The reference is made of the OpenAPI document, its examples of Scenarios, which tests run against the
-// program as they are shown. Pages hold nothing of a user, need no script, and are made when they are asked for.
+// The reference is generated from the OpenAPI document. Its examples are Scenarios, which tests run against the program
+// as shown. Pages contain no user's data, work without scripts, and are rendered on request.
 package docs
 
 import (
@@ -23,30 +23,30 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Config says what is documented.
+// Config describes what is documented.
 type Config struct {
 	OpenAPI    *huma.OpenAPI
-	Operations []Operation // in the order in which the reference shows them
-	Scopes     [][2]string // each with what it allows
-	Failures   []Failure   // the errors that operations share
+	Operations []Operation // in the order of the reference
+	Scopes     [][2]string // each with its description
+	Failures   []Failure   // errors shared by operations
 
-	BaseURL, APIURL string // where the API and deploy hooks are reached
+	BaseURL, APIURL string // URLs of the API and of deploy hooks
 	RateLimit       int    // requests per minute and key
-	Billing         bool   // whether there are plans and invoices: without them no page mentions any
-	FontURL         string // of a font on the same host. Optional: the system's.
-	IconURL         string // of the pages' icon, an SVG on the same host. Optional: none.
+	Billing         bool   // whether billing exists; without it no page mentions plans or invoices
+	FontURL         string // font on the same host. Optional: defaults to the system's.
+	IconURL         string // SVG icon on the same host. Optional.
 }
 
-// Operation is one of the API.
+// Operation is an operation of the API.
 type Operation struct {
 	ID, Method, Path, Tag, Summary, Doc, Scope string
 	Status                                     int  // of success
-	Hook                                       bool // called at APIURL, without a key
+	Hook                                       bool // called at APIURL without a key
 	Open                                       bool // needs no key
-	Raw                                        bool // its body is a file
+	Raw                                        bool // the body is a file
 }
 
-// Failure is a status that says that something failed.
+// Failure is an error status.
 type Failure struct {
 	Status int
 	When   string
@@ -66,7 +66,7 @@ var (
 	homeTemplate = template.Must(template.New("home").Parse(homeHTML))
 )
 
-// Docs are the pages.
+// Docs serves the pages.
 type Docs struct {
 	Config
 	groups []group
@@ -76,7 +76,7 @@ type Docs struct {
 	script file
 }
 
-// file is one that pages load. Its address changes with its content.
+// file is an asset of the pages. Its URL changes with its content.
 type file struct {
 	Path, kind, text string
 }
@@ -86,7 +86,7 @@ func newFile(name, kind, text string) file {
 	return file{"/docs/" + hex.EncodeToString(sum[:6]) + "/" + name, kind, text}
 }
 
-// New prepares the pages.
+// New renders the fixed parts of the pages.
 func New(c Config) *Docs {
 	d := &Docs{Config: c, guides: readGuides(c.Billing)}
 	css := styleCSS
@@ -116,7 +116,7 @@ type section struct {
 	Depth    int
 }
 
-// basics are the sections of the page at /docs.
+// basics lists the sections of the page at /docs.
 var basics = []section{
 	{"start", "First steps", 0},
 	{"authentication", "Authentication", 0},
@@ -131,7 +131,7 @@ var basics = []section{
 	{"following", "Streaming logs", 0},
 }
 
-// view holds what page.html shows.
+// view is the data of page.html.
 type view struct {
 	*Docs
 	Kind     string // start, guide, group or search
@@ -149,25 +149,25 @@ func (d *Docs) view(kind string) view {
 	return view{Docs: d, Kind: kind, Title: "Documentation", Path: "/docs", Sections: basics, Language: languages[0].ID}
 }
 
-// Chapters lists the guides in parts.
+// Chapters returns the guides by chapter.
 func (v view) Chapters() []chapter { return chapters(v.guides) }
 
-// Groups lists the nouns of the API.
+// Groups returns the nouns of the API.
 func (v view) Groups() []group { return v.groups }
 
-// Style is the style sheet's address.
+// Style returns the URL of the style sheet.
 func (v view) Style() string { return v.style.Path }
 
-// Script is the script's address.
+// Script returns the URL of the script.
 func (v view) Script() string { return v.script.Path }
 
-// Languages lists those of the examples.
+// Languages returns the languages of the examples.
 func (v view) Languages() []language { return languages }
 
-// Events lists those that webhooks get.
+// Events returns the events of webhooks.
 func (v view) Events() []event.Entry { return event.Catalogue(v.Billing) }
 
-// FirstSteps are the examples that create a site and follow its first deployment.
+// FirstSteps returns the examples that create a site and follow its first deployment.
 func (v view) FirstSteps() string {
 	return v.example("createSite") + "\n\n" + v.example("getDeploymentLogs")
 }
@@ -183,7 +183,7 @@ func (v view) example(name string) string {
 	return ""
 }
 
-// find returns the page at a path, or false.
+// find returns the page for a request. ok is false if there is none.
 func (d *Docs) find(r *http.Request) (view, bool) {
 	v := d.view("start")
 	if r.URL.Path == "/docs" {
@@ -221,16 +221,16 @@ func (d *Docs) find(r *http.Request) (view, bool) {
 func (d *Docs) render(v view) []byte {
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, v); err != nil {
-		panic(err) // our own template over our own values: every test would end here
+		panic(err) // the template and values are fixed, so every test would fail
 	}
 	return b.Bytes()
 }
 
-// policy lets pages load their own style sheet, font and script, and the script call the API.
+// policy allows the pages their own style sheet, font and script, and the script calls of the API.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; font-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// ServeHTTP answers /, /docs and what is below it.
+// ServeHTTP serves /, /docs and the paths below it.
 func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -271,7 +271,7 @@ func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func anchor(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "-") }
 
-// base is where an operation is called.
+// base returns the base URL of an operation.
 func (d *Docs) base(o Operation) string {
 	if o.Hook {
 		return cmp.Or(d.APIURL, d.BaseURL)

@@ -19,23 +19,23 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// guide is a file of the folder docs.
+// guide is a file in the folder docs.
 type guide struct {
 	Name, Title string
 	HTML        template.HTML
 	Sections    []section
 }
 
-// chapter is a part of the list of guides.
+// chapter is a group in the list of guides.
 type chapter struct {
 	Name   string
 	Guides []*guide
 }
 
-// chapterNames orders the guides: a test wants each in one chapter.
+// chapterNames lists the chapters in order. A test requires each guide to be in exactly one.
 var chapterNames = []struct {
 	name   string
-	rank   float64 // how much a page counts in a search: most people look for a guide
+	rank   float64 // weight in a search; most people look for a guide
 	guides []string
 }{
 	{"Guides", 1, []string{
@@ -54,7 +54,7 @@ var chapterNames = []struct {
 	{"About", 0.4, []string{"glossary"}},
 }
 
-// maintaining are the pages for those who change Slipway: they read them in the repository, and the program doesn't serve them.
+// maintaining lists the pages for Slipway's developers, which the program doesn't serve.
 var maintaining = []string{"backup-format", "benchmarks", "shares", "where"}
 
 func chapters(guides []*guide) []chapter {
@@ -73,8 +73,7 @@ func chapters(guides []*guide) []chapter {
 	return out
 }
 
-// readGuides renders the folder that is built into the program: what is wrong with it is wrong at
-// the first start, hence the panics.
+// readGuides renders the embedded folder. It panics on errors, which would already occur at the first start.
 func readGuides(billing bool) []*guide {
 	names, err := fs.Glob(guidefiles.Files, "*.md")
 	if err != nil {
@@ -94,10 +93,10 @@ func readGuides(billing bool) []*guide {
 	return out
 }
 
-// billingMark is in lines about plans and invoices, which most installations have none of.
+// billingMark marks lines about plans and invoices, which most installations don't have.
 const billingMark = "<!-- billing -->"
 
-// forBilling returns a guide with or without its lines about plans and invoices.
+// forBilling removes the lines about plans and invoices unless billing is true, and the marks.
 func forBilling(source []byte, billing bool) []byte {
 	var out []byte
 	for line := range bytes.Lines(source) {
@@ -110,7 +109,7 @@ func forBilling(source []byte, billing bool) []byte {
 	return out
 }
 
-// renderGuide turns Markdown into a page. HTML in it is left out.
+// renderGuide renders Markdown without the HTML in it.
 func renderGuide(name string, source []byte) *guide {
 	g := &guide{Name: name, Title: name}
 	md := goldmark.New(
@@ -126,12 +125,12 @@ func renderGuide(name string, source []byte) *guide {
 	}
 	html := strings.NewReplacer(
 		"<pre><code", `<pre tabindex="0"><code`, "</table>", "</table></div>",
-		"<th></th>", "<td></td>", // a header without a word is none to who hears the page
+		"<th></th>", "<td></td>", // screen readers would announce an empty header
 	).Replace(b.String())
 	html = terminals.ReplaceAllStringFunc(html, func(block string) string { return prompts.ReplaceAllString(block, "$1<b>$2</b>") })
 	tables := 0
 	html = tableStart.ReplaceAllStringFunc(html, func(start string) string {
-		tables++ // regions need names of their own
+		tables++ // regions need unique names
 		return fmt.Sprintf(`<div class="scroll" tabindex="0" role="region" aria-label="Table %d">%s`, tables, start)
 	})
 	g.HTML = template.HTML(permalinks.ReplaceAllString(html,
@@ -143,10 +142,10 @@ var (
 	permalinks = lazyregexp.New(`<(h[2-4]) id="([^"]+)">(.*)</h[2-4]>`)
 	tableStart = lazyregexp.New("<table>")
 	terminals  = lazyregexp.New(`(?s)<code class="language-terminal">.*?</code>`)
-	prompts    = lazyregexp.New(`(?m)(^|">)(\$ .*)$`) // the commands of a terminal, beside what it shows
+	prompts    = lazyregexp.New(`(?m)(^|">)(\$ .*)$`) // commands, in contrast to output
 )
 
-// rewrite notes a guide's sections, and points its links to other guides at their pages.
+// rewrite collects a guide's sections and replaces links to other guides by their URLs.
 type rewrite struct{ g *guide }
 
 func (t rewrite) Transform(doc *ast.Document, reader text.Reader, _ parser.Context) {
@@ -177,7 +176,7 @@ func (t rewrite) Transform(doc *ast.Document, reader text.Reader, _ parser.Conte
 			l.Destination = []byte(to)
 			continue
 		}
-		for c := l.FirstChild(); c != nil; { // what the program doesn't serve is named without a link
+		for c := l.FirstChild(); c != nil; { // replace links to files that aren't served by their text
 			next := c.NextSibling()
 			l.Parent().InsertBefore(l.Parent(), l, c)
 			c = next
@@ -186,7 +185,7 @@ func (t rewrite) Transform(doc *ast.Document, reader text.Reader, _ parser.Conte
 	}
 }
 
-// guideLink returns where a link of a guide leads on the pages, and whether it leaves what they show.
+// guideLink returns the URL for a guide's link, and whether it leads outside the pages.
 func guideLink(to string) (string, bool) {
 	file, fragment, _ := strings.Cut(to, "#")
 	if fragment != "" {

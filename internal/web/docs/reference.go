@@ -13,23 +13,23 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// group is a noun of the API with its operations: one page of the reference.
+// group is a noun of the API with its operations, shown on one page.
 type group struct {
 	ID, Name, Text string
 	Operations     []described
 }
 
-// described is an operation as a page shows it.
+// described is an operation with the data of its section.
 type described struct {
 	Operation
 	Params, Body, Answer []field
-	Sample               string     // of the answer
-	SameAs               *described // an earlier operation of the page with the same answer, which is not shown again
+	Sample               string     // example response
+	SameAs               *described // earlier operation on the page with the same response, which isn't repeated
 	Errors               []int
 	call                 call
 }
 
-// withoutRepeats leaves the answers out that an earlier operation of the page has too.
+// withoutRepeats removes responses that an earlier operation of the page shows.
 func withoutRepeats(list []described) {
 	first := map[string]*described{}
 	for i := range list {
@@ -42,10 +42,11 @@ func withoutRepeats(list []described) {
 	}
 }
 
-// Socket reports whether the operation is a WebSocket, which no example shows: not every language's own HTTP client opens one.
+// Socket reports whether the operation is a WebSocket. These have no examples, since not every language's HTTP client
+// opens one.
 func (o described) Socket() bool { return o.Status == http.StatusSwitchingProtocols }
 
-// Example is the call in a language.
+// Example returns the call in a language.
 func (o described) Example(id string) string {
 	for _, l := range languages {
 		if l.ID == id {
@@ -62,7 +63,7 @@ type field struct {
 	Depth          int
 }
 
-// describe turns an operation and what the document says of it into what the page shows.
+// describe returns the data of an operation's section.
 func (d *Docs) describe(o Operation) described {
 	doc := d.OpenAPI
 	op, registry := operationOf(doc, o), doc.Components.Schemas
@@ -82,7 +83,7 @@ func (d *Docs) describe(o Operation) described {
 	if answer := op.Responses[strconv.Itoa(o.Status)]; answer != nil && !o.Open && answer.Content["application/json"] != nil {
 		s := answer.Content["application/json"].Schema
 		out.Answer = fields(registry, s, 0)
-		text, _ := json.MarshalIndent(sample(registry, s, "", 0), "", "  ") // of our own values
+		text, _ := json.MarshalIndent(sample(registry, s, "", 0), "", "  ") // values of this program can't fail
 		out.Sample = string(text)
 	}
 	for code := range op.Responses {
@@ -111,7 +112,7 @@ func inline(s string) template.HTML {
 	return template.HTML(code.ReplaceAllString(template.HTMLEscapeString(s), "<code>$1</code>"))
 }
 
-// breakable escapes a name such as deployment.started or sites:write, which narrow columns break after its first part.
+// breakable escapes a name such as deployment.started or sites:write and allows a line break after its first part.
 func breakable(name string) template.HTML {
 	return template.HTML(strings.NewReplacer(".", ".<wbr>", ":", ":<wbr>").Replace(template.HTMLEscapeString(name)))
 }

@@ -52,7 +52,7 @@ func ordered(r huma.Registry, s *huma.Schema) []string {
 	return slices.DeleteFunc(append(names, rest...), func(n string) bool { return s.Properties[n] == nil })
 }
 
-// fields lists what a body holds, nested ones below their parent.
+// fields lists a body's fields, nested ones after their parent.
 func fields(r huma.Registry, s *huma.Schema, depth int) (out []field) {
 	full := resolve(r, s)
 	if full == nil || depth > 3 {
@@ -79,7 +79,7 @@ func fields(r huma.Registry, s *huma.Schema, depth int) (out []field) {
 	return out
 }
 
-// kind names a schema's type for people.
+// kind returns a schema's type in words.
 func kind(r huma.Registry, s *huma.Schema) string {
 	full := resolve(r, s)
 	if full == nil {
@@ -108,7 +108,7 @@ func kind(r huma.Registry, s *huma.Schema) string {
 	return text
 }
 
-// sample makes an example of a schema.
+// sample returns an example value of a schema.
 func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 	if s != nil && len(s.Examples) > 0 {
 		return s.Examples[0]
@@ -128,7 +128,7 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 		for _, n := range ordered(r, s) {
 			v := sample(r, full.Properties[n], n, depth+1)
 			if inner, empty := v.(object); !slices.Contains(full.Required, n) && (v == "…" || empty && len(inner) == 0) {
-				continue // nothing worth showing
+				continue // omit empty values
 			}
 			out = append(out, member{n, v})
 		}
@@ -160,7 +160,7 @@ func sample(r huma.Registry, s *huma.Schema, name string, depth int) any {
 	return nil
 }
 
-// samples are examples by the name of the field.
+// samples holds example values by field name.
 var samples = map[string]string{
 	"name":         "My Site",
 	"slug":         "my-site",
@@ -184,7 +184,7 @@ var samples = map[string]string{
 	"secret":       "a long random text",
 }
 
-// object is a JSON object that keeps its order.
+// object is a JSON object with ordered members.
 type object []member
 
 type member struct {
@@ -192,7 +192,7 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes the members in order.
+// MarshalJSON implements [json.Marshaler].
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// Scenario is a sequence of calls that works as written, in this order, on a new installation.
-// The reference shows its steps as examples, and tests run them in a shell (e2e/docs_test.go).
+// Scenario is a sequence of calls that works as shown on a new installation. The reference shows its steps as examples,
+// and e2e/docs_test.go runs them in a shell.
 type Scenario struct {
 	Name  string
 	Steps []Step
 }
 
-// Step is one call. Its method and its path are those of the operation.
+// Step is a call. The operation determines its method and path.
 type Step struct {
 	Operation string            // operationId
-	Key       string            // the variable with the API key. Optional: SLIPWAY_KEY.
-	Status    int               // that it answers with. Optional: the first one of the document.
-	With      map[string]string // values of path parameters. Optional: absent ones are variables, see variable.
+	Key       string            // variable with the API key. Optional: defaults to SLIPWAY_KEY.
+	Status    int               // expected status. Optional: defaults to the document's first.
+	With      map[string]string // path parameters. Optional: missing ones are variables, see variable.
 	Query     string            // Optional.
-	Headers   []string          // more of them. Optional.
-	Body      string            // JSON, in which $NAME stands for a variable. Optional.
-	Upload    string            // a file that is sent instead of JSON. Optional.
-	Output    string            // the file that the answer is written to. Optional.
+	Headers   []string          // additional headers. Optional.
+	Body      string            // JSON in which $NAME is replaced by a variable. Optional.
+	Upload    string            // file to send instead of JSON. Optional.
+	Output    string            // file for the response. Optional.
 
-	// Keep sets variables that later steps use: NAME=path.in.the.answer; a slash behind it means
-	// what is after the last slash of the value. Optional.
+	// Keep sets variables for later steps: NAME=path.in.the.response. A final slash takes the part of the value after
+	// its last slash. Optional.
 	Keep []string
-	// Until names what has to happen before the next step: a path below /api/v1, a field of its
-	// answer and the value that this must have. Optional.
+	// Until is a condition to wait for before the next step: a path below /api/v1, a field of its response, and the
+	// field's expected value. Optional.
 	Until [3]string
 }
 
-// variable names the variable that stands for a path parameter in examples.
+// variable returns the variable for a path parameter in examples.
 func variable(path, name string) string {
 	switch name {
 	case "id":
@@ -57,15 +57,15 @@ func variable(path, name string) string {
 	return strings.ToUpper(name)
 }
 
-// call is a step with what the document says of its operation.
+// call is a step completed from its operation.
 type call struct {
 	method, url, body, upload, output string
 	headers                           []string
-	key                               string // the variable with the API key, if it takes one
+	key                               string // variable with the API key, if needed
 	json                              bool
 }
 
-// newCall completes a step. Without a step it is the plain call of the operation.
+// newCall completes a step. A zero step is the plain call of the operation.
 func newCall(o Operation, s Step, base string) call {
 	path := placeholders.ReplaceAllStringFunc(o.Path, func(p string) string {
 		name := p[1 : len(p)-1]
@@ -87,10 +87,10 @@ func newCall(o Operation, s Step, base string) call {
 	return c
 }
 
-// Scenarios returns all of them.
+// Scenarios returns every scenario.
 func Scenarios() []Scenario { return append(slices.Clone(scenarios), billingScenario) }
 
-// Example returns the first step that calls the operation of this name.
+// Example returns the first step that calls the operation.
 func Example(name string) (Step, bool) {
 	for _, s := range Scenarios() {
 		for _, step := range s.Steps {

@@ -1,7 +1,7 @@
 package docs
 
-// billingScenario are the examples of plans, invoices and payments, for installations that have billing. INVOICE_ID
-// is the newest invoice.
+// billingScenario has the examples of plans, invoices and payments for installations with billing. INVOICE_ID is the
+// newest invoice.
 var billingScenario = Scenario{"billing", []Step{
 	{Operation: "listPlans"},
 	{Operation: "setBillingProfile", Body: `{

@@ -1,6 +1,6 @@
 package docs
 
-// scenarios are the examples of the reference. An operation shows the first step that calls it.
+// scenarios holds the examples of the reference. An operation shows the first step that calls it.
 var scenarios = []Scenario{
 	{"sites", []Step{
 		{
@@ -303,7 +303,7 @@ var scenarios = []Scenario{
 			Operation: "updateWordPressUser", With: map[string]string{"user": "2"}, Body: `{"role": "author"}`,
 			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "success"},
 		},
-		{ // which fails where the installation sends no mail
+		{ // fails on installations without email
 			Operation: "resetWordPressPassword", With: map[string]string{"user": "2"},
 			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "failed"},
 		},
@@ -449,7 +449,7 @@ var scenarios = []Scenario{
 	}},
 }
 
-// The keys of teams and of invited members are other ones than that of the reader.
+// Keys of teams and invited members differ from the reader's own.
 const (
 	teamKey   = "TEAM_KEY"
 	memberKey = "MEMBER_KEY"

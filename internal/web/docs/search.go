@@ -15,41 +15,42 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// maxSearch is the length in bytes of a search that is answered, and maxHits how many results. Anybody may search: a search stays cheap.
+// maxSearch caps a query in bytes and maxHits the number of results, to keep searches cheap, since they need no
+// account.
 const (
 	maxSearch = 100
 	maxWords  = 8
 	maxHits   = 20
 )
 
-// How much a word counts in the name of a page and in a heading, where in the text it counts at most 2.2, and an operation beside a section
-// of a page: most people look for a guide.
+// Weights of words in a page's title and in headings (a word in the text counts at most 2.2), and of operations
+// relative to guides, which most people look for.
 const (
 	inTitle     = 4
 	inHeading   = 6
-	atTop       = 1.2 // the first section of a page tells what the page is about
+	atTop       = 1.2 // the first section describes the page's topic
 	anOperation = 0.4
 )
 
-// hit is a result of a search: an operation, or a section of a page.
+// hit is a search result: an operation or a section of a page.
 type hit struct{ Name, Method, Path, Href, Text string }
 
-// entry is something that a search can find.
+// entry is a searchable operation or section.
 type entry struct {
 	hit
-	names  map[string]float64 // each stem of the title and the heading, and how much it counts: the more, the fewer words there are
-	text   map[string]float64 // each stem of the text, and how often it is there
-	length float64            // words of the text
+	names  map[string]float64 // stems of the title and heading with their weights, which decrease with the number of words
+	text   map[string]float64 // stems of the text with their frequencies
+	length float64            // number of words in the text
 	factor float64
 }
 
-// index finds operations and sections by their words, ranked by BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework,
-// section 3), and by its headings. It doesn't change, so any number of searches may run at once.
+// index ranks operations and sections by BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, section
+// 3) and by their headings. It is immutable, so searches may run concurrently.
 type index struct {
 	entries []entry
-	found   map[string][]int  // the entries that have a stem
-	words   map[string]string // a word of the pages, at least as long as typos are looked for, and its stem
-	length  float64           // of an entry on average
+	found   map[string][]int  // entries by stem
+	words   map[string]string // stems by word, for words long enough to correct typos
+	length  float64           // average length of an entry
 }
 
 var (
@@ -58,7 +59,7 @@ var (
 	anchors  = lazyregexp.New(`<a class="anchor".*?</a>`)
 )
 
-// newIndex reads the operations and the sections of the guides and of the page at /docs.
+// newIndex indexes the operations, the sections of the guides and the page at /docs.
 func newIndex(groups []group, guides []*guide, start string) *index {
 	x := &index{found: map[string][]int{}, words: map[string]string{}}
 	for _, g := range groups {
@@ -88,7 +89,7 @@ func newIndex(groups []group, guides []*guide, start string) *index {
 	return x
 }
 
-// addPage splits a page at its headings.
+// addPage splits a page at its headings and adds the sections.
 func (x *index) addPage(title, path, page string, rank float64) {
 	at := headings.FindAllStringSubmatchIndex(page, -1)
 	for i, m := range at {
@@ -131,7 +132,7 @@ func (x *index) add(h hit, factor float64, title, heading, text string) {
 	x.entries = append(x.entries, e)
 }
 
-// search returns what fits a query best, and first what has all of its words.
+// search returns the best results, those with all words of the query first.
 func (x *index) search(query string) []hit {
 	asked := words(query)
 	if meant := slices.DeleteFunc(slices.Clone(asked), func(w string) bool { return english.IsStopWord(w) || fillers[w] }); len(meant) > 0 {
@@ -140,7 +141,7 @@ func (x *index) search(query string) []hit {
 	asked = asked[:min(len(asked), maxWords)]
 	scores, covered := map[int]float64{}, map[int]int{}
 	for i, word := range asked {
-		best := map[int]float64{} // of the word and of what means the same, the one that fits an entry best
+		best := map[int]float64{} // best weight per entry among the word and its synonyms
 		for stem, weight := range x.meant(word, i == len(asked)-1) {
 			in := x.found[stem]
 			rare := math.Log(1 + (float64(len(x.entries)-len(in))+0.5)/(float64(len(in))+0.5))
@@ -168,8 +169,9 @@ func (x *index) search(query string) []hit {
 	return hits
 }
 
-// meant returns the stems to look for instead of a word, with their weights: the word's own and those of its synonyms. If the pages have
-// none of them, it returns words with a similar spelling and, for the last word, which may be half typed, words that begin with it.
+// meant returns the stems to search for a word with their weights: its own and its synonyms'. If the pages contain none
+// of them, it returns words with similar spelling and, for the last word, which may be incomplete, words that begin
+// with it.
 func (x *index) meant(word string, last bool) map[string]float64 {
 	out := map[string]float64{}
 	add := func(stem string, weight float64) {
@@ -195,13 +197,13 @@ func (x *index) meant(word string, last bool) map[string]float64 {
 	return out
 }
 
-// near reports whether a becomes b by at most n letters that are added, left out, changed or swapped with the next.
+// near reports whether a can be turned into b by at most n insertions, deletions, substitutions or swaps of neighbors.
 func near(a, b string, n int) bool {
 	const longest = 32
 	if len(a)-len(b) > n || len(b)-len(a) > n || len(b) >= longest {
 		return false
 	}
-	var before, row [longest]int // the distances from a's beginning to each of b's (Damerau and Levenshtein)
+	var before, row [longest]int // Damerau-Levenshtein distances
 	for j := range row {
 		row[j] = j
 	}
@@ -222,7 +224,7 @@ func near(a, b string, n int) bool {
 	return row[len(b)] <= n
 }
 
-// oneWord are names that consist of several words, which a search takes for one.
+// oneWord joins names of several words so that a search treats them as one.
 var oneWord = strings.NewReplacer(
 	"next.js", "nextjs", "next js", "nextjs", "node.js", "nodejs", "node js", "nodejs", "nuxt.js", "nuxt", "vue.js", "vue",
 	"word press", "wordpress", "wp-", "wordpress ", "let's encrypt", "letsencrypt", "log in", "login", "sign in", "login",
@@ -230,7 +232,7 @@ var oneWord = strings.NewReplacer(
 	"command line", "cli", "command-line", "cli", "single sign-on", "sso", "single-page", "spa", "single page", "spa",
 )
 
-// sameAs lists what else may be meant by a word of a query.
+// sameAs lists synonyms of query words.
 var sameAs = map[string][]string{
 	"ssl": {"certificate", "tls"}, "https": {"certificate", "tls"}, "letsencrypt": {"certificate"}, "cert": {"certificate"},
 	"env": {"environment", "variable"}, "dotenv": {"environment"}, "vars": {"variable"}, "var": {"variable"},
@@ -256,13 +258,13 @@ var sameAs = map[string][]string{
 	"token": {"key"}, "apikey": {"key"}, "upgrade": {"upgrading"}, "update": {"updates"}, "restore": {"backup"}, "size": {"limits"},
 }
 
-// fillers are words of questions that say nothing of what is looked for, beside the stop words of the language.
+// fillers lists question words without meaning for a search, besides the language's stop words.
 var fillers = map[string]bool{
 	"how": true, "use": true, "using": true, "get": true, "want": true, "need": true, "can": true, "site": true, "slipway": true, "add": true,
 	"does": true, "make": true, "job": true, "jobs": true,
 }
 
-// words splits a text into its words in lower case. A name like rollbackSite is three: rollbacksite, rollback and site.
+// words returns the lower-case words of a text. A name such as rollbackSite yields rollbacksite, rollback and site.
 func words(text string) []string {
 	var out []string
 	for _, field := range strings.FieldsFunc(text, func(r rune) bool {
@@ -288,7 +290,7 @@ func excerpt(text string) string {
 	return text[:strings.LastIndexByte(text[:160], ' ')+1] + "…"
 }
 
-// searchQuery returns what a request searches for: at most maxSearch bytes.
+// searchQuery returns a request's query, cut to maxSearch bytes.
 func searchQuery(r *http.Request) string {
 	q := r.URL.Query().Get("q")
 	return strings.TrimSpace(strings.ToValidUTF8(q[:min(len(q), maxSearch)], ""))

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// language is one that examples are shown in.
+// language is a language of the examples.
 type language struct {
 	ID, Name string
 	snippet  func(call) string
@@ -24,8 +24,7 @@ var languages = []language{
 
 var variables = lazyregexp.New(`\$[A-Z][A-Z_]*`)
 
-// expand replaces each $NAME of a text by what the function makes of NAME, and everything between
-// by what the other makes of it.
+// expand replaces each $NAME with name(NAME) and passes the text between through plain.
 func expand(text string, name, plain func(string) string) string {
 	var b strings.Builder
 	at := 0
@@ -51,7 +50,7 @@ func (c call) contentType() string {
 	return "application/octet-stream"
 }
 
-// curl is a call for a POSIX shell.
+// curl renders a call for a POSIX shell.
 func curl(c call) string {
 	lines := []string{"curl"}
 	if c.method != "GET" && !c.json {
@@ -82,7 +81,7 @@ func curl(c call) string {
 
 func same(s string) string { return s }
 
-// javaScript is a call for Node.js 22 and its likes, as a module.
+// javaScript renders a call as a module for Node.js 22 and compatible runtimes.
 func javaScript(c call) string {
 	env := func(v string) string { return "${process.env." + v + "}" }
 	var b strings.Builder
@@ -127,12 +126,12 @@ func javaScript(c call) string {
 
 var wholeVariable = lazyregexp.New(`"\$([A-Z][A-Z_]*)"`)
 
-// javaScriptValue is a JSON value as an expression.
+// javaScriptValue renders a JSON value as an expression.
 func javaScriptValue(body string) string {
 	return wholeVariable.ReplaceAllString(body, "process.env.$1")
 }
 
-// goSource is a call as a program.
+// goSource renders a call as a Go program.
 func goSource(c call) string {
 	imports := []string{"fmt", "io", "log", "net/http", "os"}
 	env := func(v string) string { return "\" + os.Getenv(\"" + v + "\") + \"" }
@@ -186,12 +185,12 @@ func goSource(c call) string {
 	b.WriteString("}")
 	formatted, err := format.Source([]byte(b.String()))
 	if err != nil {
-		panic(err) // of our own making: every test would end here
+		panic(err) // generated code is always valid, or every test would fail
 	}
 	return strings.TrimSpace(string(formatted))
 }
 
-// php is a call as a script, with PHP's curl extension.
+// php renders a call as a script that uses PHP's curl extension.
 func php(c call) string {
 	env := func(v string) string { return "' . getenv('" + v + "') . '" }
 	text := func(s string) string {
@@ -235,5 +234,5 @@ func php(c call) string {
 	return b.String()
 }
 
-// indented indents all lines of a text but the first.
+// indented indents all lines but the first.
 func indented(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }

@@ -1,14 +1,12 @@
-// Package idempotency owns stored responses, so that a repeated request acts once.
+// Package idempotency owns stored responses, so that a repeated request takes effect once.
 //
-// The effect of a request and its response are one transaction: a crash keeps both or
-// neither, and of two simultaneous requests the later one waits for the first and gets its
-// response. Responses are encrypted, because they can contain a new key's secret, and stored
-// for a day. Errors are never stored: a request without an effect can be retried with the same
-// key.
+// A request's effect and its response are one transaction: a crash keeps both or neither, and of two concurrent
+// requests the second waits for the first and gets its response. Responses are stored encrypted for a day, since they
+// can contain a new key's secret. Errors are never stored, so a failed request can be retried with the same key.
 //
-// Storage per owner is bounded (usage.go): parts of a response that repeat the request are
-// stored as references, the oldest responses are dropped when they exceed the limit, and a
-// request whose response was dropped still acts once.
+// Storage per owner is limited (usage.go): parts of a response that repeat the request are stored as references, and
+// the oldest responses are dropped when they exceed the limit. A request whose response was dropped still takes effect
+// only once.
 package idempotency
 
 import (
@@ -27,27 +25,26 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// Config says where answers are stored.
 type Config struct {
 	DB    *db.DB
 	Seal  *seal.Sealer
 	Log   *slog.Logger
 	Keep  time.Duration // Optional: 0 means 24h.
-	Rows  int64         // most answers of one owner. Optional: 0 means 150,000: 100 requests a minute, all day.
-	Bytes int64         // most bytes of answers of one owner. Optional: 0 means 64 MiB.
+	Rows  int64         // responses per owner. Optional: 0 means 150,000, which allows 100 requests a minute all day.
+	Bytes int64         // bytes of responses per owner. Optional: 0 means 64 MiB.
 }
 
-// Answers stores answers of requests. It is safe for concurrent use.
+// Answers stores responses. It is safe for concurrent use.
 type Answers struct {
 	db   *db.DB
 	seal *seal.Sealer
 	log  *slog.Logger
 	keep time.Duration
 
-	maxRows, maxBytes int64 // of one owner
+	maxRows, maxBytes int64 // per owner
 }
 
-// New returns the answers stored in the database.
+// New returns Answers. It starts nothing.
 func New(c Config) *Answers {
 	return &Answers{
 		c.DB, c.Seal, cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Keep, 24*time.Hour),
@@ -55,22 +52,22 @@ func New(c Config) *Answers {
 	}
 }
 
-// Key says which request this is. The same Key in another Scope is another request.
+// Key identifies a request. The same key in another scope is another request.
 type Key struct {
-	Scope  string // whose it is: a user or a deploy hook
+	Scope  string // a user or a deploy hook
 	Method string
 	Path   string
-	Key    string // what the client sent: 1 to 255 printable ASCII characters; empty: nothing is stored
+	Key    string // from the client: 1 to 255 printable ASCII characters; empty: store nothing
 
-	Owner   string // whose bounds it counts against. Optional: empty means Scope.
-	Request []byte // the request's body: what the answer repeats of it is not stored again. Optional.
+	Owner   string // owner whose limits apply. Optional: empty means Scope.
+	Request []byte // body, whose repeated parts aren't stored with the response. Optional.
 }
 
 func (k Key) purpose() string {
 	return "answer\x00" + k.Scope + "\x00" + k.Method + "\x00" + k.Path + "\x00" + k.Key
 }
 
-// Check returns an Invalid fault for a key that cannot be one.
+// Check returns an Invalid fault for a malformed key.
 func Check(key string) error {
 	odd := strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e })
 	if odd || len(key) < 1 || len(key) > 255 {
@@ -80,14 +77,13 @@ func Check(key string) error {
 	return nil
 }
 
-// errReused is a Conflict: the draft's 422 is not among the statuses of our contract.
+// errReused is a Conflict, since our contract doesn't have status 422, which the IETF draft uses.
 var errReused = fault.New(fault.Conflict, "idempotency_key_reused", "Idempotency-Key was already used with a different request",
 	"send the same request again, or a new key")
 
-// Once runs fn in a transaction and stores its answer in the same one, or returns the
-// answer that was stored, with replayed true. The fingerprint is a digest of all that
-// makes the request what it is; a stored answer to another one is a Conflict fault. When
-// fn fails nothing is stored. fn may run again after a conflict (see db.Write).
+// Once runs fn in a transaction and stores its response, or returns the stored response with replayed true. The
+// fingerprint is a digest of everything that identifies the request; a stored response with another fingerprint is a
+// Conflict fault. If fn fails, nothing is stored. fn may run again after a conflict (see db.Write).
 func (a *Answers) Once(
 	ctx context.Context, k Key, fingerprint [32]byte, fn func(tx *db.Tx) ([]byte, error),
 ) (answer []byte, replayed bool, err error) {
@@ -103,8 +99,8 @@ func (a *Answers) Once(
 	}
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		answer, replayed = nil, false
-		// First of all the row, before any effect: whoever comes second waits here, on
-		// the unique index (PostgreSQL) or for the one writer (SQLite).
+		// Insert the row before any effect, so that a concurrent repeat waits on the unique index (PostgreSQL) or for
+		// the only writer (SQLite).
 		mine, err := a.claim(ctx, tx, k, fingerprint)
 		if err != nil {
 			return err
@@ -125,9 +121,8 @@ func (a *Answers) Once(
 	return answer, replayed, nil
 }
 
-// Stored returns the answer that was stored for a request. found is false where there is none,
-// or the request has no key. What a request needs before its transaction is to come after this:
-// it may be refused once the request has had its effect.
+// Stored returns the response stored for a request. found is false if there is none or the request has no key. Call it
+// before any check outside the transaction, since such a check could refuse a request that already took effect.
 func (a *Answers) Stored(ctx context.Context, k Key, fingerprint [32]byte) (answer []byte, found bool, err error) {
 	if k.Key == "" {
 		return nil, false, nil
@@ -142,9 +137,9 @@ func (a *Answers) Stored(ctx context.Context, k Key, fingerprint [32]byte) (answ
 	return answer, err == nil, err
 }
 
-// Remember is Once for requests that go to the network and change nothing here: it looks
-// for a stored answer, else runs fn outside any transaction and stores what it returns. Of two
-// that come at once both may run fn, and the first answer stored is the one both get.
+// Remember is [Answers.Once] for requests that use the network and change nothing here: it returns a stored response,
+// or runs fn outside a transaction and stores its result. Concurrent requests may both run fn, but both get the
+// response stored first.
 func (a *Answers) Remember(
 	ctx context.Context, k Key, fingerprint [32]byte, fn func(context.Context) ([]byte, error),
 ) (answer []byte, replayed bool, err error) {
@@ -176,7 +171,7 @@ func (a *Answers) Remember(
 	return answer, replayed, nil
 }
 
-// claim inserts the key's row and reports whether there was none that still counts.
+// claim inserts the key's row and reports whether there was no valid one.
 func (a *Answers) claim(ctx context.Context, tx *db.Tx, k Key, fingerprint [32]byte) (bool, error) {
 	now := db.Now()
 	for {
@@ -193,7 +188,7 @@ func (a *Answers) claim(ctx context.Context, tx *db.Tx, k Key, fingerprint [32]b
 			DELETE FROM idempotent_answers WHERE scope = $1 AND method = $2 AND path = $3 AND key = $4 AND created_at <= $5
 			RETURNING owner_id, size`, k.Scope, k.Method, k.Path, k.Key, now.Add(-a.keep)).Scan(&old.owner, &old.size)
 		if errors.Is(err, sql.ErrNoRows) {
-			return false, nil // one that counts
+			return false, nil // a valid row exists
 		}
 		if err == nil {
 			err = forget(ctx, tx, []row{old})
@@ -211,7 +206,7 @@ func wrap(what string, err error) error {
 	return nil
 }
 
-// find returns the stored answer, sql.ErrNoRows, or the Conflict fault of another request.
+// find returns the stored response, sql.ErrNoRows, or the Conflict fault if it belongs to another request.
 func (a *Answers) find(ctx context.Context, r db.Reader, k Key, fingerprint [32]byte) ([]byte, error) {
 	var print, sealed string
 	err := r.QueryRow(ctx, `
@@ -235,7 +230,7 @@ func (a *Answers) find(ctx context.Context, r db.Reader, k Key, fingerprint [32]
 	return answer, wrap("read answer", err)
 }
 
-// Run removes answers that are too old until ctx ends.
+// Run deletes expired responses until ctx ends.
 func (a *Answers) Run(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
@@ -251,7 +246,7 @@ func (a *Answers) Run(ctx context.Context) error {
 	}
 }
 
-// purge removes a thousand rows at a time, so that it never holds the writer for long.
+// purge deletes a thousand rows per transaction to keep transactions short.
 func (a *Answers) purge(ctx context.Context) error {
 	for {
 		var gone []row

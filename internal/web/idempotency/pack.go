@@ -6,29 +6,29 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// How an answer is stored: its first byte says which way. Older rows have neither.
+// The first byte of a stored response is its encoding. Older rows have none.
 const (
 	packedPlain = 0x00
-	packedZstd  = 0x01 // zstd (RFC 8878) with the request's body as raw dictionary
+	packedZstd  = 0x01 // zstd (RFC 8878) with the request's body as a raw dictionary
 )
 
-// Answers below minPack are stored as they are. No answer is larger than maxAnswer.
+// Responses shorter than minPack are stored uncompressed. None is longer than maxAnswer.
 const (
 	minPack   = 512
 	maxAnswer = 32 << 20
 )
 
-const dictionary = 1 // its id in the frame: not 0, which means none
+const dictionary = 1 // ID in the frame; 0 would mean no dictionary
 
-// pack makes an answer small: what it repeats of the request is a reference to it, for
-// the request is there again whenever the answer is read.
+// pack compresses a response with the request as dictionary, since the request is available whenever the response is
+// read.
 func pack(answer, request []byte) ([]byte, error) {
 	if len(answer) < minPack {
 		return append([]byte{packedPlain}, answer...), nil
 	}
-	// weaker ones lose sight of a large dictionary
+	// Lower levels don't use all of a large dictionary.
 	o := []zstd.EOption{zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression)}
-	if len(request) >= 8 { // fewer bytes are no dictionary
+	if len(request) >= 8 { // minimum length of a dictionary
 		o = append(o, zstd.WithEncoderDictRaw(dictionary, request))
 	}
 	e, err := zstd.NewWriter(nil, o...)

@@ -10,14 +10,14 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// errDropped is a Conflict: the request was carried out, and is not carried out again.
+// errDropped is a Conflict, since the request took effect and must not be repeated.
 var errDropped = fault.New(fault.Conflict, "idempotency_answer_dropped",
 	"The request was already completed and its response is no longer stored",
 	"check the result; send a new Idempotency-Key to repeat the request")
 
-// row returns the size of an answer as counted against its owner's limits.
+// row is a response's size as counted against its owner's limits.
 type row struct {
-	owner string // empty: stored before answers were counted
+	owner string // empty: stored by a version that didn't count responses
 	size  int64
 }
 
@@ -25,8 +25,8 @@ func scanRow(r db.Scanner) (x row, err error) { return x, r.Scan(&x.owner, &x.si
 
 func (k Key) owner() string { return cmp.Or(k.Owner, k.Scope) }
 
-// store writes the answer into its claimed row and holds the owner to the bounds: too
-// many rows is a Limited fault, too many bytes drops the oldest answers.
+// store writes the response into its claimed row and enforces the owner's limits: too many rows is a Limited fault, and
+// too many bytes drops the oldest responses.
 func (a *Answers) store(ctx context.Context, tx *db.Tx, k Key, answer []byte) error {
 	packed, err := pack(answer, k.Request)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a *Answers) store(ctx context.Context, tx *db.Tx, k Key, answer []byte) er
 	}
 	sealed := a.seal.Seal(packed, k.purpose())
 	if int64(len(sealed)) > a.maxBytes {
-		sealed = "" // as if it had been dropped at once
+		sealed = "" // drop it immediately
 	}
 	if _, err := tx.Exec(ctx, `
 		UPDATE idempotent_answers SET answer = $5, size = $6
@@ -58,7 +58,7 @@ func (a *Answers) store(ctx context.Context, tx *db.Tx, k Key, answer []byte) er
 	return nil
 }
 
-// tooMany is the Limited fault of an owner whose keys are used up until the oldest expires.
+// tooMany returns the Limited fault of an owner with the maximum number of rows, until the oldest expires.
 func (a *Answers) tooMany(ctx context.Context, tx *db.Tx, owner string) error {
 	var oldest db.Time
 	if err := tx.QueryRow(ctx, `SELECT min(created_at) FROM idempotent_answers WHERE owner_id = $1`, owner).Scan(&oldest); err != nil {
@@ -71,10 +71,9 @@ func (a *Answers) tooMany(ctx context.Context, tx *db.Tx, owner string) error {
 	}
 }
 
-// drop empties the owner's oldest answers until that many bytes are free, and a few more
-// so that not every answer from now on has to. The rows stay: a request whose answer is
-// gone still acts once. Nobody else counts for this owner meanwhile: the transaction
-// holds the lock of their row in idempotency_usage.
+// drop empties the owner's oldest responses until bytes are free, and some more to avoid doing this for every response.
+// The rows stay, so that their requests don't take effect again. The transaction holds the lock of the owner's row in
+// idempotency_usage, so no other changes the owner's use.
 func (a *Answers) drop(ctx context.Context, tx *db.Tx, owner string, bytes int64) error {
 	bytes += a.maxBytes / 64
 	for bytes > 0 {
@@ -97,7 +96,7 @@ func (a *Answers) drop(ctx context.Context, tx *db.Tx, owner string, bytes int64
 			}
 			freed, until = freed+o.size, o.at
 		}
-		// Counted anew: of the rows of one millisecond the list may have held a part.
+		// Sum again, since the list may contain only some of the rows of a millisecond.
 		const these = ` WHERE owner_id = $1 AND size > 0 AND created_at <= $2`
 		if err := tx.QueryRow(ctx, `SELECT SUM(size) FROM idempotent_answers`+these, owner, until).Scan(&freed); err != nil {
 			return wrap("count oldest answers", err)
@@ -113,7 +112,7 @@ func (a *Answers) drop(ctx context.Context, tx *db.Tx, owner string, bytes int64
 	return nil
 }
 
-// forget takes removed rows off what their owners use.
+// forget subtracts deleted rows from their owners' use.
 func forget(ctx context.Context, tx *db.Tx, gone []row) error {
 	type use struct{ rows, bytes int64 }
 	by := map[string]use{}

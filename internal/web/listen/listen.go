@@ -1,10 +1,8 @@
-// Package listen owns the developer's end of a webhook listener: it starts one through the
-// REST interface of an installation, verifies what comes, prints it and forwards it to a
-// local port.
+// Package listen owns the developer's end of a webhook listener: it starts a listener through an installation's REST
+// API, verifies its deliveries, prints them and forwards them to a local port.
 //
-// It runs on a developer's machine, for the one user whose key it has, and opens
-// connections to the installation and the target that this user named, to nothing else.
-// It redirects to neither, and sends the key over plain HTTP to this very machine alone.
+// It runs on a developer's machine with the developer's key, and only connects to the installation and the target that
+// the developer named. It doesn't follow redirects, and sends the key over plain HTTP only to this machine.
 package listen
 
 import (
@@ -31,32 +29,32 @@ import (
 	"slipway/internal/platform/signature"
 )
 
-// Config says where to listen, for what, and what to do with it. BaseURL and Key are required.
+// Config describes what to listen for. BaseURL and Key are required.
 type Config struct {
 	BaseURL string // of the installation
-	Key     string // an API key with the scope webhooks:write
-	CAFile  string // PEM file of further roots to trust. Optional.
+	Key     string // API key with the scope webhooks:write
+	CAFile  string // PEM file of additional roots to trust. Optional.
 
-	Events  []string // Optional: all.
-	SiteIDs []string // Optional: all.
-	Secret  string   // Optional: one is made.
-	Forward string   // a port of this machine, or a URL. Optional: nothing is forwarded.
-	JSON    bool     // one JSON object a line instead of text
+	Events  []string // Optional: defaults to all.
+	SiteIDs []string // Optional: defaults to all.
+	Secret  string   // Optional: generated if empty.
+	Forward string   // a port of this machine or a URL. Optional: empty doesn't forward.
+	JSON    bool     // print one JSON object per line instead of text
 
 	Out io.Writer // deliveries
 	Err io.Writer // everything else
 }
 
-// How long the installation and the target may take.
+// Timeouts and limits.
 const (
 	answerTime  = 30 * time.Second
 	forwardTime = 15 * time.Second
-	silentTime  = 60 * time.Second // a stream says something every 15 s
-	maxLine     = 1 << 20          // of a stream
-	longestWait = 30 * time.Second // between attempts to connect again
+	silentTime  = 60 * time.Second // a stream sends at least a comment every 15 s
+	maxLine     = 1 << 20          // line of a stream, in bytes
+	longestWait = 30 * time.Second // delay between reconnects
 )
 
-// Listener follows one listener after the other: a listener that has ended is started again.
+// Listener receives deliveries. It starts a new webhook listener when one has ended.
 type Listener struct {
 	c      Config
 	base   *url.URL
@@ -65,7 +63,7 @@ type Listener struct {
 	local  *http.Client
 }
 
-// New checks the settings. It connects to nothing.
+// New validates the settings without connecting.
 func New(c Config) (*Listener, error) {
 	base, err := url.Parse(strings.TrimRight(c.BaseURL, "/"))
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" || base.User != nil {
@@ -114,13 +112,13 @@ func New(c Config) (*Listener, error) {
 	}, nil
 }
 
-// loopback reports whether a host name is this machine.
+// loopback reports whether a host name means this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// targetOf reads --forward: a port, host:port with a path, or a URL.
+// targetOf parses --forward: a port, host:port with a path, or a URL.
 func targetOf(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -138,7 +136,7 @@ func targetOf(s string) (string, error) {
 	return u.String(), nil
 }
 
-// refusal is an answer of the installation that asking again does not change.
+// refusal is a response of the installation that a retry won't change.
 type refusal struct {
 	status int
 	text   string
@@ -146,7 +144,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// Run listens until ctx ends, which is no error.
+// Run listens until ctx ends, and then returns nil.
 func (l *Listener) Run(ctx context.Context) error {
 	id, after, wait := "", int64(0), time.Second
 	defer func() {
@@ -180,7 +178,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		case err != nil:
 			fmt.Fprintf(l.c.Err, "Disconnected: %s. Retrying in %s.\n", printable(err.Error()), wait)
 		}
-		if err == nil { // the service ended the stream, such as for a restart: it holds what comes
+		if err == nil { // the service ended the stream, for example for a restart, and keeps deliveries
 			wait = time.Second
 		}
 		select {
@@ -192,7 +190,7 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 }
 
-// call makes one request to the REST interface; out may be nil.
+// call makes a request to the REST API; out may be nil.
 func (l *Listener) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -214,7 +212,7 @@ func (l *Listener) call(ctx context.Context, method, path string, in, out any) e
 	return json.NewDecoder(io.LimitReader(resp.Body, maxLine)).Decode(out)
 }
 
-// ask sends a request and returns the answer where it is a success.
+// ask sends a request and returns a successful response.
 func (l *Listener) ask(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, l.base.JoinPath("api/v1").String()+path, bytes.NewReader(body))
 	if err != nil {
@@ -245,7 +243,7 @@ func (l *Listener) ask(ctx context.Context, method, path string, body []byte, he
 	return nil, &refusal{resp.StatusCode, printable(text)}
 }
 
-// start starts a listener and says so.
+// start starts a listener and prints it.
 func (l *Listener) start(ctx context.Context) (string, error) {
 	in := map[string]any{"secret": l.c.Secret}
 	if len(l.c.Events) > 0 {
@@ -275,14 +273,14 @@ func (l *Listener) start(ctx context.Context) (string, error) {
 	return made.ID, nil
 }
 
-// end stops a listener, whatever has ended us.
+// end stops a listener, even after ctx has ended.
 func (l *Listener) end(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	l.call(ctx, "DELETE", "/webhook-listeners/"+url.PathEscape(id), nil, nil) // else it ends by itself
+	l.call(ctx, "DELETE", "/webhook-listeners/"+url.PathEscape(id), nil, nil) // if this fails, the listener expires
 }
 
-// offered is one event of the stream.
+// offered is an event of the stream.
 type offered struct {
 	N                  int64
 	ID, EventID, Event string
@@ -290,7 +288,7 @@ type offered struct {
 	Body               string
 }
 
-// genuine reports whether both signatures are those of the secret.
+// genuine reports whether both signatures are valid.
 func (l *Listener) genuine(d offered) bool {
 	h := http.Header{}
 	for k, v := range d.Headers {

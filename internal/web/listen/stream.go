@@ -15,8 +15,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// follow handles deliveries of a listener as they come, until the stream ends. after is
-// the last one that was handled. It reports whether there was any.
+// follow handles deliveries until the stream ends. after is the number of the last one handled. more reports whether
+// any arrived.
 func (l *Listener) follow(ctx context.Context, id string, after *int64) (more bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,13 +40,13 @@ func (l *Listener) follow(ctx context.Context, id string, after *int64) (more bo
 		silence.Reset(silentTime)
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		if !ok {
-			continue // comments, ids and the blank lines between
+			continue // comments, IDs and blank lines
 		}
 		var d offered
 		if err := json.Unmarshal([]byte(data), &d); err != nil || d.N == 0 {
 			return more, fmt.Errorf("an event of the stream can't be read")
 		}
-		silence.Stop() // the target may take its time
+		silence.Stop() // the target may be slow
 		l.handle(ctx, d)
 		if ctx.Err() != nil {
 			return more, nil
@@ -57,14 +57,14 @@ func (l *Listener) follow(ctx context.Context, id string, after *int64) (more bo
 	return more, lines.Err()
 }
 
-// outcome holds what a delivery met at the target.
+// outcome is the result of forwarding a delivery.
 type outcome struct {
 	Status     int    `json:"status,omitempty"`
 	Error      string `json:"error,omitempty"`
 	DurationMS int64  `json:"durationMs"`
 }
 
-// handle verifies, forwards and prints one delivery.
+// handle verifies, forwards and prints a delivery.
 func (l *Listener) handle(ctx context.Context, d offered) {
 	if !l.genuine(d) {
 		fmt.Fprintf(l.c.Err, "Delivery %s has a wrong signature; ignored\n", printable(d.ID))
@@ -74,7 +74,7 @@ func (l *Listener) handle(ctx context.Context, d offered) {
 	if l.target != "" {
 		o := l.forward(ctx, d)
 		if ctx.Err() != nil {
-			return // it comes again
+			return // it will be delivered again
 		}
 		to = &o
 	}
@@ -101,7 +101,7 @@ func (l *Listener) handle(ctx context.Context, d offered) {
 	fmt.Fprintf(l.c.Out, "%s\n%s\n", printable(line), printable(d.Body))
 }
 
-// forward sends a delivery to the target as the service would, and says what it met.
+// forward sends a delivery to the target as the service would, and returns the result.
 func (l *Listener) forward(ctx context.Context, d offered) (o outcome) {
 	began := time.Now()
 	defer func() { o.DurationMS = time.Since(began).Milliseconds() }()
@@ -121,5 +121,5 @@ func (l *Listener) forward(ctx context.Context, d offered) (o outcome) {
 	return outcome{Status: resp.StatusCode}
 }
 
-// printable makes a stranger's text fit for a terminal.
+// printable makes untrusted text safe for a terminal.
 func printable(s string) string { return text.Printable(s) }

@@ -16,33 +16,33 @@ import (
 	"slipway/internal/web/api"
 )
 
-// call holds one request of a client, whose credential its tools use.
+// call is a client's request, whose credential the tools use.
 type call struct {
 	api       http.Handler
-	origin    *http.Request // as the client sent it
+	origin    *http.Request // the client's request
 	caller    account.Caller
 	narrowing account.Narrowing
 
 	confirmations *confirmation.Confirmations
 	base          string     // URL of the dashboard
-	addr          netip.Addr // of the client
+	addr          netip.Addr // the client's
 }
 
-// maxAnswer is the most that the API may answer to a tool: a page of a log has 10,000 lines.
+// maxAnswer caps the API's response to a tool in bytes; a page of a log has 10,000 lines.
 const maxAnswer = 24 << 20
 
-// apiError is an answer of the API that says no.
+// apiError is an error response of the API.
 type apiError struct {
 	Status  int    `json:"-"`
 	Message string `json:"error"`
 	Details string `json:"details"`
 	Code    string `json:"code"`
-	Confirm string `json:"-"` // URL of the page on which a person confirms the call. Optional.
+	Confirm string `json:"-"` // URL of the page that confirms the call. Optional.
 }
 
 func (e *apiError) Error() string { return e.Message }
 
-// send makes a request to the REST API and returns its answer.
+// send calls the REST API and returns its response.
 func (c *call) send(ctx context.Context, method, path string, query url.Values, body any, idempotencyKey string) (any, error) {
 	var out any
 	err := c.sendFor(ctx, method, path, query, body, idempotencyKey, &out)
@@ -52,7 +52,7 @@ func (c *call) send(ctx context.Context, method, path string, query url.Values, 
 	return out, err
 }
 
-// sendFor makes a request to the REST API with the caller's credential, from the caller's address, and reads its answer into out.
+// sendFor calls the REST API with the caller's credential and address and decodes the response into out.
 func (c *call) sendFor(ctx context.Context, method, path string, query url.Values, body any, idempotencyKey string, out any) error {
 	var in bytes.Reader
 	if body != nil {
@@ -105,7 +105,7 @@ func (c *call) sendFor(ctx context.Context, method, path string, query url.Value
 	return read(&w.body, out)
 }
 
-// read reads JSON, and numbers as they are written.
+// read decodes JSON and keeps numbers as written.
 func read(from io.Reader, out any) error {
 	d := json.NewDecoder(from)
 	d.UseNumber()
@@ -117,7 +117,7 @@ func read(from io.Reader, out any) error {
 
 var errFull = errors.New("the answer is too large")
 
-// recorder keeps an answer of the API.
+// recorder records a response of the API.
 type recorder struct {
 	header http.Header
 	status int

@@ -14,12 +14,12 @@ import (
 	"slipway/internal/tenant/confirmation"
 )
 
-// ConfirmPath is where the dashboard has the pages on which people confirm calls, by their confirmation's id.
+// ConfirmPath is the dashboard's path for confirming calls, followed by the confirmation's ID.
 const ConfirmPath = "/confirmations/"
 
-// confirmed is a tool whose every call a person confirms, on a page that the model can't fill in: it acts when the
-// person has approved and the call is repeated with the same arguments. shows is the path at which the API describes
-// what the call is about: who may not read that isn't asked.
+// confirmed returns a tool that requires a person's confirmation of every call, on a page that the model can't submit.
+// The call takes effect when it is repeated with the same arguments after approval. shows is the API path that
+// describes the call's subject; callers who can't read it get an error instead of a confirmation.
 func confirmed(name string, scope account.Scope, title, about, shows string, do work, params ...param) *tool {
 	return entry(
 		name, scope, replacing, title, about+" The user confirms each call on a page of the dashboard.",
@@ -29,7 +29,7 @@ func confirmed(name string, scope account.Scope, title, about, shows string, do 
 			if err := c.sendFor(ctx, "GET", path, nil, nil, "", &subject); err != nil {
 				return nil, err
 			}
-			given, err := encode(args) // the keys of maps are sorted
+			given, err := encode(args) // map keys are sorted
 			if err != nil {
 				return nil, err
 			}
@@ -44,7 +44,7 @@ func confirmed(name string, scope account.Scope, title, about, shows string, do 
 			}
 			switch got.Decision {
 			case confirmation.Approved:
-				// Where the API's answer is lost, the same confirmation stands for the same change.
+				// If the API's response is lost, repeating the confirmation doesn't repeat the change.
 				args = maps.Clone(args)
 				args[once.name] = string(got.ID)
 				return do(ctx, c, args)
@@ -61,7 +61,7 @@ func confirmed(name string, scope account.Scope, title, about, shows string, do 
 	)
 }
 
-// siteOf returns the site that a thing of a site names, nil where the caller may not read it.
+// siteOf returns the site of a subject, or nil if the caller can't read it.
 func (c *call) siteOf(ctx context.Context, subject map[string]any) map[string]any {
 	which, _ := subject["siteId"].(string)
 	if which == "" {
@@ -74,12 +74,12 @@ func (c *call) siteOf(ctx context.Context, subject map[string]any) map[string]an
 	return site
 }
 
-// described are the fields of the API's answers that tell people what a call is about.
+// described lists the API fields that tell people what a call is about.
 var described = []struct{ field, label string }{
 	{"name", "Name"}, {"subdomain", "Subdomain"}, {"siteId", "Site id"}, {"note", "Note"}, {"createdAt", "Created"},
 }
 
-// describe lists what a person reads before they confirm: what the call is about, then every argument.
+// describe returns the lines shown before confirmation: the call's subject, then every argument.
 func describe(subject, site, args map[string]any) (lines []confirmation.Line) {
 	add := func(label string, value any) {
 		if text, ok := value.(string); ok && text != "" {
@@ -93,7 +93,7 @@ func describe(subject, site, args map[string]any) (lines []confirmation.Line) {
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		text, ok := args[name].(string)
 		if !ok {
-			b, _ := encode(args[name]) // it was JSON
+			b, _ := encode(args[name]) // decoded from JSON before
 			text = string(b)
 		}
 		lines = append(lines, confirmation.Line{Label: "Argument " + name, Value: inSight(text)})
@@ -101,7 +101,7 @@ func describe(subject, site, args map[string]any) (lines []confirmation.Line) {
 	return lines
 }
 
-// inSight is an argument as the person reads it: whole, and quoted where it holds what can't be seen.
+// inSight formats an argument completely, and quotes it if it contains invisible characters.
 func inSight(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)

@@ -1,9 +1,9 @@
 // Package mcp owns the MCP server at /mcp: tools with which agents read and change the sites of an account.
 //
-// A tool makes one or a few requests to the REST API, in process and with the caller's own credential, so that
-// scopes, limits, idempotency and the audit log are the API's. A caller sees the tools of their scopes alone.
-// Responses are bounded, and text that somebody else may have written is marked as data. The package holds no
-// session: every request stands alone.
+// A tool makes one or a few in-process requests to the REST API with the caller's own credential, so that the API's
+// scopes, limits, idempotency and audit log apply. Callers only see the tools of their scopes. Results are limited in
+// size, and text that may come from others is marked as untrusted. The package keeps no session: every request is
+// independent.
 package mcp
 
 import (
@@ -34,29 +34,28 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// Path is where the server is, below the base URL.
+// Path is the server's path below the base URL.
 const Path = "/mcp"
 
-// The bounds of a request.
+// Limits of requests.
 const (
 	maxBody   = 1 << 20 // bytes
 	maxDepth  = 32      // of JSON
-	rate      = 120     // requests of a credential within a minute, beside the API's own limit
-	maxSites  = 100     // that an address names
+	rate      = 120     // requests per credential and minute, besides the API's own limit
+	maxSites  = 100     // sites named in the server's URL
 	callTime  = 30 * time.Second
 	allCalls  = 32
 	ownerCall = 4
 )
 
-// Config names what the server stands on.
 type Config struct {
 	API     *api.API
 	Limiter *ratelimit.Limiter
-	Confirm *confirmation.Confirmations // of calls that can't be undone
+	Confirm *confirmation.Confirmations // of irreversible calls
 	BaseURL string
 	Version string
 
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted. Optional: none.
 
 	Ready *atomic.Bool // false while starting or draining. Optional: always true.
 	Log   *slog.Logger // Optional.
@@ -66,21 +65,21 @@ type Config struct {
 type Server struct {
 	c      Config
 	calls  *fair.Pool
-	origin string // of our own pages
+	origin string // of the dashboard's pages
 	sdk    http.Handler
 
 	once  sync.Once
-	tools []*tool // from once on; all reads them
+	tools []*tool // set by once; use all
 }
 
-// all returns the tools. They are made for the first agent that calls: what checks their arguments is 1.5 MB, which an
-// installation without agents never needs.
+// all returns the tools. It creates them on first use, since their argument validators take 1.5 MB that installations
+// without agents don't need.
 func (s *Server) all() []*tool {
 	s.once.Do(func() { s.tools = allTools() })
 	return s.tools
 }
 
-// New starts nothing.
+// New returns the server. It starts nothing.
 func New(c Config) *Server {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
@@ -98,8 +97,8 @@ func New(c Config) *Server {
 	}
 	s.sdk = sdk.NewStreamableHTTPHandler(serverOf, &sdk.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
-		// Behind a proxy the listener is a loopback address and the host is a public one. The control plane's own
-		// check of hosts has let the request in.
+		// Behind a proxy the listener is on loopback while the host is public. The control plane has already checked
+		// the host.
 		DisableLocalhostProtection: true,
 	})
 	return s
@@ -107,13 +106,13 @@ func New(c Config) *Server {
 
 type serverKey struct{}
 
-// serverOf returns the server that a request's caller sees.
+// serverOf returns the SDK server for a request's caller.
 func serverOf(r *http.Request) *sdk.Server {
 	server, _ := r.Context().Value(serverKey{}).(*sdk.Server)
 	return server
 }
 
-// metadata is the address of the resource's metadata (RFC 9728).
+// metadata returns the URL of the protected resource metadata (RFC 9728).
 func (s *Server) metadata() string {
 	return s.c.BaseURL + "/.well-known/oauth-protected-resource" + Path
 }
@@ -129,7 +128,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "unavailable", "The service is starting or stopping", "")
 		return
 	}
-	// A browser's page of another origin has no business here: with a credential it would be an agent that nobody runs.
+	// Pages of other origins must not act with a browser's credential.
 	if origin := r.Header.Get("Origin"); origin != "" && origin != s.origin {
 		refuse(w, http.StatusForbidden, "forbidden_origin", "Requests from this origin are not allowed",
 			"connect with an MCP client instead of a web page")
@@ -190,13 +189,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.sdk.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverKey{}, server)))
 }
 
-// message is the part of a message that is looked at before the SDK reads it.
+// message is the part of a message read before the SDK.
 type message struct {
 	Method string
 	Params struct{ Name string }
 }
 
-// read reads a request's body, and leaves it to be read again. Where it is no single message, it answers.
+// read reads a request's body and makes it readable again. If the body isn't a single message, it responds with an
+// error and ok is false.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (m message, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
@@ -220,12 +220,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (m message, ok boo
 		refuse(w, http.StatusBadRequest, "invalid_body", "The message is not JSON", "")
 		return m, false
 	}
-	_ = json.Unmarshal(body, &m) // what doesn't fit is the SDK's to refuse
+	_ = json.Unmarshal(body, &m) // the SDK reports errors
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	return m, true
 }
 
-// deeper reports whether JSON is nested deeper than so many levels.
+// deeper reports whether JSON is nested deeper than levels.
 func deeper(body []byte, levels int) bool {
 	depth, text := 0, false
 	for i := 0; i < len(body); i++ {
@@ -246,7 +246,7 @@ func deeper(body []byte, levels int) bool {
 	return false
 }
 
-// narrowing reads the query of the server's address.
+// narrowing parses the query of the server's URL, which restricts the tools.
 func narrowing(raw string) (n account.Narrowing, err error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -276,7 +276,7 @@ func isID(s string) bool {
 	return s != "" && len(s) <= 100 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// scopes are those that a client asks for: of all tools, or of those that read.
+// scopes returns the scopes that a client requests: those of all tools, or of reading ones.
 func scopes(n account.Narrowing) string {
 	if n.ReadOnly {
 		return "sites:read deployments:read domains:read env:read backups:read"
@@ -284,7 +284,7 @@ func scopes(n account.Narrowing) string {
 	return "sites:write deployments:write domains:write env:write backups:write"
 }
 
-// refuse answers with an error in the API's form.
+// refuse responds with an error in the API's format.
 func refuse(w http.ResponseWriter, status int, code, sentence, details string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -292,5 +292,5 @@ func refuse(w http.ResponseWriter, status int, code, sentence, details string) {
 	if details != "" {
 		body["details"] = details
 	}
-	_ = json.NewEncoder(w).Encode(body) // a client that is gone is no error of ours
+	_ = json.NewEncoder(w).Encode(body) // errors mean that the client is gone
 }

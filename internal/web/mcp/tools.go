@@ -10,34 +10,34 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// tool is one entry of the table.
+// tool is a tool's definition.
 type tool struct {
 	name   string
-	scope  account.Scope // that the caller needs. Empty: any credential will do.
+	scope  account.Scope // scope the caller needs. Empty: any credential.
 	reads  bool
 	shown  sdk.Tool
 	schema *jsonschema.Resolved
 	do     func(ctx context.Context, c *call, args map[string]any) (any, error)
 }
 
-// param is an argument of a tool, under the name that the API gives it.
+// param is an argument of a tool, with the API's name.
 type param struct {
 	name, about string
-	kind        string // of JSON. Optional: string.
+	kind        string // JSON type. Optional: string.
 	pattern     string // Optional.
-	values      string // that it can have, separated by spaces. Optional.
+	values      string // allowed values, separated by spaces. Optional.
 	required    bool
 	max         int // characters, or the greatest number. Optional: 300.
 }
 
-// The kinds of tools, from which clients decide what to ask their user.
+// The kinds of tools, from which clients decide what to confirm with their user.
 const (
 	reading = iota
 	adding
-	replacing // it changes what visitors see, or what was there before
+	replacing // changes what visitors see, or replaces something
 )
 
-// Arguments that many tools have. An id may hold what the API's ids hold, and nothing with which a path could lead elsewhere.
+// Arguments shared by many tools. An ID only allows the API's characters, so that it can't change the path.
 var (
 	site       = id("site", "Site id, site_…")
 	deployment = id("deployment", "Deployment id, dep_…")
@@ -55,9 +55,9 @@ func id(name, about string) param {
 	return param{name: name, about: about, pattern: `^[A-Za-z0-9_]{1,100}$`, required: true}
 }
 
-// allTools lists the tools. Their descriptions are constants, whose digest a test knows: clients ask their user again
-// when one changes. Not among them is what shows secrets or makes credentials. What can't be undone needs a person who
-// confirms each call.
+// allTools returns the tools. Their descriptions are constants, and a test knows their digest, since clients ask their
+// user again when one changes. No tool reveals secrets or creates credentials. Irreversible calls require confirmation
+// by a person.
 func allTools() []*tool {
 	return []*tool{
 		entry(
@@ -226,7 +226,7 @@ func entry(name string, scope account.Scope, kind int, title, about string, do w
 	}
 	schema, err := in.Resolve(nil)
 	if err != nil {
-		panic(err) // the table is wrong
+		panic(err) // an invalid definition
 	}
 	no, destroys := false, kind == replacing
 	hints := &sdk.ToolAnnotations{Title: title, ReadOnlyHint: kind == reading, IdempotentHint: kind != adding, OpenWorldHint: &no}

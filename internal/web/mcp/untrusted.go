@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxResult is the most bytes of a tool's result.
+// maxResult caps a tool's result in bytes.
 const maxResult = 32 << 10
 
-// The most characters of a text in a result.
+// Limits of texts in a result, in characters.
 const (
 	maxTrusted   = 300
 	maxUntrusted = 2000
 )
 
-// trusted are the fields whose texts Slipway itself makes, or checks to be names of hosts, sites or variables. The texts
-// of all other fields, also of those that the API gets later, are marked.
+// trusted lists the fields whose texts Slipway generates, or validates as names of hosts, sites or variables. All other
+// fields, including future ones of the API, are marked as untrusted.
 var trusted = map[string]bool{
 	"id": true, "siteId": true, "deploymentId": true, "uploadId": true, "domainId": true, "backupId": true, "operationId": true,
 	"user": true, "team": true, "status": true, "type": true, "kind": true, "trigger": true, "target": true, "url": true,
@@ -30,10 +30,10 @@ var trusted = map[string]bool{
 	"key": true, "name": true, "scopes": true, "sites": true, "includes": true, "env": true, "nextCursor": true, "expires": true,
 }
 
-// dropped are fields that no tool returns, like the values of variables: what is long, and shown in another field already.
+// dropped lists fields that no tool returns, because they are long and repeat other fields.
 var dropped = map[string]bool{"raw": true, "plan": true, "thumbnail": true, "thumbnailUrl": true}
 
-// mark moves the texts that others may have written into the field untrusted of their object, and cleans all.
+// mark moves texts that others may have written into their object's field untrusted, and cleans all texts.
 func mark(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -70,7 +70,7 @@ func isNumber(v any) bool {
 	return ok
 }
 
-// written reports whether a field holds text that others may have written.
+// written reports whether a field contains text that others may have written.
 func written(name string, value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -85,14 +85,14 @@ func written(name string, value any) bool {
 	return false
 }
 
-// isToken reports whether a text is a single word of ASCII, such as an id, a URL, a time or a host name.
+// isToken reports whether s is a single ASCII word such as an ID, URL, time or host name.
 func isToken(s string) bool {
 	return len(s) <= maxTrusted && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune("<>`\"\\", r)
 	})
 }
 
-// bound cleans every text of a value that is marked as a whole.
+// bound cleans every text within a value that is marked as a whole.
 func bound(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -113,8 +113,8 @@ func bound(v any) any {
 	return v
 }
 
-// clean drops what a terminal or a reader would take for more than text (control characters, and those that turn the
-// direction of writing or aren't seen), and cuts text to so many characters.
+// clean removes control characters, bidirectional overrides and invisible characters, and cuts the text to most
+// characters.
 func clean(s string, most int) string {
 	var out strings.Builder
 	n := 0
@@ -131,7 +131,7 @@ func clean(s string, most int) string {
 	return out.String()
 }
 
-// encode is JSON without the escapes that are for pages.
+// encode returns JSON without HTML escapes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// fill puts arguments into a path and returns those that are left, with the key that makes a call safe to repeat.
+// fill inserts arguments into a path and returns the remaining ones and the idempotency key.
 func fill(path string, args map[string]any) (filled string, rest map[string]any, idempotencyKey string) {
 	rest = map[string]any{}
 	for name, v := range args {
@@ -40,7 +40,8 @@ func asQuery(args map[string]any) url.Values {
 	return q
 }
 
-// request is a tool that is one request: arguments that its path doesn't name are its query or its body.
+// request returns a tool's implementation that makes one request. Arguments that aren't in the path become the query or
+// body.
 func request(method, path string) work {
 	return func(ctx context.Context, c *call, args map[string]any) (any, error) {
 		path, rest, key := fill(path, args)
@@ -57,10 +58,11 @@ func request(method, path string) work {
 	}
 }
 
-// most is how many items a result has, a power of two: half of it begins at a page of its own.
+// most caps the items of a result. It is a power of two, so that halving it still yields whole pages.
 const most = 32
 
-// pages is a tool that lists: a page with as many items as fit into a result, and the cursor of the next one.
+// pages returns a tool's implementation that lists a page with as many items as fit into a result, and the cursor of
+// the next page.
 func pages(path string) work {
 	return func(ctx context.Context, c *call, args map[string]any) (any, error) {
 		page, limit := 1, most
@@ -99,7 +101,7 @@ func pages(path string) work {
 
 var errCursor = &apiError{Message: "Invalid cursor", Details: "pass nextCursor of the previous result as it was", Code: "invalid_cursor"}
 
-// whoami shows the caller, without a request.
+// whoami describes the caller without a request.
 func whoami(_ context.Context, c *call, _ map[string]any) (any, error) {
 	out := map[string]any{"user": string(c.caller.User), "scopes": c.caller.Scopes, "readOnly": c.narrowing.ReadOnly}
 	if len(c.caller.Sites) > 0 {
@@ -114,7 +116,7 @@ func whoami(_ context.Context, c *call, _ map[string]any) (any, error) {
 	return out, nil
 }
 
-// getDeployment reads a deployment and the end of its log.
+// getDeployment returns a deployment and the end of its log.
 func getDeployment(ctx context.Context, c *call, args map[string]any) (any, error) {
 	path, _, _ := fill("/deployments/{deployment}", args)
 	got, err := c.send(ctx, http.MethodGet, path, nil, nil, "")
@@ -128,13 +130,13 @@ func getDeployment(ctx context.Context, c *call, args map[string]any) (any, erro
 	return map[string]any{"deployment": mark(got), "log": fitting(log, 50, maxResult/2, true)}, nil
 }
 
-// The most lines of a log in a result, and the most pages that are read to find its end.
+// Limits of log lines in a result, and of pages read to find the log's end.
 const (
 	mostLines = 200
 	mostPages = 20
 )
 
-// buildLog reads a deployment's log: its end, or the lines after a number.
+// buildLog returns the end of a deployment's log, or the lines after a number.
 func buildLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 	path, _, _ := fill("/deployments/{deployment}/logs", args)
 	after, ok := args[cursor.name].(string)
@@ -149,7 +151,7 @@ func buildLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 	return following(page, mostLines)
 }
 
-// logPage is a page of a log. Its lines are read when they are shown: they may be 10,000, of which a result has few.
+// logPage is a page of a log. Its lines are decoded on demand, since a page may have 10,000 and a result few.
 type logPage struct {
 	Logs []json.RawMessage
 	Next json.RawMessage // null on the last page
@@ -161,7 +163,7 @@ func readLog(ctx context.Context, c *call, path string, query url.Values) (page 
 	return page, c.sendFor(ctx, http.MethodGet, path, query, nil, "", &page)
 }
 
-// lines reads lines of a page.
+// lines decodes lines of a page.
 func lines(raw []json.RawMessage) (list []any, err error) {
 	for _, one := range raw {
 		var line any
@@ -173,7 +175,7 @@ func lines(raw []json.RawMessage) (list []any, err error) {
 	return list, nil
 }
 
-// lastLines reads a log to its end, and returns the last lines.
+// lastLines reads a log to its end and returns its last lines.
 func lastLines(ctx context.Context, c *call, path string) ([]any, error) {
 	var last []any
 	after := "0"
@@ -196,7 +198,7 @@ func lastLines(ctx context.Context, c *call, path string) ([]any, error) {
 	return last, nil
 }
 
-// siteLog reads what a site's application printed.
+// siteLog returns the output of a site's program.
 func siteLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 	path, rest, _ := fill("/sites/{site}/logs", args)
 	query := asQuery(rest)
@@ -216,7 +218,7 @@ func siteLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 	return map[string]any{"log": fitting(list, mostLines, maxResult-1<<10, true)}, err
 }
 
-// following shows the first lines of a page of a log, and where to go on.
+// following returns the first lines of a page and the position after them.
 func following(page logPage, most int) (map[string]any, error) {
 	list, err := lines(page.Logs[:min(most, len(page.Logs))])
 	if err != nil {
@@ -234,7 +236,7 @@ func following(page logPage, most int) (map[string]any, error) {
 	return out, nil
 }
 
-// fitting marks the first or last lines of a log, as many as fit into so many bytes.
+// fitting marks the first or last lines of a log, as many as fit into room bytes.
 func fitting(list []any, most, room int, last bool) []any {
 	out := []any{}
 	for i := range min(most, len(list)) {

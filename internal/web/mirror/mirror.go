@@ -1,8 +1,9 @@
-// Package mirror owns /terraform: the provider for Terraform and OpenTofu, by the provider network mirror protocol.
+// Package mirror owns /terraform: the provider for Terraform and OpenTofu, served by the provider network mirror
+// protocol.
 //
-// It serves what a release's archive of the provider holds, from the folder terraform of the data directory: the list of
-// versions, the list of a version's archives with their hashes, and the archives. It needs no account, since the protocol
-// knows none, lists nothing else, and writes nothing. Downloads are bounded in all and of one network.
+// It serves a release's provider archives from the folder terraform of the data directory: the list of versions, each
+// version's archives with their hashes, and the archives themselves. It needs no account, since the protocol has none,
+// and writes nothing. Concurrent downloads are limited in total and per network.
 package mirror
 
 import (
@@ -19,29 +20,29 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// The most downloads at once, in all and of one network: a machine asks for one after the other.
+// Limits of concurrent downloads, in total and per network. A machine downloads one file after another.
 const (
 	allDownloads     = 64
 	networkDownloads = 8
 )
 
-// Folder is where the files are, in the data directory.
+// Folder is the folder of the files in the data directory.
 const Folder = "terraform"
 
-// provider is the path of the provider's files: its source address below the mirror's own path.
+// provider is the path of the provider's files: its source address below the mirror's path.
 const provider = "/terraform/slipway.internal/slipway/slipway/"
 
-// absent is the answer while there is no such folder.
+// absent is the response if the folder doesn't exist.
 const absent = "This server doesn't have the Terraform provider. Its operator can add it: see /docs/guides/terraform#install."
 
-// names are those of the protocol's files.
+// names matches the protocol's file names.
 var names = lazyregexp.New(`^(index\.json|\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?\.json|terraform-provider-slipway_[0-9A-Za-z.-]+_[a-z0-9]+_[a-z0-9]+\.zip)$`)
 
 // Serves reports whether a path belongs to the mirror.
 func Serves(path string) bool { return path == "/terraform" || strings.HasPrefix(path, "/terraform/") }
 
-// Handler serves the provider that is in a data directory. One that is put there later is served at once. proxies are those
-// whose word about a client's address counts.
+// Handler serves the provider from a data directory, even if it is added later. proxies are trusted for clients'
+// addresses.
 func Handler(dataDir string, proxies []netip.Prefix) http.Handler {
 	// share: total 64 downloads of the Terraform provider at once; owner 8 of a network; edge 429 with Retry-After
 	places := fair.New(fair.Config{Places: allDownloads, Owner: networkDownloads})
@@ -90,7 +91,7 @@ func Handler(dataDir string, proxies []netip.Prefix) http.Handler {
 	})
 }
 
-// open opens a file of the folder. Links don't lead out of it.
+// open opens a file in the folder without following links out of it.
 func open(dir, name string) (*os.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package ratelimit owns counting requests in exact fixed windows.
+// Package ratelimit owns rate limits, counted in exact fixed windows.
 //
-// A window of 60 s begins with a key's first request; exactly as many requests pass in
-// it as the limit says, however many ask at once. One node counts in memory; several
-// count in the database they share, and a key that is over its limit is answered from
-// memory until its window ends. Nodes compare their own clocks, which must agree. The
-// package knows nothing of HTTP and never waits for a window to end.
+// A window of 60 s begins with a key's first request, and lets exactly the limit's number of requests pass, even
+// concurrent ones. A single node counts in memory. Several nodes count in their shared database, and answer keys over
+// their limit from memory until the window ends. Nodes compare their own clocks, which must agree. The package knows
+// nothing about HTTP and never waits.
 package ratelimit
 
 import (
@@ -21,13 +20,12 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Config says where to count.
 type Config struct {
 	DB     *db.DB
 	Log    *slog.Logger
-	Length time.Duration // of a window. Optional: 0 means a minute.
-	Shared bool          // count in the database although only one process uses it. Optional.
-	Keys   int           // most keys of one class held in memory. Optional: 0 means 200,000 (about 30 MB).
+	Length time.Duration // length of a window. Optional: 0 means a minute.
+	Shared bool          // count in the database even if only one process uses it. Optional.
+	Keys   int           // keys per class in memory. Optional: 0 means 200,000 (about 30 MB).
 }
 
 // Window is the result of one Take.
@@ -38,15 +36,15 @@ type Window struct {
 	Allowed   bool
 }
 
-// Reset is the first whole Unix second at which the window has ended.
+// Reset returns the first whole Unix second after the window's end.
 func (w Window) Reset() int64 {
 	return (w.Ends.UnixNano() + int64(time.Second) - 1) / int64(time.Second)
 }
 
-// Wait is how many whole seconds to wait until the window has ended, at least 1.
+// Wait returns the whole seconds until the window has ended, at least 1.
 func (w Window) Wait() int64 { return max(1, int64((time.Until(w.Ends)+time.Second-1)/time.Second)) }
 
-// Limiter counts. It is safe for concurrent use.
+// Limiter counts requests. It is safe for concurrent use.
 type Limiter struct {
 	db     *db.DB
 	log    *slog.Logger
@@ -60,13 +58,13 @@ type Limiter struct {
 	classes map[string]map[string]*window
 }
 
-// window counts one key in memory. On several nodes it only holds keys over their limit.
+// window counts one key in memory. With several nodes, only keys over their limit have one.
 type window struct {
 	n    int
 	ends time.Time
 }
 
-// New returns a limiter. It counts in the database when more than one process may use it.
+// New returns a limiter. It counts in the database if several processes may use it.
 func New(c Config) *Limiter {
 	return &Limiter{
 		db:      c.DB,
@@ -79,9 +77,9 @@ func New(c Config) *Limiter {
 	}
 }
 
-// Take counts one request of the key and says whether it is among the first limit ones
-// of its window. A key is "class:rest"; a class that floods memory (addresses of
-// strangers) does not push out another (keys of users). An error is the database's.
+// Take counts one request of the key, and reports in the Window whether it is within the limit. Keys are "class:rest".
+// A class that fills memory, such as strangers' addresses, doesn't evict another, such as users' keys. Errors come from
+// the database.
 func (l *Limiter) Take(ctx context.Context, key string, limit int) (Window, error) {
 	if !l.shared {
 		return l.local(key, limit, time.Now()), nil
@@ -113,7 +111,7 @@ func (l *Limiter) Take(ctx context.Context, key string, limit int) (Window, erro
 	return Window{limit, max(0, limit-n), ends.Time(), n <= limit}, nil
 }
 
-// over reports whether this node already knows that the key's window is used up.
+// over reports whether this node knows that the key's window is used up.
 func (l *Limiter) over(key string, limit int, now time.Time) (Window, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +134,7 @@ func (l *Limiter) local(key string, limit int, now time.Time) Window {
 	c := l.class(key)
 	w := c[key]
 	if w == nil && len(c) >= l.most {
-		// No room: newcomers share a few windows, which bounds memory and never lets
+		// No room: new keys share a few windows, which limits memory and never allows more than the limit.
 		// anybody have more than the limit.
 		key = "full " + strconv.FormatUint(maphash.String(l.seed, key)%1024, 10)
 		w = c[key]
@@ -158,7 +156,7 @@ func (l *Limiter) class(key string) map[string]*window {
 	return l.classes[name]
 }
 
-// Run forgets windows that have ended, in memory and in the database, until ctx ends.
+// Run deletes ended windows from memory and the database until ctx ends.
 func (l *Limiter) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.length / 2)
 	defer tick.Stop()
@@ -188,7 +186,7 @@ func (l *Limiter) purge(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	return l.db.Write(ctx, func(tx *db.Tx) error {
-		// A window is kept a while longer than it lasts, for nodes whose clock is behind.
+		// Windows are kept longer than they last, for nodes whose clocks are behind.
 		_, err := tx.Exec(ctx, `DELETE FROM rate_windows WHERE ends_at < $1`, db.At(now.Add(-l.length)))
 		return err
 	})

@@ -1,9 +1,8 @@
-// Package requestinfo owns what is known of a client before it has authenticated: its address
-// behind trusted proxies, its network, the request's id, and the number of streams that a
-// user has open.
+// Package requestinfo owns what is known about a client before authentication: its address behind trusted proxies, its
+// network, the request ID, and the number of open streams per user.
 //
-// Both transports use it, so trust in a request is decided in one place. It never
-// believes a header unless a trusted proxy sent it.
+// The API and the dashboard both use it, so that trust in requests is decided in one place. It never trusts a header
+// unless it comes from a trusted proxy.
 package requestinfo
 
 import (
@@ -18,7 +17,7 @@ import (
 
 var requestIDs = lazyregexp.New(`^[\w-]{8,64}$`)
 
-// RequestID returns the client's X-Request-Id when it is harmless in logs, else a new id.
+// RequestID returns the client's X-Request-Id if it is safe to log, otherwise a new ID.
 func RequestID(r *http.Request) string {
 	if id := r.Header["X-Request-Id"]; len(id) == 1 && requestIDs.MatchString(id[0]) {
 		return id[0]
@@ -26,9 +25,8 @@ func RequestID(r *http.Request) string {
 	return db.NewID("req")
 }
 
-// Addr returns the client's address: the connection's, or, behind a trusted proxy, the last
-// one in X-Forwarded-For that is not a trusted proxy. It is invalid for a connection without
-// an address.
+// Addr returns the client's address: the connection's or, behind a trusted proxy, the last address in X-Forwarded-For
+// that isn't a trusted proxy. It is invalid if the connection has no address.
 func Addr(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -48,15 +46,15 @@ func Addr(r *http.Request, proxies []netip.Prefix) netip.Addr {
 			}
 		}
 		if err != nil {
-			break // what stands left of nonsense is nonsense
+			break // addresses before an invalid one can't be trusted
 		}
 		addr = ip.Unmap().WithZone("")
 	}
 	return addr
 }
 
-// Networks returns the networks that one customer of a provider may hold around an address,
-// the narrowest first: an IPv4 address alone, an IPv6 /64, /56 or /48.
+// Networks returns the networks that one customer of a provider may control around an address, smallest first: an IPv4
+// address, or an IPv6 /64, /56 and /48.
 func Networks(ip netip.Addr) []string {
 	if !ip.Is6() {
 		return []string{ip.String()}
@@ -69,8 +67,8 @@ func Networks(ip netip.Addr) []string {
 	return out
 }
 
-// Network returns the network that an address counts as: itself, or its IPv6 /64, all of whose
-// addresses one machine can use.
+// Network returns the network that an address counts as: itself, or its IPv6 /64, since one machine can use all of its
+// addresses.
 func Network(ip netip.Addr) string {
 	if ip.Is6() {
 		p, _ := ip.Prefix(64)

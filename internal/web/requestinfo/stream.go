@@ -7,31 +7,30 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// The most live streams (logs and live pages) and downloads in all, of one user and of one
-// client's network, whose users may be many.
+// Limits of open streams (logs and live pages) and downloads: in total, per user, and per client's network, which may
+// have many users.
 const (
 	AllStreams     = 1000
 	UserStreams    = 20
 	NetworkStreams = 200
 )
 
-// Streams bounds the answers that are held open: in all, of one user, and of one network, so
-// that neither a user nor one client with many users takes all places. It is safe for
-// concurrent use.
+// Streams limits the open responses in total, per user and per network, so that neither a user nor a client with many
+// users takes all places. It is safe for concurrent use.
 type Streams struct {
 	users, networks *fair.Pool
 
-	Terminals *Streams // open ones, which are fewer and counted apart, of pages and of the API together; nil in itself
+	Terminals *Streams // open terminals of pages and the API, counted separately; nil within Terminals
 }
 
-// How many terminals are open: of one user, of one network, and in all.
+// Limits of open terminals: per user, per network, and in total.
 const (
 	UserTerminals    = 3
 	NetworkTerminals = 10
 	AllTerminals     = 50
 )
 
-// NewStreams returns places for so many streams: in all, of one user, and of one network.
+// NewStreams returns Streams with these limits: in total, per user, and per network.
 func NewStreams(all, user, network int) *Streams {
 	s := newStreams(all, user, network)
 	s.Terminals = newStreams(AllTerminals, UserTerminals, NetworkTerminals)
@@ -47,8 +46,8 @@ func newStreams(all, user, network int) *Streams {
 	}
 }
 
-// Begin takes a place for the user's stream to an address. It reports false, and takes none,
-// when that would be too many; otherwise done is to be called when the stream ends.
+// Begin takes a place for a user's stream to an address. ok is false if there is none; otherwise the caller must call
+// done when the stream ends.
 func (s *Streams) Begin(u account.UserID, to netip.Addr) (done func(), ok bool) {
 	user, ok := s.users.Try(fair.Who{Owner: string(u)})
 	if !ok {

@@ -1,5 +1,5 @@
-// Package services owns the list of the services that the control plane exposes. The REST interface and the pages show the same
-// ones: what one of them can do, the other can.
+// Package services owns the list of services that the control plane exposes. The REST API and the dashboard share it,
+// so that both can do the same.
 package services
 
 import (
@@ -39,12 +39,12 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// Services are what the control plane stands on, and what it knows about itself.
+// Services holds the services and settings of the control plane.
 type Services struct {
 	DB          *db.DB
 	Accounts    *account.Accounts
 	Teams       *team.Teams
-	Members     *member.Members // Optional: without it nobody goes on to a protected address.
+	Members     *member.Members // Optional: without it, members can't open protected addresses.
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Uploads     *upload.Uploads
@@ -63,20 +63,20 @@ type Services struct {
 	Webhooks    *webhook.Webhooks
 	Backups     *backup.Backups
 	Operations  *operation.Operations
-	OAuth       *oauth.Server    // Optional: without it there are API keys alone.
-	SSO         *sso.SSO         // Optional: without it teams have no sign-in providers, and there are no accounts elsewhere.
-	Billing     *billing.Billing // Optional: without it there are no plans and invoices.
-	Sellers     *seller.Hosts    // Optional: without billing there are none.
-	Stripe      *stripe.Stripe   // Optional: without it no cards are accepted.
-	Limits      *limits.Limits   // Optional: without it nobody is shown any.
+	OAuth       *oauth.Server    // Optional: without it, only API keys exist.
+	SSO         *sso.SSO         // Optional: without it, neither teams' providers nor linked accounts exist.
+	Billing     *billing.Billing // Optional: without it, plans and invoices don't exist.
+	Sellers     *seller.Hosts    // Optional: nil without billing.
+	Stripe      *stripe.Stripe   // Optional: without it, cards aren't accepted.
+	Limits      *limits.Limits   // Optional: without it, limits aren't shown.
 	Streams     *requestinfo.Streams
 	Log         *slog.Logger
 
-	Certificates certs.Addresses // of sites' own addresses
+	Certificates certs.Addresses // of sites' own host names
 
-	BaseURL        string         // where pages and the REST interface are reached; https makes the cookies __Host-
-	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
+	BaseURL        string         // of the dashboard and REST API; with https, cookies have the prefix __Host-
+	APIURL         string         // of deploy hooks. Optional: empty means BaseURL.
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted. Optional: none.
 	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
 	Version        string         // of the program. Optional.
 }

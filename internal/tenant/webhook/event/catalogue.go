@@ -197,7 +197,7 @@ func bodySchema(name string, d data) json.RawMessage {
 	return out
 }
 
-// schemaOf returns the JSON Schema of a Go type. A pointer without omitempty may be null.
+// schemaOf returns the JSON Schema of a Go type. Pointers are nullable.
 func schemaOf(t reflect.Type, tag reflect.StructTag) map[string]any {
 	s := map[string]any{}
 	kind := func(name string) {
