@@ -1,4 +1,4 @@
--- version 304
+-- version 306
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -1474,7 +1474,7 @@ CREATE TABLE placements (
   node    TEXT NOT NULL,
   pinned  BOOLEAN NOT NULL,         -- its files or databases are there: no other node may take it
   since   BIGINT NOT NULL
-, stores BOOLEAN NOT NULL DEFAULT FALSE);
+, stores BOOLEAN NOT NULL DEFAULT FALSE, cut_from TEXT NOT NULL DEFAULT '');
 CREATE INDEX placements_node ON placements (node);
 CREATE VIEW live_nodes AS SELECT id, name, address, state, lease_until,
   CASE WHEN lease_until > 0 THEN lease_until ELSE seen_at END AS ended

@@ -39,6 +39,13 @@ func twoNodes(t *testing.T, change ...func(*Config)) (f *fleet, selves []*node.S
 	return f, selves
 }
 
+// known writes the row of the deployment, by which its site is found.
+func (f *fleet) known() {
+	f.exec(`INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message,
+			commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
+		VALUES ('one', 'site', 'owner', 'one', 'success', 'api', 'main', '', FALSE, '', '', '', '', '', '', 'node', '', '', '[]', 0, '', 1, 1, 1)`)
+}
+
 // A program runs on one node. When that one has not renewed its lease, the other one may run it, and the first ends
 // what it ran before it answers again.
 func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
@@ -94,6 +101,7 @@ func TestCutBetweenNodes(t *testing.T) {
 		c.WakeTime, c.Relay = 2*time.Minute, &relay.Dialer{TLS: &tls.Config{ServerName: "node", MinVersion: tls.VersionTLS13}}
 	})
 	f.exec(`UPDATE nodes SET address = $1`, l.Addr().String())
+	f.known()
 	e, err := f.nodes[0].Acquire(t.Context(), "one")
 	f.ok(err)
 	e.Release()
@@ -106,6 +114,30 @@ func TestCutBetweenNodes(t *testing.T) {
 	if f := fault.As(err); f == nil || f.Code != placement.NodeDown || !strings.Contains(f.Message, "can't reach") || f.RetryAfter == 0 {
 		t.Errorf("got %v", err)
 	}
+	// Later requests don't wait, until this node takes the program over. The other one can't take it back.
+	for waited := time.Now(); ; {
+		begun := time.Now()
+		e, err = f.nodes[1].Acquire(t.Context(), "one")
+		if err == nil {
+			break
+		}
+		if f := fault.As(err); f == nil || f.Code != placement.NodeDown || time.Since(waited) > 2*time.Minute {
+			t.Fatalf("got %v", err)
+		}
+		if took := time.Since(begun); time.Since(waited) > 15*time.Second && took > 5*time.Second {
+			t.Errorf("a request waited for %s in vain", took)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	e.Release()
+	if taken, err := placement.New(f.db, selves[0], false).TakeCut(t.Context(), "site", placement.Place{Node: selves[1].ID()}); taken || err != nil {
+		t.Errorf("it is taken back: %t, %v", taken, err)
+	}
+	f.exec(`UPDATE placements SET node = $1, cut_from = '', stores = TRUE`, selves[0].ID())
+	if taken, err := placement.New(f.db, selves[1], false).TakeCut(t.Context(), "site", placement.Place{Node: selves[0].ID()}); taken || err != nil {
+		t.Errorf("one that stores is taken: %t, %v", taken, err)
+	}
+	f.exec(`UPDATE placements SET stores = FALSE`)
 	// A node that is dead doesn't renew it: another one takes over.
 	stop()
 	running.Wait()
@@ -122,9 +154,7 @@ func TestRefusedReachHoldsNothing(t *testing.T) {
 	e, err := a.Acquire(t.Context(), "one")
 	f.ok(err)
 	e.Release()
-	f.exec(`INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message,
-			commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
-		VALUES ('one', 'site', 'owner', 'one', 'success', 'api', 'main', '', FALSE, '', '', '', '', '', '', 'node', '', '', '[]', 0, '', 1, 1, 1)`)
+	f.known()
 	f.exec(`UPDATE placements SET node = $1`, selves[1].ID())
 	if _, _, err := a.Reach(t.Context(), "one", false); fault.As(err) == nil || fault.As(err).Code != placement.OnAnotherNode {
 		t.Fatalf("the first node says %v", err)

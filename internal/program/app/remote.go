@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/node"
@@ -49,7 +50,7 @@ func (a *Apps) Acquire(ctx context.Context, deployment id.Deployment) (*endpoint
 			return e, err
 		}
 		if now := (*silent)(nil); errors.As(err, &now) {
-			if first != nil && first.at.Node == now.at.Node && first.at.Ended < now.at.Ended {
+			if a.cut(now) || first != nil && first.at.Node == now.at.Node && first.at.Ended < now.at.Ended {
 				return nil, &fault.Error{
 					Kind: fault.Unavailable, Code: placement.NodeDown, RetryAfter: 5 * time.Second,
 					Message: "The site runs on the node " + now.at.Name + ", which this one can't reach",
@@ -73,6 +74,39 @@ type silent struct {
 }
 
 func (s *silent) Unwrap() error { return s.error }
+
+// moment returns a moment of this process by the database's clock.
+func (a *Apps) moment(t time.Time) db.Time { return a.c.DB.Now().Add(-time.Since(t)) }
+
+// cut reports whether a silent node has renewed its lease since it was last heard, and gave no sign to a question that was sent later.
+func (a *Apps) cut(s *silent) bool {
+	var long *relay.Silent
+	if !errors.As(s.error, &long) {
+		return false
+	}
+	renewed := s.at.Ended.Add(-node.Lease)
+	return a.moment(long.Since) < renewed && renewed < a.moment(long.Asked)
+}
+
+// cutTime is how long the connection to a node has to be cut until this one takes over programs that its visitors ask for.
+const cutTime = 20 * time.Second
+
+// takeCut makes this node the one of a site whose node can't be reached from here.
+func (a *Apps) takeCut(ctx context.Context, s *silent, deployment id.Deployment) (taken bool, err error) {
+	var long *relay.Silent
+	if a.c.Engine == nil || !a.cut(s) || !errors.As(s.error, &long) || time.Since(long.Since) < cutTime {
+		return false, nil
+	}
+	site, err := a.siteOf(ctx, deployment)
+	if err != nil || site == "" {
+		return false, err
+	}
+	taken, err = a.c.Places.TakeCut(ctx, site, s.at)
+	if taken {
+		a.c.Log.WarnContext(ctx, "program taken over: its node can't be reached from here, though it runs", "site", site, "node", s.at.Name)
+	}
+	return taken, err
+}
 
 // again reports whether who asks again may find it otherwise: nothing of a request has been sent.
 func again(err error) bool {
@@ -148,9 +182,14 @@ func (a *Apps) acquireAt(ctx context.Context, away *placement.Away, deployment i
 	case fault.As(err) != nil && fault.As(err).Code == placement.OnAnotherNode: // it has moved this moment
 		return nil, relay.ErrUnreached
 	}
-	var timeout net.Error // one that was refused may be starting
-	if errors.Is(err, relay.ErrUnreached) && (errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
-		err = &silent{away.Place, err}
+	if errors.Is(err, relay.ErrUnreached) && !errors.Is(err, syscall.ECONNREFUSED) { // one that refuses may be starting
+		s := &silent{away.Place, err}
+		if taken, err := a.takeCut(ctx, s, deployment); err != nil {
+			return nil, err
+		} else if taken {
+			return a.acquire(ctx, deployment)
+		}
+		err = s
 	}
 	return nil, err
 }

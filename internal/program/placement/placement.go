@@ -245,7 +245,8 @@ func (p *Places) Take(ctx context.Context, site id.Site, keeps Keeps) error {
 		n, err = tx.Exec(ctx, `
 			INSERT INTO placements (site_id, node, pinned, stores, since) VALUES ($1, $2, $3, $5, $4)
 			ON CONFLICT (site_id) DO UPDATE SET node = excluded.node, pinned = placements.pinned OR excluded.pinned,
-				stores = placements.stores OR excluded.stores, since = excluded.since
+				stores = placements.stores OR excluded.stores, since = excluded.since,
+				cut_from = CASE WHEN placements.node = excluded.node THEN placements.cut_from ELSE '' END
 			WHERE placements.node = excluded.node OR NOT placements.pinned AND NOT EXISTS (
 				SELECT 1 FROM live_nodes n WHERE n.id = placements.node
 				AND (n.lease_until > $4 AND (n.state = 'up' OR placements.stores) OR placements.stores AND n.ended + $6 >= $4))`,
@@ -264,6 +265,29 @@ func (p *Places) Take(ctx context.Context, site id.Site, keeps Keeps) error {
 		return err
 	}
 	return nil
+}
+
+// restless is how long a site stays that was taken over a cut: its former node can't reach its new one either.
+const restless = 10 * time.Minute
+
+// TakeCut makes this node a site's in place of one that runs, but can't be reached from here. It takes none that stores something.
+func (p *Places) TakeCut(ctx context.Context, site id.Site, from Place) (taken bool, err error) {
+	if from.Pinned || from.Stores || !p.self.Takes() {
+		return false, nil
+	}
+	err = p.db.Write(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `
+			UPDATE placements SET node = $1, since = $2, cut_from = node
+			WHERE site_id = $3 AND node = $4 AND NOT pinned AND NOT stores AND (cut_from <> $1 OR since < $5)`,
+			p.self.ID(), p.db.Now(), site, from.Node, p.db.Now().Add(-restless))
+		taken = n == 1
+		tx.Notify(Topic)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("take site from a node that can't be reached: %w", err)
+	}
+	return taken, nil
 }
 
 // Giving returns the sites of this node that it has to give away while it drains, because no other one may take them: they write to

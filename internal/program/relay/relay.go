@@ -56,6 +56,7 @@ type asked struct {
 	Deployment id.Deployment `json:"deployment,omitempty"`
 	Tasks      bool          `json:"tasks,omitempty"`  // its scripts that no visitor can ask for
 	States     bool          `json:"states,omitempty"` // instead: how what runs there is
+	Alive      bool          `json:"alive,omitempty"`  // instead: whether it is there, each time that a byte is sent
 	Shell      *Shell        `json:"shell,omitempty"`  // instead: a command that has a terminal
 }
 
@@ -81,7 +82,13 @@ func (r *refused) fault() *fault.Error {
 var ErrUnreached = errors.New("the other node doesn't answer")
 
 // Dialer connects to other nodes.
-type Dialer struct{ TLS *tls.Config }
+type Dialer struct {
+	TLS *tls.Config
+
+	mu sync.Mutex // guards peers
+	// share: total the other nodes that were connected with in the last minute; owner the operator; edge none
+	peers map[string]*peer
+}
 
 // Dial connects to the program of a deployment at the node with an address. The other node may wake it first, for as long as ctx
 // lasts. The error is a fault where that node refuses.
@@ -96,9 +103,13 @@ func (d *Dialer) DialTasks(ctx context.Context, address string, deployment id.De
 }
 
 func (d *Dialer) dial(ctx context.Context, address string, what asked) (net.Conn, Program, error) {
+	other := d.peer(address)
+	if err := other.silent(); err != nil {
+		return nil, Program{}, err
+	}
 	near, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	c, err := d.connect(near, address)
+	c, err := d.connect(near, address, other)
 	if err != nil {
 		return nil, Program{}, fmt.Errorf("%w: %w", ErrUnreached, err)
 	}
@@ -115,8 +126,8 @@ func (d *Dialer) dial(ctx context.Context, address string, what asked) (net.Conn
 }
 
 // connect makes a connection whose other end is a node. The kernel ends it when nothing has been heard of that machine for silentTime:
-// one that lost its power, or whose packets are dropped, says nothing.
-func (d *Dialer) connect(ctx context.Context, address string) (*tls.Conn, error) {
+// one that lost its power, or whose packets are dropped, says nothing. It ends, too, when other is silent; nil never is.
+func (d *Dialer) connect(ctx context.Context, address string, other *peer) (*tls.Conn, error) {
 	near := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3},
 		ControlContext: func(_ context.Context, _, _ string, raw syscall.RawConn) (err error) {
@@ -129,9 +140,13 @@ func (d *Dialer) connect(ctx context.Context, address string) (*tls.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Client(&line{Conn: raw}, d.TLS)
+	below := &line{Conn: raw, other: other}
+	if other != nil {
+		other.add(below)
+	}
+	c := tls.Client(below, d.TLS)
 	if err := c.HandshakeContext(ctx); err != nil {
-		raw.Close()
+		below.Close()
 		return nil, err
 	}
 	return c, nil
@@ -140,11 +155,23 @@ func (d *Dialer) connect(ctx context.Context, address string) (*tls.Conn, error)
 // line is the connection below TLS.
 type line struct {
 	net.Conn
-	ended atomic.Bool // by the other machine's kernel
+	other *peer       // nil: it is not ended
+	ended atomic.Bool // by the other machine's kernel, or because it is silent
+}
+
+// Close ends the connection.
+func (l *line) Close() error {
+	if l.other != nil {
+		l.other.remove(l)
+	}
+	return l.Conn.Close()
 }
 
 func (l *line) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
+	if n > 0 && l.other != nil {
+		l.other.hears()
+	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		l.ended.Store(true)
 	}
@@ -167,7 +194,7 @@ func (r reached) Read(b []byte) (int, error) {
 // Write does the same.
 func (r reached) Write(b []byte) (int, error) {
 	n, err := r.Conn.Write(b)
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || err != nil && r.NetConn().(*line).ended.Load() {
 		err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
 	}
 	return n, err
@@ -187,7 +214,7 @@ const maxStates = 4 << 20
 
 // States returns what the node with an address says of what runs there.
 func (d *Dialer) States(ctx context.Context, address string) ([]byte, error) {
-	c, err := d.connect(ctx, address)
+	c, err := d.connect(ctx, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreached, err)
 	}
@@ -423,7 +450,11 @@ func (s *Server) serve(ctx context.Context, raw net.Conn, known func()) {
 	}
 	known()
 	var a asked
-	if err := readLine(c, &a); err != nil || a.Deployment == "" && !a.States && a.Shell == nil {
+	if err := readLine(c, &a); err != nil || a.Deployment == "" && !a.States && !a.Alive && a.Shell == nil {
+		return
+	}
+	if a.Alive {
+		s.alive(raw, c)
 		return
 	}
 	if a.States {
