@@ -138,7 +138,7 @@ func TestPHPApplication(t *testing.T) {
 
 	// A plain PHP site beside it: no Composer, no build, folders with an index, its own 404s.
 	h.site("plain", map[string]string{
-		"index.php":       `<?php if ($_SERVER["REQUEST_URI"] !== "/") { http_response_code(404); } echo "plain ", $_SERVER["REQUEST_URI"];`,
+		"index.php":       `<?php echo "plain ", $_SERVER["REQUEST_URI"];`,
 		"admin/index.php": `<?php echo "admin";`,
 		"logo.svg":        "<svg/>",
 		".env":            "secret",
@@ -149,9 +149,10 @@ func TestPHPApplication(t *testing.T) {
 	if a := h.get("/admin"); a.Status != 301 || a.Header.Get("Location") != "/admin/" {
 		t.Errorf("a folder without its slash: %d %v", a.Status, a.Header)
 	}
-	h.answers("GET", "/nothing", "", 404, "plain /nothing")
+	h.answers("GET", "/nothing", "", 404, "Not found")
+	h.answers("GET", "/nothing.php", "", 404, "Not found")
 	h.answers("GET", "/logo.svg", "", 200, "<svg/>")
-	h.answers("GET", "/config.inc", "", 404, "plain /config.inc")
+	h.answers("GET", "/config.inc", "", 404, "Not found")
 
 	h.idles()
 

@@ -255,3 +255,18 @@ func TestTrialSite(t *testing.T) {
 		t.Errorf("a node with storage of its own tries backups in %s", a)
 	}
 }
+
+// A program has the variables that its framework needs, as its build has them; those of the site and the service's own go before.
+func TestVariablesOfTheFramework(t *testing.T) {
+	t.Parallel()
+	plan, err := json.Marshal(framework.Plan{
+		Runtime: framework.PHP, Start: &framework.Start{}, Env: map[string]string{"APP_ENV": "prod", "APP_DEBUG": "0", "SLIPWAY": "no"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := programOf(site.Site{}, deployment.Deployment{Plan: plan}, []site.Var{{Key: "APP_DEBUG", Value: "1"}}, "")
+	if err != nil || p.Env["APP_ENV"] != "prod" || p.Env["APP_DEBUG"] != "1" || p.Env["SLIPWAY"] != "1" {
+		t.Errorf("%v %v", p.Env, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"slipway/internal/build/bundle"
@@ -102,10 +103,14 @@ func programOf(s site.Site, x deployment.Deployment, vars []site.Var, url string
 	if plan.Start == nil {
 		return program{}, fault.Missing("program")
 	}
-	env := map[string]string{
+	env := maps.Clone(plan.Env) // as the build has them: APP_ENV of a framework
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, map[string]string{
 		"SLIPWAY": "1", "SLIPWAY_SITE_ID": string(s.ID), "SLIPWAY_DEPLOYMENT_ID": string(x.ID), "SLIPWAY_COMMIT": x.CommitHash,
 		"SLIPWAY_BRANCH": x.Branch, "SLIPWAY_TARGET": string(x.Target), "SLIPWAY_URL": url,
-	}
+	})
 	var secrets []string
 	for _, v := range vars {
 		env[v.Key] = v.Value

@@ -152,5 +152,7 @@ func (p *project) apache(d *draft) {
 	slices.Sort(d.Start.Closed)
 	if front := p.s.commands.run.FrontController; front != nil {
 		d.Start.FrontController = *front
+	} else if d.pathsMissing && d.Start.FrontController == "" {
+		d.warn(`Paths that name no file are 404. If index.php answers for them, set front_controller = "index.php" under [run] in slipway.toml`)
 	}
 }

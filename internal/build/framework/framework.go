@@ -203,6 +203,8 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 type draft struct {
 	Plan
 	refused error // why what the build makes can't run here, unless the owner says how
+	// pathsMissing says that an index of PHP looks at paths, but no rule and no framework says that it answers for all of them.
+	pathsMissing bool
 }
 
 // refuse says that a project builds for another host, and what to do.

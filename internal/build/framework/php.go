@@ -58,6 +58,9 @@ func phpPlain() []preset {
 		Preset: Preset{"php", "PHP", PHP}, server: true,
 		match: func(p *project) string {
 			root, index := p.documentRoot()
+			if set := p.s.commands.run.DocumentRoot; set != nil && p.holds(*set, phpFile) {
+				return "slipway.toml sets the document root, which contains PHP files"
+			}
 			if index != "" {
 				if path.Base(index) != "index.php" {
 					return index + " is the only PHP file at the top, and answers for every path"
@@ -100,8 +103,14 @@ func (p *project) forWordPress() error {
 	return invalid("This is a WordPress "+kind, "create a site of the type wordpress from it", nil)
 }
 
-// documentRoot returns the folder that is served, and its front controller or "".
+// documentRoot returns the folder that is served, and its index, or its only script, or "".
 func (p *project) documentRoot() (root, index string) {
+	if set := p.s.commands.run.DocumentRoot; set != nil {
+		if at := worktree.Join(*set, "index.php"); p.has(at) {
+			return *set, at
+		}
+		return *set, ""
+	}
 	for _, dir := range documentRoots {
 		if at := worktree.Join(dir, "index.php"); p.has(at) {
 			return dir, at
@@ -119,15 +128,36 @@ func (p *project) documentRoot() (root, index string) {
 	return root, ""
 }
 
-// documentRoots are where the front controller stands, in the order in which they are tried.
+// documentRoots are where index.php stands, in the order in which they are tried, those of hosts' control panels last.
 // CakePHP and Magento have another index.php at the top, which nothing else beside is for.
-var documentRoots = []string{"public", "webroot", "pub", "", "web", "htdocs", "www"}
+var documentRoots = []string{
+	"public", "webroot", "pub", "", "web", "htdocs", "www", "public_html", "httpdocs", "docroot", "html", "wwwroot",
+}
 
-// phpStorage says which folders projects on a framework write to.
-var phpStorage = []struct {
+// phpRouters are packages whose projects answer for all paths with their index, wherever that stands.
+var phpRouters = []string{
+	"slim/slim", "nikic/fast-route", "league/route", "mikecao/flight", "flightphp/core", "bcosca/fatfree", "bcosca/fatfree-core",
+	"altorouter/altorouter", "bramus/router", "mezzio/mezzio", "symfony/http-kernel", "illuminate/routing", "laminas/laminas-mvc",
+	"getkirby/cms", "statamic/cms", "silverstripe/framework", "typo3/cms-core", "shopware/core", "magento/framework", "spiral/framework",
+}
+
+// routes reports whether the index of a document root answers for paths that name no file: that of a framework, that of a
+// Composer project whose document root is a folder of its own, or the only script of a project. Where a .htaccess says so, too,
+// apache finds out. Of anything else such a path is missing.
+func (p *project) routes(framework, root, index string, require map[string]string) bool {
+	known := func(dep string) bool { return require[dep] != "" }
+	return index != "" && (framework != "php" || path.Base(index) != "index.php" || require != nil && root != "" ||
+		slices.ContainsFunc(phpRouters, known) || slices.ContainsFunc(phpStorage, func(f phpFolders) bool { return known(f.dep) }))
+}
+
+// phpFolders are those that projects with a dependency write to.
+type phpFolders struct {
 	dep                string
 	storage, temporary []string
-}{
+}
+
+// phpStorage says which folders projects on a framework write to.
+var phpStorage = []phpFolders{
 	{"laravel/framework", []string{"storage"}, []string{"bootstrap/cache", "storage/framework/views"}},
 	{"symfony/framework-bundle", []string{"var"}, []string{"var/cache"}}, // the cache is one release's
 	{"drupal/core-recommended", []string{"web/sites/default/files"}, nil},
@@ -137,6 +167,9 @@ var phpStorage = []struct {
 	{"yiisoft/yii2", []string{"runtime"}, []string{"web/assets"}},
 	{"craftcms/cms", []string{"storage"}, []string{"web/cpresources"}},
 }
+
+// asksPath matches a script that looks at the path of a request.
+var asksPath = lazyregexp.New(`\b(REQUEST_URI|PATH_INFO|REDIRECT_URL)\b`)
 
 func composerInstall(dir string) Command {
 	argv := []string{"composer", "install", "--no-dev", "--no-interaction", "--no-progress", "--prefer-dist", "--optimize-autoloader"}
@@ -166,8 +199,11 @@ func planPHP(p *project, d *draft) {
 	}
 	root, index := p.documentRoot()
 	d.Start = &Start{DocumentRoot: root}
-	if index != "" {
+	switch {
+	case p.routes(d.Framework, root, index, require):
 		d.Start.FrontController = path.Base(index)
+	case index != "" && asksPath.MatchString(p.t.Read(worktree.Join(p.root, index))):
+		d.pathsMissing = true
 	}
 	for _, f := range phpStorage {
 		if require[f.dep] != "" {

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,6 +32,7 @@ type Run struct {
 	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
 	Closed                    *[]string `toml:"closed" json:"closed,omitempty"`                    // beside those of Start
 	FrontController           *string   `toml:"front_controller" json:"frontController,omitempty"` // PHP: in place of the one that was found
+	DocumentRoot              *string   `toml:"document_root" json:"documentRoot,omitempty"`       // PHP: in place of the one that was found
 	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
 }
 
@@ -92,6 +94,15 @@ func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) er
 		if clean, ok := worktree.CleanDir(*front); !ok || clean != *front || !phpFile.MatchString(clean) {
 			return badRun("front_controller is a .php file, relative to the document root; \"\" is none", *front)
 		}
+	}
+	if dir := f.Run.DocumentRoot; dir != nil {
+		clean, ok := worktree.CleanDir(*dir)
+		at := worktree.Join(root, clean)
+		inside := func(f string) bool { return at == "" || strings.HasPrefix(f, at+"/") }
+		if !ok || !slices.ContainsFunc(t.List, inside) {
+			return badRun("document_root is a folder of the project, relative to its root directory", *dir)
+		}
+		c.run.DocumentRoot = &clean
 	}
 	list := f.Processes
 	source := bySlipway
