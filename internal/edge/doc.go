@@ -1,7 +1,7 @@
-// Package edge owns no code. It is the district of what visitors of sites meet: ports, TLS,
-// certificates, hosts, files, passing on to programs.
+// Package edge is the district of everything that visitors of sites meet: ports, TLS, certificates, hosts, files and
+// forwarding to programs. It has no code of its own.
 //
-// Its rule: it imports nothing of tenant: it reads views and swaps pointers.
+// Its rule: it imports nothing of tenant; it reads views and swaps pointers.
 //
-// Begin with edge/edge.go, then serve.go; fastpath/fastpath.go is ahead of both.
+// Start with edge/edge.go and serve.go. fastpath/fastpath.go comes before both in a request.
 package edge

@@ -1,6 +1,6 @@
-// Package access owns the protection of a site's addresses: visitors with its password (by
-// form or with each request), members with their sign-in, and users in the release's own
-// rules. It asks for credentials, remembers visitors with a cookie, and limits guesses.
+// Package access owns the protection of a site's addresses: by the site's password (in a form or with each request), by
+// the sign-in of members, and by users and passwords in the release's own rules. It asks for credentials, sets a cookie
+// for visitors who passed, and limits guesses.
 package access
 
 import (
@@ -23,30 +23,28 @@ const (
 	accessCookie = "__Host-slipway_access"
 	accessField  = "slipway_password"
 	accessTime   = 30 * 24 * time.Hour
-	maxLogin     = 4 << 10 // bytes of the form
+	maxLogin     = 4 << 10 // bytes of the form's body
 )
 
 // Config holds the dependencies and settings of a Guard.
 type Config struct {
-	// Password reports whether a visitor's password is the one that a site's settings hold
-	// the hash of. Optional: without it nobody passes with one.
+	// Password reports whether password matches the hash in the site's settings. Optional: nil refuses every password.
 	Password func(hash, password string) bool
-	// Members lets members of a site in by their sign-in. Optional: without it nobody passes
-	// an address that wants one.
+	// Members admits signed-in members of a site. Optional: nil means that addresses that require a sign-in admit
+	// nobody.
 	Members Members
-	Port    string // of all addresses: ":8443", or "" for 443
+	Port    string // port of all addresses, such as ":8443"; empty for 443
 }
 
-// Guard stands before protected addresses. It is safe for concurrent use.
+// Guard checks requests to protected addresses. It is safe for concurrent use.
 type Guard struct {
 	Config
-	guesses  *fair.Attempts // of passwords
-	users    *fair.Attempts // wrong users and passwords of rules
-	checking *fair.Pool     // bounds how many passwords are checked at once
+	guesses  *fair.Attempts // guesses of sites' passwords
+	users    *fair.Attempts // wrong users and passwords of release rules
+	checking *fair.Pool     // bounds concurrent password checks
 	right    rightOnes
 }
 
-// New returns a Guard.
 func New(c Config) *Guard {
 	return &Guard{
 		Config: c,
@@ -64,30 +62,30 @@ func New(c Config) *Guard {
 	}
 }
 
-// Passwords that are checked within a minute, at one site.
+// Limits of password checks per site and minute.
 const (
 	guessesPerVisitor = 10
 	guessesPerNetwork = 40
 	guessesPerSite    = 120
 )
 
-// checkWait is how long a password waits for its turn to be checked.
+// checkWait is how long a password check waits for its turn.
 const checkWait = 5 * time.Second
 
-// Settings holds what a site's settings say of who may see it.
+// Settings is the part of a site's settings that says who may see the site.
 type Settings struct {
-	Password string `json:"protection"` // none, previews, all: which addresses ask for the password
-	SignIn   string `json:"signIn"`     // likewise, for a member's sign-in
+	Password string `json:"protection"` // which addresses ask for the password: none, previews or all
+	SignIn   string `json:"signIn"`     // which addresses ask for a member's sign-in: none, previews or all
 	Hash     string `json:"hash"`
 }
 
-// Protects reports whether visitors must give the site's password or sign in, at its own
-// addresses or at those of previews.
+// Protects reports whether visitors must give the password or sign in. preview chooses between preview addresses and
+// the site's own.
 func (s *Settings) Protects(preview bool) bool {
 	return covers(s.Password, preview) || covers(s.SignIn, preview)
 }
 
-// Of returns one of the site's addresses.
+// Of returns the protection of one of the site's addresses.
 func (s *Settings) Of(owner id.Owner, site id.Site, host string, preview bool) Address {
 	return Address{
 		Owner:    owner,
@@ -103,18 +101,18 @@ func covers(setting string, preview bool) bool {
 	return setting == "all" || setting == "previews" && preview
 }
 
-// Address is one that is protected.
+// Address is one protected address of a site.
 type Address struct {
-	Owner    id.Owner // of the site
+	Owner    id.Owner // owner of the site
 	Site     id.Site
-	Host     string // in lower case, without port
-	Password bool   // the site's password opens it
-	SignIn   bool   // a member's sign-in opens it
-	Hash     string // of the password
+	Host     string // lower case, without port
+	Password bool   // the site's password admits visitors
+	SignIn   bool   // a member's sign-in admits visitors
+	Hash     string // hash of the password
 }
 
-// Passes reports whether a visitor may pass: with the cookie that the right password once
-// gave, or a member's sign-in.
+// Passes reports whether the request carries a valid cookie, which visitors get for the right password or for a
+// member's sign-in.
 func (g *Guard) Passes(r *http.Request, a Address) bool {
 	if c, err := r.Cookie(accessCookie); err == nil && a.Password && a.admits(c.Value, time.Now()) {
 		return true
@@ -122,8 +120,8 @@ func (g *Guard) Passes(r *http.Request, a Address) bool {
 	return g.member(r, a) && !strings.HasPrefix(r.URL.Path, memberPrefix)
 }
 
-// Ask asks a visitor who doesn't pass for a password or a sign-in, or checks what was given. It
-// reports whether they may pass now; else they have been answered.
+// Ask checks the credentials of a visitor who doesn't pass, or asks for them. It reports whether the visitor may pass
+// now; if not, Ask has written the response.
 func (g *Guard) Ask(w http.ResponseWriter, r *http.Request, a Address) bool {
 	if _, given, ok := r.BasicAuth(); ok && a.Password {
 		return g.basic(w, r, a, given)
@@ -142,7 +140,7 @@ func (g *Guard) Ask(w http.ResponseWriter, r *http.Request, a Address) bool {
 	return false
 }
 
-// page is the page that says how a protected address is opened.
+// page returns the page that asks for the credentials of a protected address.
 func (a Address) page() *response.Notice {
 	switch {
 	case a.Password && a.SignIn:
@@ -153,7 +151,7 @@ func (a Address) page() *response.Notice {
 	return response.PageAccess
 }
 
-// login lets in who fills in the form with the site's password.
+// login admits visitors who send the form with the site's password.
 func (g *Guard) login(w http.ResponseWriter, r *http.Request, a Address) {
 	right, answered := g.rightPassword(w, r, a, func() string {
 		r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
@@ -192,8 +190,8 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, a Address) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// rightPassword checks a password. Guesses are limited per address and per site, because each
-// costs us as much as it costs who guesses; one that is not checked is answered.
+// rightPassword reads and checks a password. It limits guesses per visitor and site, because a check costs much
+// processor time. If it doesn't check the password, it writes the response.
 func (g *Guard) rightPassword(w http.ResponseWriter, r *http.Request, a Address, read func() string) (right, answered bool) {
 	who := fair.Who{Owner: string(a.Owner), Site: string(a.Site), Visitor: fair.Visitor(r.RemoteAddr)}
 	if wait := g.guesses.Try(string(a.Site), who.Visitor, time.Now()); wait > 0 {
@@ -214,14 +212,14 @@ func (g *Guard) rightPassword(w http.ResponseWriter, r *http.Request, a Address,
 	return g.Password != nil && given != "" && a.Hash != "" && g.Password(a.Hash, given), false
 }
 
-// tooMany answers who guesses too often.
+// tooMany answers visitors who have guessed too often.
 func tooMany(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 	response.Fail(w, r, http.StatusTooManyRequests)
 }
 
-// pass is the value of the cookie: until when, and a MAC over it with a key that changes
-// with the password.
+// pass returns the cookie's value: its expiry, and a MAC over it with a key derived from the password's hash, so that a
+// new password ends all cookies.
 func (a Address) pass(until time.Time) string {
 	at := strconv.FormatInt(until.Unix(), 36)
 	mac := hmac.New(sha256.New, []byte("slipway access "+a.Hash))
@@ -238,17 +236,16 @@ func (a Address) admits(value string, now time.Time) bool {
 	return hmac.Equal([]byte(value), []byte(a.pass(time.Unix(until, 0))))
 }
 
-// CookiePrefix is how the names of cookies begin that are this package's own business.
+// CookiePrefix starts the names of cookies that only this package reads.
 const CookiePrefix = "__Host-slipway_"
 
-// DropCookies takes those that open addresses out of a request: what is behind a protected
-// address does not see them.
+// DropCookies removes this package's cookies from a request, so that the program behind the address doesn't see them.
 func DropCookies(h http.Header) {
 	dropCookie(h, accessCookie)
 	dropCookie(h, memberCookie)
 }
 
-// dropCookie takes one cookie out of a request.
+// dropCookie removes one cookie from a request.
 func dropCookie(h http.Header, name string) {
 	var rest []string
 	for pair := range strings.SplitSeq(strings.Join(h["Cookie"], "; "), ";") {

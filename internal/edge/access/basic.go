@@ -15,9 +15,8 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// basic reports whether a client without a browser, which sends a protected site's
-// password with each request (RFC 7617, whatever its user), may pass. What is behind the
-// password does not see it.
+// basic reports whether a client that sends the site's password with each request (RFC 7617, with any user name) may
+// pass. It removes the password, so that the program behind the address doesn't see it.
 func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given string) bool {
 	key := sha256.Sum256([]byte(a.Hash + "\x00" + given))
 	if !g.right.has(a.Site, key) {
@@ -36,8 +35,8 @@ func (g *Guard) basic(w http.ResponseWriter, r *http.Request, a Address, given s
 	return true
 }
 
-// User reports whether a request carries a user and password (RFC 7617) that a release's rules
-// let in; users holds the SHA-256 of each pair. It asks for one otherwise. Who gives wrong ones must wait.
+// User reports whether the request has a user and password (RFC 7617) that a release's rules admit; users holds the
+// SHA-256 of each pair. If not, it answers 401, or 429 after too many wrong ones.
 func (g *Guard) User(w http.ResponseWriter, r *http.Request, site id.Site, users []string) bool {
 	if user, password, ok := r.BasicAuth(); ok {
 		now, visitor := time.Now(), fair.Visitor(r.RemoteAddr)
@@ -57,8 +56,8 @@ func (g *Guard) User(w http.ResponseWriter, r *http.Request, site id.Site, users
 	return false
 }
 
-// rightOnes remembers passwords that were right for their hashes: a check costs tens of
-// milliseconds and counts as a guess, and clients send theirs with each request.
+// rightOnes remembers passwords that matched their hashes. Clients send the password with each request, and a check
+// takes tens of milliseconds and counts as a guess.
 type rightOnes struct {
 	mu sync.Mutex // guards of
 	// share: total 16 passwords of each of 10000 sites; owner 16 of each site; edge a site's 17th makes it forget its own, and they are checked again
@@ -83,7 +82,7 @@ func (o *rightOnes) add(site id.Site, key [sha256.Size]byte) {
 		o.of = map[id.Site]map[[sha256.Size]byte]bool{}
 	}
 	if len(o.of) >= mostSites && o.of[site] == nil {
-		for other := range o.of { // any one: it is only checked again
+		for other := range o.of { // drop any other site; its passwords are checked again
 			delete(o.of, other)
 			break
 		}

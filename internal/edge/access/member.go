@@ -14,35 +14,33 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// Members lets members of a site see its protected addresses with their sign-in at the
-// control plane. A visitor is sent there with a question that names site, host and path, and
-// comes back with a grant that answers it. All three texts are sealed, so nobody else makes
-// one: the question can't be made to lead anywhere but to the host that asked it.
+// Members admits members of a site by their sign-in at the control plane. The edge redirects a visitor there with a
+// question that names site, host and path; the visitor comes back with a grant that answers it. Questions, grants and
+// cookies are sealed, so a question always leads back to the host that asked it.
 type Members interface {
-	// Ask returns the address at the control plane that a question is sent to.
+	// Ask returns the control plane's address that answers a question.
 	Ask(q visit.Question) string
-	// Granted returns what a grant answers; false for what is none any more.
+	// Granted returns the question that a grant answers; ok is false if the grant is invalid or used.
 	Granted(grant string) (q visit.Question, until time.Time, ok bool)
-	// Pass returns the value of a cookie that is good for who was granted a question, at a site's host until then, and Passes
-	// reports whether a value is one now, of a user who is signed in and a member now.
+	// Pass returns the value of a cookie for the user who was granted q, valid at host until the given time. Passes
+	// reports whether a cookie's value is valid and its user is still signed in and a member.
 	Pass(q visit.Question, host string, until time.Time) string
 	Passes(ctx context.Context, value string, site id.Site, host string) bool
 }
 
-// GrantPath is where a host takes grants.
+// GrantPath is the path at which hosts accept grants.
 const GrantPath = memberPrefix + "granted"
 
 const (
 	memberPrefix = "/.slipway/"
-	memberStart  = memberPrefix + "sign-in" // begins anew, for browsers that follow no header
+	memberStart  = memberPrefix + "sign-in" // starts a new sign-in, for browsers that don't send the expected headers
 	memberCookie = "__Host-slipway_member"
 	nonceCookie  = "__Host-slipway_nonce"
 	maxAskPath   = 2000 // bytes
 	nonceTime    = 15 * time.Minute
 )
 
-// member reports whether a visitor of an address that wants a sign-in may pass, with the
-// cookie that a grant once gave.
+// member reports whether the visitor has a valid member's cookie.
 func (g *Guard) member(r *http.Request, a Address) bool {
 	if !a.SignIn || g.Members == nil {
 		return false
@@ -51,8 +49,8 @@ func (g *Guard) member(r *http.Request, a Address) bool {
 	return err == nil && len(c.Value) <= 4096 && g.Members.Passes(r.Context(), c.Value, a.Site, a.Host)
 }
 
-// askMember sends a visitor to the control plane, or takes the grant that they come back
-// with. It reports whether it has answered.
+// askMember redirects a visitor to the control plane, or accepts the grant they return with. It reports whether it has
+// written the response.
 func (g *Guard) askMember(w http.ResponseWriter, r *http.Request, a Address) bool {
 	if !a.SignIn || g.Members == nil || r.Method != http.MethodGet {
 		return false
@@ -81,16 +79,16 @@ func (g *Guard) askMember(w http.ResponseWriter, r *http.Request, a Address) boo
 		w.WriteHeader(http.StatusSeeOther)
 		return true
 	}
-	if !a.Password && strings.Contains(r.Header.Get("Accept"), "text/html") { // there is nothing to choose from
+	if !a.Password && strings.Contains(r.Header.Get("Accept"), "text/html") { // no password to choose instead
 		h.Set("Refresh", "0; url="+g.question(w, r, a, r.URL.RequestURI()))
 	}
 	return false
 }
 
-// question gives the browser a nonce and returns where it is to ask.
+// question sets a nonce cookie and returns the address of the control plane to redirect to.
 func (g *Guard) question(w http.ResponseWriter, r *http.Request, a Address, path string) string {
 	nonce := ""
-	if c, err := r.Cookie(nonceCookie); err == nil && len(c.Value) == 22 { // of another tab that asks
+	if c, err := r.Cookie(nonceCookie); err == nil && len(c.Value) == 22 { // reuse the nonce of another tab that is signing in
 		nonce = c.Value
 	} else {
 		b := make([]byte, 16)

@@ -1,11 +1,12 @@
-// Package allowance owns how much this node may still send of an owner's bandwidth, where little of it is left: a limit
-// that holds exactly on several nodes.
+// Package allowance owns how much this node may still send of an owner's bandwidth when little is left. It makes the
+// limit exact across several nodes.
 //
-// A node borrows parts of what is left and admits a request only while it has some. What it has borrowed and not handed
-// back or counted is outstanding: nobody else may admit it. A loan ends after 55 seconds unless it is renewed, so a node
-// that was cut off stops before others get its part. Responses that were admitted are sent whole.
+// A node borrows parts of the remaining bandwidth and admits a request only while it has some. What it borrowed and has
+// neither returned nor counted is outstanding: no other node may admit it. A loan ends after 55 seconds unless it is
+// renewed, so a node that lost the database stops admitting before others get its part. Admitted responses are sent
+// whole.
 //
-// Owners with more left have no Lease here, and their requests cost nothing.
+// Owners with more bandwidth left have no [Lease], and their requests cost nothing.
 package allowance
 
 import (
@@ -22,27 +23,26 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Lender lends nodes parts of what is left.
+// Lender lends nodes parts of the bandwidth that an owner has left.
 type Lender interface {
-	// Lend notes how much of an owner's bandwidth this node has outstanding and, with more, lends it a further part.
-	// A loan that isn't noted again ends 90 seconds later.
+	// Lend records how much of an owner's bandwidth this node has outstanding. If more is true, it also lends another
+	// part. A loan ends 90 seconds after the last call that recorded it.
 	Lend(ctx context.Context, owner id.Owner, outstanding int64, more bool) (lent int64, err error)
-	// Arm notes which owners' limit is so small that they need loans from the first byte, where that isn't noted yet. Without
-	// owners it does so for all.
+	// Arm marks owners whose limit is so small that they need loans from the first byte. Without arguments it checks
+	// all owners.
 	Arm(ctx context.Context, owners ...id.Owner) error
 }
 
-// Topic wakes nodes to hand back what they don't use.
+// Topic notifies nodes that they should return unused loans.
 const Topic = "usage.return"
 
-// Config holds what Allowances need.
 type Config struct {
 	Lender Lender
 	Log    *slog.Logger
 	Renew  time.Duration // how often loans are renewed. Optional: 0 means 10s.
 }
 
-// Allowances are those of the owners who have little left. It is safe for concurrent use.
+// Allowances holds the leases of owners who have little bandwidth left. It is safe for concurrent use.
 type Allowances struct {
 	c  Config
 	mu sync.Mutex // guards leases
@@ -51,19 +51,19 @@ type Allowances struct {
 }
 
 const (
-	valid   = 55 * time.Second // of a loan, counted from before it was asked for
-	waiting = 2 * time.Second  // of a request, for a loan
+	valid   = 55 * time.Second // how long a loan is valid, counted from before the request for it
+	waiting = 2 * time.Second  // how long a request waits for a loan
 	dryFor  = 500 * time.Millisecond
-	step    = 64 << 10 // taken for a response before it begins
+	step    = 64 << 10 // bytes reserved for a response before it begins
 )
 
-// New returns allowances of nobody.
+// New returns Allowances without leases.
 func New(c Config) *Allowances {
 	c.Log, c.Renew = cmp.Or(c.Log, slog.New(slog.DiscardHandler)), cmp.Or(c.Renew, 10*time.Second)
 	return &Allowances{c: c, leases: map[id.Owner]*Lease{}}
 }
 
-// Set says which owners have little left. It returns their leases, those that were there before among them.
+// Set replaces the owners who have little left and returns their leases. Existing leases are kept.
 func (a *Allowances) Set(owners []id.Owner) map[id.Owner]*Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,23 +84,22 @@ func (a *Allowances) all() []*Lease {
 	return slices.Collect(maps.Values(a.leases))
 }
 
-// Collecting says that what was counted until now is about to be taken for storing; Stored, that it is stored. Between
-// them it is both outstanding and stored: nothing is missing.
+// Collecting says that the bytes counted so far are about to be stored, and [Allowances.Stored] that they are. In
+// between they count as both outstanding and stored, so that the limit is never exceeded.
 func (a *Allowances) Collecting() {
 	for _, l := range a.all() {
 		l.collecting.Store(l.settled.Load())
 	}
 }
 
-// Stored is the other half of Collecting.
+// Stored ends what [Allowances.Collecting] began.
 func (a *Allowances) Stored() {
 	for _, l := range a.all() {
 		l.stored.Store(l.collecting.Load())
 	}
 }
 
-// Run renews loans until ctx ends, and hands back what is left of them when wake says that another node needs it, and at
-// the end.
+// Run renews loans until ctx ends. It returns unused loans at the end and when wake says that another node needs them.
 func (a *Allowances) Run(ctx context.Context, wake <-chan struct{}) error {
 	tick := time.NewTicker(a.c.Renew)
 	defer tick.Stop()
@@ -120,34 +119,34 @@ func (a *Allowances) Run(ctx context.Context, wake <-chan struct{}) error {
 	}
 }
 
-// Return hands back all loans at the end, once everything is stored.
+// Return returns all loans on shutdown. Call it once all counts are stored.
 func (a *Allowances) Return(ctx context.Context) {
 	for _, l := range a.all() {
 		l.renew(ctx, true)
 	}
 }
 
-// Lease is what this node may send of an owner's bandwidth.
+// Lease is this node's part of an owner's remaining bandwidth.
 type Lease struct {
 	owner id.Owner
 	c     *Config
 
-	left       atomic.Int64 // may be admitted; below zero where a response was longer than what was left
-	settled    atomic.Int64 // sent in responses that are over, in all
+	left       atomic.Int64 // bytes that may still be admitted; negative after a response longer than what was left
+	settled    atomic.Int64 // total bytes of finished responses
 	collecting atomic.Int64
-	stored     atomic.Int64 // that much of settled is in the owner's usage
-	until      atomic.Int64 // Unix nanoseconds by this process's monotonic clock: the loan's end
+	stored     atomic.Int64 // part of settled that is in the owner's stored usage
+	until      atomic.Int64 // end of the loan, in nanoseconds of this process's monotonic clock
 
-	talk     sync.Mutex // held while the lender is asked; guards the next two
-	borrowed int64      // in all, without what was handed back
-	returned time.Time  // when something was handed back last
+	talk     sync.Mutex // held during calls of the lender; guards borrowed and returned
+	borrowed int64      // total, without returned loans
+	returned time.Time  // time of the last return
 
 	mu   sync.Mutex // guards the rest
 	call *call
-	dry  time.Time // nothing is borrowed before
+	dry  time.Time // no borrowing before this time
 }
 
-// call is a loan that is being asked for.
+// call is a request for a loan that several responses wait for.
 type call struct {
 	done chan struct{}
 	got  bool
@@ -157,14 +156,14 @@ var start = time.Now()
 
 func now() int64 { return int64(time.Since(start)) }
 
-// Response is one that was admitted.
+// Response is an admitted response.
 type Response struct {
 	lease    *Lease
 	reserved int64
 	sent     int64
 }
 
-// Admit returns a response that may begin, or nil where nothing is left. It waits a moment for a loan.
+// Admit returns a response that may begin, or nil if nothing is left. It waits up to two seconds for a loan.
 func (l *Lease) Admit(ctx context.Context) *Response {
 	for {
 		if n := l.take(); n > 0 {
@@ -176,7 +175,7 @@ func (l *Lease) Admit(ctx context.Context) *Response {
 	}
 }
 
-// take takes a step of what is left, or all of it.
+// take reserves one step of what is left, or all of it if that is less.
 func (l *Lease) take() (n int64) {
 	if now() >= l.until.Load() {
 		return 0
@@ -193,7 +192,8 @@ func (l *Lease) take() (n int64) {
 	}
 }
 
-// Take admits a response whose size is known, without waiting, where there is more than enough for it; Settle says that it was counted.
+// Take admits a response of known size without waiting, if far more than that is left. The caller calls [Lease.Settle]
+// once it has counted the response.
 func (l *Lease) Take(size int64) bool {
 	if now() >= l.until.Load() {
 		return false
@@ -209,11 +209,10 @@ func (l *Lease) Take(size int64) bool {
 	}
 }
 
-// Settle says that a response that Take admitted is over, after it was counted.
+// Settle ends a response that [Lease.Take] admitted.
 func (l *Lease) Settle(size int64) { l.settled.Add(size) }
 
-// Sent counts bytes of the body. A response that is longer than what was taken for it takes more, whether there is any
-// or not.
+// Sent counts bytes of the body. A response longer than its reservation reserves more, even below zero.
 func (r *Response) Sent(n int64) {
 	r.sent += n
 	if r.sent > r.reserved {
@@ -222,13 +221,13 @@ func (r *Response) Sent(n int64) {
 	}
 }
 
-// End says that the response is over, after it was counted.
+// End ends the response. Call it after the response was counted.
 func (r *Response) End() {
 	r.lease.settled.Add(r.sent)
 	r.lease.left.Add(r.reserved - r.sent)
 }
 
-// more borrows, once for all who wait, and reports whether there was anything.
+// more borrows once for all waiting responses and reports whether it got anything.
 func (l *Lease) more(ctx context.Context) bool {
 	l.mu.Lock()
 	if time.Now().Before(l.dry) {
@@ -254,7 +253,7 @@ func (l *Lease) more(ctx context.Context) bool {
 	return false
 }
 
-// borrow asks for a loan. Where nothing is left, other nodes hand back what they don't use, so it asks again.
+// borrow requests a loan. If nothing is left, other nodes return unused loans, so it tries again.
 func (l *Lease) borrow(c *call) {
 	ctx, cancel := context.WithTimeout(context.Background(), waiting)
 	defer cancel()
@@ -285,15 +284,15 @@ func (l *Lease) borrow(c *call) {
 	close(c.done)
 }
 
-// ask notes what is outstanding and borrows.
+// ask reports what is outstanding and, if more is true, borrows.
 func (l *Lease) ask(ctx context.Context, more bool) (lent int64, err error) {
 	l.talk.Lock()
 	defer l.talk.Unlock()
 	begun := now()
 	if begun >= l.until.Load() {
-		l.handBack() // others may have it by now
+		l.handBack() // the loan has ended; others may have it
 	}
-	// What was sent beyond the loan is outstanding too, until it is stored.
+	// Bytes sent beyond the loan are outstanding too, until they are stored.
 	if left := l.left.Load(); left < 0 {
 		l.left.Add(-left)
 		l.borrowed -= left
@@ -308,8 +307,8 @@ func (l *Lease) ask(ctx context.Context, more bool) (lent int64, err error) {
 	return lent, nil
 }
 
-// renew notes what is outstanding, if anything is or was a moment ago, and with back hands back what is left, unless that
-// was just done.
+// renew reports what is outstanding if anything is, or was at the last call. If back is true, it also returns what is
+// left, unless it did so a moment ago.
 func (l *Lease) renew(ctx context.Context, back bool) {
 	l.talk.Lock()
 	if l.borrowed == 0 {
@@ -328,7 +327,7 @@ func (l *Lease) renew(ctx context.Context, back bool) {
 	}
 }
 
-// handBack gives up what is left. The caller holds talk, and asks afterwards.
+// handBack gives up what is left. The caller holds talk and calls the lender afterwards.
 func (l *Lease) handBack() {
 	for {
 		left := l.left.Load()

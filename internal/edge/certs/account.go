@@ -17,8 +17,8 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// accountTo returns the installation's account with an authority, and registers it the
-// first time. One that exists is used by every node.
+// accountTo returns the installation's account with an authority. It registers the account the first time; all nodes
+// share it.
 func (i *issuer) accountTo(ctx context.Context) (acme.Account, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -39,7 +39,7 @@ func (i *issuer) accountTo(ctx context.Context) (acme.Account, error) {
 	return account, nil
 }
 
-// Accounts of different contacts are different ones.
+// Accounts with different contacts have different keys.
 func (i *issuer) accountKeys() (registration, key string) {
 	base := "acme/" + i.key + "/users/" + certmagic.StorageKeys.Safe(i.s.c.Email+"@")
 	return base + "/account.json", base + "/account.key"
@@ -64,12 +64,11 @@ func (i *issuer) loadAccount(ctx context.Context) (acme.Account, error) {
 	return a, nil
 }
 
-// damaged reports whether something is stored that cannot be used, as opposed to nothing
-// being stored or nothing being readable at the moment.
+// damaged reports whether a stored value can't be used. Missing and temporarily unreadable values aren't damaged.
 func damaged(err error) bool { return errors.Is(err, errDamaged) || errors.Is(err, seal.ErrOpen) }
 
-// register makes an account, one node at a time. Naming a directory on the command line
-// is the operator's consent to its terms.
+// register creates an account, one node at a time. By naming a directory on the command line, the operator agrees to
+// its terms.
 func (i *issuer) register(ctx context.Context) (acme.Account, error) {
 	registration, keyName := i.accountKeys()
 	if err := i.s.storage.Lock(ctx, registration); err != nil {
@@ -92,7 +91,7 @@ func (i *issuer) register(ctx context.Context) (acme.Account, error) {
 			return acme.Account{}, fmt.Errorf("bind: %w", err)
 		}
 	}
-	// The key goes first: an account whose key is lost is of no use.
+	// Store the key first: an account without its key is useless.
 	pem, err := certmagic.PEMEncodePrivateKey(key)
 	if err != nil {
 		return acme.Account{}, err
@@ -114,7 +113,7 @@ func (i *issuer) register(ctx context.Context) (acme.Account, error) {
 	return a, nil
 }
 
-// forget drops an account that the authority does not know.
+// forget deletes an account that the authority doesn't know.
 func (i *issuer) forget(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,11 +9,10 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Expired is the state of a certificate that has ended, as Status has it.
+// Expired is the state of an expired certificate. Only [Status] has it.
 const Expired State = "expired"
 
-// Status describes the certificate of a site's own address. Times are zero where
-// there is nothing to say.
+// Status describes the certificate of a site's own address. Unknown times are zero.
 type Status struct {
 	State       State // Pending, Active, Failed or Expired
 	Reason      string
@@ -22,21 +21,20 @@ type Status struct {
 	NextAttempt db.Time
 }
 
-// Addresses tells of the certificates of sites' own addresses. It needs no Certs: whoever
-// asks may be another process than the one that orders.
+// Addresses reports the certificates of sites' own addresses. It needs no [Certs], because the caller may be another
+// process than the one that orders.
 type Addresses struct {
 	SiteDomain string
 	Public     bool // certificates come from an ACME authority
 	Shared     bool // all sites share a wildcard's, if the DNS is set up for it
 }
 
-// Statuses holds the states of the certificates of several sites' addresses.
+// Statuses holds the states of the certificates of several labels.
 type Statuses struct {
-	most  Status // of those that are not in of
+	most  Status // status of labels that aren't in of
 	other map[string]Status
 }
 
-// Of returns the state of one label's certificate.
 func (s Statuses) Of(label string) Status {
 	if other, ok := s.other[label]; ok {
 		return other
@@ -70,7 +68,7 @@ func (a Addresses) Of(ctx context.Context, r db.Reader, labels []string) (Status
 	return out, nil
 }
 
-// read adds the states of those certificates that there are.
+// read adds the stored certificates of labels to out.
 func (a Addresses) read(ctx context.Context, r db.Reader, out map[string]Status, labels []string) error {
 	hosts := make([]string, len(labels))
 	for i, label := range labels {
@@ -78,7 +76,7 @@ func (a Addresses) read(ctx context.Context, r db.Reader, out map[string]Status,
 	}
 	var args db.Args
 	now := time.Now()
-	// Not the certificates themselves: with their keys they are a hundred times as long as what is told of them.
+	// This doesn't read the certificates: with their keys they are a hundred times larger.
 	rows, err := r.Query(ctx,
 		"SELECT host, state, error, issuer, not_after, next_at FROM certificates WHERE state <> 'gone' AND host IN ("+
 			db.AddList(&args, hosts)+")",

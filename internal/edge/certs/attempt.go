@@ -18,8 +18,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// retry are the waits after a first, second, … attempt that failed, until a day. The
-// first five attempts of an hour are as many as an authority lets fail.
+// retry lists the waits after the first, second, … failed attempt. Authorities allow five failures per hour, which the
+// first five waits respect.
 var retry = []time.Duration{
 	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, 24 * time.Hour,
@@ -27,22 +27,22 @@ var retry = []time.Duration{
 
 const (
 	attemptBudget = 2 * time.Minute
-	tellEvery     = 24 * time.Hour // ssl.failed of one name
+	tellEvery     = 24 * time.Hour // how often ssl.failed is sent for one name
 
-	undelegatedWait = 10 * time.Minute // until a missing record is looked for again
+	undelegatedWait = 10 * time.Minute // how often a missing record is looked up again
 )
 
-// attempt is one try to get a certificate for a name, over all authorities.
+// attempt is one try to get a certificate for a name, from any of the authorities.
 type attempt struct {
 	row
-	previous *x509.Certificate // what is to be renewed, or nil
+	previous *x509.Certificate // certificate to renew, or nil
 	stored   map[string][]byte // what certmagic stored: certificate, key and metadata
 
-	invalid bool      // an authority looked and did not find the proof
-	errs    []string  // what went wrong, in words, one for each authority
-	until   time.Time // no authority may be asked before. Zero: no limit stood in the way.
-	told    time.Time // until when the authority that was asked last wants to be left alone
-	asked   int       // authorities that were asked in spite of limits
+	invalid bool      // an authority looked for the proof and didn't find it
+	errs    []string  // one message per authority
+	until   time.Time // time before which limits forbid every authority. Zero: no limit applied.
+	told    time.Time // time until which the last authority asks not to be contacted
+	asked   int       // number of authorities contacted
 	causes  []error
 }
 
@@ -53,8 +53,8 @@ func attemptOf(ctx context.Context) *attempt {
 	return a
 }
 
-// work takes what is due, one attempt per place, until ctx ends. An order may take longer
-// than a lease, which is therefore renewed: a node that dies is replaced within seconds.
+// work orders due certificates until ctx ends, one attempt per worker. An order may take longer than a lease, so work
+// renews the lease. If a node dies, another takes over within seconds.
 func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	wake, stop := s.c.DB.Listen(topic)
 	defer stop()
@@ -84,7 +84,6 @@ func (s *Certs) work(ctx context.Context, magic *certmagic.Config) error {
 	return nil
 }
 
-// renewLease renews the lease of one attempt.
 func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, until db.Time) error {
 	n, err := tx.Exec(ctx,
 		`UPDATE certificates SET lease_until = $3 WHERE host = $1 AND attempts = $2 AND state <> 'gone'`, host, attempt,
@@ -95,11 +94,9 @@ func renewLease(ctx context.Context, tx *db.Tx, host string, attempt int64, unti
 	return err
 }
 
-// due claims a name that is due: one of an owner for whom nothing is under way before one
-// of an owner who has orders under way, the control plane's and sites' names before custom
-// hosts, what has none before what is to be renewed, and then the one that has waited
-// longest. One owner has at most half of the places. The lease is renewed, and the
-// number of attempts fences off whoever lost the lease.
+// due claims the next due name, in this order: owners without running orders first, then the control plane's and sites'
+// names before custom hosts, then names without a certificate before renewals, then the longest wait. One owner gets at
+// most half of the workers. The caller renews the lease; the attempt number fences off a node that lost it.
 func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	now := s.c.DB.Now()
 	var n int
@@ -142,7 +139,7 @@ func (s *Certs) due(ctx context.Context) (r row, found bool, err error) {
 	return r, found, err
 }
 
-// busy counts the orders under way on every node, by owner.
+// busy counts running orders on all nodes, by owner.
 func (s *Certs) busy(ctx context.Context, now db.Time) (map[string]int, error) {
 	rows, err := s.c.DB.Query(ctx, "SELECT owner_id FROM certificates WHERE lease_until <> 0 AND lease_until >= $1 AND owner_id <> ''", now)
 	owners, err := db.Collect(rows, err, column)
@@ -156,8 +153,7 @@ func (s *Certs) busy(ctx context.Context, now db.Time) (map[string]int, error) {
 	return out, nil
 }
 
-// try makes one attempt and notes how it ended. It may run again after a crash: what the
-// authority issued meanwhile is lost, which costs one order.
+// try makes one attempt and stores its result. It may run again after a crash, which costs one order.
 func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 	a := &attempt{row: r, stored: map[string][]byte{}}
 	bounded, cancel := context.WithTimeout(ctx, attemptBudget)
@@ -181,7 +177,7 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 		a.until = time.Now().Add(undelegatedWait)
 	}
 	if ctx.Err() != nil {
-		// We are going. The lease ends by itself, or with the next start.
+		// The service stops. The lease ends by itself or at the next start.
 		return
 	}
 	if err == nil {
@@ -194,7 +190,7 @@ func (s *Certs) try(ctx context.Context, magic *certmagic.Config, r row) {
 	}
 }
 
-// order has certmagic get a certificate into a.stored.
+// order lets certmagic get a certificate into a.stored.
 func (s *Certs) order(ctx context.Context, magic *certmagic.Config, a *attempt) error {
 	if strings.HasPrefix(a.host, "*.") && !s.dns() {
 		return errNoDNS
@@ -213,8 +209,7 @@ func (s *Certs) order(ctx context.Context, magic *certmagic.Config, a *attempt) 
 	return nil
 }
 
-// succeed puts a new certificate into force: stored, due for renewal when a third of its
-// life is left, told and announced, in one transaction.
+// succeed activates a new certificate in one transaction: it stores it, schedules the renewal and reports it.
 func (s *Certs) succeed(ctx context.Context, a *attempt) error {
 	var material string
 	for key := range a.stored {
@@ -259,8 +254,7 @@ func (s *Certs) succeed(ctx context.Context, a *attempt) error {
 	return err
 }
 
-// renewAt is when a third of a certificate's life is left, a little earlier by chance so
-// that what began together does not stay together.
+// renewAt returns when a third of the certificate's life is left, minus a random part so that renewals spread out.
 func renewAt(leaf *x509.Certificate) time.Time { return renewBetween(leaf.NotBefore, leaf.NotAfter) }
 
 func renewBetween(from, until time.Time) time.Time {
@@ -269,7 +263,7 @@ func renewBetween(from, until time.Time) time.Time {
 	return until.Add(-life/3 - early)
 }
 
-// fail notes why there is no certificate and when the next attempt is due.
+// fail stores why there is no certificate and when the next attempt is due.
 func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	now := time.Now()
 	limited := a.asked == 0 && !a.until.IsZero()
@@ -314,7 +308,7 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 		s.c.Log.WarnContext(ctx, "certificate expires soon", "host", a.host, "until", a.notAfter, "days", int(left.Hours()/24), "err", why)
 	case len(a.causes) == 0 && !errors.Is(cause, errNoDNS) &&
 		!errors.Is(cause, errUndelegated), errors.Is(why, errAccount) && problem(why) != nil:
-		// No authority had a say about the name: it is us.
+		// No authority judged the name, so the cause is on our side.
 		s.c.Log.ErrorContext(ctx, "certificate not ordered", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
 	default:
 		s.c.Log.InfoContext(ctx, "certificate not obtained", "host", a.host, "failures", a.failures, "next", a.nextAt, "err", why)
@@ -322,8 +316,8 @@ func (s *Certs) fail(ctx context.Context, a *attempt, cause error) error {
 	return nil
 }
 
-// noteTx writes what an attempt found out, unless somebody else has taken the name over
-// or nobody wants it any more: kept is false then.
+// noteTx stores the result of an attempt. kept is false if another node took the name over or no certificate is wanted
+// any more.
 func (s *Certs) noteTx(ctx context.Context, tx *db.Tx, r row) (kept bool, err error) {
 	n, err := tx.Exec(ctx, `
 		UPDATE certificates SET state = $3, material = $4, issuer = $5, not_before = $6, not_after = $7, failures = $8, error = $9,
@@ -340,7 +334,7 @@ func (s *Certs) noteTx(ctx context.Context, tx *db.Tx, r row) (kept bool, err er
 	return n == 1, nil
 }
 
-// reportTx tells the owner of a custom host.
+// reportTx reports an event to the owner of a custom host.
 func (s *Certs) reportTx(ctx context.Context, tx *db.Tx, r row, event Event) error {
 	if s.c.Domains == nil || r.kind != kindCustom {
 		return nil

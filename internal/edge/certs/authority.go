@@ -28,15 +28,15 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// authority is the installation's own certificate authority, for names that have no
-// public certificate. Its key is in the database, sealed, so that all nodes share it.
+// authority is the installation's own certificate authority, for names that can't have a public certificate. Nodes
+// share its key, which is sealed in the database.
 type authority struct {
 	db     *db.DB
 	seal   *seal.Sealer
 	leaves leaves
 	minted prometheus.Counter
 
-	mu   sync.Mutex // guards root; held while it is read
+	mu   sync.Mutex // guards root; held while root is read
 	root *root
 }
 
@@ -51,8 +51,8 @@ const (
 	rootPurpose = "authority/local"
 )
 
-// RootPEM returns the certificate of the local authority, to be trusted by whoever
-// visits. It creates the authority when there is none.
+// RootPEM returns the local authority's certificate, for clients that should trust it. It creates the authority if none
+// exists.
 func (s *Certs) RootPEM(ctx context.Context) ([]byte, error) {
 	r, err := s.local.get(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Certs) RootPEM(ctx context.Context) ([]byte, error) {
 	return r.pem, nil
 }
 
-// WriteRoot writes the certificate of RootPEM to a file, for whoever wants to trust it, unless it is there.
+// WriteRoot writes the certificate of [Certs.RootPEM] to a file, unless the file already has it.
 func (s *Certs) WriteRoot(ctx context.Context, file string) error {
 	root, err := s.RootPEM(ctx)
 	if err != nil {
@@ -94,8 +94,7 @@ func (a *authority) get(ctx context.Context) (*root, error) {
 	return r, nil
 }
 
-// open reads the authority, or creates it. Of two nodes that create one at the same
-// time the first to insert wins, and both read the winner's.
+// open reads the authority or creates it. If two nodes create one at once, the first insert wins and both read it.
 func (a *authority) open(ctx context.Context) (*root, error) {
 	var have int
 	if err := a.db.QueryRow(ctx, `SELECT COUNT(*) FROM authority WHERE id = 'local'`).Scan(&have); err != nil {
@@ -150,8 +149,7 @@ func parseRoot(certificate, key []byte) (*root, error) {
 	return &root{cert: cert, key: signer, pem: certificate}, nil
 }
 
-// newRoot makes a self-signed ECDSA P-256 certificate (RFC 5280) that signs leaves and
-// no further authorities.
+// newRoot creates a self-signed ECDSA P-256 certificate (RFC 5280) that may sign leaves but no other authorities.
 func newRoot(now time.Time) (certificate, key []byte, err error) {
 	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -167,7 +165,7 @@ func newRoot(now time.Time) (certificate, key []byte, err error) {
 	sum := sha256.Sum256(public)
 	template := &x509.Certificate{
 		SerialNumber: serial(),
-		// Names differ between installations: browsers confuse authorities of one name.
+		// The name is unique per installation: browsers confuse authorities with the same name.
 		Subject: pkix.Name{
 			Organization: []string{"Slipway"},
 			CommonName:   "Slipway Local Authority " + hex.EncodeToString(sum[:4]),
@@ -186,7 +184,7 @@ func newRoot(now time.Time) (certificate, key []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, nil
 }
 
-// serial returns 127 random bits (RFC 5280, section 4.1.2.2 allows 20 bytes).
+// serial returns 127 random bits (RFC 5280 §4.1.2.2 allows up to 20 bytes).
 func serial() *big.Int {
 	b := make([]byte, 16)
 	rand.Read(b)

@@ -8,46 +8,45 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// class is the purpose of an order. Each has orders that no other can use up.
+// class is the purpose of an order. Each class has a quota that others can't use.
 type class string
 
 const (
-	classRenewal class = "renewal" // of a certificate that is still there
-	classSite    class = "site"    // first one of a site's own address, or of the control plane
-	classCustom  class = "custom"  // first one of a custom host
+	classRenewal class = "renewal" // renewal of an existing certificate
+	classSite    class = "site"    // first certificate of a site's own address or of the control plane
+	classCustom  class = "custom"  // first certificate of a custom host
 )
 
-// The largest public authority takes 300 orders in three hours. Ten are left for those
-// that are being placed on several nodes at once.
+// Let's Encrypt takes 300 orders in three hours. Ten are left for orders that several nodes place at the same moment.
 const (
 	maxOrders   = 290
 	orderWindow = 3 * time.Hour
 
-	// One owner's orders of an orderWindow: new names, and renewals.
+	// Orders of one owner per orderWindow: new names, and renewals.
 	ownerOrders   = 50
 	ownerRenewals = 100
 )
 
-// reserved is the number of orders that each class has to itself; the rest of maxOrders is for whoever comes first.
+// reserved is the quota of each class. Any class may use the rest of maxOrders.
 var reserved = map[class]int{classRenewal: 100, classSite: 60, classCustom: 60}
 
-// placed is one order of the past.
+// placed is an order in the ledger.
 type placed struct {
 	class class
 	owner id.Owner
 	at    time.Time
 }
 
-// refusal is why an order may not be placed now.
+// refusal says why an order must wait.
 type refusal string
 
 const (
 	fits         refusal = ""
-	ownerLimit   refusal = "owner"   // the owner has had its share
-	overallLimit refusal = "overall" // the installation has
+	ownerLimit   refusal = "owner"   // the owner's quota is used
+	overallLimit refusal = "overall" // the installation's quota is used
 )
 
-// admits reports whether one more order fits beside those of the last orderWindow.
+// admits returns why one more order doesn't fit beside those of the last orderWindow, or "" if it fits.
 func admits(orders []placed, c class, owner id.Owner) refusal {
 	used, mine := map[class]int{}, 0
 	for _, o := range orders {
@@ -71,7 +70,7 @@ func admits(orders []placed, c class, owner id.Owner) refusal {
 	}
 	shared := maxOrders
 	for k, n := range reserved {
-		shared -= max(n, used[k]) // what is reserved, and what was taken beyond it
+		shared -= max(n, used[k]) // subtract each class's quota, and what it used beyond it
 	}
 	if shared <= 0 {
 		return overallLimit
@@ -79,7 +78,7 @@ func admits(orders []placed, c class, owner id.Owner) refusal {
 	return fits
 }
 
-// opening returns when the next order fits, and why not earlier; the zero time for now.
+// opening returns when the next order fits, and why not earlier. The zero time means now.
 func opening(orders []placed, c class, owner id.Owner) (time.Time, refusal) {
 	orders = slices.SortedFunc(slices.Values(orders), func(a, b placed) int { return a.at.Compare(b.at) })
 	why := admits(orders, c, owner)

@@ -1,23 +1,18 @@
-// Package certs owns certificates: those of ACME authorities (RFC 8555) and those that the
-// installation's own authority signs. It knows which names should have one, orders and
-// renews them, and finds one for a handshake.
+// Package certs owns certificates: those of ACME authorities (RFC 8555) and those that the installation's own authority
+// signs. It decides which names need one, orders and renews them, and finds one for a handshake.
 //
-// Where the operator names no ACME authority the local one signs for every name that the
-// caller vouches for. Where one is named the local one signs only for names that no public
-// authority could know, such as addresses and names below localhost: a visitor never gets
-// an untrusted certificate in place of one that is still missing.
+// If the operator names no ACME authority, the local one signs for every name that the caller vouches for. Otherwise
+// the local one signs only for names that no public authority can certify, such as IP addresses and names below
+// localhost: visitors never get an untrusted certificate in place of a missing one.
 //
-// A row per name says when the next order is due and why the last one failed; any node
-// takes what is due under a lease. Keys and certificates lie sealed in the database as a
-// certmagic.Storage, and a certificate takes effect in the transaction that stores it and
-// tells of it. A handshake is answered from memory; only the first one for a name reads
-// the database. Orders are made for names that the caller vouches for and for no others, and
-// within the authorities' limits, which a ledger keeps over restarts and nodes. Another
-// authority is asked when the first one can't help (ADR 0006).
+// A row per name says when the next order is due and why the last one failed; any node claims due names under a lease.
+// Keys and certificates are sealed in the database as a [certmagic.Storage]. A certificate takes effect in the
+// transaction that stores and reports it. Handshakes are answered from memory; only the first one for a name reads the
+// database. Orders are limited to names that the caller vouches for and to the authorities' limits, which a ledger
+// tracks across restarts and nodes. If the first authority can't help, the next is asked (ADR 0006).
 //
-// The package knows neither sites nor domains: it reads the views custom_hosts and live
-// and reports upwards through Config. It never answers a challenge that is not its own
-// and never orders because a stranger named a name.
+// The package knows neither sites nor domains: it reads the views custom_hosts and live and reports upwards through
+// [Config]. It answers only its own challenges and never orders a certificate because a stranger named a name.
 package certs
 
 import (
@@ -42,23 +37,21 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// State is where a certificate stands.
+// State is the state of a certificate.
 type State string
 
-// The states of a certificate.
 const (
 	Pending State = "pending" // being ordered for the first time
-	Active  State = "active"  // there is one that is good, perhaps with trouble to renew it
-	Failed  State = "failed"  // there is none that is good, and the last order failed
+	Active  State = "active"  // there is a valid one, even if its renewal fails
+	Failed  State = "failed"  // there is no valid one, and the last order failed
 
-	gone State = "gone" // nobody wants it any more; kept so that every node hears of it
+	gone State = "gone" // no longer wanted; the row is kept so that every node sees the change
 )
 
-// Event names a change, as subscribers of webhooks hear it.
+// Event is a change of a certificate, by the name that webhooks use.
 type Event string
 
-// The events of a Report. Failures are told once when they begin, then once a day, and
-// when 21, 14 and 7 days are left.
+// Events of a [Report]. Failures are reported when they begin, then once a day, and when 21, 14 and 7 days are left.
 const (
 	Nothing Event = ""
 	Issued  Event = "ssl.issued"
@@ -66,54 +59,50 @@ const (
 	Failure Event = "ssl.failed"
 )
 
-// Domains hear of the certificates of custom hosts.
+// Domains receives reports about certificates of custom hosts.
 type Domains interface {
-	// ReportTx is told of a custom host's certificate in the transaction that changes it.
+	// ReportTx receives the report in the transaction that changes the certificate.
 	ReportTx(ctx context.Context, tx *db.Tx, r Report) error
-	// Delegated reports whether an authority would find a proof in the DNS for a name, before one
-	// is ordered.
+	// Delegated reports whether an authority would find the DNS proof for name. It is called before each order.
 	Delegated(ctx context.Context, name string) (bool, error)
 }
 
-// Report is the state of a custom host's certificate after an attempt. Times are zero
-// where there is nothing to say.
+// Report is the state of a custom host's certificate after an attempt. Unknown times are zero.
 type Report struct {
-	Host        string // as the view custom_hosts has it
+	Host        string // as in the view custom_hosts
 	State       State
 	Issuer      string
 	NotBefore   time.Time
 	NotAfter    time.Time
-	LastError   string // in words for the owner; empty after a success
+	LastError   string // message for the owner; empty after a success
 	NextAttempt time.Time
 	Event       Event
 }
 
-// Config holds what Certs needs.
 type Config struct {
 	DB   *db.DB
 	Seal *seal.Sealer
 	Out  *http.Client // reaches the authorities, which the operator named. Optional without CAs.
 
-	CAs   []string // ACME directories, the one to prefer first. Optional: without one the local authority signs.
+	CAs   []string // ACME directories in order of preference. Optional: without one the local authority signs.
 	Email string   // contact of the account. Optional.
 
-	// Bindings are the keys that authorities gave the operator to tie an account to (RFC 8555,
-	// section 7.3.4), by the host of their directory. Optional.
+	// Bindings holds the external account bindings that authorities gave the operator (RFC 8555 §7.3.4), by the host of
+	// their directory. Optional.
 	Bindings map[string]Binding
 
 	SiteDomain string   // sites live at <label>.<SiteDomain>
-	Hosts      []string // the control plane's names: ordered at once, without a visitor. Optional.
+	Hosts      []string // names of the control plane, ordered at start. Optional.
 
-	Domains Domains // whose the custom hosts are. Optional.
+	Domains Domains // owns the custom hosts. Optional.
 
-	HTTP01    bool // a plain listener asks Challenge
-	TLSALPN01 bool // a TLS listener asks Certificate, with acme-tls/1 among its protocols
+	HTTP01    bool // a plain HTTP listener calls Challenge
+	TLSALPN01 bool // a TLS listener calls Certificate and offers acme-tls/1
 
-	// DNS answers challenges in the DNS, which wildcards need. Optional: nil means that
-	// wildcards get no certificate.
+	// DNS answers DNS challenges, which wildcards need. Optional: nil means that wildcards get no certificate.
 	DNS *DNS
 
-	Workers int          // orders at a time. Optional: 0 means 4.
+	Workers int          // concurrent orders. Optional: 0 means 4.
 	Log     *slog.Logger // Optional.
 	Metrics prometheus.Registerer
 
@@ -121,10 +110,10 @@ type Config struct {
 	Retry []time.Duration
 }
 
-// Binding is a key that an authority gave out, and its name.
+// Binding is an external account binding: a key and its id.
 type Binding struct {
 	KeyID string
-	HMAC  string // base64url, as authorities show it
+	HMAC  string // base64url, as authorities print it
 }
 
 // LogValue keeps the key out of logs.
@@ -139,11 +128,11 @@ type Certs struct {
 	held       *held
 	challenges challenges
 	metrics    metrics
-	single     bool       // no other node needs to hear of anything
-	slots      *fair.Pool // bounds the queries that strangers can cause at once
+	single     bool       // the installation has one node
+	slots      *fair.Pool // bounds concurrent queries that strangers can cause
 }
 
-// New checks the addresses of the ACME authorities and starts nothing.
+// New checks the addresses of the ACME authorities. It starts nothing.
 func New(c Config) (*Certs, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Workers = cmp.Or(c.Workers, 4)
@@ -173,8 +162,7 @@ func New(c Config) (*Certs, error) {
 	return s, nil
 }
 
-// Run keeps certificates ordered, renewed and known until ctx ends. Several nodes may run
-// it over one database.
+// Run orders, renews and announces certificates until ctx ends. Several nodes may run it on one database.
 func (s *Certs) Run(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -199,8 +187,7 @@ func (s *Certs) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// magic places orders: certmagic with our storage and our issuers. Its own cache
-// and maintenance stay empty.
+// magic returns a certmagic configuration with our storage and issuers. Its cache and maintenance are unused.
 func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 	var config *certmagic.Config
 	cache := certmagic.NewCache(certmagic.CacheOptions{
@@ -215,7 +202,7 @@ func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 	return config, cache.Stop
 }
 
-// begin frees what a process that is no more held, and asks for the control plane's names.
+// begin ends the leases of this node's previous process and requests certificates for the control plane's names.
 func (s *Certs) begin(ctx context.Context) error {
 	if s.dns() && orderable(s.c.SiteDomain) {
 		s.c.Log.InfoContext(ctx, "sites share a certificate if this DNS record exists", "record",
@@ -247,7 +234,7 @@ func (s *Certs) begin(ctx context.Context) error {
 	})
 }
 
-// patiently repeats fn every second until it passes or ctx ends.
+// patiently repeats fn every second until it succeeds or ctx ends.
 func (s *Certs) patiently(ctx context.Context, message string, fn func(context.Context) error) error {
 	for {
 		err := fn(ctx)
@@ -263,7 +250,7 @@ func (s *Certs) patiently(ctx context.Context, message string, fn func(context.C
 	}
 }
 
-// woken returns when something woke it, after at most d, or false when ctx ended.
+// woken waits for wake, at most d. It returns false if ctx ended.
 func woken(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -276,10 +263,10 @@ func woken(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// topic wakes those who wait for an order or a change.
+// topic notifies nodes of new orders and changes.
 const topic = "certificates"
 
-// nextVersion gives a row, which the transaction has written, the next number of the counter that orders what nodes must see.
+// nextVersion gives a row that the transaction wrote the next version number, by which nodes follow changes.
 func nextVersion(tx *db.Tx, host string) {
 	const counter = "certificate_version"
 	tx.Last(counter, "UPDATE certificate_version SET n = n + 1 WHERE id = 1")

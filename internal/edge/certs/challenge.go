@@ -18,23 +18,21 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// ProtocolTLSALPN is the protocol by which an authority asks for a proof in a handshake
-// (RFC 8737, section 6.2).
+// ProtocolTLSALPN is the ALPN protocol of tls-alpn-01 challenges (RFC 8737 §6.2).
 const ProtocolTLSALPN = "acme-tls/1"
 
-const challengePath = "/.well-known/acme-challenge/" // RFC 8555, section 8.3
+const challengePath = "/.well-known/acme-challenge/" // RFC 8555 §8.3
 
-// challenges are the questions that this process has asked authorities to ask. Those of
-// other nodes are in the database.
+// challenges holds the open challenges of this process. Those of other nodes are in the database.
 type challenges struct {
 	mu sync.Mutex // guards the rest
 	// share: total one for each order under way; owner those of its orders; edge gone with the order
 	byToken map[string]acme.Challenge
 	// share: total one for each order under way; owner those of its orders; edge gone with the order
-	byHost map[string]*tls.Certificate // of tls-alpn-01
+	byHost map[string]*tls.Certificate // by host, for tls-alpn-01
 }
 
-// present gets ready to answer a challenge, on every node, until withdraw.
+// present makes every node able to answer a challenge until withdraw is called.
 func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(), err error) {
 	var proof *tls.Certificate
 	if c.Type == acme.ChallengeTypeTLSALPN01 {
@@ -67,7 +65,7 @@ func (s *Certs) present(ctx context.Context, c acme.Challenge) (withdraw func(),
 	return func() { s.withdraw(ctx, c, proof) }, nil
 }
 
-// asked is the name by which other nodes are asked about a challenge.
+// asked returns the storage key under which other nodes find a challenge.
 func (s *Certs) asked(c acme.Challenge) string {
 	if c.Type == acme.ChallengeTypeDNS01 {
 		return s.Delegation(c.Identifier.Value)
@@ -92,13 +90,13 @@ func (s *Certs) withdraw(ctx context.Context, c acme.Challenge, proof *tls.Certi
 		_, err := tx.Exec(ctx, "DELETE FROM acme_challenges WHERE token = $1", c.Token)
 		return err
 	})
-	if err != nil { // it ends by itself, and helps nobody but the authority
+	if err != nil { // the challenge expires by itself and only the authority can use it
 		s.c.Log.InfoContext(ctx, "challenge not withdrawn", "host", c.Identifier.Value, "err", err)
 	}
 }
 
-// Challenge answers an authority's question about one of our own orders, and reports
-// whether it was one. Nothing that a stranger sends is in the answer.
+// Challenge answers an authority's request about one of our own orders and reports whether it was one. The response
+// contains nothing from the request.
 func (s *Certs) Challenge(w http.ResponseWriter, r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.URL.Path, challengePath)
 	if !ok || r.Method != http.MethodGet || len(token) < 16 || len(token) > 128 ||
@@ -128,7 +126,7 @@ func (s *Certs) Challenge(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// proof returns the certificate that answers a challenge of the kind tls-alpn-01, or nil.
+// proof returns the certificate that answers a tls-alpn-01 challenge, or nil.
 func (s *Certs) proof(ctx context.Context, host string) (*tls.Certificate, error) {
 	own := &s.challenges
 	own.mu.Lock()
@@ -147,11 +145,11 @@ func (s *Certs) proof(ctx context.Context, host string) (*tls.Certificate, error
 	})
 }
 
-// maxAnswers bounds how many answers one name has: a name and its wildcard have one each, and those of orders that were given up.
+// maxAnswers bounds the answers of one name: one each for the name and its wildcard, and those of abandoned orders.
 const maxAnswers = 16
 
-// elsewhere returns the answers to challenges that nodes have presented, the newest first. A few of these
-// questions are looked up at a time, so that strangers who make them up harm themselves.
+// elsewhere returns the answers of challenges that nodes have presented, the newest first. Only a few lookups run at a
+// time, so invented names can't load the database.
 func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) []string {
 	if s.single {
 		return nil
@@ -178,14 +176,14 @@ func (s *Certs) elsewhere(ctx context.Context, kind, host, token string) []strin
 	return all
 }
 
-// newSlots returns the places of queries on behalf of strangers, by the name that they ask for:
-// whose it is is not known before the query.
+// newSlots returns the places for queries on behalf of strangers, by requested name: its owner isn't known before the
+// query.
 func newSlots() *fair.Pool {
 	// share: total 8 queries at once for names that are not in memory; owner 2 for one name, in turn; edge waits for a second, then the handshake fails or the challenge is not found
 	return fair.New(fair.Config{Places: 8, Owner: 2, Waiting: 1000, OwnerWaiting: 100})
 }
 
-// slot waits a second for the right to query on behalf of a stranger who asks for a name.
+// slot waits up to a second for a place to query on behalf of a stranger.
 func (s *Certs) slot(ctx context.Context, name string) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 	"slipway/internal/platform/egress"
 )
 
-// AuthorityClient returns what reaches the authorities. The operator named them: unlike what users name they may be private.
+// AuthorityClient returns the HTTP client for ACME authorities. The operator named them, so private addresses are
+// allowed.
 func AuthorityClient(caFile string, log *slog.Logger) (*http.Client, error) {
 	out, err := egress.New(egress.Config{
 		Allow:  []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},

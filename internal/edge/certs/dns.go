@@ -18,23 +18,21 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// DNS is a name server of our own for one zone, which holds nothing but the answers to
-// challenges of the kind dns-01 (RFC 8555, section 8.4). Owners point
-// _acme-challenge.<name> there once, by a CNAME record, and the operator delegates the
-// zone to this server with an NS record.
+// DNS is a name server for one zone that holds only the answers to dns-01 challenges (RFC 8555 §8.4). Owners point a
+// CNAME record at _acme-challenge.<name> there once; the operator delegates the zone to this server with an NS record.
 type DNS struct {
 	Zone    string         // such as acme.example.com
-	Host    string         // what its NS record names. Optional: empty means the zone itself.
-	Packets net.PacketConn // opened by the caller; Run closes both
+	Host    string         // name in the zone's NS record. Optional: empty means the zone itself.
+	Packets net.PacketConn // opened by the caller; Run closes Packets and its TCP twin
 	Stream  net.Listener
 }
 
-// dns reports whether challenges in the DNS can be answered here.
+// dns reports whether this installation answers DNS challenges.
 func (s *Certs) dns() bool { return s.c.DNS != nil }
 
-// Delegation returns where a CNAME record at _acme-challenge.<name> must point before a
-// wildcard can have a certificate, and another name one while its visitors still go elsewhere.
-// It is empty where this installation answers no challenges in the DNS.
+// Delegation returns where a CNAME record at _acme-challenge.<name> must point. Wildcards need it; other names need it
+// only to get a certificate before their visitors arrive here. It is empty if this installation answers no DNS
+// challenges.
 func (s *Certs) Delegation(host string) string {
 	if !s.dns() {
 		return ""
@@ -42,17 +40,17 @@ func (s *Certs) Delegation(host string) string {
 	return Delegation(s.c.DNS.Zone, host)
 }
 
-// Delegation returns the name in a zone for answers to challenges that stands for host,
-// which may be a wildcard, and says nothing about it.
+// Delegation returns the name in zone that holds the answers for host. host may be a wildcard; the name doesn't reveal
+// it.
 func Delegation(zone, host string) string {
 	sum := sha256.Sum256([]byte(strings.TrimPrefix(strings.ToLower(host), "*.")))
 	label := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
 	return label + "." + strings.ToLower(strings.Trim(zone, "."))
 }
 
-const answerTTL = 1 // second: a verdict follows at once
+const answerTTL = 1 // seconds; authorities query once
 
-// serveDNS answers until ctx ends.
+// serveDNS answers queries until ctx ends.
 func (s *Certs) serveDNS(ctx context.Context) error {
 	if !s.dns() {
 		return nil
@@ -81,7 +79,7 @@ func (s *Certs) serveDNS(ctx context.Context) error {
 			select {
 			case <-started:
 				srv.Shutdown()
-			case <-time.After(time.Second): // it never came up
+			case <-time.After(time.Second): // the server never started
 			}
 			return nil
 		})
@@ -89,8 +87,8 @@ func (s *Certs) serveDNS(ctx context.Context) error {
 	return g.Wait()
 }
 
-// answer answers one question with authority: TXT records of our own orders, what a zone
-// must have (RFC 1034, section 4.2.1), and for everything else that there is nothing.
+// answer answers one query: TXT records of our own orders, the records that every zone has (RFC 1034 §4.2.1), and an
+// authoritative "no data" for everything else.
 func (s *Certs) answer(w dns.ResponseWriter, q *dns.Msg) {
 	_ = panics.Call(func() error { s.reply(w, q); return nil })
 }
@@ -142,8 +140,8 @@ func (s *Certs) reply(w dns.ResponseWriter, q *dns.Msg) {
 	w.WriteMsg(m)
 }
 
-// proofs are the values of the TXT records at a name of our zone: those of all nodes, since a name and its wildcard, which two of them
-// may prove at once, have one name here.
+// proofs returns the values of the TXT records at a name of our zone, from all nodes: a name and its wildcard share one
+// name here, and two nodes may prove them at once.
 func (s *Certs) proofs(name string) []string {
 	var out []string
 	own := &s.challenges

@@ -15,14 +15,14 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Why a name should have a certificate.
+// Reasons why a name gets a certificate.
 const (
-	kindCustom  = "custom"  // somebody proved it and it is routed
-	kindSite    = "site"    // a visitor came to a site's own address
-	kindControl = "control" // the control plane's
+	kindCustom  = "custom"  // a custom host that is verified and routed
+	kindSite    = "site"    // a site's own address that had a visitor
+	kindControl = "control" // a name of the control plane
 )
 
-// row is a name's row.
+// row is a name's row in certificates.
 type row struct {
 	host, kind          string
 	owner               id.Owner
@@ -46,27 +46,26 @@ func scan(s db.Scanner) (row, error) {
 	return r, err
 }
 
-// orderable reports whether an authority could know a name: addresses and names of this
-// very machine it can't.
+// orderable reports whether a public authority can certify a name. IP addresses and names of this machine aren't
+// orderable.
 func orderable(host string) bool {
 	host = strings.TrimPrefix(host, "*.")
 	return net.ParseIP(host) == nil && host != "localhost" && !strings.HasSuffix(host, ".localhost")
 }
 
-// ask is a name that should have a certificate.
+// ask is a request for a certificate.
 type ask struct {
 	host, kind string
 	owner      id.Owner
 	route      int64 // version of the custom host's row
-	unknown    bool  // nobody has told the holder of a custom host that there is one
+	unknown    bool  // the holder of the custom host doesn't know that a certificate exists
 }
 
-// askTx sees to it that a name gets a certificate. A name that failed is tried again at
-// once when its route is newer than the one it failed with. One that its owner gave up and
-// wants again gets back the certificate that it had, if that lasts: authorities issue only
-// a few for one name.
+// askTx makes sure that a name gets a certificate. A failed name is retried at once if its route is newer than the one
+// it failed with. A name that its owner gave up and requests again gets its old certificate back while that is valid:
+// authorities issue only a few per name.
 func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
-	// The lock keeps the row as it is read.
+	// Lock the row as it is read.
 	rows, err := tx.Query(ctx, "UPDATE certificates SET host = host WHERE host = $1 RETURNING "+columns, a.host)
 	have, err := db.Collect(rows, err, scan)
 	if err != nil {
@@ -119,11 +118,10 @@ func (s *Certs) askTx(ctx context.Context, tx *db.Tx, a ask) error {
 	return nil
 }
 
-// RetryTx makes the next attempt for a custom host due now, for an owner who has put
-// right what was wrong. The limits of the authorities stay in force, and whoever asks again
-// and again waits longer each time: a second, 4, 9, … after the last attempt.
+// RetryTx makes the next attempt for a custom host due now, for owners who have fixed the cause. The authorities'
+// limits still apply, and repeated requests wait longer: 1, 4, 9, … seconds after the last attempt.
 //
-// It needs no Certs: whoever is asked may be another process than the one that orders.
+// It needs no [Certs], because the caller may be another process than the one that orders.
 func RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	n, err := tx.Exec(ctx, `
 		UPDATE certificates SET next_at = CASE WHEN next_at < changed_at + $3 * failures * failures THEN next_at
@@ -138,11 +136,11 @@ func RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	return nil
 }
 
-// keptMax bounds the certificates that are kept of one owner's names that it gave up.
+// keptMax caps how many certificates of names that an owner gave up are kept.
 const keptMax = 100
 
-// dropTx ends a name's certificate: nodes forget it. It is kept for its owner until it
-// ends, the newest keptMax of each.
+// dropTx withdraws a name's certificate from all nodes. The newest keptMax certificates of each owner are kept until
+// they expire.
 func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
 	rows, err := tx.Query(ctx, "UPDATE certificates SET host = host WHERE host = $1 AND state <> 'gone' RETURNING "+columns, host)
 	have, err := db.Collect(rows, err, scan)
@@ -174,7 +172,7 @@ func (s *Certs) dropTx(ctx context.Context, tx *db.Tx, host string) error {
 	return s.purgeTx(ctx, tx, rows, err)
 }
 
-// purgeTx removes what is kept of certificates that are gone: rows of host and material.
+// purgeTx deletes withdrawn certificates from the storage; rows holds host and material.
 func (s *Certs) purgeTx(ctx context.Context, tx *db.Tx, rows *sql.Rows, err error) error {
 	type kept struct{ host, material string }
 	all, err := db.Collect(rows, err, func(r db.Scanner) (k kept, err error) {
@@ -197,7 +195,7 @@ func (s *Certs) purgeTx(ctx context.Context, tx *db.Tx, rows *sql.Rows, err erro
 	return nil
 }
 
-// removeTx removes what certmagic stored of one certificate.
+// removeTx deletes what certmagic stored for one certificate.
 func (s *Certs) removeTx(ctx context.Context, tx *db.Tx, material string) error {
 	certificate, key, meta := files(material)
 	if _, err := tx.Exec(ctx, "DELETE FROM acme_storage WHERE key IN ($1, $2, $3)", certificate, key, meta); err != nil {
@@ -206,15 +204,14 @@ func (s *Certs) removeTx(ctx context.Context, tx *db.Tx, material string) error 
 	return nil
 }
 
-// files are the keys of a certificate in the storage, as certmagic's KeyBuilder names them.
+// files returns the storage keys of a certificate, as certmagic's KeyBuilder names them.
 func files(material string) (certificate, key, meta string) {
 	base := path.Join(material, path.Base(material))
 	return base + ".crt", base + ".key", base + ".json"
 }
 
-// wanted reports whether a name should still have a certificate, now that an order is due,
-// and notes for whom. errUndelegated says that it should, but that no authority would find
-// its proof at the moment.
+// wanted reports whether a name still needs a certificate when its order is due, and updates r with its owner.
+// errUndelegated means that it does, but that an authority wouldn't find its proof.
 func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
 	one := func(q, arg string, to ...any) (bool, error) {
 		err := s.c.DB.QueryRow(ctx, q, arg).Scan(to...)
@@ -238,7 +235,7 @@ func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
 		return s.dns(), s.delegated(ctx, r.host)
 	case r.kind == kindSite:
 		if shared := s.held.get(s.wildcard()); s.dns() && shared != nil && shared.cert != nil {
-			return false, nil // handshakes get it already
+			return false, nil // the handshake of a wildcard's certificate covers it
 		}
 		return one("SELECT owner_id FROM open_sites WHERE subdomain = $1", strings.TrimSuffix(r.host, "."+s.c.SiteDomain), &r.owner)
 	}
@@ -251,8 +248,8 @@ func (s *Certs) wanted(ctx context.Context, r *row) (bool, error) {
 	return found, err
 }
 
-// delegated returns errUndelegated for a wildcard whose proof no authority would find: an
-// order for it would only count as a failure there. Silence of name servers is no reason.
+// delegated returns errUndelegated for a wildcard whose proof an authority wouldn't find: the order would only count as
+// a failure. A DNS query without an answer isn't a reason.
 func (s *Certs) delegated(ctx context.Context, host string) error {
 	if s.c.Domains == nil || !s.dns() || !strings.HasPrefix(host, "*.") {
 		return nil
@@ -263,7 +260,7 @@ func (s *Certs) delegated(ctx context.Context, host string) error {
 	return nil
 }
 
-// column reads a row of one column.
+// column scans a row of one column.
 func column(r db.Scanner) (s string, err error) {
 	err = r.Scan(&s)
 	return s, err

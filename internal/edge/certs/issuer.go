@@ -15,19 +15,18 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 )
 
-// issuer is one ACME authority, for certmagic. It is our own instead of certmagic's
-// ACMEIssuer because the owner must read what the authority found, because every
-// validation must be counted, and because challenges are answered by the edge alone
-// (ADR 0006).
+// issuer is one ACME authority, as a certmagic issuer. It replaces certmagic's ACMEIssuer because owners must read what
+// the authority found, because every validation must be counted, and because only the edge answers challenges (ADR
+// 0006).
 type issuer struct {
 	s      *Certs
 	url    string
-	key    string // names it in the storage and the ledger
-	host   string // what a reader calls it
-	first  bool   // the one that is asked before the others
+	key    string // identifies the authority in the storage and the ledger
+	host   string // name shown to users
+	first  bool   // preferred authority
 	client *acme.Client
 
-	mu      sync.Mutex // guards account; held while it is read or made
+	mu      sync.Mutex // guards account; held while the account is read or created
 	account *acme.Account
 }
 
@@ -47,19 +46,19 @@ func newIssuer(s *Certs, u *url.URL, first bool) *issuer {
 	}
 }
 
-// IssuerKey names the authority in the storage.
+// IssuerKey identifies the authority in the storage.
 func (i *issuer) IssuerKey() string { return i.key }
 
 var errSkipped = errors.New("the first authority found the error in the name itself")
 
-// Issue gets one certificate, as certmagic asks for it during an attempt.
+// Issue gets one certificate. certmagic calls it during an attempt.
 func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
 	a := attemptOf(ctx)
 	if a == nil {
 		return nil, errors.New("issue: not within an attempt")
 	}
-	// Where the proof was not found, another authority finds it no better. After some
-	// tries it may be worth its count: networks differ.
+	// If the proof wasn't found, another authority won't find it either. After three failures it is worth a try, since
+	// networks differ.
 	if a.invalid && !i.first && a.failures < 3 {
 		return nil, errSkipped
 	}
@@ -79,7 +78,7 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 			until = retryAfter(e.Detail)
 		}
 		if !until.IsZero() {
-			a.asked-- // it said that it does not want to be asked
+			a.asked-- // the authority refused to be contacted
 			return nil, a.limit(i, until, false)
 		}
 		a.note(i, err)
@@ -91,7 +90,7 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 	return &certmagic.IssuedCertificate{Certificate: chain.ChainPEM, Metadata: map[string]string{"url": chain.URL, "ca": i.url}}, nil
 }
 
-// issue is RFC 8555, section 7.4 for one name.
+// issue orders a certificate for one name (RFC 8555 §7.4).
 func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateRequest) (acme.Certificate, error) {
 	var none acme.Certificate
 	account, order, err := i.order(ctx, a)
@@ -107,7 +106,7 @@ func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateReq
 			return none, fmt.Errorf("get authorization: %w", err)
 		}
 		if authz.Status == acme.StatusValid {
-			continue // proven a short while ago
+			continue // already proven a short while ago
 		}
 		if err := i.prove(ctx, a, account, authz); err != nil {
 			return none, err
@@ -126,10 +125,9 @@ func (i *issuer) issue(ctx context.Context, a *attempt, csr *x509.CertificateReq
 	return chains[0], nil
 }
 
-// order places an order. A renewal that limits refuse is placed again as what it
-// replaces (RFC 9773, section 5), which authorities exempt; not at once, because not
-// every authority copes with replacements whose validation fails. An account that the
-// authority has forgotten is made anew.
+// order places an order. If limits refuse a renewal, it is placed again as a replacement (RFC 9773 §5), which
+// authorities exempt; not on the first try, because some authorities fail on replacements whose validation fails. If
+// the authority no longer knows the account, order registers a new one.
 func (i *issuer) order(ctx context.Context, a *attempt) (acme.Account, acme.Order, error) {
 	order := acme.Order{Identifiers: []acme.Identifier{{Type: "dns", Value: a.host}}}
 	for try := 1; ; try++ {
@@ -163,8 +161,8 @@ func (i *issuer) order(ctx context.Context, a *attempt) (acme.Account, acme.Orde
 	}
 }
 
-// replaces names the certificate that an order replaces, if the authority issued it and
-// knows of replacements.
+// replaces returns the ARI id of the certificate that an order replaces, or "" if another authority issued it or
+// doesn't support replacements.
 func (i *issuer) replaces(ctx context.Context, a *attempt) string {
 	if !i.issued(a) {
 		return ""
@@ -180,14 +178,13 @@ func (i *issuer) replaces(ctx context.Context, a *attempt) string {
 	return id
 }
 
-// issued reports whether the certificate to be renewed is this authority's.
+// issued reports whether this authority issued the certificate to renew.
 func (i *issuer) issued(a *attempt) bool {
 	return a.previous != nil && strings.Contains(a.material, "/"+i.key+"/")
 }
 
-// prove answers one challenge of an authorization and waits for the verdict. Attempts
-// take turns between the kinds of challenge, so that one that can't work here does not
-// stand in the way of the other for long, and each costs one validation.
+// prove answers one challenge of an authorization and waits for the result. Attempts alternate between challenge types,
+// so that one that can't work here doesn't block the other. Each costs one validation.
 func (i *issuer) prove(ctx context.Context, a *attempt, account acme.Account, authz acme.Authorization) error {
 	var offered []acme.Challenge
 	for _, kind := range i.s.kinds(ctx, a.row, authz.Wildcard || strings.HasPrefix(a.host, "*.")) {
@@ -221,9 +218,9 @@ func (i *issuer) prove(ctx context.Context, a *attempt, account acme.Account, au
 	return nil
 }
 
-// kinds are the challenges that can be answered here, the one to prefer first. A
-// wildcard is proven in the DNS alone (RFC 8555, section 7.1.3 and CA/B Forum BR 3.2.2.4), and so
-// is at first another custom host whose owner has delegated the proof: its visitors may still go elsewhere.
+// kinds returns the challenge types that work here, in order of preference. Wildcards are proven by DNS only (RFC 8555
+// §7.1.3, CA/B Forum BR 3.2.2.4). A custom host with a delegated proof tries DNS first: its visitors may still go
+// elsewhere.
 func (s *Certs) kinds(ctx context.Context, r row, wildcard bool) []string {
 	var out []string
 	if s.dns() && (wildcard || r.kind == kindCustom && s.provable(ctx, r.host)) {
@@ -238,7 +235,7 @@ func (s *Certs) kinds(ctx context.Context, r row, wildcard bool) []string {
 	return slices.Clip(out)
 }
 
-// provable reports whether an authority would find a proof in the DNS for a custom host.
+// provable reports whether an authority would find the DNS proof of a custom host.
 func (s *Certs) provable(ctx context.Context, host string) bool {
 	if s.c.Domains == nil {
 		return false

@@ -11,21 +11,21 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// The limits of the largest public authority (Let's Encrypt, "Rate Limits"); others are
-// wider. Sliding windows are stricter than its token buckets.
+// Limits of Let's Encrypt ("Rate Limits"); other authorities allow more. Our sliding windows are stricter than its
+// token buckets.
 const (
-	maxInvalid   = 5  // failed validations of a name in an hour
-	maxIssued    = 50 // new certificates in a registrable domain in a week
-	maxDuplicate = 5  // certificates of a name in a week, renewals that replace one aside
+	maxInvalid   = 5  // failed validations of a name per hour
+	maxIssued    = 50 // new certificates per registrable domain and week
+	maxDuplicate = 5  // certificates of a name per week, without renewals by replacement
 	week         = 7 * 24 * time.Hour
 
-	// Of the new certificates in the registrable domain that sites live in, which all
-	// owners share: one owner's, and those that only the control plane's names may use.
+	// All owners share the registrable domain of the sites. Of its new certificates, one owner may use ownerIssued, and
+	// some are reserved for the control plane's names.
 	ownerIssued   = 25
 	controlIssued = 5
 )
 
-// What the ledger counts.
+// Kinds of ledger entries.
 const (
 	ledgerOrder   = "order"
 	ledgerInvalid = "invalid"
@@ -33,7 +33,7 @@ const (
 	ledgerRenewed = "renewed"
 )
 
-// class returns the class that an attempt's order counts as.
+// class returns the quota class of an attempt's order.
 func (a *attempt) class() class {
 	switch {
 	case a.material != "":
@@ -44,8 +44,8 @@ func (a *attempt) class() class {
 	return classSite
 }
 
-// allowed returns how an order would be counted, until when it has to wait (the zero time
-// where it may be placed), and whether that is because of its owner's other orders.
+// allowed returns how an order would be counted, until when it must wait (zero if it needn't), and whether it waits
+// because of its owner's other orders.
 func (s *Certs) allowed(ctx context.Context, i *issuer, a *attempt) (kind string, until time.Time, mine bool, err error) {
 	kind = ledgerIssued
 	if i.issued(a) {
@@ -56,8 +56,7 @@ func (s *Certs) allowed(ctx context.Context, i *issuer, a *attempt) (kind string
 			until, mine = t, own
 		}
 	}
-	// The entry that must have left the window before the next one fits is the one that
-	// stands at the limit, counted from the newest.
+	// The next one fits once the entry at position limit, counted from the newest, has left the window.
 	check := func(limit int, window time.Duration, own bool, where string, args ...any) error {
 		rows, err := s.c.DB.Query(ctx, fmt.Sprintf(`
 			SELECT at FROM acme_ledger WHERE ca = $1 AND at > $2 AND %s ORDER BY at DESC LIMIT %d`, where, limit),
@@ -113,7 +112,7 @@ func (s *Certs) allowed(ctx context.Context, i *issuer, a *attempt) (kind string
 	return kind, until, mine, nil
 }
 
-// count writes one entry, also when the attempt's time is up.
+// count writes one ledger entry, even if the attempt's deadline has passed.
 func (s *Certs) count(ctx context.Context, i *issuer, a *attempt, kind string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -125,8 +124,8 @@ func (s *Certs) count(ctx context.Context, i *issuer, a *attempt, kind string) e
 	})
 }
 
-// zoneOf returns the registrable domain that authorities count by, or the name itself
-// where the public suffix list knows none.
+// zoneOf returns the registrable domain, by which authorities count, or the name itself if the public suffix list
+// doesn't know it.
 func zoneOf(host string) string {
 	host = strings.TrimPrefix(host, "*.")
 	if zone, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
@@ -135,7 +134,7 @@ func zoneOf(host string) string {
 	return host
 }
 
-// tidying removes every hour what counts no more, and names that every node has forgotten.
+// tidying deletes expired ledger entries and forgotten names every hour.
 func (s *Certs) tidying(ctx context.Context) error {
 	for {
 		if err := s.tidy(ctx); err != nil && ctx.Err() == nil {

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// prepare opens the local authority, with patience for a database that is not there yet.
-// An authority that another key has sealed is an error: no new visitor could be served.
+// prepare opens the local authority and waits for the database. It fails if the authority was sealed with another key,
+// since no new visitor could be served.
 func (s *Certs) prepare(ctx context.Context) error {
 	var sealed error
 	err := s.patiently(ctx, "local authority not ready", func(ctx context.Context) error {
@@ -24,8 +24,8 @@ func (s *Certs) prepare(ctx context.Context) error {
 	return errors.Join(sealed, err)
 }
 
-// certify signs for custom hosts and reports it, so that a domain is known to work before
-// its first visitor comes, until ctx ends. It runs where no public authority is asked.
+// certify signs certificates for custom hosts and reports them until ctx ends, so that domains work before their first
+// visitor. It runs if no public authority is configured.
 func (s *Certs) certify(ctx context.Context) error {
 	wake, stop := s.c.DB.Listen("live")
 	defer stop()
@@ -50,8 +50,8 @@ func (s *Certs) certify(ctx context.Context) error {
 	}
 }
 
-// certifyAbove signs for the custom hosts above a version that are not known to have a
-// certificate, or only one that ends soon, and returns the highest version seen.
+// certifyAbove signs for the custom hosts above a version whose certificate is missing or ends soon. It returns the
+// highest version seen.
 func (s *Certs) certifyAbove(ctx context.Context, above int64) (int64, error) {
 	type host struct {
 		name    string
@@ -88,7 +88,7 @@ func (s *Certs) certifyOne(ctx context.Context, host string) error {
 			err = r.Scan(&t)
 			return t, err
 		})
-		if err != nil || len(found) == 0 { // it is gone already
+		if err != nil || len(found) == 0 { // already gone
 			return err
 		}
 		until = found[0]

@@ -2,11 +2,10 @@ package certs
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are made whether or not somebody collects them.
 type metrics struct {
-	orders       *prometheus.CounterVec // by result: success, failure
+	orders       *prometheus.CounterVec // label result: success, failure
 	hits, misses prometheus.Counter
-	minted       prometheus.Counter // by the local authority
+	minted       prometheus.Counter // signed by the local authority
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -22,7 +21,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "slipway_edge_certificates_minted_total", Help: "Certificates signed by the local authority.",
 		}),
 	}
-	for _, result := range []string{"success", "failure"} { // what has no series is no zero: an alert that asks for it says nothing
+	for _, result := range []string{"success", "failure"} { // export zeros, so that alerts don't see missing series
 		m.orders.WithLabelValues(result)
 	}
 	if reg != nil {

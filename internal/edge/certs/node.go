@@ -17,12 +17,12 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// nodeName is in the certificates of nodes: no visitor can ask for it, and no site can have it.
+// nodeName is the DNS name in nodes' certificates. Visitors can't request it and sites can't have it.
 const nodeName = "node.slipway.invalid"
 
-// NodeTLS returns how nodes of an installation talk to each other, as the side that listens and as the one that connects: each shows a
-// certificate that the installation's authority signed for a node, and wants one of a node that peers admit. It is made anew at each
-// start, names the node by its id, and lasts as long as the authority.
+// NodeTLS returns the TLS configurations for connections between nodes, for the listening and the connecting side. Each
+// side shows a certificate that the installation's authority signed for a node and requires one of a node that peers
+// admits. The certificate is created at each start, names the node by its id, and lasts as long as the authority.
 func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer, id string, peers *node.Roster) (listens, connects *tls.Config, err error) {
 	r, err := (&authority{db: d, seal: s}).get(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func NodeTLS(ctx context.Context, d *db.DB, s *seal.Sealer, id string, peers *no
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: serial(),
 		Subject:      pkix.Name{CommonName: id},
-		NotBefore:    time.Now().Add(-24 * time.Hour), // other nodes' clocks
+		NotBefore:    time.Now().Add(-24 * time.Hour), // other nodes' clocks may be slow
 		NotAfter:     r.cert.NotAfter,
 		DNSNames:     []string{nodeName},
 		KeyUsage:     x509.KeyUsageDigitalSignature,

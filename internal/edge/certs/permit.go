@@ -15,8 +15,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// wellKnown are the names by which CAA records permit authorities (RFC 8659, section 4.2), by
-// the domain of their directory. What is not here says so in its directory, or nowhere.
+// wellKnown lists the names that permit an authority in CAA records (RFC 8659 §4.2), by the domain of its directory.
+// Other authorities list theirs in the directory.
 var wellKnown = map[string]string{
 	"letsencrypt.org": "letsencrypt.org", "zerossl.com": "sectigo.com", "sectigo.com": "sectigo.com", "pki.goog": "pki.goog",
 	"buypass.com": "buypass.com", "buypass.no": "buypass.com", "ssl.com": "ssl.com", "digicert.com": "digicert.com",
@@ -24,25 +24,24 @@ var wellKnown = map[string]string{
 
 const (
 	permitAsk   = 3 * time.Second
-	permitAgain = time.Minute // after a directory that did not answer
+	permitAgain = time.Minute // wait after a directory that didn't answer
 )
 
-// Permits says what the names of sites need so that the authorities certify them. It is safe for
-// concurrent use.
+// Permits tells what DNS records a site's name needs so that the authorities certify it. It is safe for concurrent use.
 type Permits struct {
 	out     *http.Client
-	zone    string // where the challenges of wildcards are answered; empty: nowhere
+	zone    string // zone for the challenges of wildcards; empty if none
 	known   []string
-	unknown []string // directories
+	unknown []string // directories of authorities that aren't in wellKnown
 
-	mu sync.Mutex // guards the rest; held while a directory is asked
+	mu sync.Mutex // guards said and next; held while a directory is read
 	// share: none, the operator's: one for each certificate authority
 	said  map[string][]string
 	retry time.Time
 }
 
-// NewPermits takes addresses of ACME directories, a client that reaches them, and the zone that
-// answers the challenges of wildcards, empty where there is none.
+// NewPermits takes the addresses of ACME directories, a client that reaches them, and the zone for the challenges of
+// wildcards (empty if none).
 func NewPermits(cas []string, out *http.Client, zone string) *Permits {
 	p := &Permits{out: out, zone: zone, said: map[string][]string{}}
 	for _, address := range cas {
@@ -61,8 +60,7 @@ func NewPermits(cas []string, out *http.Client, zone string) *Permits {
 	return p
 }
 
-// Delegation returns where the challenge of a wildcard must lead, or nothing where wildcards can't have
-// a certificate.
+// Delegation returns where the challenge of a wildcard must point, or "" if wildcards can't have a certificate.
 func (p *Permits) Delegation(name string) string {
 	if p.zone == "" {
 		return ""
@@ -70,13 +68,12 @@ func (p *Permits) Delegation(name string) string {
 	return Delegation(p.zone, name)
 }
 
-// RetryTx makes the next order for a custom host due now.
 func (p *Permits) RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	return RetryTx(ctx, tx, host)
 }
 
-// CAs returns the names by which CAA records permit the authorities (RFC 8659): those that are known,
-// and what the directories of the others say when they are asked once.
+// CAs returns the names that permit the authorities in CAA records (RFC 8659). Directories of unknown authorities are
+// read once.
 func (p *Permits) CAs(ctx context.Context) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +97,8 @@ func (p *Permits) CAs(ctx context.Context) []string {
 	return out
 }
 
-// ask reads what a directory says. It does so by itself: the client for orders lets only
-// one ask at a time, and one that hangs would hold up everybody who views a domain.
+// ask reads a directory. It uses its own request because the client for orders allows only one at a time, and one that
+// hangs would block everybody who views a domain.
 func (p *Permits) ask(ctx context.Context, address string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, permitAsk)
 	defer cancel()

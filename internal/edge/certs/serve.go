@@ -19,14 +19,14 @@ import (
 
 const (
 	maxHeld   = 20_000 // certificates in memory, about 2 KiB each
-	maxShared = 32     // certificates of authorities that are kept once
+	maxShared = 32     // intermediate certificates that are shared
 	handshake = 8 * time.Second
-	absent    = 5 * time.Second // how long a name without a certificate is not looked up again
+	absent    = 5 * time.Second // how long a name without a certificate isn't looked up again
 	pollEvery = time.Second
 	pollAll   = 5 * time.Minute
 )
 
-// held are the certificates in memory.
+// held caches certificates in memory.
 type held struct {
 	mu sync.RWMutex // guards the rest
 	// share: total 20,000 certificates in memory; owner what others leave; edge any other is read from the database again
@@ -34,14 +34,14 @@ type held struct {
 	// share: total the names that handshakes wait for, with an order under way; owner those of its orders; edge gone when the name has its certificate, or has none
 	wait map[string]chan struct{} // closed when the name's row has changed
 
-	above [maxShared][]byte // what authorities send along, the same for many names
-	next  int               // of above, to be replaced
+	above [maxShared][]byte // intermediate certificates, which many names share
+	next  int               // index in above to replace next
 }
 
-// entry holds what is known of a name: a certificate, or that there is none until a moment.
+// entry is a cached certificate, or the absence of one until a time.
 type entry struct {
 	cert    *tls.Certificate
-	until   time.Time // of a name without one
+	until   time.Time // end of an absence
 	version int64
 }
 
@@ -53,7 +53,7 @@ func (h *held) get(name string) *entry {
 	return h.at[name]
 }
 
-// put stores an entry unless a newer one is there. A full cache drops any other.
+// put stores an entry unless a newer one exists. If the cache is full, it drops any other.
 func (h *held) put(name string, e *entry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +75,7 @@ func (h *held) drop(name string) {
 	delete(h.at, name)
 }
 
-// shared returns a copy of an authority's certificate, the same one for all names that
-// come with it.
+// shared returns a copy of an intermediate certificate that all names signed by it share.
 func (h *held) shared(der []byte) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +90,7 @@ func (h *held) shared(der []byte) []byte {
 	return der
 }
 
-// changed wakes those who wait for a name.
+// changed wakes handshakes that wait for a name.
 func (h *held) changed(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,22 +112,19 @@ func (h *held) waiting(name string) <-chan struct{} {
 	return ch
 }
 
-// ErrNone is the error of a handshake for a name that should have a certificate and has
-// none at the moment. The visitor sees an alert.
+// ErrNone is returned if a name should have a certificate but has none yet. The visitor sees a TLS alert.
 var ErrNone = errors.New("there is no certificate for this name yet")
 
-// Certificate finds the certificate for a handshake: in memory, where it is after the
-// first handshake for its name. name is what the certificate is made out to, or nothing
-// for a host that is not the caller's; known reports that the caller vouches for it, so
-// that it may be ordered.
+// Certificate finds the certificate for a handshake, in memory after the first handshake for the name. name is the name
+// to certify, or empty for a host that the caller doesn't serve; known reports that the caller vouches for it, so that
+// a certificate may be ordered.
 //
-// A first visitor of a site's own address waits up to 8 s for the order that this causes.
-// nil, nil is the answer for names that get none. A client that speaks acme-tls/1 alone
-// gets the proof for an order of ours, or nil, nil, and never a certificate.
+// The first visitor of a site's own address waits up to 8 s for the order. Names without a certificate return nil, nil.
+// A client that offers only acme-tls/1 gets the proof for one of our orders, or nil, nil, and never a certificate.
 func (s *Certs) Certificate(hello *tls.ClientHelloInfo, name string, known bool) (*tls.Certificate, error) {
 	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == ProtocolTLSALPN {
-		if len(s.issuers) == 0 { // nobody was asked for a proof
+		if len(s.issuers) == 0 { // no authority validates anything here
 			return nil, nil
 		}
 		return s.proof(hello.Context(), host)
@@ -143,7 +139,7 @@ func (s *Certs) Certificate(hello *tls.ClientHelloInfo, name string, known bool)
 		}
 		return l.cert, nil
 	}
-	// All addresses of sites share one, if the operator has set up the DNS for it.
+	// All site addresses share one certificate if the operator has set up the DNS for it.
 	if label, ok := strings.CutSuffix(name, "."+s.c.SiteDomain); ok && s.dns() && !strings.Contains(label, ".") {
 		if e := s.held.get(s.wildcard()); e != nil && e.cert != nil {
 			s.metrics.hits.Inc()
@@ -168,12 +164,12 @@ func (s *Certs) Certificate(hello *tls.ClientHelloInfo, name string, known bool)
 	return s.first(ctx, name)
 }
 
-// wildcard is the name that stands for every address of a site.
+// wildcard returns the wildcard name that covers all site addresses.
 func (s *Certs) wildcard() string { return "*." + s.c.SiteDomain }
 
 // first answers the first handshake for a name.
 func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error) {
-	// Others who come for the name meanwhile read what the first finds.
+	// Other handshakes for the name wait for what the first one finds.
 	var changed <-chan struct{}
 	for asked := false; ; {
 		e, err := s.look(ctx, name)
@@ -202,7 +198,7 @@ func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error
 				return nil, err
 			}
 		}
-		if changed == nil { // a change before this moment is for the next look to see
+		if changed == nil { // register before the next look, so that no change is missed
 			changed = s.held.waiting(name)
 			continue
 		}
@@ -217,8 +213,8 @@ func (s *Certs) first(ctx context.Context, name string) (*tls.Certificate, error
 
 func (s *Certs) isSite(name string) bool { return strings.HasSuffix(name, "."+s.c.SiteDomain) }
 
-// look reads a name's certificate from the database into memory. An entry without one
-// whose until is zero is worth waiting for.
+// look reads a name's certificate from the database into memory. If the returned entry has no certificate and until is
+// zero, the certificate is being ordered.
 func (s *Certs) look(ctx context.Context, name string) (*entry, error) {
 	done, ok := s.slot(ctx, name)
 	if !ok {
@@ -226,7 +222,7 @@ func (s *Certs) look(ctx context.Context, name string) (*entry, error) {
 	}
 	defer done()
 	if e := s.held.get(name); e != nil && (e.cert != nil || time.Now().Before(e.until)) {
-		return e, nil // somebody else has looked while we waited
+		return e, nil // another handshake read it meanwhile
 	}
 	return s.load(ctx, name)
 }
@@ -236,7 +232,7 @@ func (s *Certs) load(ctx context.Context, name string) (*entry, error) {
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || err == nil && r.state == gone:
 		e := &entry{}
-		if !s.isSite(name) { // it is about to be asked for, or nobody wants it
+		if !s.isSite(name) { // not requested yet, or not wanted
 			e.until = time.Now().Add(time.Second)
 		}
 		s.held.put(name, e)
@@ -263,13 +259,13 @@ func (s *Certs) load(ctx context.Context, name string) (*entry, error) {
 	return e, nil
 }
 
-// lean returns what a handshake needs: the bytes and the key. What was parsed is most of
-// the memory that a certificate takes.
+// lean returns only what a handshake needs: the bytes and the key. The parsed form takes most of a certificate's
+// memory.
 func (h *held) lean(c *tls.Certificate) *tls.Certificate {
 	l := &tls.Certificate{PrivateKey: c.PrivateKey, Certificate: make([][]byte, len(c.Certificate))}
 	for i, der := range c.Certificate {
 		if i == 0 {
-			l.Certificate[i] = bytes.Clone(der) // not a part of a longer text
+			l.Certificate[i] = bytes.Clone(der) // a copy, so that the longer buffer can be freed
 		} else {
 			l.Certificate[i] = h.shared(der)
 		}
@@ -277,8 +273,7 @@ func (h *held) lean(c *tls.Certificate) *tls.Certificate {
 	return l
 }
 
-// open reads a certificate and its key from the storage. What is missing or is no pair is
-// damaged.
+// open reads a certificate and its key from the storage. A missing or mismatched part is errDamaged.
 func (s *Certs) open(ctx context.Context, material string) (*tls.Certificate, error) {
 	certificate, key, _ := files(material)
 	var parts [2][]byte
@@ -299,7 +294,7 @@ func (s *Certs) open(ctx context.Context, material string) (*tls.Certificate, er
 	return c, nil
 }
 
-// repair orders a certificate again that is stored but cannot be used.
+// repair orders a certificate again if the stored one can't be used.
 func (s *Certs) repair(ctx context.Context, r row, cause error) error {
 	s.c.Log.ErrorContext(ctx, "stored certificate is damaged; it is ordered again", "host", r.host, "err", cause)
 	err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -307,7 +302,7 @@ func (s *Certs) repair(ctx context.Context, r row, cause error) error {
 			UPDATE certificates SET state = 'pending', material = '', issuer = '', not_before = 0, not_after = 0, next_at = $3,
 			changed_at = $3
 			WHERE host = $1 AND material = $2 AND state <> 'gone'`, r.host, r.material, tx.Now())
-		if err != nil || n == 0 { // somebody else has repaired it
+		if err != nil || n == 0 { // another node has repaired it
 			return err
 		}
 		nextVersion(tx, r.host)
@@ -344,7 +339,7 @@ func pair(chain, private []byte) (*tls.Certificate, error) {
 	return &c, nil
 }
 
-// issuerName is how a reader knows an authority.
+// issuerName returns the name of an authority for users.
 func issuerName(leaf *x509.Certificate) string {
 	if len(leaf.Issuer.Organization) > 0 && leaf.Issuer.CommonName != "" {
 		return leaf.Issuer.Organization[0] + " " + leaf.Issuer.CommonName
@@ -352,8 +347,8 @@ func issuerName(leaf *x509.Certificate) string {
 	return path.Base(leaf.Issuer.CommonName)
 }
 
-// follow takes over what changed, on this node or another: a certificate that is in
-// memory is replaced there, so a warm name stays warm; one that is gone is dropped.
+// follow applies changes by any node to the certificates in memory: it replaces changed ones, so that their names stay
+// cached, and drops withdrawn ones.
 func (s *Certs) follow(ctx context.Context) error {
 	wake, stop := s.c.DB.Listen(topic)
 	defer stop()
@@ -379,8 +374,8 @@ func (s *Certs) follow(ctx context.Context) error {
 	}
 }
 
-// changes reads the rows above a version and returns the highest. At first it finds out
-// where to begin: nothing is in memory yet.
+// changes applies the rows above a version and returns the highest. The first call only finds the current version,
+// since nothing is in memory.
 func (s *Certs) changes(ctx context.Context, above int64) (int64, error) {
 	if above < 0 {
 		err := s.c.DB.QueryRow(ctx, "SELECT n FROM certificate_version WHERE id = 1").Scan(&above)
@@ -412,7 +407,7 @@ func (s *Certs) update(ctx context.Context, r row) error {
 	defer s.held.changed(r.host)
 	e := s.held.get(r.host)
 	switch {
-	case e == nil && r.host == s.wildcard() && r.material != "": // nobody asks for it by name
+	case e == nil && r.host == s.wildcard() && r.material != "": // handshakes don't request the wildcard by name
 		_, err := s.load(ctx, r.host)
 		return err
 	case e == nil:
@@ -426,7 +421,7 @@ func (s *Certs) update(ctx context.Context, r row) error {
 	return nil
 }
 
-// refresh compares everything in memory with the database, for what a version missed.
+// refresh compares all certificates in memory with the database, in case a change was missed.
 func (s *Certs) refresh(ctx context.Context) error {
 	s.held.mu.RLock()
 	names := make([]string, 0, len(s.held.at))

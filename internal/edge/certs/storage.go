@@ -18,15 +18,13 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// Storage is a certmagic.Storage in the database, shared by all nodes. Values are sealed
-// and bound to their key.
+// Storage is a [certmagic.Storage] in the database that all nodes share. Values are sealed and bound to their key.
 //
-// Certificates that are stored during an attempt (see attempt) are kept back: they go in
-// together, in the transaction that puts them into force.
+// Certificates stored during an attempt are held back: they are written in the transaction that activates them.
 type Storage struct {
 	db   *db.DB
 	seal *seal.Sealer
-	me   string // holder of the locks taken here
+	me   string // identifies the holder of locks taken here
 
 	mu sync.Mutex // guards locks
 	// share: total the locks of certificate orders under way; owner those of its orders; edge gone with the order
@@ -38,12 +36,11 @@ var (
 	_ certmagic.TryLocker = (*Storage)(nil)
 )
 
-// NewStorage returns a Storage over the tables of this package.
 func NewStorage(d *db.DB, s *seal.Sealer) *Storage {
 	return &Storage{db: d, seal: s, me: db.NewID("lock"), locks: map[string]context.CancelFunc{}}
 }
 
-// Store puts a value under a key, in place of what was there.
+// Store sets the value of a key.
 func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
 	if a := attemptOf(ctx); a != nil && strings.HasPrefix(key, "certificates/") {
 		a.stored[key] = value
@@ -86,7 +83,7 @@ func (s *Storage) load(ctx context.Context, r db.Reader, key string) ([]byte, er
 	return value, nil
 }
 
-// Delete removes a key and what is below it. What is not there is no error.
+// Delete removes a key and all keys below it. A missing key isn't an error.
 func (s *Storage) Delete(ctx context.Context, key string) error {
 	return s.db.Write(ctx, func(tx *db.Tx) error { return s.deleteTx(ctx, tx, key) })
 }
@@ -99,19 +96,17 @@ func (s *Storage) deleteTx(ctx context.Context, tx *db.Tx, key string) error {
 	return nil
 }
 
-// Folders are compared by substr, which neither LIKE's wildcards nor the collation of a
-// PostgreSQL database interferes with. It reads the whole table, which certmagic never
-// asks for while certificates are ordered or served.
+// Folders are compared with substr, which is independent of LIKE's wildcards and PostgreSQL's collation. It scans the
+// whole table; certmagic doesn't list folders while it orders or serves certificates.
 func length(prefix string) int { return utf8.RuneCountInString(prefix) }
 
-// Exists reports whether there is a value at the key or below it.
+// Exists reports whether the key or a key below it has a value.
 func (s *Storage) Exists(ctx context.Context, key string) bool {
 	_, err := s.Stat(ctx, key)
 	return err == nil
 }
 
-// List returns the keys right below a folder, or all below it, in order;
-// fs.ErrNotExist where there are none.
+// List returns the sorted keys directly in a folder, or all keys below it if recursive, or fs.ErrNotExist.
 func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]string, error) {
 	folder = strings.Trim(folder, "/")
 	prefix := folder + "/"
@@ -140,7 +135,7 @@ func (s *Storage) List(ctx context.Context, folder string, recursive bool) ([]st
 	return out, nil
 }
 
-// Stat tells of a key, which may be a folder, or returns fs.ErrNotExist.
+// Stat describes a key or folder, or returns fs.ErrNotExist.
 func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error) {
 	info := certmagic.KeyInfo{Key: key, IsTerminal: true}
 	var modified db.Time
@@ -158,8 +153,7 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 	return certmagic.KeyInfo{Key: key}, nil
 }
 
-// A lock is a lease that its holder renews, so that one who crashed holds it no longer
-// than that.
+// A lock is a lease that its holder renews, so a crashed holder loses it when the lease ends.
 const (
 	lockLease = 30 * time.Second
 	lockBeat  = 10 * time.Second
@@ -182,13 +176,12 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	}
 }
 
-// TryLock takes the lock if nobody holds it. Whoever holds it in this process holds it
-// against this process too.
+// TryLock takes the lock if it is free. A lock held by this process is not free either.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	s.mu.Lock()
 	_, mine := s.locks[name]
 	if !mine {
-		s.locks[name] = func() {} // being taken: others here wait
+		s.locks[name] = func() {} // reserved while the lease is taken; others in this process wait
 	}
 	s.mu.Unlock()
 	if mine {
@@ -201,7 +194,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 		delete(s.locks, name)
 		return false, err
 	}
-	// The holder's context may end before Unlock; the lease must not.
+	// The holder's context may end before Unlock, but the lease must not.
 	beat, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.locks[name] = stop
 	// uncaught: renews a lease
@@ -209,7 +202,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// lease takes the row, or lengthens it where it is ours already.
+// lease takes the row, or extends it if this process holds it.
 func (s *Storage) lease(ctx context.Context, name string, take bool) (got bool, err error) {
 	err = s.db.Write(ctx, func(tx *db.Tx) error {
 		now := tx.Now()
@@ -232,7 +225,7 @@ func (s *Storage) lease(ctx context.Context, name string, take bool) (got bool, 
 	return got, nil
 }
 
-// keep renews a lease until Unlock. A renewal that fails is tried again at the next beat.
+// keep renews a lease until Unlock. A failed renewal is repeated at the next beat.
 func (s *Storage) keep(ctx context.Context, name string) {
 	tick := time.NewTicker(lockBeat)
 	defer tick.Stop()
@@ -246,7 +239,6 @@ func (s *Storage) keep(ctx context.Context, name string) {
 	}
 }
 
-// Unlock gives the lock back.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
 	stop, ok := s.locks[name]

@@ -16,8 +16,8 @@ const (
 	wantPage = 200 // names per transaction
 )
 
-// want keeps the rows like the view custom_hosts: changes at once, everything now and
-// then. Several nodes may do the same at once; each step can be repeated.
+// want keeps the rows in step with the view custom_hosts: it applies changes at once and compares everything now and
+// then. Several nodes may run it; every step is repeatable.
 func (s *Certs) want(ctx context.Context) error {
 	wake, stop := s.c.DB.Listen("live")
 	defer stop()
@@ -47,20 +47,20 @@ func (s *Certs) want(ctx context.Context) error {
 	}
 }
 
-// route is a custom host beside the row of its certificate.
+// route is a custom host joined with the row of its certificate.
 type route struct {
 	host, state string
 	version     int64
-	certified   db.Time // until when its domain is known to have a certificate
+	certified   db.Time // end of the certificate that its domain knows of
 	owner       id.Owner
 	delegated   bool
-	have        string // state of the certificate's row, '' where there is none
+	have        string // state of the certificate's row, empty if there is none
 	kind        string
-	seen        int64 // version that the row knows
+	seen        int64 // route version in the certificate's row
 }
 
-// wants reports whether a certificate has to be asked for. A wildcard whose proof nobody
-// would find is not ordered; its route changes when that is put right.
+// wants reports whether a certificate must be requested. A wildcard whose proof can't be found isn't ordered; its route
+// changes once that is fixed.
 func (h route) wants() bool {
 	switch {
 	case h.state != "active":
@@ -71,8 +71,7 @@ func (h route) wants() bool {
 	return h.seen < h.version || h.have == string(Active) && h.certified == 0
 }
 
-// compare takes over the custom hosts above a version and returns the highest seen. Rows
-// that are known already cost no write.
+// compare applies the custom hosts above a version and returns the highest seen. Unchanged rows cost no write.
 func (s *Certs) compare(ctx context.Context, above int64) (int64, error) {
 	floor := above
 	if above == 0 {
@@ -125,7 +124,7 @@ func (s *Certs) compare(ctx context.Context, above int64) (int64, error) {
 	return end, nil
 }
 
-// control asks for hosts at which the control plane answers beside its own.
+// control requests certificates for the control plane's additional hosts.
 func (s *Certs) control(ctx context.Context) error {
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT h.host FROM control_hosts h LEFT JOIN certificates c ON c.host = h.host AND c.state <> 'gone' WHERE c.host IS NULL`)
@@ -144,7 +143,7 @@ func (s *Certs) control(ctx context.Context) error {
 	return nil
 }
 
-// forsake drops custom hosts whose row vanished from the view.
+// forsake drops custom hosts that are no longer in the view.
 func (s *Certs) forsake(ctx context.Context) error {
 	rows, err := s.c.DB.Query(ctx, `
 		SELECT c.host FROM certificates c LEFT JOIN custom_hosts h ON h.host = c.host AND h.state = 'active'

@@ -23,7 +23,7 @@ var (
 	errNoChallenge = errors.New("the authority offers no challenge that this installation can answer")
 )
 
-// note keeps what an authority said.
+// note records an authority's error.
 func (a *attempt) note(i *issuer, err error) {
 	a.causes = append(a.causes, fmt.Errorf("%s: %w", i.host, err))
 	base, wild := strings.CutPrefix(a.host, "*.")
@@ -34,8 +34,8 @@ func (a *attempt) note(i *issuer, err error) {
 	a.errs = append(a.errs, explain(i.host, err, "_acme-challenge."+base, target))
 }
 
-// limit notes that an authority may not be asked before a moment: because of its limits,
-// or because of what the same owner has ordered already.
+// limit records the time before which an authority may not be asked: because of its limits, or, if mine is true,
+// because of the same owner's other orders.
 func (a *attempt) limit(i *issuer, until time.Time, mine bool) error {
 	if a.until.IsZero() || until.Before(a.until) {
 		a.until = until
@@ -58,7 +58,7 @@ func (a *attempt) limit(i *issuer, until time.Time, mine bool) error {
 	return err
 }
 
-// words returns the sentence that the owner reads about an attempt that failed.
+// words returns the message for the owner about a failed attempt.
 func (a *attempt) words(cause error) string {
 	if len(a.errs) > 0 {
 		return text.Clip(strings.Join(a.errs, " "), 600)
@@ -72,8 +72,8 @@ func (a *attempt) words(cause error) string {
 	return "Internal error; the operator's log has the details."
 }
 
-// explain puts into words what an authority answered, or that it did not. target is
-// where a wildcard's challenge at where must lead, or nothing.
+// explain turns an authority's error into a message. target is where the challenge record of a wildcard must point, or
+// empty.
 func explain(host string, err error, where, target string) string {
 	p := problem(err)
 	switch {
@@ -117,8 +117,8 @@ func explain(host string, err error, where, target string) string {
 	return fmt.Sprintf("%s %s: %s.", host, what, detail)
 }
 
-// overdue returns 21, 14 or 7 when a good certificate has come to that many days before
-// its end, and that was not warned of yet.
+// overdue returns 21, 14 or 7 if the certificate has reached that many days before its end and no warning was sent yet,
+// else 0.
 func (a *attempt) overdue(left time.Duration) int {
 	if a.state != Active {
 		return 0
@@ -134,7 +134,7 @@ func (a *attempt) overdue(left time.Duration) int {
 	return 0
 }
 
-// remaining is how long something lasts, as a reader says it.
+// remaining formats a duration for users.
 func remaining(d time.Duration) string {
 	n, unit := int(d.Hours()/24), "day"
 	if n == 0 {
@@ -148,8 +148,8 @@ func remaining(d time.Duration) string {
 
 var saysWhen = regexp.MustCompile(`retry after (\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)`)
 
-// listener hears when an authority that limits us, or is ill, says when to come back
-// (RFC 8555, section 6.6): in a header, which the client of the protocol passes over.
+// listener records the Retry-After header of an authority that limits or fails (RFC 8555 §6.6), which the ACME client
+// ignores.
 type listener struct{ next http.RoundTripper }
 
 func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -172,8 +172,7 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// retryAfter reads when an authority that limits us wants to be asked again, from its
-// words; an hour from now where they don't say. A week is the most that is believed.
+// retryAfter parses the retry time from the text of a rate limit error. It defaults to an hour and is capped at a week.
 func retryAfter(detail string) time.Time {
 	now := time.Now()
 	if m := saysWhen.FindStringSubmatch(detail); m != nil {

@@ -1,12 +1,11 @@
-// Package compress owns compressed copies of files that may change at any time: those that PHP
-// and WordPress sites have beside their scripts. A copy is made when the first visitor asks for
-// it, in the one coding that visitor likes best, and kept in memory.
+// Package compress owns compressed copies of files that may change at any time: those beside the scripts of PHP and
+// WordPress sites. The first request for a file makes its copy, in the encoding that the visitor prefers, and memory
+// keeps it.
 //
-// A copy belongs to the state of a file, not to its name: where it lies on the disk, how long
-// it is, and when the kernel last saw it change, which nobody can set. A file that has just
-// changed is not compressed, so one that changes at each request costs nothing. What all copies
-// take, what those of one site take, how much a site may have compressed and how many
-// compressors run at a time is bounded; beyond that files are sent as they are.
+// A copy belongs to one state of a file: its device and inode, size and change time, which users can't set. A file that
+// has just changed isn't compressed, so a file that changes with each request costs nothing. The package limits the
+// memory of all copies and of one site's, the bytes compressed per site, and the concurrent compressors; beyond a
+// limit, files are sent uncompressed.
 package compress
 
 import (
@@ -27,36 +26,36 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// The lengths of files that are compressed, in bytes.
+// Sizes of files that are compressed, in bytes.
 const (
 	least = 1 << 10
 	most  = 4 << 20
 )
 
-// settled is how old the last change of a file must be: a change within the same tick of the
-// kernel's clock looks like none.
+// settled is the minimum age of a file's last change: two changes within one tick of the kernel's clock can't be told
+// apart.
 const settled = 2 * time.Second
 
 // slotTime is how long a visitor waits for a compressor.
 const slotTime = 250 * time.Millisecond
 
-// Config holds the bounds of a Copies.
+// Config holds the limits of a [Copies].
 type Config struct {
 	Bytes int64 // memory for copies. Optional: 0 means 32 MiB.
-	Share int64 // of it for one site. Optional: 0 means an eighth.
-	// Burst is how many bytes of a site are compressed at once, and PerSecond how many more a
-	// second. Optional: 0 means 16 MiB and 256 KiB.
+	Share int64 // memory per site. Optional: 0 means an eighth of Bytes.
+	// Burst is how many bytes of a site may be compressed at once, PerSecond how many more each second. Optional: 0
+	// means 16 MiB and 256 KiB.
 	Burst, PerSecond int64
-	AtOnce           int // compressors. Optional: 0 means half of the processors.
-	// Now is the time. Optional.
+	AtOnce           int // concurrent compressors. Optional: 0 means half of the processors.
+	// Now replaces time.Now. Optional.
 	Now func() time.Time
 }
 
-// Copies holds compressed copies. It is safe for concurrent use. A nil one has none.
+// Copies holds compressed copies. It is safe for concurrent use. A nil *Copies compresses nothing.
 type Copies struct {
 	c     Config
 	slots *fair.Pool
-	known *cache.Cache[state, []byte] // nil: it does not become smaller
+	known *cache.Cache[state, []byte] // nil for a file that compression doesn't make smaller
 	tags  *cache.Cache[state, string]
 
 	mu sync.Mutex // guards spent
@@ -64,7 +63,6 @@ type Copies struct {
 	spent map[string]spending
 }
 
-// New returns Copies that has none yet.
 func New(c Config) *Copies {
 	c.Bytes = cmp.Or(c.Bytes, 32<<20)
 	c.Share = cmp.Or(c.Share, c.Bytes/8)
@@ -84,7 +82,7 @@ func New(c Config) *Copies {
 	}
 }
 
-// state is one state of a file, and a coding of it.
+// state identifies one state of a file in one encoding.
 type state struct {
 	device, inode uint64
 	size          int64
@@ -92,23 +90,22 @@ type state struct {
 	coding        string
 }
 
-// File is an open file that a visitor asks for.
+// File is an open file to serve.
 type File struct {
 	*os.File
-	Info os.FileInfo // what Stat said of it
-	Kind string      // its media type
-	Site string      // whose it is
+	Info os.FileInfo // result of Stat
+	Kind string      // media type
+	Site string      // site that owns the file
 }
 
-// can reports whether copies of a file are made.
+// can reports whether a file may be compressed.
 func (c *Copies) can(f File) bool {
 	return c != nil && f.Info.Size() >= least && f.Info.Size() <= most && f.Info.Mode().IsRegular() && release.Compressible(f.Kind)
 }
 
 var errNone = errors.New("not compressed now")
 
-// get returns a file's copy in a coding. It returns nil where there is none for now: the file
-// is to be sent as it is.
+// get returns a file's copy in an encoding, or nil if there is none and the file must be sent as it is.
 func (c *Copies) get(ctx context.Context, f File, coding string) []byte {
 	key, ok := stateOf(f.Info, coding)
 	if !ok {
@@ -130,11 +127,11 @@ func (c *Copies) get(ctx context.Context, f File, coding string) []byte {
 	return b
 }
 
-// largestTag is how many bytes a file may have whose digest is its entity tag.
+// largestTag is the largest file, in bytes, whose entity tag is a digest of its content.
 const largestTag = 64 << 20
 
-// Tag returns an entity tag of a file's content, which is the same wherever and whenever the file was written. It returns "" for a
-// file that is too large to be read for it, or where too many are read now.
+// Tag returns an entity tag made from a file's content, which doesn't depend on where and when the file was written. It
+// returns "" if the file is too large or too many files are being read.
 func (c *Copies) Tag(ctx context.Context, f File) string {
 	key, ok := stateOf(f.Info, "tag")
 	if c == nil || !ok || key.size > largestTag {
@@ -169,7 +166,7 @@ func (c *Copies) Tag(ctx context.Context, f File) string {
 	return tag
 }
 
-// make reads and compresses a file. Whoever asked may have closed it meanwhile: then it fails.
+// make reads and compresses a file. It fails if the caller has closed the file meanwhile.
 func (c *Copies) make(ctx context.Context, f File, key state) ([]byte, error) {
 	turn, cancel := context.WithTimeout(ctx, slotTime)
 	defer cancel()
@@ -185,7 +182,7 @@ func (c *Copies) make(ctx context.Context, f File, key state) ([]byte, error) {
 	if _, err := io.ReadFull(io.NewSectionReader(f.File, 0, key.size), text); err != nil {
 		return nil, err
 	}
-	// What was read is of one state if the file has that state still.
+	// If the state is unchanged, all that was read belongs to it.
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -204,16 +201,16 @@ func stateOf(info os.FileInfo, coding string) (state, bool) {
 	return state{uint64(s.Dev), s.Ino, s.Size, s.Ctim, coding}, true
 }
 
-// spending holds how many bytes a site has had compressed, less those allowed since.
+// spending counts the bytes compressed for a site, minus the allowance since then.
 type spending struct {
 	bytes int64
 	at    time.Time
 }
 
-// maxSpending is how many sites' spending is remembered before what is over is dropped.
+// maxSpending caps how many sites' spending is kept before expired entries are dropped.
 const maxSpending = 1024
 
-// spend takes bytes from what a site may have compressed, and reports whether it may.
+// spend takes bytes from a site's allowance and reports whether it sufficed.
 func (c *Copies) spend(site string, bytes int64, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

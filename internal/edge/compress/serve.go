@@ -10,16 +10,16 @@ import (
 	"slipway/internal/build/release"
 )
 
-// Serve answers a GET or HEAD with a copy of a file where the visitor likes one better, and
-// reports whether it did. Else the caller is to answer with the file itself: what its answers
-// have in common has been set. Etag and Content-Type are set before; modified may be zero.
+// Serve answers a GET or HEAD with a compressed copy if the visitor prefers one, and reports whether it did. Otherwise
+// the caller sends the file itself; Vary is already set. The caller sets Etag and Content-Type before; modified may be
+// zero.
 func (c *Copies) Serve(w http.ResponseWriter, r *http.Request, f File, name string, modified time.Time) bool {
 	if !c.can(f) {
 		return false
 	}
 	h := w.Header()
 	vary(h)
-	// A range is a range of the file, not of what a compressor made of it.
+	// A range refers to the uncompressed file.
 	if len(r.Header["Range"]) > 0 {
 		return false
 	}
@@ -29,9 +29,9 @@ func (c *Copies) Serve(w http.ResponseWriter, r *http.Request, f File, name stri
 	}
 	tag := tagOf(h.Get("Etag"), coding)
 	if match := r.Header["If-Match"]; len(match) > 0 && !lists(match, tag) {
-		return false // whether it is the file's own is the caller's business
+		return false // the caller compares the file's own tag
 	}
-	if lists(r.Header["If-None-Match"], tag) { // who has a copy needs none to be made
+	if lists(r.Header["If-None-Match"], tag) { // a 304 needs no copy
 		h["Etag"] = []string{tag}
 		delete(h, "Content-Type")
 		w.WriteHeader(http.StatusNotModified)
@@ -48,7 +48,7 @@ func (c *Copies) Serve(w http.ResponseWriter, r *http.Request, f File, name stri
 	return true
 }
 
-// vary adds Accept-Encoding to the field Vary.
+// vary adds Accept-Encoding to the Vary header.
 func vary(h http.Header) {
 	for _, v := range h["Vary"] {
 		if strings.Contains(strings.ToLower(v), "accept-encoding") || strings.TrimSpace(v) == "*" {
@@ -58,13 +58,12 @@ func vary(h http.Header) {
 	h.Add("Vary", "Accept-Encoding")
 }
 
-// tagOf returns the entity tag of a copy: two representations of a file are two sequences of
-// bytes (RFC 9110, section 8.8.3.3).
+// tagOf returns the entity tag of a copy: each representation of a file needs its own (RFC 9110 §8.8.3.3).
 func tagOf(tag, coding string) string {
 	return strings.TrimSuffix(tag, `"`) + "-" + coding + `"`
 }
 
-// lists reports whether a list of entity tags has this one. Our tags have no comma.
+// lists reports whether a list of entity tags contains tag. Our tags contain no comma.
 func lists(values []string, tag string) bool {
 	for _, v := range values {
 		for item := range strings.SplitSeq(v, ",") {

@@ -6,8 +6,7 @@ import (
 	"net/http"
 )
 
-// Idle tells the limiter of a connection whether it waits for a request. It is for
-// http.Server.ConnState.
+// Idle records whether a connection waits for a request. Use it as http.Server.ConnState.
 func Idle(c net.Conn, state http.ConnState) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

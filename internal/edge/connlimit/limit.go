@@ -17,18 +17,16 @@ import (
 	"time"
 )
 
-// Config says how many connections there may be.
+// Config holds the limits.
 type Config struct {
-	Total      int // open at a time
-	PerAddress int // of one IPv4 address or one IPv6 /64. Optional: 0 means Total.
-	// Spare is how many of Total are kept back: a connection that is accepted on one of
-	// them says so, and its server closes it unless it is for somebody who must get in.
-	// Optional.
+	Total      int // open connections
+	PerAddress int // connections of one IPv4 address or IPv6 /64. Optional: 0 means Total.
+	// Spare is how many of Total are reserved. A connection on a reserved place reports it ([Conn.Spare]), and its
+	// server closes it unless the client must always be able to connect. Optional.
 	Spare int
-	// Exempt lists the addresses that PerAddress does not bind, such as proxies that
-	// many clients come through. Optional.
+	// Exempt lists addresses without the PerAddress limit, such as proxies that many clients use. Optional.
 	Exempt []netip.Prefix
-	// OnRefused hears why a connection was closed: "total" or "address". Optional.
+	// OnRefused is called with why a connection was refused: "total" or "address". Optional.
 	OnRefused func(reason string)
 }
 
@@ -42,7 +40,6 @@ type Limiter struct {
 	of map[netip.Prefix]int
 }
 
-// New returns a Limiter that has seen nobody yet.
 func New(c Config) *Limiter {
 	if c.PerAddress == 0 {
 		c.PerAddress = c.Total
@@ -50,10 +47,10 @@ func New(c Config) *Limiter {
 	return &Limiter{Config: c, conns: map[*Conn]struct{}{}, of: map[netip.Prefix]int{}}
 }
 
-// Listen returns a listener whose connections are counted. They are *Conn.
+// Listen returns a listener that counts its connections, which are of type *Conn.
 func (l *Limiter) Listen(ln net.Listener) net.Listener { return &listener{ln, l} }
 
-// Len returns how many connections are open.
+// Len returns the number of open connections.
 func (l *Limiter) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,8 +76,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Admit counts a connection, or returns nil where it is one too many. A listener does it
-// by itself; this is for connections that come another way, such as those of QUIC.
+// Admit counts a connection and returns it, or nil if it exceeds a limit. Listeners call it themselves; use it for
+// other connections, such as those of QUIC.
 func (l *Limiter) Admit(c net.Conn) *Conn {
 	conn := &Conn{Conn: c, limiter: l, network: network(c.RemoteAddr())}
 	l.mu.Lock()
@@ -127,12 +124,11 @@ func (l *Limiter) refused(reason string) {
 	}
 }
 
-// minIdle is how long a connection was idle before another may take its place.
+// minIdle is how long a connection must be idle before it may be closed for a new one.
 const minIdle = 2 * time.Second
 
-// idlest returns the connection that has been idle the longest of a sample of all: the
-// order of a map is random enough, and a server with a hundred thousand of them need not
-// keep them sorted. l.mu is held.
+// idlest returns the connection with the longest idle time from a sample: map order is random enough, and sorting a
+// hundred thousand connections would cost more. The caller holds l.mu.
 func (l *Limiter) idlest() *Conn {
 	var found *Conn
 	oldest := time.Now().Add(-minIdle).UnixNano()
@@ -149,7 +145,7 @@ func (l *Limiter) idlest() *Conn {
 	return found
 }
 
-// forget takes a connection out of the counts, once. l.mu is held.
+// forget removes a connection from the counts, once. The caller holds l.mu.
 func (l *Limiter) forget(c *Conn) {
 	if _, ok := l.conns[c]; !ok {
 		return
@@ -161,20 +157,19 @@ func (l *Limiter) forget(c *Conn) {
 	}
 }
 
-// Conn is a connection that is counted until it is closed.
+// Conn is a counted connection. Closing it frees its place.
 type Conn struct {
 	net.Conn
 	limiter   *Limiter
 	network   netip.Prefix
 	spare     bool
-	idleSince atomic.Int64 // Unix nanoseconds; 0: in use
+	idleSince atomic.Int64 // Unix nanoseconds; 0 while in use
 }
 
-// Spare reports whether the connection has one of the places that are kept back.
+// Spare reports whether the connection is on a reserved place.
 func (c *Conn) Spare() bool { return c.spare }
 
-// SetIdle says whether the connection waits for its next request: then it may be closed
-// when its place is needed.
+// SetIdle says whether the connection waits for its next request. An idle connection may be closed for a new one.
 func (c *Conn) SetIdle(idle bool) {
 	if idle {
 		c.idleSince.Store(time.Now().UnixNano())
@@ -191,7 +186,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite shuts down the sending side, as *net.TCPConn does.
+// CloseWrite shuts down the writing side, as [net.TCPConn.CloseWrite] does.
 func (c *Conn) CloseWrite() error {
 	if t, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return t.CloseWrite()
@@ -199,7 +194,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// SyscallConn returns the socket below, as *net.TCPConn does.
+// SyscallConn returns the underlying socket, as [net.TCPConn.SyscallConn] does.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	if s, ok := c.Conn.(syscall.Conn); ok {
 		return s.SyscallConn()
@@ -207,8 +202,8 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return nil, syscall.ENOTSUP
 }
 
-// network returns who counts as one client: an IPv4 address, or an IPv6 /64, which is
-// what one household or one virtual machine has.
+// network returns the prefix that counts as one client: an IPv4 address or an IPv6 /64, which one household or virtual
+// machine has.
 func network(a net.Addr) netip.Prefix {
 	var t netip.AddrPort
 	switch a := a.(type) {

@@ -6,16 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places say how many connections each listener may hold, out of the file descriptors that
-// the process may have.
+// Places holds how many connections each listener may hold, given the process's limit of file descriptors.
 type Places struct {
 	Edge, EdgeAddress, EdgeSpare int
 	Control, ControlAddress      int
 }
 
-// Plan divides the descriptors: a part is kept back for the control plane, the
-// database, files and child processes, so that visitors of sites cannot use them up. max
-// and perAddress are the operator's settings; 0 means what fits.
+// Plan divides the file descriptors. It reserves a part for the control plane, the database, files and child processes,
+// so that visitors of sites can't use them all. max and perAddress are the operator's settings; 0 means as many as fit.
 func Plan(descriptors uint64, max, perAddress int) Places {
 	n := int(min(descriptors, 1<<20))
 	back := min(2048, n/2)
@@ -34,7 +32,7 @@ func Plan(descriptors uint64, max, perAddress int) Places {
 	return p
 }
 
-// Descriptors is how many files the process may have open.
+// Descriptors returns how many files the process may open.
 func Descriptors() (uint64, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

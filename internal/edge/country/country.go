@@ -1,5 +1,4 @@
-// Package country owns the lookup of the country that an address is in, in a file of the
-// operator's.
+// Package country owns the lookup of an IP address's country in a database file that the operator provides.
 package country
 
 import (
@@ -9,11 +8,10 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 )
 
-// Database says where addresses are.
+// Database maps IP addresses to countries.
 type Database struct{ r *maxminddb.Reader }
 
-// Open opens a database of where addresses are, in MaxMind's format, as GeoLite2
-// Country, DB-IP and IPinfo publish it.
+// Open opens a country database in MaxMind's format, such as GeoLite2 Country, DB-IP and IPinfo.
 func Open(file string) (*Database, error) {
 	r, err := maxminddb.Open(file)
 	if err != nil {
@@ -25,7 +23,7 @@ func Open(file string) (*Database, error) {
 	return &Database{r}, nil
 }
 
-// Of returns the ISO 3166 code of the country that an address is in, or nothing.
+// Of returns the ISO 3166 code of an address's country, or "".
 func (d *Database) Of(a netip.Addr) string {
 	var code string
 	found := d.r.Lookup(a)

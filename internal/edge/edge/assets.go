@@ -11,15 +11,14 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// How many releases of a program that were live before are remembered, and for how long:
-// a page that was loaded from one of them may ask for its scripts much later.
+// Limits of remembered earlier releases of a program. A page loaded from one of them may request its scripts much
+// later.
 const (
 	earlierMost = 4
 	earlierTime = 24 * time.Hour
 )
 
-// earlier lists the releases that a site's programs had before, the newest first. It is
-// immutable.
+// earlier lists a program's previous releases, the newest first. It is immutable.
 type earlier struct{ list []earlierRelease }
 
 type earlierRelease struct {
@@ -27,7 +26,7 @@ type earlierRelease struct {
 	until   time.Time
 }
 
-// before returns what n remembers when it takes the place of t, which may be nil.
+// before returns the earlier releases of n when it replaces t, which may be nil.
 func (t *target) before(n *target, now time.Time) *earlier {
 	if t == nil || t.site != n.site || t.backend != backendProgram || n.backend != backendProgram {
 		return nil
@@ -49,9 +48,8 @@ func (t *target) before(n *target, now time.Time) *earlier {
 	return &earlier{slices.Clip(list[:min(len(list), earlierMost)])}
 }
 
-// programAsset answers for a file of a program's release, without the program, and reports
-// whether it did: a path that is exactly a file's, or an immutable file's of an earlier
-// release.
+// programAsset answers a request for a file of a program's release without the program, and reports whether it did. The
+// path must be exactly that of a file, or of an immutable file in an earlier release.
 func (e *Edge) programAsset(w *recorder, r *http.Request, t *target) bool {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || t.release == "" || name == "" {
@@ -69,7 +67,7 @@ func (e *Edge) programAsset(w *recorder, r *http.Request, t *target) bool {
 	}
 	a := release.Answer{Kind: release.Found, Status: http.StatusOK, File: f}
 	if t.protected() {
-		a.Auth = []string{} // only the visitor's own browser may keep it
+		a.Auth = []string{} // cacheable by the visitor's own browser only
 	}
 	w.Page = r.Method == http.MethodGet && isPage(f)
 	if err := e.fileserver.Serve(&w.Recorder, r, &a); err != nil {
@@ -99,7 +97,7 @@ func (e *Edge) findAsset(ctx context.Context, t *target, name string) (release.F
 		}
 		tree, err := e.tree(ctx, t.owner, old.release)
 		if err != nil {
-			continue // collected meanwhile
+			continue // deleted meanwhile
 		}
 		if f, ok := tree.Lookup(name); ok && f.Immutable {
 			return f, true

@@ -6,20 +6,19 @@ import (
 	"slipway/internal/edge/endpoint"
 )
 
-// The kinds of backend that the views live and previews name.
+// Kinds of backend in the views live and previews.
 const (
-	backendFiles   = "files"   // the release is answered from
-	backendProgram = "program" // a program that runs answers
+	backendFiles   = "files"   // serves the files of the release
+	backendProgram = "program" // forwards to a running program
 )
 
-// backend answers the requests of sites of one kind. It is chosen before anything of a
-// request but its host has been checked: which methods there are, how long an answer may
-// take, and whether a connection is taken over is its own business. What it is given can
-// flush, set deadlines and hijack through http.ResponseController.
+// backend answers requests for sites of one kind. Only the host was checked before: the backend decides about methods,
+// deadlines and whether to take over the connection. Its writer supports flushing, deadlines and hijacking through
+// [http.ResponseController].
 type backend func(w *recorder, r *http.Request, t *target)
 
-// backendOf returns what answers for a site that is live, or nil where this version knows
-// no backend or program of that kind: an older one may run beside a newer one during an upgrade.
+// backendOf returns the backend of a live site, or nil if this version doesn't know its kind: during an upgrade an
+// older version may run beside a newer one.
 func (e *Edge) backendOf(t *target) backend {
 	if t.backend == backendProgram && t.programs == nil {
 		return nil
@@ -27,7 +26,7 @@ func (e *Edge) backendOf(t *target) backend {
 	return e.backends[t.backend]
 }
 
-// source notes where a target's program is had from.
+// source sets the target's source of programs.
 func (e *Edge) source(t *target) {
 	if t.backend == backendProgram {
 		t.programs = e.Programs[t.runtime]

@@ -10,20 +10,20 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// claim is a custom host: the name somebody proved, or "*." and such a name, and the
-// site it belongs to. It is immutable; a change replaces it.
+// claim is a verified custom host, or "*." and such a host, with the site it belongs to. It is immutable; a change
+// replaces it.
 type claim struct {
 	host       string
 	site       id.Site
-	redirectTo string // host that visitors are sent to; empty: the site itself answers
-	state      string // active, deleted
+	redirectTo string // host to redirect visitors to; empty: the site answers
+	state      string // active or deleted
 	version    int64
 }
 
 const claimActive = "active"
 
-// claim returns whose a host is: the very name before a wildcard, which stands for
-// exactly one label (RFC 4592 allows more; certificates don't, RFC 9525, section 6.3).
+// claim returns the claim of a host: an exact match first, then a wildcard, which covers exactly one label (RFC 4592
+// allows more, certificates don't: RFC 9525 §6.3).
 func (h *hosts) claim(host string) *claim {
 	if found, ok := h.custom.Get(host); ok {
 		return found
@@ -36,8 +36,8 @@ func (h *hosts) claim(host string) *claim {
 	return found
 }
 
-// claims takes rows over that were read above a mark, and returns the next mark; above 0
-// they are everything there is. A row older than what is known changes nothing.
+// claims applies rows read above a version and returns the highest version. With above = 0 the rows are complete. Rows
+// older than the known ones are ignored.
 func (c *changes) claims(rows []*claim, above int64) int64 {
 	seen, highest := map[string]bool{}, above
 	for _, n := range rows {
@@ -63,7 +63,7 @@ func (c *changes) claims(rows []*claim, above int64) int64 {
 	return highest
 }
 
-// readClaims returns the custom hosts above a version, or all at 0.
+// readClaims returns the custom hosts above a version; 0 returns all.
 func (e *Edge) readClaims(ctx context.Context, above int64) ([]*claim, error) {
 	floor := above
 	if above == 0 {

@@ -1,20 +1,18 @@
-// Package edge owns what visitors of sites meet first: TLS, which host is which site, and what
-// answers for it: the files of its release (package fileserver) or its program (package
-// proxy), behind what protects it (package access), counted by package visits.
+// Package edge owns the entry of visitors' requests: TLS, the table that maps hosts to sites, and the choice of what
+// answers: the files of a release (package fileserver) or a program (package proxy), behind the site's protection
+// (package access), counted by package visits.
 //
-// Run keeps a table of hosts in memory, fed by the view live: a site's row is one
-// pointer, and a request takes it once, so an answer belongs to one release whole and a
-// switch is one store. Releases are immutable, so what is kept in memory is never stale: trees,
-// small files and whole answers of either, and nothing else. Certificates come from Config.Certificate, which is told
-// what the tables say about a host; a name that is not ours ends in a TLS alert.
+// Run keeps a table of hosts in memory, fed by the view live. A site's row is one pointer, which a request loads once:
+// a response comes from one release only, and a switch is one store. Releases are immutable, so cached trees, small
+// files and whole responses are never stale. Certificates come from Config.Certificates, which learns from the tables
+// what a host is; unknown names get a TLS alert.
 //
-// Plain requests are answered by package fastpath with answers that the files backend has
-// given before (ready.go); everything else goes through net/http to a backend.
+// Package fastpath answers plain requests with responses that the files backend has made before (ready.go). All other
+// requests go through net/http to a backend.
 //
-// The edge reads the views live, custom_hosts and previews and knows no service. It never
-// serves the control plane's bytes on a site's host or a site's bytes on the control
-// plane's, and it redirects to no host but the one that the request named or the one
-// that the owner of a custom host chose.
+// The edge reads the views live, custom_hosts and previews and knows no service. It never serves the control plane's
+// content on a site's host or the reverse, and it redirects only to the requested host or to the one that the owner of
+// a custom host chose.
 package edge
 
 import (
@@ -50,69 +48,63 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Config holds the dependencies and settings of an Edge.
 type Config struct {
 	DB         *db.DB
 	Releases   *release.Releases
 	Blobs      *blob.Store
 	SiteDomain string // sites live at <label>.<SiteDomain>
 
-	HTTPSPort    int          // of addresses we redirect to. Optional: 0 means 443.
+	HTTPSPort    int          // port in redirects. Optional: 0 means 443.
 	Control      http.Handler // the control plane. Optional.
-	Draining     *atomic.Bool // whether each answer is its connection's last. Optional.
-	ControlHosts []string     // hosts, without port, that get it. Optional.
-	MoreControl  HostSet      // others that get it, which change while the edge runs. Optional.
+	Draining     *atomic.Bool // if true, each response closes its connection. Optional.
+	ControlHosts []string     // hosts of the control plane, without port. Optional.
+	MoreControl  HostSet      // further hosts of the control plane, which may change at any time. Optional.
 	Log          *slog.Logger // Optional.
 	Metrics      prometheus.Registerer
 
 	Certificates Certificates // Optional: without it every handshake ends in an alert.
 
-	// Programs has what answers for sites that are programs, by the runtime that the views live and
-	// previews name: a program, or what stands in front of one. Optional: without it they are
-	// answered with a page that says to try again.
+	// Programs finds the program of a site, by the runtime in the views live and previews. Optional: without it such
+	// sites answer with a page that says to try again.
 	Programs map[string]endpoint.Source
-	// FirstByte is how long a program may take before the first byte of its response. Optional: 0
-	// means 100s.
+	// FirstByte is how long a program may take until the first byte of its response. Optional: 0 means 100s.
 	FirstByte time.Duration
 
-	Visits      visits.Recorder  // Optional: without it nothing is counted.
-	VisitsEvery time.Duration    // how often it is given what was counted. Optional: 0 means 10s.
-	Countries   visits.Countries // Optional: without it nobody's country is known.
+	Visits      visits.Recorder  // Optional: nil counts nothing.
+	VisitsEvery time.Duration    // interval between calls of Visits. Optional: 0 means 10s.
+	Countries   visits.Countries // Optional: nil records no countries.
 
-	// Lender lends parts of owners' bandwidth where little is left. Optional: without it sites are paused once it is
-	// written that nothing is left.
+	// Lender lends parts of owners' remaining bandwidth. Optional: without it, sites are paused once the database says
+	// that nothing is left.
 	Lender allowance.Lender
 
-	// Out reaches other hosts, through egress, where a site's rules and settings forward
-	// requests. Optional: without it nothing is forwarded.
+	// Out forwards requests to other hosts, through egress, as sites' rules and settings say. Optional: nil forwards
+	// nothing.
 	Out http.RoundTripper
 
-	// Password reports whether a visitor's password is the one that a site's settings hold
-	// the hash of. Optional: without it nobody passes a protected site.
+	// Password reports whether password matches the hash in a site's settings. Optional: nil refuses every password.
 	Password func(hash, password string) bool
 
-	// Members lets members of a site in by their sign-in. Optional: without it nobody passes
-	// an address that wants one.
+	// Members admits signed-in members of a site. Optional: nil means that addresses that require a sign-in admit
+	// nobody.
 	Members access.Members
 
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
-	AssetBytes int64 // memory for files, and as much again for whole answers. Optional: 0 means 128 MiB.
+	AssetBytes int64 // memory for files, and the same again for whole responses. Optional: 0 means 128 MiB.
 
 	NoFastPath bool // leaves all connections to net/http
-	HTTP3      bool // tells clients that sites answer over HTTP/3, at HTTPSPort
+	HTTP3      bool // advertises HTTP/3 at HTTPSPort to clients
 }
 
-// HostSet knows hosts by name, without port and in lower case. It is asked for every connection, and again for most requests.
+// HostSet is a set of hosts, in lower case and without port. It is read for every connection and most requests.
 type HostSet interface{ Has(host string) bool }
 
-// Certificates answer handshakes.
+// Certificates provides certificates for TLS handshakes.
 type Certificates interface {
-	// Certificate finds the certificate for a handshake. name is what it is made out to, or
-	// nothing for a host that is not ours; known reports whether the host is one that stays
-	// (see certificateName). Nothing for an answer ends the handshake in an alert.
+	// Certificate finds the certificate for a handshake. name is the name to certify, empty for an unknown host; known
+	// reports whether the host is permanent (see certificateName). A nil certificate ends the handshake with an alert.
 	Certificate(hello *tls.ClientHelloInfo, name string, known bool) (*tls.Certificate, error)
-	// Challenge answers an authority's question on a plain listener (RFC 8555, section
-	// 8.3) and reports whether it was ours to answer.
+	// Challenge answers an authority's HTTP request (RFC 8555 §8.3) and reports whether it was for one of our orders.
 	Challenge(w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -121,7 +113,7 @@ type Edge struct {
 	Config
 	control    map[string]bool
 	port       string   // ":8443", or "" for 443
-	altSvc     []string // what tells of HTTP/3; nil without it
+	altSvc     []string // the Alt-Svc header for HTTP/3; nil without it
 	table      table
 	previews   previews
 	trees      *cache.Cache[release.ID, *release.Tree]
@@ -130,19 +122,19 @@ type Edge struct {
 	metrics    metrics
 	visits     *visits.Counter
 	loaded     atomic.Bool
-	paused     map[id.Site]bool    // sites; of follow alone
-	capped     map[id.Owner]capped // of follow alone
-	moved      bool                // of follow alone: who is paused or capped has changed since all rows were read
+	paused     map[id.Site]bool    // used by follow only
+	capped     map[id.Owner]capped // used by follow only
+	moved      bool                // used by follow only: pauses or caps have changed since all rows were read
 	throttles  *throttle.Throttles
-	allowances *allowance.Allowances // nil without a lender
+	allowances *allowance.Allowances // nil without a Lender
 	backends   map[string]backend    // by kind
 	guard      *access.Guard
 	proxy      *proxy.Proxy
-	held       *response.Held // by fields of answers
-	bodyTime   time.Duration  // for a body that nobody reads
+	held       *response.Held // memory held by response headers
+	bodyTime   time.Duration  // time limit for request bodies that nothing reads
 }
 
-// New returns an Edge that knows no host yet: Run tells it.
+// New returns an Edge without hosts. Run reads them.
 func New(c Config) *Edge {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.SiteDomain = strings.ToLower(strings.Trim(c.SiteDomain, "."))
@@ -164,7 +156,7 @@ func New(c Config) *Edge {
 	e.proxy = proxy.New(proxy.Config{SiteDomain: c.SiteDomain, FirstByte: c.FirstByte, AltSvc: alt, Out: c.Out, Log: c.Log})
 	e.metrics = newMetrics(c.Metrics)
 	trees, assets := cmp.Or(c.TreeBytes, 64<<20), cmp.Or(c.AssetBytes, 128<<20)
-	// A tree that is not kept would be decoded again for each request, so one may take all.
+	// One owner may use the whole cache, since a tree that isn't cached is decoded again for each request.
 	// share: total 64 MiB of releases' trees; owner what others leave, and who has the most loses first; edge trees used longest ago are read again
 	e.trees = cache.New[release.ID, *release.Tree](trees, trees)
 	e.fileserver = fileserver.New(fileserver.Config{
@@ -199,9 +191,8 @@ func New(c Config) *Edge {
 	return e
 }
 
-// Run keeps the tables of hosts like the views until ctx ends: at once when the database
-// tells of a change, within half a second when nobody told. While the database is away the
-// hosts known so far are served.
+// Run keeps the tables of hosts in step with the views until ctx ends: at once when the database announces a change,
+// otherwise within half a second. While the database is down, it serves the known hosts.
 func (e *Edge) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return panics.Again(ctx, e.follow) })
@@ -221,14 +212,13 @@ func (e *Edge) Run(ctx context.Context) error {
 	return err
 }
 
-// Ready reports whether the table of hosts has been read once. Before that every host is
-// answered with 503.
+// Ready reports whether the table of hosts has been read once. Until then every host gets 503.
 func (e *Edge) Ready() bool { return e.loaded.Load() }
 
-// tableTime is how long visitors wait for the first table; then they are told to come again.
+// tableTime is how long visitors wait for the first table before they get 503.
 const tableTime = 10 * time.Second
 
-// Await returns when the edge is Ready, or that takes too long.
+// Await returns when the edge is Ready or after tableTime.
 func (e *Edge) Await(ctx context.Context) {
 	look := time.NewTicker(2 * time.Millisecond)
 	defer look.Stop()
@@ -241,10 +231,9 @@ func (e *Edge) Await(ctx context.Context) {
 	}
 }
 
-// Server returns a server for one of the Edge's handlers with limits for strangers: 10 s
-// for the header, 32 KiB of it, 2 minutes of idleness, 128 streams per HTTP/2
-// connection. Answers of sites have their own deadline, by length; the control plane sets
-// its own. The caller gives it a listener, and TLSConfig for HTTPS.
+// Server returns a server for one of the Edge's handlers with limits for untrusted clients: 10 s and 32 KiB for the
+// header, 2 minutes of idle time, 128 streams per HTTP/2 connection. Responses of sites have their own deadline, by
+// length; the control plane sets its own. The caller sets TLSConfig for HTTPS and serves a listener.
 func (e *Edge) Server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -257,12 +246,11 @@ func (e *Edge) Server(h http.Handler) *http.Server {
 			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
 		},
 		TLSConfig: e.TLSConfig(),
-		// Strangers' broken handshakes are nobody's business but a debugger's.
+		// Failed handshakes of strangers are only of interest for debugging.
 		ErrorLog: slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
 	}
 }
 
-// isControl reports whether a host is the control plane's.
 func (e *Edge) isControl(host string) bool {
 	return e.control[host] || e.MoreControl != nil && e.MoreControl.Has(host)
 }

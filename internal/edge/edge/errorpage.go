@@ -10,8 +10,8 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// sitePage answers with the site's own page for a failure, STATUS.html at the top of what it
-// serves, or with ours where it has none. A protected site's files are not for everybody.
+// sitePage answers with the site's own error page, STATUS.html at its root, or with ours if it has none or the site is
+// protected.
 func (e *Edge) sitePage(w *recorder, r *http.Request, t *target, n *response.Notice) {
 	if t.release == "" || t.protected() {
 		response.Page(w, r, n)

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// files is the backend of releases: files for GET and HEAD, their headers for OPTIONS, and redirects for every method, answered within a
-// deadline by length.
+// files is the backend for releases: files for GET and HEAD, headers for OPTIONS, and redirects for every method,
+// within a deadline that depends on the length.
 func (e *Edge) files(w *recorder, r *http.Request, t *target) {
 	e.bound(w, r)
 	switch {
@@ -28,7 +28,6 @@ func (e *Edge) files(w *recorder, r *http.Request, t *target) {
 	}
 }
 
-// answer serves a path of a release.
 func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	tree, err := e.tree(r.Context(), t.owner, t.release)
 	if err != nil {
@@ -44,12 +43,12 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		tree = tree.Served(t.serving.SinglePage, t.serving.TrailingSlash)
 	}
 	a := e.resolve(tree, r)
-	if t.preview { // whatever the site's own rules say
+	if t.preview { // overrides the site's own rules
 		a.Set = append(a.Set, rules.Field{Name: "X-Robots-Tag", Value: "noindex"})
 	}
 	w.Plain = a.Kind == release.Found && len(a.Vary) == 0 && !a.ByCountry && a.Auth == nil && !t.preview && !t.protected()
 	if w.Trial && !w.Plain {
-		return // the answer is no file's or depends on more than the path; above all nothing is forwarded
+		return // not a plain file, or depends on more than the path; never forward here
 	}
 	if a.Auth != nil && !e.guard.User(w, r, t.site, a.Auth) {
 		return
@@ -95,15 +94,15 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 	}
 }
 
-// broken reports what should not happen: a release that is live and cannot be read.
+// broken logs and answers for a live release that can't be read.
 func (e *Edge) broken(w *recorder, r *http.Request, t *target, err error) {
 	if r.Context().Err() != nil {
-		return // nobody is waiting
+		return // the visitor is gone
 	}
 	e.Log.ErrorContext(r.Context(), "release not readable", "site", t.site, "release", t.release, "path", r.URL.Path,
 		"request", w.RequestID(), "err", err)
 	if w.Status != 0 {
-		panic(http.ErrAbortHandler) // the visitor must notice that this is not all
+		panic(http.ErrAbortHandler) // the visitor must see that the response is incomplete
 	}
 	if errors.Is(err, blob.ErrUnavailable) {
 		response.Page(w, r, response.PageAway)
@@ -112,7 +111,7 @@ func (e *Edge) broken(w *recorder, r *http.Request, t *target, err error) {
 	response.Page(w, r, response.PageBroken)
 }
 
-// resolve asks a release's files and rules what a request is answered with.
+// resolve finds what a release's files and rules answer for a request.
 func (e *Edge) resolve(tree *release.Tree, r *http.Request) release.Answer {
 	q := rules.Request{
 		Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Host: fastpath.Hostname(r.Host),
@@ -124,5 +123,4 @@ func (e *Edge) resolve(tree *release.Tree, r *http.Request) release.Answer {
 	return tree.Resolve(q)
 }
 
-// isPage reports whether a file is an HTML page.
 func isPage(f release.File) bool { return strings.HasPrefix(f.Type, "text/html") }

@@ -13,14 +13,14 @@ import (
 
 const (
 	pollEvery = 500 * time.Millisecond
-	// All rows are read again now and then: a row that vanished from the view says
-	// nothing, and on PostgreSQL a lower version may become visible after a higher one.
+	// All rows are read again every allEvery: a row removed from the view leaves no trace, and on PostgreSQL a lower
+	// version may become visible after a higher one.
 	allEvery = 5 * time.Minute
 
-	silent = 3 * time.Second // a connection that sends no answer for so long
+	silent = 3 * time.Second // limit for a database connection that doesn't answer
 )
 
-// follow keeps the tables like the views live and custom_hosts.
+// follow keeps the tables in step with the views live and custom_hosts.
 func (e *Edge) follow(ctx context.Context) error {
 	wake, stop := e.DB.Listen("live")
 	defer stop()
@@ -31,12 +31,12 @@ func (e *Edge) follow(ctx context.Context) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	var version, claimed int64
-	var all, looked time.Time // when all rows were read last, and which sites are paused
+	var all, looked time.Time // when all rows, and the paused sites, were last read
 	down := false
 	for {
 		var err error
 		ctx := ctx
-		if !down { // a connection that is silent is given up soon for a new one; a database that is slow is waited for
+		if !down { // replace a silent connection soon, but wait for a slow database
 			ctx = db.Patient(ctx, silent)
 		}
 		if time.Since(looked) > pausedEvery {
@@ -44,12 +44,12 @@ func (e *Edge) follow(ctx context.Context) error {
 				looked = time.Now()
 			}
 		}
-		if e.moved { // whoever is paused, or is not any more, is known by the rows
+		if e.moved { // the rows show who is paused now
 			all, e.moved = time.Time{}, false
 			e.previews.forget()
 		}
 		if err != nil {
-			// The database is away; so are the rows.
+			// While the database is down, the rows can't be read either.
 		} else if time.Since(all) > allEvery {
 			start := time.Now()
 			if version, claimed, err = e.readBoth(ctx, 0, 0); err == nil {
@@ -62,7 +62,7 @@ func (e *Edge) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if (err != nil) != down { // once when it goes, once when it is back
+		if (err != nil) != down { // log each change once
 			down = err != nil
 			if down {
 				e.Log.ErrorContext(ctx, "hosts not read; serving those known so far", "err", err)
@@ -83,8 +83,8 @@ func (e *Edge) follow(ctx context.Context) error {
 	}
 }
 
-// readBoth reads what has changed and puts it into force at once. The rows of both views
-// are ordered by one counter but read at two moments, so each has its mark.
+// readBoth reads and applies changes of both views. One counter orders their rows, but they are read at different
+// times, so each view has its own version mark.
 func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -97,7 +97,7 @@ func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int
 	}
 	custom, err := e.readClaims(ctx, claimed)
 	if err != nil {
-		custom = nil // sites are known all the same
+		custom = nil // sites can still be applied
 	}
 	e.prefetch(ctx, rows)
 	before := e.table.hosts()
@@ -128,7 +128,7 @@ func (e *Edge) readBoth(ctx context.Context, version, claimed int64) (int64, int
 	return version, claimed, err
 }
 
-// readLive returns the rows above a version, or all at 0.
+// readLive returns the rows above a version; 0 returns all.
 func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 	floor := above
 	if above == 0 {
@@ -157,8 +157,7 @@ func (e *Edge) readLive(ctx context.Context, above int64) ([]*target, error) {
 	return out, nil
 }
 
-// prefetch loads the new trees of sites that are being visited, so that the switch costs
-// no visitor a wait.
+// prefetch loads the new trees of sites with recent visits, so that no visitor waits after a switch.
 func (e *Edge) prefetch(ctx context.Context, rows []*target) {
 	for _, n := range rows {
 		before := e.table.hosts().find(n.label)
@@ -173,7 +172,7 @@ func (e *Edge) prefetch(ctx context.Context, rows []*target) {
 	}
 }
 
-// tree returns the tree of an owner's release from memory or from its manifest.
+// tree returns the tree of an owner's release from the cache or its manifest.
 func (e *Edge) tree(ctx context.Context, owner id.Owner, id release.ID) (*release.Tree, error) {
 	t, hit, err := e.trees.FetchFor(ctx, string(owner), id, func(ctx context.Context) (*release.Tree, int64, error) {
 		t, err := e.Releases.Load(ctx, id)

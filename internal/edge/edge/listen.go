@@ -8,8 +8,8 @@ import (
 	"slipway/internal/edge/ports"
 )
 
-// Serve adds the servers of visitors to a group. Until the Edge knows the sites, or ctx ends, visitors wait in the queues of their
-// listeners.
+// Serve adds the servers for visitors to a group. Until the Edge is Ready or ctx ends, connections wait in the
+// listeners' queues.
 func (e *Edge) Serve(ctx context.Context, g *graceful.Group, l *ports.Ports) {
 	if l.HTTP != nil {
 		plain := graceful.New(e.Server(e.HTTP()))

@@ -4,9 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are made whether or not somebody collects them.
 type metrics struct {
-	classes [6]prometheus.Counter // by the first digit of the status
+	classes [6]prometheus.Counter // by first digit of the status
 	bytes   prometheus.Counter
 	caches  map[string]*[2]prometheus.Counter // misses, hits
 	hosts   prometheus.Gauge

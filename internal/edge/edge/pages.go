@@ -15,14 +15,14 @@ import (
 	"slipway/internal/edge/visits"
 )
 
-// readyPage returns a page of a program, whose Age is that of this second.
+// readyPage returns a page that a program has ready, with the Age of the current second.
 func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
 	if t == nil || t.pages == nil || bytes.IndexByte(path, '%') >= 0 {
 		return nil
 	}
 	if t.release != "" && len(path) > 1 {
 		if _, ok := e.findAsset(context.Background(), t, string(path[1:])); ok {
-			return nil // a file has precedence
+			return nil // files take precedence
 		}
 	}
 	of, answer := t.pages.Page(t.deployment, at.Host+e.port, string(path))
@@ -60,11 +60,11 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 	return made
 }
 
-// maxReadyFile is how long a program's file may be to be kept, in bytes.
+// maxReadyFile is the largest file of a program that is kept, in bytes.
 const maxReadyFile = 1 << 20
 
-// readyFile returns a file of a program that has pages. Its endpoint's Serve is asked each time
-// whether the file is still the one that is kept, as a browser would ask.
+// readyFile returns a file of a program that has pages. Each time, it asks the endpoint's Serve whether the kept file
+// is still current, as a browser would.
 func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fastpath.Encodings) *fastpath.Answer {
 	p, ok := t.pages.File(t.deployment, at.Host, path)
 	if !ok {
@@ -96,7 +96,7 @@ func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fas
 		return nil
 	}
 	if again := e.fileOf(p, at.Host, path, tag, accepts); again.status == http.StatusNotModified {
-		_ = made.Unchanged(tag, again.header) // it is left to net/http then
+		_ = made.Unchanged(tag, again.header) // on failure net/http answers
 	}
 	a := &ready.Answer{
 		Answer: made,
@@ -117,7 +117,7 @@ func (e *Edge) readyFile(t *target, at *fastpath.Place, path string, accepts fas
 	return made
 }
 
-// fileOf asks a program's Serve for a path.
+// fileOf requests a path from a program's Serve.
 func (e *Edge) fileOf(p *endpoint.Endpoint, host, path, tag string, accepts fastpath.Encodings) *kept {
 	r := &http.Request{
 		Method:     http.MethodGet,
@@ -143,7 +143,7 @@ func (e *Edge) fileOf(p *endpoint.Endpoint, host, path, tag string, accepts fast
 	return out
 }
 
-// kept takes an answer whole, unless it is too long.
+// kept records a whole response, unless it is too large.
 type kept struct {
 	header http.Header
 	status int
@@ -159,7 +159,7 @@ func (k *kept) WriteHeader(status int) {
 	}
 	k.status = status
 	n, err := strconv.ParseInt(k.header.Get("Content-Length"), 10, 64)
-	k.over = err == nil && n > maxReadyFile // known before any of it is read
+	k.over = err == nil && n > maxReadyFile // known too large before reading
 }
 
 func (k *kept) Write(b []byte) (int, error) {

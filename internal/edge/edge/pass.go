@@ -13,20 +13,20 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// hostPasses reports whether requests for a host are passed on to a program by the fast path.
+// hostPasses reports whether the fast path forwards a host's requests to a program.
 func (e *Edge) hostPasses(host string) bool {
 	t := e.leads(host).program()
 	return !e.isControl(host) && t != nil && t.passes
 }
 
-// passes reports the same of a connection.
+// passes reports the same for a connection.
 func (e *Edge) passes(at *fastpath.Place) bool {
 	t := e.wayOf(at).program()
 	return t != nil && t.passes
 }
 
-// pass returns what answers a request with what a program says, as program does, without
-// net/http. It leaves to net/http what is anybody else's: files, and a program that sleeps.
+// pass returns a function that forwards the request to a program without net/http, as [Edge.program] does. It returns
+// nil if net/http must answer: for files, and for a program that sleeps.
 func (e *Edge) pass(q *fastpath.Request) (answer func() (whole bool)) {
 	t := e.wayOf(q.Place).program()
 	if t == nil || !proxy.Passable(q) {
@@ -34,7 +34,7 @@ func (e *Edge) pass(q *fastpath.Request) (answer func() (whole bool)) {
 	}
 	if t.release != "" && len(q.Path) > 1 && (q.Method == http.MethodGet || q.Method == http.MethodHead) {
 		if _, ok := e.trees.Get(t.release); !ok && q.Shares {
-			return nil // the connection's other requests don't wait for it
+			return nil // the connection's other requests must not wait for it
 		}
 		if _, ok := e.findAsset(context.Background(), t, string(q.Path[1:])); ok {
 			return nil
@@ -52,8 +52,8 @@ func (e *Edge) pass(q *fastpath.Request) (answer func() (whole bool)) {
 	return func() bool { return e.passTo(q, t, p, begun) }
 }
 
-// passTo answers a request with what a program says. Where the program has ended in that moment, another
-// is asked for, as program does.
+// passTo forwards a request to a program. If the program exits before it got the request, passTo tries another, as
+// [Edge.program] does.
 func (e *Edge) passTo(q *fastpath.Request, t *target, p *endpoint.Endpoint, begun time.Time) (whole bool) {
 	for tries := 1; ; tries++ {
 		out, ended := e.passOnce(q, t, p, begun, tries == mostTries)
@@ -73,8 +73,8 @@ func (e *Edge) passTo(q *fastpath.Request, t *target, p *endpoint.Endpoint, begu
 	}
 }
 
-// passOnce lets a program answer a request. ended says that it has ended without having got it, unless it
-// is the last try.
+// passOnce forwards a request once. ended reports that the program exited before it got the request, unless this was
+// the last try.
 func (e *Edge) passOnce(q *fastpath.Request, t *target, p *endpoint.Endpoint, begun time.Time, last bool) (out proxy.Passed, ended bool) {
 	defer p.Release()
 	who := fair.Who{Owner: string(t.owner), Site: string(t.site)}
@@ -97,7 +97,7 @@ func (e *Edge) passOnce(q *fastpath.Request, t *target, p *endpoint.Endpoint, be
 	return out, false
 }
 
-// again returns a program that can be passed to, where the one that ran has ended.
+// again returns a program to forward to after the previous one exited.
 func (e *Edge) again(t *target) (*endpoint.Endpoint, error) {
 	p, err := t.programs.Acquire(context.Background(), t.deployment)
 	if err != nil {
@@ -110,7 +110,7 @@ func (e *Edge) again(t *target) (*endpoint.Endpoint, error) {
 	return p, nil
 }
 
-// ownRequest returns what pages of ours have to know of a request.
+// ownRequest returns the parts of a request that our own pages need.
 func (e *Edge) ownRequest(q *fastpath.Request, w http.ResponseWriter) *http.Request {
 	r := &http.Request{Method: q.Method, Header: http.Header{}}
 	major := 1
@@ -121,7 +121,7 @@ func (e *Edge) ownRequest(q *fastpath.Request, w http.ResponseWriter) *http.Requ
 	return r
 }
 
-// passed counts an answer.
+// passed counts a forwarded response.
 func (e *Edge) passed(q *fastpath.Request, t *target, p *endpoint.Endpoint, out *proxy.Passed, begun time.Time) {
 	e.metrics.answered(out.Status, out.Bytes)
 	if out.Status == 0 {

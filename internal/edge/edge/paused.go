@@ -15,24 +15,24 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// pausedEvery is how often the view paused_sites is read. Changes also wake the edge, except those of the command line on SQLite: a
-// payment that is recorded there is in force within 5 seconds, too.
+// pausedEvery is how often the view paused_sites is read. Changes also wake the edge, except those of the command line
+// on SQLite: a payment recorded there takes effect within 5 seconds.
 const pausedEvery = 4 * time.Second
 
-// capped is how an owner's sites are held to what is left of their bandwidth.
+// capped is the bandwidth limit of an owner's sites.
 type capped struct {
-	lease   *allowance.Lease   // nil: there is plenty
-	slow    *throttle.Throttle // how fast they are once nothing is left; nil: they are paused
+	lease   *allowance.Lease   // nil: far from the limit
+	slow    *throttle.Throttle // speed limit once nothing is left; nil: sites are paused then
 	reached bool               // nothing is left
 }
 
-// readPaused reads which sites are paused, now because their owner's bandwidth is
-// used up or until further notice, which owners have so little of it left that their responses take an
-// allowance, and whose sites are slow at the limit. It notes whether that has changed.
+// readPaused reads which sites are paused (until the bandwidth period ends, or until further notice), which owners have
+// little bandwidth left, so that their responses need an allowance, and whose sites are slowed down at the limit. It
+// sets moved if that has changed.
 func (e *Edge) readPaused(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// Versions before this one write the month alone.
+	// Versions before this one write only the month.
 	const window = `(begins <= $1 AND ends > $1 OR ends = 0 AND month = $2)`
 	at, month := db.At(now), int64(now.UTC().Year())*100+int64(now.UTC().Month())
 	rows, err := e.DB.Query(ctx, `SELECT site_id FROM paused_sites WHERE (`+window+` OR month = 0)`, at, month)
@@ -76,10 +76,9 @@ func (e *Edge) readPaused(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// arm makes sure that the limits of owners are in force whose first site comes with these rows, before the rows are: an owner whose
-// whole limit is small gets nothing beyond it from the first request on. Where that can't be made sure of, their rows are left out and
-// come with the next look, and nobody else's wait for them. An edge that starts leaves out none: with a disk that is full there would be
-// no site at all.
+// arm puts bandwidth limits into force before the first site of an owner appears in the table: an owner with a small
+// limit must not exceed it from the first request on. If that fails, it leaves out the owner's rows until the next
+// read; other owners' rows don't wait. At start it leaves out none: with a full disk no site would be served at all.
 func (e *Edge) arm(ctx context.Context, rows []*target) ([]*target, error) {
 	if e.allowances == nil {
 		return rows, nil
@@ -95,12 +94,12 @@ func (e *Edge) arm(ctx context.Context, rows []*target) ([]*target, error) {
 	}
 	owners := slices.Sorted(maps.Keys(fresh))
 	if len(owners) > armAtOnce {
-		owners = nil // all
+		owners = nil // nil means all owners
 	}
 	if err := e.Lender.Arm(ctx, owners...); err != nil {
 		e.Log.WarnContext(ctx, "limits of owners not in force", "owners", len(fresh), "err", err)
 		if e.loaded.Load() {
-			e.moved = true // the next look is at all rows
+			e.moved = true // read all rows again
 			return slices.DeleteFunc(rows, func(t *target) bool { return fresh[t.owner] }), nil
 		}
 	}
@@ -116,11 +115,11 @@ func (e *Edge) arm(ctx context.Context, rows []*target) ([]*target, error) {
 	return rows, nil
 }
 
-// armAtOnce bounds the owners of a question; of more, all are asked for.
+// armAtOnce caps the owners per query; above it the query covers all owners.
 const armAtOnce = 100
 
-// slowed lets a site answer slowly, whose owner has no bandwidth left. Where too many of the owner's responses are slow already, that is
-// said instead.
+// slowed answers slowly for a site whose owner has no bandwidth left. If too many of the owner's responses are slow
+// already, it answers with an error page and returns false.
 func (e *Edge) slowed(w *recorder, r *http.Request, t *target) bool {
 	slow, ok := t.slow.Take(r.Context(), w.Who(r))
 	if ok {

@@ -7,7 +7,6 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// redirect answers a request that came without TLS.
 func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 	rec := record(w)
 	defer e.answered(rec, r)
@@ -45,12 +44,11 @@ func (e *Edge) redirect(w http.ResponseWriter, r *http.Request) {
 	redirect(rec, r, "https://"+host+e.port+r.URL.RequestURI())
 }
 
-// challengePath is where authorities look for the proof that a host is ours (RFC 8555,
-// section 8.3).
+// challengePath is the path of HTTP challenges (RFC 8555 §8.3).
 const challengePath = "/.well-known/acme-challenge/"
 
-// challenge answers on a plain listener what an authority asks. What is not one of our
-// own orders is the tenant's business, whose files answer as they would over TLS.
+// challenge answers an authority's HTTP challenge. Other paths below challengePath belong to the site, which answers as
+// over TLS.
 func (e *Edge) challenge(w *recorder, r *http.Request, host string) {
 	switch {
 	case e.Certificates != nil && e.Certificates.Challenge(w, r):

@@ -16,17 +16,16 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// previews finds the addresses of deployments and of branches' previews,
-// <label>--<site>.<site domain>, in the view previews. Only visitors ask for them, and
-// rarely, so they are looked up when asked for and cached for a short while.
+// previews looks up the addresses of deployments and branches, <label>--<site>.<site domain>, in the view previews.
+// They are visited rarely, so they are read on demand and cached for a short time.
 type previews struct {
 	known *cache.Cache[string, preview]
-	round atomic.Int64 // what was read in an earlier round is not used any more
-	slots *fair.Pool   // bounds the queries that strangers can cause at once
+	round atomic.Int64 // entries of earlier rounds are ignored
+	slots *fair.Pool   // bounds concurrent queries that strangers can cause
 }
 
 type preview struct {
-	release    release.ID // "" when there is none
+	release    release.ID // empty if the address is unknown
 	deployment id.Deployment
 	backend    string
 	runtime    string
@@ -40,7 +39,7 @@ const (
 	previewAbsent = 5 * time.Second
 )
 
-// errCrowded is the error of a lookup that would be one too many.
+// errCrowded is returned when too many lookups wait.
 var errCrowded = errors.New("too many lookups at once")
 
 func (p *previews) init() {
@@ -50,14 +49,13 @@ func (p *previews) init() {
 	p.slots = fair.New(fair.Config{Places: 4, Owner: 2, Waiting: 1000, OwnerWaiting: 100})
 }
 
-// forget drops everything: a deleted site's deployments go with it, and a branch's address
-// serves another deployment.
+// forget drops all entries: deleting a site removes its deployments, and a branch's address may serve a new deployment.
 func (p *previews) forget() {
 	p.round.Add(1)
 	p.known.Clear()
 }
 
-// split takes the label of a deployment's or a branch's address apart.
+// split separates the labels of a preview address.
 func split(label string) (preview, site string, ok bool) {
 	preview, site, ok = strings.Cut(label, "--")
 	if !ok || preview == "" || site == "" || len(label) > 63 {
@@ -71,8 +69,8 @@ func split(label string) (preview, site string, ok bool) {
 	return preview, site, true
 }
 
-// preview returns what the address of a deployment or a branch answers with, or nil. The site's own row
-// decides whether it is served at all.
+// preview returns the target of a deployment's or branch's address, or nil. The site's own row decides whether it is
+// served at all.
 func (e *Edge) preview(ctx context.Context, label string) (*target, error) {
 	name, host, ok := split(label)
 	if !ok {
@@ -132,7 +130,7 @@ func (e *Edge) previewTarget(p preview, of *target) *target {
 		preview:    true,
 		settings:   of.settings,
 		serving:    of.serving,
-		capped:     capped{slow: of.slow, reached: of.reached}, // what it sends isn't counted
+		capped:     capped{slow: of.slow, reached: of.reached}, // its responses aren't counted
 	}
 	if of.state == stateStopped || of.state == statePaused {
 		t.state = of.state

@@ -15,8 +15,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// program is the backend of sites that are programs. A sleeping one is woken while the
-// request is held. Static files are answered without it.
+// program is the backend for programs. It holds the request while a sleeping program starts. Static files are served
+// without the program.
 func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	if e.programAsset(w, r, t) {
 		return
@@ -34,12 +34,11 @@ func (e *Edge) program(w *recorder, r *http.Request, t *target) {
 	}
 }
 
-// mostTries is how many times a request looks for a program that takes it, where one after
-// the other ends in that moment.
+// mostTries caps the programs tried for one request when they exit one after another.
 const mostTries = 3
 
-// ask lets a program answer a request. It returns false where the program has ended without
-// having got it, unless it is the last try.
+// ask forwards a request to a program. It returns false if the program exited before it got the request, so that the
+// caller can retry (except on the last try).
 func (e *Edge) ask(w *recorder, r *http.Request, t *target, p *endpoint.Endpoint, begun time.Time, last bool) (done bool) {
 	defer p.Release()
 	defer func() {
@@ -58,7 +57,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p *endpoint.Endpoint
 	case !errors.Is(err, proxy.ErrUnreached):
 	case !last && p.Ends(r.Context()):
 		return false
-	case r.Context().Err() != nil: // nobody is there any more
+	case r.Context().Err() != nil: // the visitor is gone
 		return true
 	}
 	failed(p, w.RequestID(), r.Method, r.URL.EscapedPath(), err)
@@ -66,7 +65,7 @@ func (e *Edge) ask(w *recorder, r *http.Request, t *target, p *endpoint.Endpoint
 	return true
 }
 
-// failed writes to a site's log why its program did not answer: visitors see the request's id alone.
+// failed writes to the site's log why its program didn't answer. Visitors see only the request's id.
 func failed(p *endpoint.Endpoint, request, method, path string, err error) {
 	if p.Failed == nil {
 		return
@@ -79,13 +78,13 @@ func failed(p *endpoint.Endpoint, request, method, path string, err error) {
 		method, path[:min(len(path), maxPath)], status, proxy.Reason(err), request))
 }
 
-// maxPath is how many bytes of a request's path such a line has.
+// maxPath caps the bytes of a path in such a line.
 const maxPath = 200
 
-// asleep answers for a program that could not be woken.
+// asleep answers when a program couldn't be started.
 func (e *Edge) asleep(w *recorder, r *http.Request, t *target, err error) {
 	if r.Context().Err() != nil {
-		return // nobody is there any more
+		return // the visitor is gone
 	}
 	after := 5 * time.Second
 	if f := fault.As(err); f != nil {
@@ -100,7 +99,7 @@ func (e *Edge) asleep(w *recorder, r *http.Request, t *target, err error) {
 	e.sitePage(w, r, t, response.PageWaking)
 }
 
-// programFailed answers for a program that did not: it ended, or took too long.
+// programFailed answers when a program exited or took too long.
 func (e *Edge) programFailed(w *recorder, r *http.Request, t *target, err error) {
 	e.Log.DebugContext(r.Context(), "application did not answer", "site", t.site, "err", err)
 	if errors.Is(err, proxy.ErrTimeout) {

@@ -15,13 +15,13 @@ import (
 	"slipway/internal/edge/visits"
 )
 
-// Secure returns the server for TLS listeners: the handler of HTTPS with the limits of
-// Server, and the fast path in front of it unless Config.NoFastPath says otherwise.
+// Secure returns the server for TLS listeners: the HTTPS handler with the limits of [Edge.Server], behind the fast path
+// unless Config.NoFastPath is set.
 func (e *Edge) Secure() *fastpath.Server {
 	return fastpath.New(fastpath.Config{HTTP: e.Server(e.HTTPS()), Hosts: quick{e}, Draining: e.Draining})
 }
 
-// quick is an Edge as the fast path sees it.
+// quick adapts an Edge to the fast path.
 type quick struct{ e *Edge }
 
 func (q quick) Takes(host string) bool {
@@ -38,8 +38,7 @@ func (q quick) Passes(at *fastpath.Place) bool               { return q.e.passes
 func (q quick) Pass(r *fastpath.Request) func() (whole bool) { return q.e.pass(r) }
 func (q quick) Served(s *fastpath.Sent)                      { q.e.served(s) }
 
-// plainHost reports whether connections for a host are worth the fast path: those of
-// sites whose backend is files, or a program that has pages.
+// plainHost reports whether the fast path serves a host: a site whose backend is files, or a program that has pages.
 func (e *Edge) plainHost(host string) bool {
 	if e.isControl(host) {
 		return false
@@ -52,13 +51,13 @@ func (e *Edge) plainHost(host string) bool {
 	return t != nil && t.pages != nil
 }
 
-// way is where a host leads.
+// way is a connection's host resolved to a site.
 type way struct {
-	to   *site   // its place in the table; nil: nowhere
-	site id.Site // whose place it must be, for a custom host
+	to   *site   // the site's slot in the table; nil if unknown
+	site id.Site // site that the slot must still have, for a custom host
 
-	taken *allowance.Lease // that an answer was admitted by which Served is about to be told of
-	size  int64            // of its body
+	taken *allowance.Lease // lease that admitted a response not yet passed to Served
+	size  int64            // body size of that response
 }
 
 func (e *Edge) leads(host string) way {
@@ -72,8 +71,8 @@ func (e *Edge) leads(host string) way {
 	return way{}
 }
 
-// wayOf returns where a connection leads. Which site that is is remembered until any host is
-// added or taken away; what the site answers with is looked up every time.
+// wayOf returns where a connection's host leads. The result is kept until hosts are added or removed; the site's target
+// is read for every request.
 func (e *Edge) wayOf(at *fastpath.Place) *way {
 	known, ok := at.Known.(*way)
 	if now := e.table.hosts().round; !ok || at.Since != now {
@@ -84,8 +83,7 @@ func (e *Edge) wayOf(at *fastpath.Place) *way {
 	return known
 }
 
-// program returns what a site's requests are passed on to, if that is a program's live
-// deployment, for everybody.
+// program returns the target if it is the live deployment of an unprotected program.
 func (w way) program() *target {
 	if w.to == nil {
 		return nil
@@ -98,7 +96,7 @@ func (w way) program() *target {
 	return t
 }
 
-// plain returns what a site answers with, if that is its live release, for everybody.
+// plain returns the target if it is the live release of an unprotected site.
 func (w way) plain() *target {
 	if w.to == nil {
 		return nil
@@ -108,14 +106,13 @@ func (w way) plain() *target {
 		return nil
 	}
 	if w.site != "" && t.site != w.site {
-		return nil // another site has taken the place just now
+		return nil // the slot now belongs to another site
 	}
 	return t
 }
 
-// ready returns the answer for a path of a site that is ready in memory, or makes it so.
-// It is nil where the answer is not a file's, whole and with status 200, or depends on
-// more of a request than its path and the encodings that it accepts.
+// ready returns the prepared response for a path, or prepares it. It returns nil if the response isn't a whole file
+// with status 200, or depends on more than the path and the accepted encodings.
 func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {
 	to := e.wayOf(at)
 	t := to.plain()
@@ -136,7 +133,7 @@ func (e *Edge) ready(at *fastpath.Place, path []byte, accepts fastpath.Encodings
 	return a.Answer
 }
 
-// admit takes an answer's bytes from what is left of its owner's bandwidth, where that is little.
+// admit takes a response's bytes from its owner's bandwidth if little is left.
 func (e *Edge) admit(at *fastpath.Place, size int64) bool {
 	to := e.wayOf(at)
 	t := to.plain()
@@ -144,20 +141,20 @@ func (e *Edge) admit(at *fastpath.Place, size int64) bool {
 		return true
 	}
 	if t.spent() {
-		return false // it is slow
+		return false // answered slowly elsewhere
 	}
 	if t.lease == nil || t.visits == nil {
 		return true
 	}
 	if !t.lease.Take(size) {
-		return false // the request waits for a loan elsewhere
+		return false // net/http waits for a loan
 	}
 	to.taken, to.size = t.lease, size
 	return true
 }
 
-// prepare lets the files backend answer a request that has nothing but the path and the
-// encodings, and keeps what it said: so the fast path says what the other one would.
+// prepare lets the files backend answer a request that has only a path and encodings, and keeps the response, so that
+// both paths answer alike.
 func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings) *ready.Answer {
 	u, err := url.ParseRequestURI(path)
 	if err != nil {
@@ -190,7 +187,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	if err != nil {
 		return nil
 	}
-	// Who has it already is told so, in the same way.
+	// Prepare the 304 for visitors who have the file.
 	if tag := out.header.Get("Etag"); tag != "" {
 		again := record(&capture{header: http.Header{}})
 		again.Trial = true
@@ -198,7 +195,7 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 		r.Header["If-None-Match"] = []string{tag}
 		e.files(again, r, t)
 		if again.Status == http.StatusNotModified {
-			_ = made.Unchanged(tag, again.Header()) // it is left to net/http then
+			_ = made.Unchanged(tag, again.Header()) // on failure net/http answers
 		}
 	}
 	a := &ready.Answer{
@@ -212,15 +209,15 @@ func (e *Edge) prepare(t *target, host, path string, accepts fastpath.Encodings)
 	return a
 }
 
-// served counts an answer of the fast path.
+// served counts a response of the fast path.
 func (e *Edge) served(s *fastpath.Sent) {
 	e.metrics.answered(s.Status, s.Size)
 	h, ok := s.Answer.Of.(*ready.Answer)
 	if ok && h.Site != nil {
-		e.visits.Sent(s, &h.Page, h.Log) // before it is counted: collecting begins with what is counted
+		e.visits.Sent(s, &h.Page, h.Log) // record the visit first: collecting starts with the counted bytes
 		e.visits.Count(h.Site, s.Status, s.Size, h.HTML && !s.Head)
 	}
-	if to, ok := s.Place.Known.(*way); ok && to.taken != nil { // after it was counted
+	if to, ok := s.Place.Known.(*way); ok && to.taken != nil { // after counting
 		to.taken.Settle(to.size)
 		to.taken = nil
 	}
@@ -228,7 +225,7 @@ func (e *Edge) served(s *fastpath.Sent) {
 
 var errCaptured = errors.New("only the header is wanted")
 
-// capture takes the header of an answer.
+// capture records a response's header.
 type capture struct{ header http.Header }
 
 func (c *capture) Header() http.Header       { return c.header }

@@ -15,12 +15,12 @@ import (
 	"slipway/internal/edge/visits"
 )
 
-// serve answers a request that came over TLS: one host, one target, one release.
+// serve answers a request over TLS from one host, one target and one release.
 func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	e.closing(w, r)
 	host, status := e.host(r)
 	if status == 0 && e.isControl(host) && e.Control != nil {
-		// An answer of ours on this connection may have left its deadline.
+		// An earlier response on this connection may have left its deadline.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		e.Control.ServeHTTP(w, r)
 		return
@@ -38,7 +38,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
 	e.tenant(rec, r, host)
 }
 
-// answered counts an answer that has been given.
+// answered counts a finished response.
 func (e *Edge) answered(rec *recorder, r *http.Request) {
 	e.metrics.answered(rec.Status, rec.Bytes)
 	if rec.visits != nil {
@@ -48,7 +48,7 @@ func (e *Edge) answered(rec *recorder, r *http.Request) {
 		}
 		bytes := rec.Bytes
 		if rec.paused {
-			bytes = 0 // what we say instead is not the site's
+			bytes = 0 // our own pages don't count as the site's traffic
 		}
 		e.visits.Count(rec.visits, rec.Status, bytes, shown)
 	}
@@ -60,7 +60,8 @@ func (e *Edge) answered(rec *recorder, r *http.Request) {
 	}
 }
 
-// spends reports whether a target may answer: there is bandwidth left, or it answers slowly. Where it may not, that has been said.
+// spends reports whether a target may answer: bandwidth is left, or it answers slowly. If not, it has written the
+// response.
 func (e *Edge) spends(w *recorder, r *http.Request, t *target) bool {
 	if t.spent() {
 		return e.slowed(w, r, t)
@@ -73,7 +74,7 @@ func (e *Edge) spends(w *recorder, r *http.Request, t *target) bool {
 		w.Spent = w.allowed
 		return true
 	}
-	if t.slow != nil { // it isn't written yet that nothing is left
+	if t.slow != nil { // the database doesn't say yet that nothing is left
 		return e.slowed(w, r, t)
 	}
 	e.bound(w, r)
@@ -86,7 +87,7 @@ func (e *Edge) pausedPage(w *recorder, r *http.Request) {
 	response.Page(w, r, response.PagePaused)
 }
 
-// tenant answers what concerns a site: its backend if it is live, a page of ours if not.
+// tenant answers a site's request: with its backend if the site is live, else with one of our pages.
 func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	t, to, err := e.find(r.Context(), host)
 	if t != nil {
@@ -128,8 +129,7 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 	}
 }
 
-// admitted reports whether a visitor may see what a target answers with. Who may not has been
-// answered.
+// admitted reports whether the visitor may see the target. If not, it has written the response.
 func (e *Edge) admitted(w *recorder, r *http.Request, t *target) bool {
 	if !t.protected() {
 		return true
@@ -142,12 +142,11 @@ func (e *Edge) admitted(w *recorder, r *http.Request, t *target) bool {
 	return e.guard.Ask(w, r, a)
 }
 
-// host returns the host of a request, or the status with which it is refused: 400 for a
-// method that is not a token (RFC 9110 §9.1), a port that is not a number, and a request
-// target that is not a path (RFC 9112, section 3.2.2 is for proxies, which we
-// are not), 421 for a host that is not the one the TLS connection was made for.
+// host returns the host of a request, or the status that refuses it: 400 for a method that isn't a token (RFC 9110
+// §9.1), a port that isn't a number, or a request target that isn't a path (absolute targets, RFC 9112 §3.2.2, are for
+// proxies); 421 for a host other than that of the TLS handshake.
 func (e *Edge) host(r *http.Request) (host string, status int) {
-	if !fastpath.Token(r.Method) { // net/http lets those of HTTP/2 and 3 pass, and programs would take it for a request line
+	if !fastpath.Token(r.Method) { // net/http accepts other methods on HTTP/2 and 3, which programs could take for a request line
 		return "", http.StatusBadRequest
 	}
 	if r.URL.Host != "" || r.URL.Scheme != "" || r.URL.Opaque != "" || !strings.HasPrefix(r.URL.Path, "/") {
@@ -169,8 +168,8 @@ func (e *Edge) host(r *http.Request) (host string, status int) {
 	return host, 0
 }
 
-// find returns what a host answers with: a site, the address of a deployment or a preview,
-// or nil; and the host that the owner of a custom host sends its visitors to, if any.
+// find returns the target of a host (a site, deployment or preview), or nil, and the host that the owner of a custom
+// host redirects to, if any.
 func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err error) {
 	hosts := e.table.hosts()
 	label, ok := e.label(host)
@@ -187,8 +186,8 @@ func (e *Edge) find(ctx context.Context, host string) (t *target, to string, err
 	return t, "", err
 }
 
-// elsewhere is where an owner's redirect leads: the same path and query at the other
-// host, at our port if that host is one of ours.
+// elsewhere returns the target URL of an owner's redirect: the same path and query at the other host, with our port if
+// it is one of our hosts.
 func (e *Edge) elsewhere(to string, r *http.Request) string {
 	if name, _ := e.certificateName(to); name != "" {
 		to += e.port
@@ -196,47 +195,44 @@ func (e *Edge) elsewhere(to string, r *http.Request) string {
 	return "https://" + to + r.URL.RequestURI()
 }
 
-// redirect is http.Redirect without its rewriting of what is already safe.
+// redirect is [http.Redirect] without the rewriting of the URL.
 func redirect(w http.ResponseWriter, r *http.Request, to string) {
 	w.Header()["Location"] = []string{to}
 	w.Header()["Content-Length"] = []string{"0"}
 	w.WriteHeader(http.StatusPermanentRedirect)
 }
 
-// recorder remembers what an answer was, for the metrics and the site's visits.
+// recorder records the response for metrics and the site's visits.
 type recorder struct {
 	response.Recorder
-	visits *visits.Site // of the site; nil when it is none's, or nobody counts
-	target *target      // likewise
+	visits *visits.Site // nil if the request has no site or visits aren't counted
+	target *target      // nil if the request has no target
 
-	paused  bool                // it has no bandwidth left, and the answer is ours
-	allowed *allowance.Response // nil where nothing limits it
-	slow    *throttle.Response  // nil where it is as fast as can be
+	paused  bool                // the response is our page, because no bandwidth is left
+	allowed *allowance.Response // nil if nothing limits the response
+	slow    *throttle.Response  // nil at full speed
 }
 
-// record returns a recorder of what is answered through w.
 func record(w http.ResponseWriter) *recorder {
 	return &recorder{Recorder: response.Recorder{ResponseWriter: w}}
 }
 
-// bound sets the deadlines of an answer of ours.
+// bound sets the deadlines of our own responses.
 func (e *Edge) bound(w http.ResponseWriter, r *http.Request) { response.Bound(w, r, e.bodyTime) }
 
-// offer tells a client that came another way that the same host answers over HTTP/3 (RFC
-// 7838, section 3).
+// offer adds Alt-Svc, which announces HTTP/3 at the same host (RFC 7838 §3), to responses over other protocols.
 func (e *Edge) offer(h http.Header, major int) {
 	if e.altSvc != nil && major < 3 {
 		h["Alt-Svc"] = e.altSvc
 	}
 }
 
-// closing makes a request whose length was given by Transfer-Encoding the last one of its
-// connection (RFC 9112, section 6.1): net/http drops a Content-Length beside it without a
-// word, and what a proxy before us took for the next request may be a part of this one.
-// So is every request while the process drains.
+// closing closes the connection after a request with Transfer-Encoding (RFC 9112 §6.1): net/http silently drops a
+// Content-Length beside it, and bytes that a proxy before us took for the next request may belong to this one. It also
+// closes connections while the process drains.
 func (e *Edge) closing(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 3 {
-		return // it has no such field; its server tells clients of the end itself
+		return // HTTP/2 has no Connection header; its server sends GOAWAY itself
 	}
 	if e.Draining != nil && e.Draining.Load() || r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		w.Header().Set("Connection", "close")

@@ -6,17 +6,17 @@ import (
 	"slipway/internal/edge/access"
 )
 
-// serving holds what a site's settings say beyond its release. It is immutable.
+// serving holds a site's settings that apply beyond its release. It is immutable.
 type serving struct {
 	access.Settings
 	ProxyHosts []string `json:"proxyHosts"`
 
-	AccessLog     string `json:"accessLog"`     // truncated, no-addresses, off
-	SinglePage    string `json:"singlePage"`    // auto, on, off
-	TrailingSlash string `json:"trailingSlash"` // auto, always, never
+	AccessLog     string `json:"accessLog"`     // truncated, no-addresses or off
+	SinglePage    string `json:"singlePage"`    // auto, on or off
+	TrailingSlash string `json:"trailingSlash"` // auto, always or never
 }
 
-// readServing reads a row's settings; what cannot be read protects everything.
+// readServing parses a row's settings. Unreadable settings protect every address.
 func readServing(text string) *serving {
 	if text == "" {
 		return nil
@@ -28,12 +28,10 @@ func readServing(text string) *serving {
 	return &s
 }
 
-// protected reports whether the target's visitors must give the site's password or sign in.
 func (t *target) protected() bool {
 	return t.serving != nil && t.serving.Protects(t.preview)
 }
 
-// accessLog is the site's setting for its access log.
 func (t *target) accessLog() string {
 	if t.serving == nil {
 		return ""

@@ -13,17 +13,17 @@ import (
 	"slipway/internal/platform/trie"
 )
 
-// The states of the view live.
+// States in the view live.
 const (
 	stateLive    = "live"
 	stateStopped = "stopped"
 	stateEmpty   = "empty"
 	stateError   = "error"
 	stateDeleted = "deleted"
-	statePaused  = "paused" // live in the view, and in the view paused_sites
+	statePaused  = "paused" // live in the view live, and listed in paused_sites
 )
 
-// target holds what answers for a host. It is immutable; a switch replaces it.
+// target is what answers for a host. It is immutable; a switch replaces it.
 type target struct {
 	site       id.Site
 	owner      id.Owner
@@ -31,27 +31,27 @@ type target struct {
 	release    release.ID
 	deployment id.Deployment
 	state      string
-	backend    string // what answers while the state is live: files, program
-	runtime    string // what kind of program
-	node       string // where it is; empty: anywhere
+	backend    string // files or program, while the state is live
+	runtime    string // kind of program
+	node       string // node that runs it; empty: any
 	version    int64
-	preview    bool         // the address of a deployment or a branch, not of the site
-	visits     *visits.Site // nil where nobody counts
+	preview    bool         // address of a deployment or branch, not of the site
+	visits     *visits.Site // nil if visits aren't counted
 
-	capped // its owner's bandwidth
+	capped // the owner's bandwidth limit
 
-	earlier *earlier // releases of a program that open pages may still ask for; nil for none
+	earlier *earlier // earlier releases of a program that open pages may still request; nil if none
 
-	programs endpoint.Source // of its runtime; nil where there is none
-	pages    endpoint.Pages  // the same, where it answers by itself for some paths; else nil
-	passes   bool            // whether its endpoints may have an Upstream
+	programs endpoint.Source // source of its runtime; nil if none
+	pages    endpoint.Pages  // set if programs has pages of its own
+	passes   bool            // its endpoints may have an Upstream
 
-	settings string        // of the view serving
-	serving  *serving      // the same, read; nil for none
-	answers  *ready.Source // of those in the table
+	settings string        // JSON from the view serving
+	serving  *serving      // settings, parsed; nil if none
+	answers  *ready.Source // source of prepared responses, for targets in the table
 }
 
-// same reports whether a row brings nothing new.
+// same reports whether a row changes nothing.
 func (t *target) same(n *target) bool {
 	row := *n
 	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages, row.passes = t.visits, t.answers, t.serving,
@@ -59,28 +59,28 @@ func (t *target) same(n *target) bool {
 	return *t == row
 }
 
-// spent reports whether the target answers slowly: its owner's bandwidth is used up.
+// spent reports whether the target answers slowly because its owner's bandwidth is used up.
 func (t *target) spent() bool { return t.reached && t.slow != nil }
 
-// site is a host's place in the table: requests load the pointer once, Run stores it.
+// site is a slot in the table: Run stores the target, requests load it once.
 type site struct{ target atomic.Pointer[target] }
 
-// hosts are all hosts at one moment, immutable but for what a site points to: a site that
-// switches to another release keeps its place.
+// hosts is a snapshot of all hosts, immutable except for the targets in its slots: a site that switches releases keeps
+// its slot.
 type hosts struct {
-	labels trie.Trie[*site]  // below the site domain
-	ids    trie.Trie[string] // site id → the label it has
+	labels trie.Trie[*site]  // by label below the site domain
+	ids    trie.Trie[string] // label by site id
 	custom trie.Trie[*claim]
-	round  uint64 // grows with each change
+	round  uint64 // increases with each change
 }
 
-// slot returns the place that a label has, or nil.
+// slot returns a label's slot, or nil.
 func (h *hosts) slot(label string) *site {
 	s, _ := h.labels.Get(label)
 	return s
 }
 
-// slotOf returns the place that a site has, or nil.
+// slotOf returns a site's slot, or nil.
 func (h *hosts) slotOf(id id.Site) *site {
 	if label, ok := h.ids.Get(string(id)); ok {
 		if s := h.slot(label); s != nil && s.target.Load().site == id {
@@ -90,7 +90,7 @@ func (h *hosts) slotOf(id id.Site) *site {
 	return nil
 }
 
-// find returns what the label answers with, or nil.
+// find returns a label's target, or nil.
 func (h *hosts) find(label string) *target {
 	if s := h.slot(label); s != nil {
 		return s.target.Load()
@@ -98,7 +98,7 @@ func (h *hosts) find(label string) *target {
 	return nil
 }
 
-// of returns what the site answers with, or nil.
+// of returns a site's target, or nil.
 func (h *hosts) of(id id.Site) *target {
 	if s := h.slotOf(id); s != nil {
 		if n := s.target.Load(); n.site == id {
@@ -110,26 +110,25 @@ func (h *hosts) of(id id.Site) *target {
 
 func (h *hosts) len() int { return h.labels.Len() + h.custom.Len() }
 
-// table holds the hosts. Whoever asks takes them once and sees one moment whole, without a
-// lock; a batch of changes is one swap.
+// table holds the current hosts. Readers load the snapshot once, without a lock; a batch of changes swaps it once.
 type table struct {
 	now    atomic.Pointer[hosts]
-	counts bool       // whether visits are counted
-	mu     sync.Mutex // guards changing, and owners
+	counts bool       // visits are counted
+	mu     sync.Mutex // guards owners and serializes changes
 	// share: total one of each owner with a site; owner one; edge none: it is as long as the list of owners
 	owners map[string]*visits.Owner
 }
 
 func (t *table) hosts() *hosts { return t.now.Load() }
 
-// knows reports whether a site of an owner's was ever in it, and is counted.
+// knows reports whether visits of an owner's sites are counted.
 func (t *table) knows(owner id.Owner) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.owners[string(owner)] != nil
 }
 
-// change makes changes to a copy and puts it into force.
+// change applies changes to a copy and swaps it in.
 func (t *table) change(f func(*changes)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,12 +141,12 @@ func (t *table) change(f func(*changes)) {
 	if c.labels.Changed() || c.ids.Changed() || c.custom.Changed() {
 		t.now.Store(&hosts{c.labels.Trie, c.ids.Trie, c.custom.Trie, now.round + 1})
 	}
-	for _, l := range c.gone { // nobody finds them any more
+	for _, l := range c.gone { // no longer found by any request
 		l.End()
 	}
 }
 
-// changes are hosts that are being changed.
+// changes is a snapshot under construction.
 type changes struct {
 	counts bool
 	owners map[string]*visits.Owner
@@ -157,7 +156,7 @@ type changes struct {
 	gone   []*ready.Source
 }
 
-// owner returns what is kept of an owner's visits.
+// owner returns the visit counters of an owner.
 func (c *changes) owner(named string) *visits.Owner {
 	if c.owners[named] == nil {
 		c.owners[named] = &visits.Owner{ID: id.Owner(named)}
@@ -165,13 +164,12 @@ func (c *changes) owner(named string) *visits.Owner {
 	return c.owners[named]
 }
 
-// set takes a row over. A site that changed its label leaves the old one; a row older
-// than what is known changes nothing.
+// set applies a row. A site that changed its label leaves the old one. Rows older than the known ones are ignored.
 func (c *changes) set(n *target) {
 	if old, ok := c.ids.Get(string(n.site)); ok {
 		if s, _ := c.labels.Get(old); s != nil && s.target.Load().site == n.site {
 			if was := s.target.Load(); was.owner == n.owner {
-				n.visits = was.visits // it goes on counting
+				n.visits = was.visits // keep the counters
 			}
 			if old != n.label {
 				c.gone = append(c.gone, s.target.Load().answers)
@@ -191,7 +189,7 @@ func (c *changes) set(n *target) {
 		before = s.target.Load()
 	}
 	if before != nil && before.version > n.version {
-		return // another site has taken the label since
+		return // another site has the label now
 	}
 	if n.state == stateDeleted {
 		if before != nil && before.site == n.site {
@@ -204,7 +202,7 @@ func (c *changes) set(n *target) {
 	n.answers = ready.NewSource()
 	if before != nil && before.site == n.site {
 		s.target.Store(n)
-	} else { // another site's place is another place, as long as somebody may hold the old one
+	} else { // a new site needs a new slot, since requests may still hold the old one
 		s = &site{}
 		s.target.Store(n)
 		c.labels.Set(n.label, s)
@@ -217,7 +215,7 @@ func (c *changes) set(n *target) {
 	}
 }
 
-// keep drops every site that is not in the set.
+// keep removes every site that isn't in the set.
 func (c *changes) keep(sites map[id.Site]bool) {
 	before := c.ids.Trie
 	for named, label := range before.All {

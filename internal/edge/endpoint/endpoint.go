@@ -1,7 +1,6 @@
-// Package endpoint owns the contract between a server with a visitor's request and the program
-// that responds for a site, or a layer in front of the program. Package app provides programs,
-// package wordpress its guard and page cache in front of those; the edge calls both in the
-// same way.
+// Package endpoint owns the contract between a server that has a visitor's request and what answers for a site: a
+// program, or a layer in front of it. Package app provides programs, package wordpress puts its guard and page cache in
+// front of them; the edge calls both in the same way.
 package endpoint
 
 import (
@@ -14,36 +13,35 @@ import (
 	"slipway/internal/edge/upstream"
 )
 
-// Endpoint answers one request. Release is to be called when the request has ended.
+// Endpoint answers one request. The caller must call Release when the request has ended.
 type Endpoint struct {
-	// Transport reaches what answers, whatever the address.
+	// Transport reaches the program, whatever the request's address.
 	Transport http.RoundTripper
-	// Upstream holds connections to it, for all but what is unusual. Optional: nil where it
-	// speaks something else than HTTP, or wants to see all requests.
+	// Upstream is a pool of connections to the program for ordinary requests. Optional: nil if the endpoint doesn't
+	// speak HTTP or must see every request.
 	Upstream *upstream.Pool
-	// Serve answers a request that needs no program, such as one for a file, and reports whether it
-	// did. Optional.
+	// Serve answers requests that need no program, such as those for files, and reports whether it did. Optional.
 	Serve func(w http.ResponseWriter, r *http.Request) bool
-	// Tasks runs scripts that nobody who visits can ask for. Optional.
+	// Tasks runs scripts that visitors can't request. Optional.
 	Tasks http.RoundTripper
 
-	Ended   <-chan struct{} // closed when it has ended and gets no request any more. Optional.
+	Ended   <-chan struct{} // closed when the program has exited and gets no more requests. Optional.
 	Release func()
 
-	MaxBody   int64         // bytes of a request's body; 0: no limit
-	FirstByte time.Duration // until an answer's first byte; 0: as the edge has it
+	MaxBody   int64         // largest request body in bytes; 0: no limit
+	FirstByte time.Duration // time until a response's first byte; 0: the edge's default
 
-	// Answered hears an answer's status, how many bytes its body had, and how long its first byte
-	// took, before Release. Optional.
+	// Answered is called before Release with a response's status, the bytes of its body and the time to its first byte.
+	// Optional.
 	Answered func(status int, bytes int64, took time.Duration)
-	// Failed hears why a request got no answer, in words for the site's log. Optional.
+	// Failed is called with the reason why a request got no response, for the site's log. Optional.
 	Failed func(why string)
 }
 
-// endTime is how long the end of a program may take that accepts no connections.
+// endTime is how long a program that accepts no connections may take to exit.
 const endTime = 5 * time.Second
 
-// Ends reports whether an endpoint that accepts no connections has ended, or does so within 5 s.
+// Ends reports whether a program that accepts no connections has exited or does so within 5 s.
 func (e *Endpoint) Ends(ctx context.Context) bool {
 	if e.Ended == nil {
 		return false
@@ -59,28 +57,27 @@ func (e *Endpoint) Ends(ctx context.Context) bool {
 	return false
 }
 
-// Source has the endpoints of deployments of one kind.
+// Source provides the endpoints of deployments of one kind.
 type Source interface {
-	// Acquire returns the endpoint of a deployment for one request. It may wait for one, or refuse with an
+	// Acquire returns the endpoint of a deployment for one request. It may wait for a program to start, or fail with an
 	// Unavailable fault.
 	Acquire(ctx context.Context, deployment id.Deployment) (*Endpoint, error)
-	// Awake returns the endpoint of a deployment that can answer without waiting for anything.
+	// Awake returns the endpoint of a deployment if it can answer without waiting.
 	Awake(deployment id.Deployment) (*Endpoint, bool)
 }
 
-// NotHTTP is a Source whose endpoints speak something else than HTTP, such as FastCGI: none has an
-// Upstream, so nobody need look whether requests can be passed on.
+// NotHTTP is a [Source] whose endpoints don't speak HTTP but, for example, FastCGI. None has an Upstream, so the edge
+// needn't ask.
 type NotHTTP struct{ Source }
 
-// Pages is a Source that answers for some paths by itself, to visitors without a session. Its
-// methods never wait.
+// Pages is a [Source] that answers some paths itself, for visitors without a session. Its methods never wait.
 type Pages interface {
 	Source
-	// Page returns what a path's page is, the same for as long as the page is, and what returns its fields
-	// and body for an Accept-Encoding; nil where there is none.
+	// Page returns a page's identity, which changes with its content, and a function that returns its header and body
+	// for an Accept-Encoding. answer is nil if there is no page.
 	Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
-	// File returns the endpoint of a deployment that is awake, if a file of it could answer a path of a host by Serve.
+	// File returns the endpoint of a running deployment if its Serve may answer path at host with a file.
 	File(deployment id.Deployment, host, path string) (*Endpoint, bool)
-	// SessionCookies are texts in the cookies of visitors with a session.
+	// SessionCookies returns texts that mark a visitor's Cookie header as one with a session.
 	SessionCookies() []string
 }

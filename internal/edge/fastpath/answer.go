@@ -12,18 +12,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Encodings is the set of content codings that a request accepts, each as much as the
-// others.
+// Encodings is the set of content encodings that a request accepts with equal weight.
 type Encodings uint8
 
-// The codings that a request may accept. Others are not looked at.
+// Encodings that a request may accept. Others are ignored.
 const (
 	Gzip Encodings = 1 << iota
 	Brotli
 	Zstd
 )
 
-// String returns the set as an Accept-Encoding field has it.
+// String formats the set as an Accept-Encoding value.
 func (e Encodings) String() string {
 	var names []string
 	for i, name := range []string{"gzip", "br", "zstd"} {
@@ -34,40 +33,39 @@ func (e Encodings) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Answer is a whole answer with status 200, ready to be sent, and the one with status 304
-// for those who have it. It is immutable.
+// Answer is a complete response with status 200, ready to send, and the matching 304. It is immutable.
 type Answer struct {
-	Of any // the caller's
-	// Sessions are texts in cookies. A request with one of them is left to Config.HTTP.
+	Of any // for the caller's use
+	// Sessions lists texts in cookies. Requests with one of them go to Config.HTTP.
 	Sessions []string
 
 	body      []byte
 	whole     head
-	tag       string // the entity tag; with it alone in If-None-Match, unchanged is the answer
+	tag       string // a request with only this tag in If-None-Match gets unchanged
 	unchanged head
 }
 
-// head holds what is sent before the body, in the form of each protocol.
+// head is what precedes the body, in the format of each protocol.
 type head struct {
-	h1 []byte // status line and fields, without Date and the empty line
-	h2 []byte // a header block without date that neither needs nor changes a dynamic table
+	h1 []byte // status line and header, without Date and the empty line
+	h2 []byte // header block without Date; independent of the dynamic table
 }
 
-// Size is about how many bytes the Answer itself takes, without its body.
+// Size returns the approximate memory of the Answer in bytes, without its body.
 func (a *Answer) Size() int64 {
 	return int64(len(a.whole.h1) + len(a.whole.h2) + len(a.unchanged.h1) + len(a.unchanged.h2) + len(a.tag) + 240)
 }
 
-// Body returns the answer's body, which nobody may change.
+// Body returns the response body. The caller must not change it.
 func (a *Answer) Body() []byte { return a.body }
 
 var errHeader = errors.New("a field that cannot be prepared")
 
-// NewAnswer makes an answer with these fields, to which Date is added when it is sent. It
-// refuses fields that concern the connection. body is kept and must not change.
+// NewAnswer prepares a response with this header; Date is added when it is sent. It refuses connection-specific fields.
+// It keeps body, which must not change.
 func NewAnswer(header http.Header, body []byte) (*Answer, error) {
 	if header.Get("Content-Length") != strconv.Itoa(len(body)) || len(header["Content-Length"]) != 1 || len(header["Content-Type"]) != 1 {
-		return nil, errHeader // net/http would add or correct them
+		return nil, errHeader // net/http would add or change these
 	}
 	whole, err := newHead("200", "OK", header)
 	if err != nil {
@@ -76,8 +74,7 @@ func NewAnswer(header http.Header, body []byte) (*Answer, error) {
 	return &Answer{body: body, whole: whole}, nil
 }
 
-// Unchanged adds the answer to those who have what the entity tag names, with status 304
-// and these fields. It must be called before the Answer is used.
+// Unchanged adds the 304 response for requests that have the entity tag. Call it before the Answer is used.
 func (a *Answer) Unchanged(tag string, header http.Header) error {
 	if len(tag) < 2 || tag[0] != '"' || strings.Trim(tag, "\"") == "" || len(header["Content-Length"]) > 0 {
 		return errHeader
@@ -90,14 +87,13 @@ func (a *Answer) Unchanged(tag string, header http.Header) error {
 	return nil
 }
 
-// newHead prepares a status and fields.
 func newHead(status, reason string, header http.Header) (head, error) {
 	var h1, h2 bytes.Buffer
 	h1.WriteString("HTTP/1.1 " + status + " " + reason + "\r\n")
 	enc := hpack.NewEncoder(&h2)
 	enc.SetMaxDynamicTableSize(0)
 	enc.WriteField(hpack.HeaderField{Name: ":status", Value: status})
-	h2.Reset() // the change of the table's size was for the encoder alone
+	h2.Reset() // the table size update only concerned the encoder
 	enc.WriteField(hpack.HeaderField{Name: ":status", Value: status})
 	names := make([]string, 0, len(header))
 	for name := range header {

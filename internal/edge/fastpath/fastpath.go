@@ -1,17 +1,15 @@
-// Package fastpath owns the quick way to answer plain requests over TLS: a GET or HEAD
-// for something whose whole answer is ready in memory, or for something that Hosts.Pass answers.
+// Package fastpath owns fast responses to plain requests over TLS: a GET or HEAD whose whole response is ready in
+// memory, or a request that Hosts.Pass answers.
 //
-// It speaks HTTP/1.1 and HTTP/2 itself, as far as such requests need it: header fields
-// are made once per answer, in the form that goes over the wire, and a batch of answers
-// is one write. Whatever is not plain goes to net/http with nothing lost: on HTTP/1.1 the
-// connection is handed over with the bytes that were read; on HTTP/2 the request's frames
-// go through a lane, a connection in memory that net/http serves, while other requests of
-// the same connection stay here. So the package decides nothing about a request but
-// whether it is plain, and net/http decides about everything else.
+// It implements the part of HTTP/1.1 and HTTP/2 that such requests need: headers are encoded once per Answer, and a
+// batch of responses is one write. All other requests go to net/http unchanged. On HTTP/1.1 the connection is handed
+// over with the bytes already read. On HTTP/2 the request's frames go through a lane, an in-memory connection that
+// net/http serves, while other requests of the connection stay here. So the package only decides whether a request is
+// plain; net/http decides everything else.
 //
-// Time, memory and work per connection are bounded here as they are there: deadlines for
-// handshakes, headers, idleness and readers who don't read; sizes of header blocks; how
-// many streams there are; and what a client may send that leads to nothing.
+// The package enforces the same limits as net/http on time, memory and work per connection: deadlines for handshakes,
+// headers, idle connections and slow readers; sizes of header blocks; the number of streams; and the volume of frames
+// without effect.
 package fastpath
 
 import (
@@ -33,67 +31,65 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Config holds the dependencies and settings of a Server.
 type Config struct {
-	// HTTP serves what is not plain, and has the TLS configuration. It must not be used
-	// for anything else; New changes its Handler and ConnContext.
+	// HTTP serves requests that aren't plain and holds the TLS configuration. New changes its Handler and ConnContext,
+	// so it can't be used for anything else.
 	HTTP *http.Server
-	// Hosts says what is answered here.
+	// Hosts provides the responses.
 	Hosts Hosts
-	// Draining says whether every answer is to be its connection's last. Optional.
+	// Draining says that each response closes its connection. Optional.
 	Draining *atomic.Bool
 
 	HeaderTime time.Duration // for a handshake, and for a request's header. Optional: 0 means 10s.
 	IdleTime   time.Duration // between requests. Optional: 0 means 2 minutes.
-	WriteTime  time.Duration // for any part of an answer to be taken. Optional: 0 means a minute.
+	WriteTime  time.Duration // write timeout per chunk of a response. Optional: 0 means a minute.
 }
 
-// Hosts answer what connections ask for. Methods are called from many goroutines.
+// Hosts answers requests. Its methods are called from many goroutines.
 type Hosts interface {
-	// Takes reports whether connections for a host are worth this package: it may have answers
-	// that are ready, or its requests are passed on. Others are HTTP's from the beginning.
+	// Takes reports whether this package should serve connections for a host: it may have prepared responses, or its
+	// requests are forwarded. Other connections go to HTTP at once.
 	Takes(host string) bool
-	// Find returns the answer that is ready for a path at a place, or nil to leave the
-	// request to HTTP. It must depend on nothing else, and doesn't keep the path. For one place
-	// it is called by one goroutine at a time.
+	// Find returns the prepared response for a path, or nil to leave the request to HTTP. The result must depend only
+	// on the arguments; Find must not keep path. Calls for one Place don't overlap.
 	Find(at *Place, path []byte, accepts Encodings) *Answer
-	// Admit reports whether an answer that Find has just returned for a place may be sent, with so many bytes of a body; Served follows.
-	// It must not wait: a request that isn't admitted is left to HTTP.
+	// Admit reports whether a response that Find just returned may be sent with a body of size bytes; a call of Served
+	// follows. It must not wait: HTTP answers requests that aren't admitted.
 	Admit(at *Place, size int) bool
-	// Passes reports whether requests for a place are Pass's instead of Find's.
+	// Passes reports whether Pass instead of Find answers requests at a place.
 	Passes(at *Place) bool
-	// Pass returns what answers a request, or nil where it leaves the request to HTTP. It must not
-	// wait: what it returns may, which reports whether the answer is whole. Where it is not the connection
-	// ends, or over HTTP/2 the stream.
+	// Pass returns a function that answers the request, or nil to leave the request to HTTP. Pass must not wait; the
+	// function may. It returns whether the response is complete; if not, the connection (over HTTP/2 the stream) is
+	// aborted.
 	Pass(r *Request) (answer func() (whole bool))
-	// Served hears of every answer that was sent. What it is given changes with the next one.
+	// Served is called after each response. s is only valid during the call.
 	Served(s *Sent)
 }
 
-// Place is where a connection leads.
+// Place is the destination of a connection.
 type Place struct {
-	Host string // that TLS was made for: lower case, without a port
-	// Known and Since are for Find to remember what it found out about Host, and as of when.
+	Host string // TLS server name: lower case, without port
+	// Known and Since let Find cache what it knows about Host, and since when.
 	Known any
 	Since uint64
-	// Client is for Served and Pass to remember what they found out about the other end, and
-	// Told for Pass what a program is told of it. Requests of one connection share both.
+	// Client lets Served and Pass cache what they know about the client, and Told lets Pass cache what programs are
+	// told about it. All requests of a connection share them.
 	Client, Told atomic.Value
 }
 
-// Sent is an answer that was sent.
+// Sent describes a response that was sent.
 type Sent struct {
 	Answer   *Answer
 	Place    *Place
 	Remote   net.Addr
 	Protocol string // HTTP/1.1 or HTTP/2.0
 	Status   int
-	Head     bool  // the method was HEAD, else GET
-	Size     int64 // of the body
+	Head     bool  // HEAD; otherwise GET
+	Size     int64 // size of the body
 	plain    *plain
 }
 
-// Referrer returns the request's Referer field.
+// Referrer returns the request's Referer header.
 func (s *Sent) Referrer() string {
 	if s.plain == nil {
 		return ""
@@ -101,7 +97,7 @@ func (s *Sent) Referrer() string {
 	return s.plain.referrer.String()
 }
 
-// Agent returns the request's User-Agent field.
+// Agent returns the request's User-Agent header.
 func (s *Sent) Agent() string {
 	if s.plain == nil {
 		return ""
@@ -109,22 +105,22 @@ func (s *Sent) Agent() string {
 	return s.plain.agent.String()
 }
 
-// freshTime is how long a shutdown waits for the first request of a connection; net/http's is the same.
+// freshTime is how long a shutdown waits for a connection's first request, as net/http does.
 const freshTime = 5 * time.Second
 
-// Server serves connections. It has the methods of http.Server that its owner needs.
+// Server serves connections. It has the methods of [http.Server] that its owner needs.
 type Server struct {
 	Config
 	tls     *tls.Config
-	lanes   *http.Server // HTTP/2 in memory, for what is not plain
-	toH1    *handover    // to Config.HTTP
-	toH2    *handover    // to lanes
+	lanes   *http.Server // HTTP/2 in memory, for requests that aren't plain
+	toH1    *handover    // passes connections to Config.HTTP
+	toH2    *handover    // passes connections to lanes
 	date    atomic.Pointer[date]
-	headers *fair.Pool // bytes of requests' fields
+	headers *fair.Pool // bytes of requests' headers
 
-	accepting sync.WaitGroup // Serve, which may have accepted one more than it was to
+	accepting sync.WaitGroup // running Serve calls, which may accept one more connection
 
-	mu sync.Mutex // guards the rest
+	mu sync.Mutex // guards the fields below
 	ln net.Listener
 	// share: total the connections of the listener, see connlimit; owner PerAddress of one network; edge refused
 	conns   map[*conn]struct{}
@@ -141,8 +137,8 @@ func New(c Config) *Server {
 	s := &Server{Config: c, conns: map[*conn]struct{}{}, toH1: newHandover(), toH2: newHandover(), headers: newHeaders()}
 	c.HTTP.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return s.counting(connContext(ctx, c), c) }
 	s.tls = c.HTTP.TLSConfig.Clone()
-	// Answers are whole in memory, and larger records cost less; clients with little
-	// bandwidth wait a little longer for the first byte.
+	// Full-size TLS records cost less CPU, and responses are complete in memory; slow clients wait a little longer for
+	// the first byte.
 	s.tls.DynamicRecordSizingDisabled = true
 	s.lanes = &http.Server{
 		Handler:           c.HTTP.Handler,
@@ -160,8 +156,7 @@ func New(c Config) *Server {
 	return s
 }
 
-// Serve accepts connections, over which TLS is spoken, until Shutdown or Close; then it
-// returns http.ErrServerClosed.
+// Serve accepts TLS connections until Shutdown or Close, then returns [http.ErrServerClosed].
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	if s.closing {
@@ -185,7 +180,7 @@ func (s *Server) Serve(ln net.Listener) error {
 			if s.isClosing() {
 				return http.ErrServerClosed
 			}
-			// Out of descriptors, most likely: others will close theirs.
+			// Probably out of file descriptors: wait until others are closed.
 			if ne, ok := err.(interface{ Temporary() bool }); ok && ne.Temporary() {
 				wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 				time.Sleep(wait)
@@ -208,9 +203,8 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// Shutdown lets requests under way finish and ends all connections, as http.Server's does. A
-// connection that was accepted and has asked for nothing yet is answered once: its client can't
-// know that nobody has read its request.
+// Shutdown lets running requests finish and closes all connections, as [http.Server.Shutdown] does. A new connection
+// still gets one response: its client can't know that its request wasn't read.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.close()
 	s.accepting.Wait()
@@ -218,9 +212,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.all() {
 		c.drain()
 	}
-	// net/http takes no connection once it is shut down, and cuts the end of an answer if
-	// it thinks the connection idle. So those of HTTP/1.1, which may still be handed over,
-	// end before HTTP, and those of HTTP/2 before their lanes.
+	// After its shutdown net/http accepts no connections and may cut off a response on a connection it considers idle.
+	// So HTTP/1.1 connections, which may still be handed over, end before HTTP, and HTTP/2 connections before their
+	// lanes.
 	brief, cancel := context.WithTimeout(ctx, s.HeaderTime)
 	_ = s.ended(brief, func(c *conn) bool { return c.onDrain.Load() == nil && !c.passing.Load() })
 	cancel()
@@ -231,7 +225,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, <-errs, s.lanes.Shutdown(ctx))
 }
 
-// ended waits until no connection of a kind is left.
+// ended waits until no connection that kind reports is left.
 func (s *Server) ended(ctx context.Context, kind func(*conn) bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -256,7 +250,7 @@ func (s *Server) ended(ctx context.Context, kind func(*conn) bool) error {
 	}
 }
 
-// Close ends everything at once.
+// Close closes all connections at once.
 func (s *Server) Close() error {
 	s.close()
 	s.accepting.Wait()
@@ -275,35 +269,34 @@ func (s *Server) close() {
 	}
 }
 
-// all returns the connections.
 func (s *Server) all() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.conns))
 }
 
-// conn is a connection that is served here.
+// conn is a connection that this package serves.
 type conn struct {
 	s     *Server
-	raw   net.Conn // below TLS
+	raw   net.Conn // the connection below TLS
 	tls   *tls.Conn
 	state *tls.ConnectionState
 	place Place
 	memo
 
 	sent            Sent
-	readBy, writeBy time.Time              // the deadlines that are set
-	idling          func(bool)             // tells a limiter of connections
-	drained         atomic.Bool            // no further requests
-	passing         atomic.Bool            // Hosts.Pass has a request
-	fresh           atomic.Bool            // it has asked for nothing yet
-	onDrain         atomic.Pointer[func()] // wakes it up for that; nil on HTTP/1.1
+	readBy, writeBy time.Time              // current deadlines
+	idling          func(bool)             // reports idleness to a connection limiter
+	drained         atomic.Bool            // no more requests are accepted
+	passing         atomic.Bool            // Hosts.Pass is answering a request
+	fresh           atomic.Bool            // no request has arrived yet
+	onDrain         atomic.Pointer[func()] // wakes the reader to drain; nil on HTTP/1.1
 
 	leaving sync.Mutex // guards left
-	left    bool       // it is net/http's, deadlines and all
+	left    bool       // net/http owns the connection, including its deadlines
 }
 
-// serve does the handshake and decides who serves the connection.
+// serve performs the handshake and chooses the protocol's server.
 func (s *Server) serve(c *conn) {
 	raw, kept := c.raw, false
 	defer func() {
@@ -317,7 +310,7 @@ func (s *Server) serve(c *conn) {
 	defer s.survive(raw)
 	raw.SetDeadline(time.Now().Add(s.HeaderTime))
 	if err := c.tls.HandshakeContext(context.Background()); err != nil {
-		// As net/http does for a browser that was told the wrong scheme.
+		// Answer plain HTTP on the TLS port as net/http does.
 		if re, ok := err.(tls.RecordHeaderError); ok && re.Conn != nil && looksLikeHTTP(re.RecordHeader) {
 			io.WriteString(re.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
 		}
@@ -328,7 +321,7 @@ func (s *Server) serve(c *conn) {
 	state := c.tls.ConnectionState()
 	c.state, c.place.Host = &state, Hostname(state.ServerName)
 	if c.place.Host == "" || !modern(state) || !s.Hosts.Takes(c.place.Host) {
-		s.toH1.give(c.tls) // it is HTTP's whole: net/http sees the TLS connection itself
+		s.toH1.give(c.tls) // net/http serves the TLS connection itself
 		return
 	}
 	c.sent = Sent{Place: &c.place, Remote: raw.RemoteAddr(), Protocol: "HTTP/1.1"}
@@ -344,8 +337,7 @@ func (s *Server) serve(c *conn) {
 		return
 	}
 	kept = true
-	// A handshake makes a stack grow that a waiting connection would hold on to: the rest
-	// goes on in a goroutine whose stack is small.
+	// The handshake has grown the stack. Continue in a new goroutine, so that an idle connection holds a small one.
 	// uncaught: survive catches
 	go func() {
 		defer s.survive(raw)
@@ -354,7 +346,7 @@ func (s *Server) serve(c *conn) {
 	}()
 }
 
-// survive ends one connection, not the process, where something here is wrong.
+// survive limits a panic to one connection.
 func (s *Server) survive(raw net.Conn) {
 	if v := recover(); v != nil {
 		_ = panics.Caught(v)
@@ -377,7 +369,7 @@ func (s *Server) remove(c *conn) {
 	s.mu.Unlock()
 }
 
-// drain ends the connection when nothing is under way on it any more.
+// drain closes the connection once no request is running.
 func (c *conn) drain() {
 	c.drained.Store(true)
 	if c.fresh.Load() {
@@ -390,7 +382,7 @@ func (c *conn) drain() {
 	c.wakeUp()
 }
 
-// wakeUp makes the connection see that it is to end.
+// wakeUp makes the reader see that the connection ends.
 func (c *conn) wakeUp() {
 	if drain := c.onDrain.Load(); drain != nil {
 		(*drain)()
@@ -403,9 +395,8 @@ func (c *conn) wakeUp() {
 	}
 }
 
-// end closes the connection. If the client was told that it ends, everything else that
-// it was told must arrive, although it may still be sending: closing at once would make
-// the kernel answer that with a reset, which destroys what the client hasn't read yet.
+// end closes the connection. If told is true, the client knows that it ends, and end lets it read the last response
+// first: closing while the client still sends makes the kernel send a reset, which discards unread data.
 func (c *conn) end(told bool) {
 	if told && c.tls.CloseWrite() == nil {
 		if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
@@ -415,11 +406,11 @@ func (c *conn) end(told bool) {
 		c.raw.SetReadDeadline(by)
 		buf := ins.Get().(*[]byte)
 		defer ins.Put(buf)
-		for n := 0; n < 16<<20; { // who sends more has no interest in the answer
+		for n := 0; n < 16<<20; { // stop reading after 16 MiB
 			m, err := c.raw.Read(*buf)
 			n += m
 			if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(by) {
-				c.raw.SetReadDeadline(by) // somebody woke up the reader that was here before
+				c.raw.SetReadDeadline(by) // wakeUp may have changed the deadline
 			} else if err != nil {
 				break
 			}
@@ -428,11 +419,10 @@ func (c *conn) end(told bool) {
 	c.tls.Close()
 }
 
-// lingerTime is how long a client that was told that its connection ends may take to
-// close it.
+// lingerTime is how long a client may take to close a connection that it knows to end.
 const lingerTime = 2 * time.Second
 
-// served tells of an answer.
+// served reports a response to Hosts.
 func (c *conn) served(a *Answer, r *plain, h *head, size int) {
 	s := &c.sent
 	s.Answer, s.Status, s.Head, s.Size, s.plain = a, http.StatusOK, r.head, int64(size), r
@@ -440,17 +430,17 @@ func (c *conn) served(a *Answer, r *plain, h *head, size int) {
 		s.Status = http.StatusNotModified
 	}
 	c.s.Hosts.Served(s)
-	s.plain = nil // its texts lie in a buffer
+	s.plain = nil // its strings point into a buffer
 }
 
-// writeTime returns how long size bytes may take to be read: as long as the edge gives
-// them elsewhere, a minute and more at 16 KiB/s.
+// writeTime returns the time limit for a client to read size bytes: a minute plus size at 16 KiB/s, as elsewhere in the
+// edge.
 func (s *Server) writeTime(size int) time.Duration {
 	return s.WriteTime + s.WriteTime*time.Duration(size>>14)/60
 }
 
-// within sees to it that what is written next, size bytes in all, has its time and not
-// much more. The deadline is moved only where it matters: moving it costs.
+// within sets the write deadline for the next size bytes. It changes the deadline only if the difference matters,
+// because that is expensive.
 func (c *conn) within(size int) {
 	now, time := time.Now(), c.s.writeTime(size)
 	if left := c.writeBy.Sub(now); left < time*3/4 || left > time {
@@ -459,8 +449,8 @@ func (c *conn) within(size int) {
 	}
 }
 
-// modern reports whether HTTP/2 may be spoken (RFC 9113, section 9.2.2): net/http refuses
-// it to others, and there are so few that HTTP/1.1 isn't worth a distinction.
+// modern reports whether HTTP/2 is allowed (RFC 9113 §9.2.2). net/http refuses it to old clients; they are so few that
+// this package leaves their HTTP/1.1 to net/http too.
 func modern(state tls.ConnectionState) bool {
 	switch state.CipherSuite {
 	case tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
@@ -478,14 +468,14 @@ func looksLikeHTTP(hdr [5]byte) bool {
 	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO"}, string(hdr[:]))
 }
 
-// date is the Date field of a second (RFC 9110, section 6.6.1).
+// date is the Date header of one second (RFC 9110 §6.6.1).
 type date struct {
 	second int64
-	h1     []byte // a line
-	h2     []byte // a literal field without indexing; 33 in the static table is its name
+	h1     []byte // header line
+	h2     []byte // literal field without indexing; the name is entry 33 of the static table
 }
 
-// now returns the Date field of this second.
+// now returns the Date header of the current second.
 func (s *Server) now() *date {
 	now := time.Now()
 	if d := s.date.Load(); d != nil && d.second == now.Unix() {
@@ -501,11 +491,10 @@ func (s *Server) now() *date {
 	return d
 }
 
-// buffers are for reading and for batches of answers.
+// Sizes of buffers for reading and for batches of responses.
 const (
-	inSize = 9 + 16<<10 // a frame of HTTP/2
-	// A batch is one record of TLS: a longer one would be as many writes, and a client
-	// that doesn't read would hold more.
+	inSize = 9 + 16<<10 // one HTTP/2 frame
+	// A batch is one TLS record: a longer batch would be several writes, and a slow client would hold more memory.
 	outSize = 16 << 10
 )
 
@@ -516,8 +505,8 @@ var (
 	outs = sync.Pool{New: func() any { b := make([]byte, 0, outSize); return &b }}
 )
 
-// Hostname takes the port and the last dot off a host, and makes it lower case. It returns
-// nothing where the port is not a number: what follows the host goes to programs as it is.
+// Hostname returns a host in lower case, without port and trailing dot, or "" if the port isn't a number: programs get
+// what follows the host unchanged.
 func Hostname(host string) string {
 	if h, port, err := net.SplitHostPort(host); err == nil {
 		if len(port) > 5 || strings.Trim(port, "0123456789") != "" {

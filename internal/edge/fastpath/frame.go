@@ -8,24 +8,23 @@ import (
 
 const (
 	frameHead  = 9
-	maxFrame   = 16 << 10 // the smallest limit that a peer may have; ours
-	maxStreams = 128      // requests under way on a connection
-	maxBlock   = 64 << 10 // bytes of a header block
-	maxFields  = 64 << 10 // bytes of the fields that it unpacks to
+	maxFrame   = 16 << 10 // our limit, the smallest that a peer may set
+	maxStreams = 128      // concurrent requests per connection
+	maxBlock   = 64 << 10 // bytes of a compressed header block
+	maxFields  = 64 << 10 // bytes of its decompressed fields
 	maxWindow  = 1<<31 - 1
 )
 
-// frame is a frame as it was read (RFC 9113, section 4.1). payload belongs to the buffer.
+// frame is a frame as read (RFC 9113 §4.1). payload points into the read buffer.
 type frame struct {
 	kind    http2.FrameType
 	flags   http2.Flags
 	stream  uint32
 	payload []byte
-	raw     []byte // with its head
+	raw     []byte // including the frame header
 }
 
-// readFrame takes the first whole frame off b. ok is false where b has none; long reports
-// a frame over the limit.
+// readFrame returns the first frame of b. ok is false if b has no complete frame; long reports a frame over the limit.
 func readFrame(b []byte) (f frame, ok, long bool) {
 	if len(b) < frameHead {
 		return f, false, false
@@ -44,7 +43,7 @@ func readFrame(b []byte) (f frame, ok, long bool) {
 	return f, true, false
 }
 
-// appendHead appends the head of a frame.
+// appendHead appends a frame header.
 func appendHead(b []byte, length int, kind http2.FrameType, flags http2.Flags, stream uint32) []byte {
 	return append(b, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags),
 		byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream))
@@ -54,7 +53,7 @@ func appendUint32(b []byte, kind http2.FrameType, stream, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendHead(b, 4, kind, 0, stream), v)
 }
 
-// appendBlock appends a header block as HEADERS and as many CONTINUATIONs as it takes.
+// appendBlock appends a header block as one HEADERS frame and as many CONTINUATION frames as needed.
 func appendBlock(b []byte, stream uint32, block []byte, end bool) []byte {
 	kind, flags := http2.FrameHeaders, http2.Flags(0)
 	if end {
@@ -74,8 +73,8 @@ func appendBlock(b []byte, stream uint32, block []byte, end bool) []byte {
 	}
 }
 
-// unpad takes padding and priority off the payload of HEADERS or DATA. ok is false where
-// the frame is too short for what its flags say.
+// unpad removes padding and priority from the payload of HEADERS or DATA. ok is false if the frame is too short for its
+// flags.
 func unpad(f frame) (payload []byte, depends uint32, ok bool) {
 	p := f.payload
 	pad := 0

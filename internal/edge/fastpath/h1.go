@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// maxH1 is how long a request's header may be here; net/http has its own limit.
+// maxH1 is the largest request header served here, in bytes; net/http has its own limit.
 const maxH1 = 8 << 10
 
-// serveH1 answers plain requests of an HTTP/1.1 connection, and hands it over to net/http
-// with the first that is not.
+// serveH1 answers plain requests of an HTTP/1.1 connection. It hands the connection to net/http at the first other
+// request.
 func serveH1(c *conn) {
 	h := &h1{conn: c}
 	defer h.release()
 	if read, give := h.run(); give {
 		c.leaving.Lock()
-		c.left = true // a shutdown that begins now must not wake net/http's reader
+		c.left = true // a shutdown from now on must not wake net/http's reader
 		c.raw.SetDeadline(time.Time{})
 		c.leaving.Unlock()
 		rest := bytes.Clone(read)
@@ -32,12 +32,12 @@ func serveH1(c *conn) {
 
 type h1 struct {
 	*conn
-	first [256]byte // what a connection that waits reads into: it has no buffer
+	first [256]byte // read buffer of an idle connection
 	in    *[]byte
-	n     int // bytes of in
+	n     int // bytes used in in
 	out   *[]byte
-	late  time.Time // when the header must be here; zero: not set yet
-	last  bool      // the client was told that no further answer follows
+	late  time.Time // deadline of the header; zero if unset
+	last  bool      // the client knows that no response follows
 }
 
 func (h *h1) release() {
@@ -50,8 +50,8 @@ func (h *h1) release() {
 	h.in, h.out, h.n = nil, nil, 0
 }
 
-// run serves until the connection ends; then give is false. Or until something is not
-// plain; then what has been read of it is returned for net/http.
+// run serves until the connection ends; then give is false. If a request isn't plain, give is true and read holds its
+// bytes for net/http.
 func (h *h1) run() (read []byte, give bool) {
 	for {
 		if h.n == 0 && !h.wait() {
@@ -65,7 +65,7 @@ func (h *h1) run() (read []byte, give bool) {
 			}
 			switch err := h.more(); err {
 			case nil:
-			case io.EOF: // net/http has a word for that
+			case io.EOF: // net/http reports it
 				return h.leave()
 			default:
 				return nil, false
@@ -107,8 +107,7 @@ func (h *h1) run() (read []byte, give bool) {
 	}
 }
 
-// odd reports whether the beginning of a header can't become a plain one, so that
-// net/http may say so at once.
+// odd reports whether the start of a header can't become a plain request, so that net/http can refuse it at once.
 func odd(b []byte) bool {
 	if b[0] != 'G' && b[0] != 'H' || len(b) >= maxH1 {
 		return true
@@ -121,19 +120,19 @@ func odd(b []byte) bool {
 	return false
 }
 
-// wait reads the first bytes of a request. Nothing is held meanwhile but the connection.
+// wait reads the first bytes of a request. Meanwhile it holds no buffer.
 func (h *h1) wait() bool {
 	if !h.flush() {
 		return false
 	}
 	h.release()
-	// Cookies lie in the buffer that was given back.
+	// The cookies point into the returned buffer.
 	clear(h.cookies[:cap(h.cookies)])
-	if now := time.Now(); h.readBy.Sub(now) < h.s.IdleTime*3/4 { // moving it costs more than the rest
+	if now := time.Now(); h.readBy.Sub(now) < h.s.IdleTime*3/4 { // moving the deadline is expensive
 		h.readBy = now.Add(h.s.IdleTime)
 		h.raw.SetReadDeadline(h.readBy)
 	}
-	if h.drained.Load() && !h.fresh.Load() { // its deadline may just have been overwritten
+	if h.drained.Load() && !h.fresh.Load() { // wakeUp's deadline may just have been overwritten
 		return false
 	}
 	h.idling(true)
@@ -151,7 +150,7 @@ func (h *h1) wait() bool {
 	return true
 }
 
-// more reads on, until the request's header has taken too long.
+// more reads more of a request's header, until its deadline.
 func (h *h1) more() error {
 	if !h.flush() {
 		return net.ErrClosed
@@ -167,14 +166,14 @@ func (h *h1) more() error {
 		return nil
 	}
 	if ne, ok := err.(net.Error); ok && ne.Timeout() && time.Now().Before(h.late) {
-		// Shutdown woke it up; a request that has begun is still answered.
+		// Shutdown caused the timeout, but a started request is still answered.
 		h.raw.SetReadDeadline(h.late)
 		return nil
 	}
 	return cmp.Or(err, io.EOF)
 }
 
-// leave ends the fast path for a connection.
+// leave returns the unread bytes and hands the connection over.
 func (h *h1) leave() ([]byte, bool) {
 	if !h.flush() {
 		return nil, false
@@ -182,12 +181,12 @@ func (h *h1) leave() ([]byte, bool) {
 	return (*h.in)[:h.n], true
 }
 
-// answer puts an answer into the batch, or sends it where it is long.
+// answer adds a response to the batch, or sends it if it is large.
 func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) bool {
 	date := h.s.now().h1
 	const closing = "Connection: close\r\n"
 	size := len(body)
-	h.served(a, r, head, size) // whatever becomes of the connection: it was admitted
+	h.served(a, r, head, size) // count it even if the write fails: it was admitted
 	need := len(head.h1) + len(date) + len(closing) + len(crlf)
 	if h.out != nil && len(*h.out)+need+min(len(body), 4096) > outSize && !h.flush() {
 		return false
@@ -216,7 +215,6 @@ func (h *h1) answer(a *Answer, r *plain, head *head, body []byte, last bool) boo
 	return err == nil
 }
 
-// flush sends the batch.
 func (h *h1) flush() bool {
 	if h.out == nil || len(*h.out) == 0 {
 		return true

@@ -14,80 +14,79 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// h2 is an HTTP/2 connection. One goroutine reads frames and answers plain requests; a
-// second one, if there is a lane, brings what net/http answers to the others.
+// h2 is an HTTP/2 connection. One goroutine reads frames and answers plain requests. If there is a lane, a second one
+// copies net/http's responses to the client.
 type h2 struct {
 	*conn
 	in       *[]byte
-	n        int // bytes of in
+	n        int // bytes used in in
 	dec      *hpack.Decoder
 	fields   []hpack.HeaderField
-	held     *headerBytes // of the requests under way
-	size     int          // of fields
+	held     *headerBytes // memory of running requests' headers
+	size     int          // size of the current request's fields
 	block    []byte
-	open     uint32 // the stream whose header block is unfinished, or 0
-	openEnd  bool   // and whether it ends the stream
+	open     uint32 // stream with an unfinished header block, or 0
+	openEnd  bool   // that block ends the stream
 	pieces   int    // CONTINUATION frames of that block
 	lane     *lane
-	overhead int64        // bytes of frames that led to nothing
-	useful   atomic.Int64 // bytes of those that led to something
+	overhead int64        // bytes of frames without effect
+	useful   atomic.Int64 // bytes of frames with an effect
 	resets   int
 	pinged   bool
-	asked    bool      // a request has come since active was set
-	active   time.Time // when a request was under way last
-	late     time.Time // when the frame or header block that has begun must be here
-	first    [512]byte // what a connection that waits reads into
-	buf      []byte    // for what must be bytes for a moment
+	asked    bool      // a request arrived since active was set
+	active   time.Time // when a request was last running
+	late     time.Time // deadline of the frame or header block being read
+	first    [512]byte // read buffer of an idle connection
+	buf      []byte    // scratch buffer for strings
 	tagBuf   []byte    // for an entity tag
 
-	mu      sync.Mutex // guards the rest, and writing
-	more    sync.Cond  // a window has grown, or a stream or the connection is over
+	mu      sync.Mutex // guards the fields below, and writing
+	more    sync.Cond  // signals that a window grew, or that a stream or the connection ended
 	out     []byte
-	outBuf  *[]byte   // what out lies in, if it is large
-	stalled bool      // an answer of net/http waits for the connection's window
-	waiting time.Time // since when
-	window  int64     // of the connection
-	initial int64     // window of a new stream
+	outBuf  *[]byte   // backing array of out if it is large
+	stalled bool      // a response of net/http waits for the connection's window
+	waiting time.Time // start of the wait
+	window  int64     // send window of the connection
+	initial int64     // initial send window of a stream
 	// share: none, one connection's
 	settings map[http2.SettingID]uint32
-	resize   bool // the next header block begins with a change of the table's size
+	resize   bool // the next header block must begin with a table size update
 	// share: none, one connection's: as many streams as its settings allow
 	streams    map[uint32]*stream
-	lingering  int        // requests that Hosts.Pass still has though their streams are over
-	reset      [16]uint32 // streams that were ended by us, lately
+	lingering  int        // requests that Hosts.Pass still answers after their streams ended
+	reset      [16]uint32 // streams that we reset recently
 	resetNext  int
-	pending    []*stream // answers of ours that wait for a window
+	pending    []*stream // our responses that wait for a window
 	lastStream uint32
-	ignored    uint32 // the last stream that came after goingAway
+	ignored    uint32 // highest stream opened after goingAway
 	goingAway  bool
 	over       bool
-	flushing   bool // somebody is about to send the batch
+	flushing   bool // a goroutine is about to send the batch
 }
 
-// stream is a request under way.
+// stream is a running request.
 type stream struct {
 	id     uint32
-	window int64     // for answers of ours
-	body   []byte    // what is left of it
-	late   time.Time // when it must have been sent
-	lane   bool      // net/http answers it
-	passed bool      // Hosts.Pass does
-	more   bool      // of that answer's body than what is here
-	left   int64     // of that request's body, which is in body until all of it has come
-	sent   bool      // by the client: all of the request
+	window int64     // send window for our own responses
+	body   []byte    // unsent part of the body
+	late   time.Time // deadline for sending it
+	lane   bool      // net/http answers
+	passed bool      // Hosts.Pass answers
+	more   bool      // the response has more body than buffered here
+	left   int64     // bytes of the request body still to come; body holds the rest until then
+	sent   bool      // the client has sent the whole request
 	gone   bool
-	done   func() // ends the count of what it holds; nil for answers of ours
+	done   func() // releases the counted header bytes; nil for our own responses
 }
 
-// connError ends a connection (RFC 9113, section 5.4.1).
+// connError ends a connection (RFC 9113 §5.4.1).
 type connError http2.ErrCode
 
 func (e connError) Error() string { return http2.ErrCode(e).String() }
 
 var errOver = errors.New("the connection is over")
 
-// newH2 returns an HTTP/2 connection that may be drained at once. Its settings are the
-// first that is sent.
+// newH2 prepares an HTTP/2 connection; it may be drained at once. SETTINGS is the first frame it sends.
 func newH2(c *conn) *h2 {
 	h := &h2{
 		conn:     c,
@@ -115,7 +114,6 @@ func newH2(c *conn) *h2 {
 	return h
 }
 
-// serve serves the connection until it ends.
 func (h *h2) serve() {
 	c := h.conn
 	err := h.run()
@@ -182,13 +180,13 @@ func (h *h2) run() error {
 	}
 }
 
-// read sends what is ready and waits for more frames, in ways that end.
+// read sends the batch and waits for more frames, with a deadline.
 func (h *h2) read() error {
 	now := time.Now()
 	h.mu.Lock()
 	for i := 0; i < len(h.pending); {
 		if s := h.pending[i]; !s.late.After(now) {
-			h.forget(s) // takes it off pending, too
+			h.forget(s) // also removes it from pending
 			h.rst(s.id, http2.ErrCodeInternal)
 			continue
 		}
@@ -206,17 +204,17 @@ func (h *h2) read() error {
 	if !idle || h.asked || h.active.IsZero() {
 		h.active, h.asked = now, false
 	}
-	wait := h.s.IdleTime - now.Sub(h.active) // whatever else than requests comes meanwhile
-	if !idle {                               // net/http is at work, most likely: is the client still there?
+	wait := h.s.IdleTime - now.Sub(h.active) // only requests extend the idle time
+	if !idle {                               // net/http is probably working; check that the client is alive
 		wait = h.s.IdleTime / 4
 	}
 	if h.n == 0 && h.open == 0 {
 		h.late = time.Time{}
-	} else { // in the middle of a frame or of a header block
+	} else { // in the middle of a frame or header block
 		if h.late.IsZero() {
 			h.late = now.Add(h.s.HeaderTime)
 			if h.n > 3 && http2.FrameType((*h.in)[3]) == http2.FrameData {
-				h.late = now.Add(h.s.WriteTime) // a part of a body, which may come slowly
+				h.late = now.Add(h.s.WriteTime) // part of a request body, which may arrive slowly
 			}
 		}
 		wait = min(wait, h.late.Sub(now))
@@ -232,16 +230,16 @@ func (h *h2) read() error {
 		return errOver
 	}
 	by := now.Add(wait)
-	if h.readBy.Sub(by).Abs() > wait/4 { // moving it costs more than the rest
+	if h.readBy.Sub(by).Abs() > wait/4 { // moving the deadline is expensive
 		h.readBy = by
 		h.raw.SetReadDeadline(by)
 	}
-	if h.finished() { // wake may have come before the deadline was moved
+	if h.finished() { // wake may have come before the deadline was changed
 		return errOver
 	}
 	n, err := 0, error(nil)
 	if idle && h.n == 0 && h.open == 0 {
-		ins.Put(h.in) // a connection that waits holds no buffer
+		ins.Put(h.in) // an idle connection holds no buffer
 		h.in = nil
 		h.idling(true)
 		n, err = h.tls.Read(h.first[:])
@@ -260,17 +258,17 @@ func (h *h2) read() error {
 	if !ok || !ne.Timeout() {
 		return cmp.Or(err, errOver)
 	}
-	h.readBy = time.Time{} // somebody may have set it to wake us up
+	h.readBy = time.Time{} // wake may have set it
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.over, h.goingAway && len(h.streams) == 0:
 		return errOver
 	case h.drained.Load(), h.stalled, len(h.pending) > 0, h.n > 0, h.open != 0:
-		return nil // read checks what is due
-	case time.Until(by) > wait/2: // somebody woke it up, for what is done already
+		return nil // read checks the deadlines
+	case time.Until(by) > wait/2: // wake, for something done meanwhile
 		return nil
-	case len(h.streams) == 0 && time.Since(h.active) < h.s.IdleTime: // what was under way has been answered meanwhile
+	case len(h.streams) == 0 && time.Since(h.active) < h.s.IdleTime: // running requests have finished meanwhile
 		return nil
 	case len(h.streams) > 0 && !h.pinged:
 		h.pinged = true
@@ -282,17 +280,17 @@ func (h *h2) read() error {
 	return err
 }
 
-// finished reports whether nothing more is to come on the connection.
+// finished reports whether the connection has nothing more to do.
 func (h *h2) finished() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over || h.goingAway && len(h.streams) == 0
 }
 
-// wake makes the reader check the connection again.
+// wake makes the reader check the connection's state.
 func (h *h2) wake() { h.raw.SetReadDeadline(time.Now()) }
 
-// buffer makes place for a large batch. h.mu is held.
+// buffer makes room for a large batch. The caller holds h.mu.
 func (h *h2) buffer() {
 	if h.outBuf == nil {
 		h.outBuf = outs.Get().(*[]byte)
@@ -300,7 +298,7 @@ func (h *h2) buffer() {
 	}
 }
 
-// flush sends the batch. h.mu is held.
+// flush sends the batch. The caller holds h.mu.
 func (h *h2) flush() error {
 	if len(h.out) == 0 {
 		return nil
@@ -319,7 +317,7 @@ func (h *h2) flush() error {
 	return err
 }
 
-// frame deals with one frame.
+// frame handles one frame.
 func (h *h2) frame(f frame) error {
 	if h.open != 0 && (f.kind != http2.FrameContinuation || f.stream != h.open) {
 		return connError(http2.ErrCodeProtocol)
@@ -331,7 +329,7 @@ func (h *h2) frame(f frame) error {
 	default:
 		h.overhead += int64(len(f.raw))
 	}
-	if h.overhead > h.useful.Load()+1<<20 { // what leads to nothing outweighs the rest
+	if h.overhead > h.useful.Load()+1<<20 { // too many frames without effect
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}
 	switch f.kind {
@@ -386,10 +384,10 @@ func (h *h2) frame(f frame) error {
 	case http2.FrameWindowUpdate:
 		return h.windowUpdate(f)
 	}
-	return nil // unknown kinds are ignored (section 5.5)
+	return nil // ignore unknown frame types (RFC 9113 §5.5)
 }
 
-// flushLarge sends the batch when it has become large. h.mu is held.
+// flushLarge sends the batch if it is large. The caller holds h.mu.
 func (h *h2) flushLarge() error {
 	if len(h.out) < outSize/2 {
 		return nil
@@ -397,7 +395,7 @@ func (h *h2) flushLarge() error {
 	return h.flush()
 }
 
-// goAway says once that no further streams are accepted. h.mu is held.
+// goAway sends GOAWAY once. The caller holds h.mu.
 func (h *h2) goAway(code http2.ErrCode) {
 	if h.goingAway && code == http2.ErrCodeNo {
 		return
@@ -407,11 +405,11 @@ func (h *h2) goAway(code http2.ErrCode) {
 	h.out = binary.BigEndian.AppendUint32(h.out, h.lastStream)
 	h.out = binary.BigEndian.AppendUint32(h.out, uint32(code))
 	if code != http2.ErrCodeNo {
-		_ = h.flush() // it is over anyway
+		_ = h.flush() // the connection ends anyway
 	}
 }
 
-// startDrain lets the streams under way finish and ends the connection.
+// startDrain lets running streams finish, then ends the connection.
 func (h *h2) startDrain() {
 	h.mu.Lock()
 	h.goAway(http2.ErrCodeNo)
@@ -423,7 +421,7 @@ func (h *h2) startDrain() {
 	}
 }
 
-// endStream refuses a stream (section 5.4.2).
+// endStream resets a stream (RFC 9113 §5.4.2).
 func (h *h2) endStream(id uint32, code http2.ErrCode) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -437,22 +435,21 @@ func (h *h2) endStream(id uint32, code http2.ErrCode) error {
 	return h.flushLarge()
 }
 
-// rst sends RST_STREAM, and remembers that frames for the stream may still be under way.
-// h.mu is held.
+// rst sends RST_STREAM and remembers that frames for the stream may still arrive. The caller holds h.mu.
 func (h *h2) rst(id uint32, code http2.ErrCode) {
 	h.out = appendUint32(h.out, http2.FrameRSTStream, id, uint32(code))
 	h.reset[h.resetNext%len(h.reset)] = id
 	h.resetNext++
 }
 
-// forget takes a stream off the books. h.mu is held.
+// forget removes a stream. The caller holds h.mu.
 func (h *h2) forget(s *stream) {
 	s.gone = true
 	delete(h.streams, s.id)
 	switch {
 	case s.passed:
-		h.lingering++      // what it holds counts until its answer has ended
-		h.more.Broadcast() // whoever answers it need not go on
+		h.lingering++      // its memory counts until its answer function returns
+		h.more.Broadcast() // wake its writer, which can stop
 	case s.done != nil:
 		s.done()
 		s.done = nil
@@ -462,13 +459,13 @@ func (h *h2) forget(s *stream) {
 	}
 }
 
-// unopened reports whether the client has not begun this stream. Those that it began
-// after it was told not to are ignored, and so is what follows on them.
+// unopened reports whether the client hasn't opened this stream. Streams opened after GOAWAY are ignored, and so are
+// their frames.
 func (h *h2) unopened(id uint32) bool {
 	return id > h.lastStream && id > h.ignored
 }
 
-// data passes a part of a request's body on, or refuses it.
+// data stores or forwards a part of a request's body, or refuses it.
 func (h *h2) data(f frame) error {
 	if f.stream == 0 || h.unopened(f.stream) {
 		return connError(http2.ErrCodeProtocol)
@@ -484,7 +481,7 @@ func (h *h2) data(f frame) error {
 		return h.lane.send(f.raw)
 	}
 	defer h.mu.Unlock()
-	if len(f.payload) > 0 { // no more than a little of it is held, so the connection's window is given back here
+	if len(f.payload) > 0 { // little of it is buffered, so return the connection's window now
 		h.out = appendUint32(h.out, http2.FrameWindowUpdate, 0, uint32(len(f.payload)))
 	}
 	if s != nil && s.passed && !s.sent {
@@ -497,7 +494,7 @@ func (h *h2) data(f frame) error {
 	}
 	h.overhead += int64(len(f.raw))
 	if slices.Contains(h.reset[:], f.stream) || f.stream > h.lastStream {
-		return h.flushLarge() // it was sent before the client knew
+		return h.flushLarge() // sent before the client saw the reset
 	}
 	if s != nil {
 		h.forget(s)
@@ -506,7 +503,7 @@ func (h *h2) data(f frame) error {
 	return h.flushLarge()
 }
 
-// rstStream ends a stream for the client.
+// rstStream handles RST_STREAM.
 func (h *h2) rstStream(f frame) error {
 	if len(f.payload) != 4 {
 		return connError(http2.ErrCodeFrameSize)
@@ -514,7 +511,7 @@ func (h *h2) rstStream(f frame) error {
 	if f.stream == 0 || h.unopened(f.stream) {
 		return connError(http2.ErrCodeProtocol)
 	}
-	// Rapid reset: who takes back most of what was asked is not a browser.
+	// Rapid reset attack (CVE-2023-44487): browsers don't cancel most of their requests.
 	h.resets++
 	if h.resets > 500 && h.resets > int(h.lastStream/4) {
 		return connError(http2.ErrCodeEnhanceYourCalm)
@@ -532,7 +529,7 @@ func (h *h2) rstStream(f frame) error {
 	return nil
 }
 
-// setting takes over what the client says of itself.
+// setting applies a SETTINGS frame.
 func (h *h2) setting(f frame) error {
 	if f.stream != 0 {
 		return connError(http2.ErrCodeProtocol)
@@ -553,7 +550,7 @@ func (h *h2) setting(f frame) error {
 		id, v := http2.SettingID(binary.BigEndian.Uint16(p)), binary.BigEndian.Uint32(p[2:])
 		switch id {
 		case http2.SettingHeaderTableSize:
-			// Nothing here uses a table; a decoder whose table shrank wants to hear that.
+			// Our encoder uses no dynamic table, but the peer's decoder expects an update after shrinking its table.
 			h.resize = h.resize || v < 4096
 			continue
 		case http2.SettingEnablePush:
@@ -576,7 +573,7 @@ func (h *h2) setting(f frame) error {
 			if v < 16384 || v > 1<<24-1 {
 				return connError(http2.ErrCodeProtocol)
 			}
-			continue // frames of the smallest limit are sent
+			continue // we only send frames of the minimum size
 		case http2.SettingMaxHeaderListSize:
 		default:
 			continue
@@ -596,7 +593,7 @@ func (h *h2) setting(f frame) error {
 	return h.flushLarge()
 }
 
-// windowUpdate lets answers go on (section 6.9).
+// windowUpdate handles WINDOW_UPDATE (RFC 9113 §6.9).
 func (h *h2) windowUpdate(f frame) error {
 	if len(f.payload) != 4 {
 		return connError(http2.ErrCodeFrameSize)
@@ -625,7 +622,7 @@ func (h *h2) windowUpdate(f frame) error {
 	s := h.streams[f.stream]
 	if s == nil {
 		h.mu.Unlock()
-		return nil // it has ended
+		return nil // the stream has ended
 	}
 	if s.lane {
 		h.mu.Unlock()
@@ -640,7 +637,7 @@ func (h *h2) windowUpdate(f frame) error {
 	return h.resume()
 }
 
-// resume goes on with the answers that waited for a window. h.mu is held.
+// resume continues responses that waited for a window. The caller holds h.mu.
 func (h *h2) resume() error {
 	for i := 0; i < len(h.pending); {
 		s := h.pending[i]
@@ -649,11 +646,11 @@ func (h *h2) resume() error {
 		}
 		if len(s.body) == 0 && s.passed {
 			h.pending = slices.Delete(h.pending, i, i+1)
-			h.more.Broadcast() // for whoever has more of it
+			h.more.Broadcast() // for the goroutine that has more of it
 			continue
 		}
 		if len(s.body) == 0 {
-			h.forget(s) // takes it off pending, too
+			h.forget(s) // also removes it from pending
 			continue
 		}
 		i++
@@ -661,7 +658,7 @@ func (h *h2) resume() error {
 	return nil
 }
 
-// body appends as much of an answer as the windows allow. h.mu is held.
+// body sends as much of a response as the windows allow. The caller holds h.mu.
 func (h *h2) body(s *stream) error {
 	for len(s.body) > 0 {
 		h.buffer()

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// handover is a listener that accepts the connections it is given.
+// handover is a listener whose Accept returns the connections it is given.
 type handover struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -44,13 +44,13 @@ func (h *handover) Close() error {
 
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// handed is a connection that goes on at net/http: what was read of it is read again, and
-// its TLS state is known, although it is not a *tls.Conn.
+// handed is a connection that net/http takes over. It replays the bytes already read and knows its TLS state, although
+// it isn't a [tls.Conn].
 type handed struct {
 	net.Conn
 	read  []byte
 	state *tls.ConnectionState
-	below net.Conn // what counts as the connection; nil in lanes
+	below net.Conn // underlying connection; nil in lanes
 }
 
 func (h *handed) Read(p []byte) (int, error) {
@@ -65,10 +65,10 @@ func (h *handed) Read(p []byte) (int, error) {
 	return h.Conn.Read(p)
 }
 
-// NetConn returns the connection below TLS, as tls.Conn's does, or nil.
+// NetConn returns the connection below TLS, as [tls.Conn.NetConn] does, or nil.
 func (h *handed) NetConn() net.Conn { return h.below }
 
-// CloseWrite closes the sending side. net/http calls it to close a connection gracefully.
+// CloseWrite closes the sending side. net/http calls it for a graceful close.
 func (h *handed) CloseWrite() error {
 	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -76,7 +76,7 @@ func (h *handed) CloseWrite() error {
 	return nil
 }
 
-// memory is one end of a lane, with the addresses of the connection that it belongs to.
+// memory is one end of a lane, with the addresses of its client's connection.
 type memory struct {
 	net.Conn
 	local, remote net.Addr
@@ -87,7 +87,7 @@ func (m memory) RemoteAddr() net.Addr { return m.remote }
 
 type stateKey struct{}
 
-// connContext remembers the TLS state of a connection that was handed over.
+// connContext stores the TLS state of a handed-over connection.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if h, ok := c.(*handed); ok {
 		return context.WithValue(ctx, stateKey{}, h.state)
@@ -95,7 +95,7 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// withTLS gives requests of such connections their TLS state.
+// withTLS sets Request.TLS for such connections.
 func withTLS(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {

@@ -15,25 +15,23 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// lane is a connection in memory on which net/http answers what is not plain. Streams
-// have the same numbers on both sides, and each stream's window is the client's; the
-// connection's window is minded here, because answers of ours share it. Neither direction
-// of a lane, nor an answer of ours, uses a table of HPACK, so header blocks of both fit
-// into one connection.
+// lane is an in-memory connection on which net/http answers requests that aren't plain. Stream numbers are the same on
+// both sides. Each stream's window is the client's; this package manages the connection's window, which our own
+// responses share. No header block uses the dynamic table of HPACK, so blocks of net/http and ours fit into one
+// connection.
 type lane struct {
 	conn net.Conn
 
-	mu  sync.Mutex // guards sending
+	mu  sync.Mutex // serializes sending
 	buf bytes.Buffer
 	enc *hpack.Encoder
 }
 
-// bodyWindow is how much of a request's body a client may send before somebody reads it;
-// net/http's own.
+// bodyWindow is how much of a request body a client may send before it is read, as in net/http.
 const bodyWindow = 1 << 20
 
-// detour gives a request to the lane, which is opened if there is none. done is called when
-// the request has ended. h.mu is held.
+// detour sends a request to the lane, opening it if needed. done is called when the request has ended. The caller holds
+// h.mu.
 func (h *h2) detour(id uint32, end bool, done func()) error {
 	h.streams[id] = &stream{id: id, window: h.initial, lane: true, sent: end, done: done}
 	if h.lane == nil {
@@ -74,7 +72,7 @@ func (h *h2) openLane() (*lane, error) {
 // laneTime is how long net/http may take to read a frame from memory.
 const laneTime = 30 * time.Second
 
-// send writes whole frames.
+// send writes complete frames.
 func (l *lane) send(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,14 +98,14 @@ func (l *lane) headers(id uint32, fields []hpack.HeaderField, end bool) error {
 	return l.write(appendBlock(nil, id, l.buf.Bytes(), end))
 }
 
-// pump brings to the client what net/http answers.
+// pump copies net/http's responses to the client.
 func (h *h2) pump(l *lane) {
 	in := bufio.NewReaderSize(l.conn, 32<<10)
 	err := h.pumpFrames(l, in)
 	h.mu.Lock()
 	if h.lane == l && !h.over {
 		if err == io.EOF && h.goingAway {
-			err = nil // net/http has said goodbye, and so have we
+			err = nil // both sides have said GOAWAY
 		}
 		if err != nil || len(h.streams) > 0 {
 			h.goAway(http2.ErrCodeInternal)
@@ -125,10 +123,10 @@ func (h *h2) pumpFrames(l *lane, in *bufio.Reader) error {
 	head := make([]byte, frameHead)
 	var block []byte
 	var blockFlags http2.Flags
-	var taken uint32 // of the lane's connection window
+	var taken uint32 // used part of the lane's connection window
 	buf := make([]byte, maxFrame)
 	for {
-		if in.Buffered() < frameHead { // nothing more for now: what there is goes out
+		if in.Buffered() < frameHead { // no more for now; send the batch
 			h.mu.Lock()
 			err := h.flush()
 			ended := h.goingAway && len(h.streams) == 0
@@ -197,7 +195,7 @@ func (h *h2) pumpFrames(l *lane, in *bufio.Reader) error {
 			if s := h.streams[id]; s != nil {
 				end := blockFlags&http2.FlagHeadersEndStream != 0
 				send := block
-				if len(h.out) > outSize*3/4 { // a client that doesn't read holds a batch, however many answers it asks for
+				if len(h.out) > outSize*3/4 { // a slow client holds at most one batch, however many requests it sends
 					if err := h.flush(); err != nil {
 						h.mu.Unlock()
 						return err
@@ -226,7 +224,7 @@ func (h *h2) pumpFrames(l *lane, in *bufio.Reader) error {
 	}
 }
 
-// pumpData sends a part of an answer as the connection's window allows.
+// pumpData sends a part of a response as far as the connection's window allows.
 func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,15 +232,15 @@ func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 		s := h.streams[id]
 		if s == nil {
 			h.stalled = false
-			return nil // the client has lost interest
+			return nil // the client has reset the stream
 		}
 		if len(p) > 0 && h.window <= 0 {
 			if err := h.flush(); err != nil {
 				return err
 			}
-			if !h.stalled { // a window that grows by drops is no way out
+			if !h.stalled { // window updates of a few bytes don't reset the timeout
 				h.stalled, h.waiting = true, time.Now()
-				h.wake() // the reader minds the time
+				h.wake() // the reader checks the timeout
 			}
 			for h.window <= 0 && !h.over && !s.gone {
 				h.more.Wait()
@@ -277,7 +275,7 @@ func (h *h2) pumpData(id uint32, p []byte, end bool) error {
 	}
 }
 
-// answered notes that net/http has ended its side of a stream. h.mu is held.
+// answered records that net/http has ended its side of a stream. The caller holds h.mu.
 func (h *h2) answered(s *stream, end bool) {
 	if end && s.sent {
 		h.forget(s)

@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// memo remembers, per connection, what fields that come with every request meant.
+// memo caches, per connection, the parsed form of fields that repeat with every request.
 type memo struct {
-	hostSeen    []byte // a Host that is the connection's
+	hostSeen    []byte // last Host that was accepted
 	acceptsSeen []byte
 	accepts     Encodings
-	cookies     []text // of the request that is read; kept to be used again
+	cookies     []text // cookies of the current request; reused
 }
 
-// plain is a request that is answered here if an answer is ready.
+// plain is a request that this package answers if a response is ready.
 type plain struct {
 	head    bool
-	close   bool // HTTP/1.1: it asked for the connection to end
+	close   bool // HTTP/1.1: the client wants the connection closed
 	path    []byte
 	accepts Encodings
-	tag     []byte // an If-None-Match that is one strong entity tag; nil: there is none
-	cookies []text // its Cookie fields
+	tag     []byte // If-None-Match if it is one strong tag; else nil
+	cookies []text // Cookie headers
 
-	referrer, agent text // for whom is interested
+	referrer, agent text // for statistics
 }
 
-// text is a field's value where it was read: in a buffer, or a string.
+// text is a field's value, either in the read buffer or as a string.
 type text struct {
 	b []byte
 	s string
@@ -38,9 +38,8 @@ func (t text) String() string {
 	return t.s
 }
 
-// pick returns what of an answer a request gets. ok is false where it asks for more than
-// can be told here: whether a list of tags, or a weak one, has the answer's, or who a cookie
-// says that it is from.
+// pick returns the header and body that answer r: 200, or 304 if its tag matches. ok is false if only net/http can
+// decide: for other conditional requests, and for cookies of a session.
 func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 	switch {
 	case len(r.cookies) > 0 && len(a.Sessions) > 0 && r.session(a.Sessions):
@@ -56,8 +55,8 @@ func (r *plain) pick(a *Answer) (h *head, body []byte, ok bool) {
 	return nil, nil, false
 }
 
-// session reports whether one of the texts stands in a cookie, wherever: what reads cookies
-// in another way than we do finds no session either where none is.
+// session reports whether a cookie contains one of the texts, at any position: a program that parses cookies
+// differently then finds no session either.
 func (r *plain) session(of []string) bool {
 	for _, c := range r.cookies {
 		for _, s := range of {
@@ -69,7 +68,7 @@ func (r *plain) session(of []string) bool {
 	return false
 }
 
-// token holds the characters of field names (RFC 9110, section 5.6.2).
+// token is the set of characters in field names (RFC 9110 §5.6.2).
 var token = func() (t [256]bool) {
 	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
 		t[c] = true
@@ -77,7 +76,7 @@ var token = func() (t [256]bool) {
 	return t
 }()
 
-// Token reports whether s is a token, as a method or the name of a field must be.
+// Token reports whether s is a token (RFC 9110 §5.6.2), as methods and field names must be.
 func Token(s string) bool {
 	for i := range len(s) {
 		if !token[s[i]] {
@@ -87,8 +86,8 @@ func Token(s string) bool {
 	return s != ""
 }
 
-// pathChar holds the characters that a path may have here: those of RFC 3986 and nothing
-// that only some parsers let pass.
+// pathChar is the set of characters allowed in a path here: those of RFC 3986, without any that only some parsers
+// accept.
 var pathChar = func() (t [256]bool) {
 	for _, c := range []byte("%-._~!$&'()*+,;=:@/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
 		t[c] = true
@@ -110,9 +109,9 @@ func plainPath(p []byte) bool {
 	return true
 }
 
-// parseH1 reads a request's header, which ends in an empty line, and reports whether it
-// is plain. Everything it doesn't know to be harmless makes it not plain: then net/http
-// reads the same bytes. It is strict where that is lenient, never the other way round.
+// parseH1 parses a request's header, including the empty line, and reports whether it is plain. Anything not known to
+// be harmless makes the request not plain, and net/http reads the same bytes. It is stricter than net/http, never more
+// lenient.
 func (c *conn) parseH1(b []byte) (r plain, ok bool) {
 	line, rest, _ := bytes.Cut(b, crlf)
 	if target, found := bytes.CutPrefix(line, []byte("GET ")); found {
@@ -197,7 +196,7 @@ var (
 	crlfcrlf = []byte("\r\n\r\n")
 )
 
-// field says what a header field means for whether a request is plain.
+// field is the effect of a header field on whether a request is plain.
 type field int
 
 const (
@@ -212,8 +211,8 @@ const (
 	fieldAgent
 )
 
-// classify tells the fields that change what the answer is, or how the connection goes
-// on, from the many that don't. name may be in any case.
+// classify returns the effect of a header field, in any case of letters: most fields have none; some change the
+// response or the connection.
 func classify[T string | []byte](name T) field {
 	switch len(name) {
 	case 2:
@@ -277,12 +276,12 @@ func classify[T string | []byte](name T) field {
 		}
 	}
 	if len(name) > 3 && name[0]|0x20 == 'i' && name[1]|0x20 == 'f' && name[2] == '-' {
-		return fieldOdd // conditions
+		return fieldOdd // conditional requests
 	}
 	return fieldHarmless
 }
 
-// equal reports whether name is lower, but for its case.
+// equal reports whether name equals lower, ignoring case.
 func equal[T string | []byte](name T, lower string) bool {
 	if len(name) != len(lower) {
 		return false
@@ -299,7 +298,7 @@ func equal[T string | []byte](name T, lower string) bool {
 	return true
 }
 
-// isHost reports whether a Host is the one that the connection was made for.
+// isHost reports whether a Host header names the host of the TLS connection.
 func (c *conn) isHost(value []byte) bool {
 	if len(value) > 0 && bytes.Equal(value, c.hostSeen) {
 		return true
@@ -316,7 +315,7 @@ func (c *conn) isHost(value []byte) bool {
 	return true
 }
 
-// acceptsOf reads an Accept-Encoding field. Weights make it not plain.
+// acceptsOf parses an Accept-Encoding header. ok is false for weights.
 func (c *conn) acceptsOf(value []byte) (Encodings, bool) {
 	if bytes.Equal(value, c.acceptsSeen) && c.acceptsSeen != nil {
 		return c.accepts, true

@@ -13,55 +13,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Field is one header field of a request, as it was sent but for the spaces around its value.
+// Field is one header field of a request, with spaces around the value removed.
 type Field struct{ Name, Value []byte }
 
-// Request is one without a ready answer that Hosts.Pass may answer by itself, for the host
-// that TLS was made for: GET or HEAD without a body, or over HTTP/2 one of the usual methods with
-// a body of maxPassed bytes at most. What it holds stands until it has been answered: by Begin, Add
-// and Send, and then the body by Write.
+// Request is a request that Hosts.Pass may answer: for the host of the TLS connection, a GET or HEAD without a body or,
+// over HTTP/2, a common method with a body of at most maxPassed bytes. Its fields are valid until it is answered, by
+// Begin, Add and Send, and then Write for the body.
 type Request struct {
 	Place  *Place
 	Remote net.Addr
 	Method string
-	Length int64   // bytes of the body
+	Length int64   // size of the body in bytes
 	Target []byte  // path and query
 	Path   []byte  // without the query
-	Host   []byte  // as it was sent
+	Host   []byte  // as sent
 	Fields []Field // without Host and Connection
-	Last   bool    // the answer is to say that it is its connection's last; over HTTP/1.1 alone
-	// Shares says that the connection has other requests under way, as over HTTP/2.
+	Last   bool    // the response must announce that its connection closes; HTTP/1.1 only
+	// Shares says that the connection may have other running requests, as over HTTP/2.
 	Shares bool
 
 	to   answering
 	s    *Server
-	text []byte // what Fields and the like lie in over HTTP/2
-	read []byte // the body, once it has come
+	text []byte // HTTP/2: backing array of Fields and the other slices
+	read []byte // the body, once complete
 
-	head    []byte // of the answer that is being made
+	head    []byte // header of the response under construction
 	status  int
 	dated   bool
-	length  int64 // of the body, as far as it has not been written; -1: unknown
-	ended   bool  // nothing more is to be written
+	length  int64 // bytes of the body still to write; -1: unknown
+	ended   bool  // the response is complete
 	chunked bool
 }
 
-// answering is one protocol's way to write an answer.
+// answering writes responses in one protocol.
 type answering interface {
-	begin(r *Request)                               // the status
-	add(r *Request, name, value []byte)             // a field
-	send(r *Request, length int64, body bool) error // what follows the fields
-	write(r *Request, p []byte) error               // a part of the body
-	end(r *Request) error                           // of a body without a length
+	begin(r *Request)                               // writes the status
+	add(r *Request, name, value []byte)             // writes a field
+	send(r *Request, length int64, body bool) error // ends the header
+	write(r *Request, p []byte) error               // writes a part of the body
+	end(r *Request) error                           // ends a body of unknown length
 	flush() error
 	gone() bool
-	body(r *Request) ([]byte, error) // of the request
+	body(r *Request) ([]byte, error) // reads the request body
 }
 
-// maxRequestFields is how many fields a request may have here; net/http takes more.
+// maxRequestFields caps the header fields of a request here; net/http accepts more.
 const maxRequestFields = 100
 
-// targetChar holds the characters that a path and its query may have here.
+// targetChar is the set of characters allowed in a path and query here.
 var targetChar = func() (t [256]bool) {
 	t = pathChar
 	for _, c := range []byte("?[]") {
@@ -70,9 +69,9 @@ var targetChar = func() (t [256]bool) {
 	return t
 }()
 
-// parsePass reads a request's header, which ends in an empty line, and reports whether it is
-// one for Hosts.Pass. Everything that it doesn't know to be harmless, or that could say
-// where the request ends, leaves the request to net/http, which reads the same bytes.
+// parsePass parses a request's header, including the empty line, and reports whether Hosts.Pass may answer it. Anything
+// not known to be harmless, or that could affect where the request ends, leaves the request to net/http, which reads
+// the same bytes.
 func (h *h1) parsePass(r *Request, b []byte) bool {
 	r.reset(&h.place, h.sent.Remote, h.s, (*h1Answer)(h))
 	line, rest, _ := bytes.Cut(b, crlf)
@@ -148,8 +147,8 @@ func (h *h1) parsePass(r *Request, b []byte) bool {
 	return hosts == 1 && len(rest) == 0
 }
 
-// passes tells the fields that change what is answered, which whoever answers knows, from
-// those that change how messages are read.
+// passes reports whether a field that classify considers odd may be forwarded: it changes the response, which the
+// program knows, but not how messages are framed.
 func passes(name []byte) bool {
 	switch len(name) {
 	case 5:
@@ -163,12 +162,12 @@ func passes(name []byte) bool {
 // share: total one for each request that is passed on; owner see connlimit; edge more are made
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
-// reset makes a request of a connection, whose buffers it keeps.
+// reset prepares r for a connection's next request and keeps its buffers.
 func (r *Request) reset(at *Place, remote net.Addr, s *Server, to answering) {
 	*r = Request{Place: at, Remote: remote, Fields: r.Fields[:0], text: r.text[:0], head: r.head[:0], s: s, to: to}
 }
 
-// free gives a request back that has been answered.
+// free returns an answered request to the pool.
 func (r *Request) free() {
 	clear(r.Fields)
 	if cap(r.head) > maxKept {
@@ -181,11 +180,11 @@ func (r *Request) free() {
 	requests.Put(r)
 }
 
-// maxKept is how many bytes of a buffer are kept for the next request.
+// maxKept is the largest buffer kept for the next request, in bytes.
 const maxKept = 16 << 10
 
-// tryPass lets Hosts.Pass answer. taken is false where it leaves the request to net/http;
-// more is false where the connection is over.
+// tryPass lets Hosts.Pass answer. taken is false if the request is left to net/http; more is false if the connection
+// has ended.
 func (h *h1) tryPass(b []byte) (taken, more bool) {
 	r := requests.Get().(*Request)
 	defer r.free()
@@ -207,7 +206,6 @@ func (h *h1) tryPass(b []byte) (taken, more bool) {
 	return true, true
 }
 
-// Protocol returns HTTP/1.1 or HTTP/2.0.
 func (r *Request) Protocol() string {
 	if r.Shares {
 		return "HTTP/2.0"
@@ -215,8 +213,8 @@ func (r *Request) Protocol() string {
 	return "HTTP/1.1"
 }
 
-// Body returns the request's body once all of it has come, which it waits for: a minute, after which
-// the error is os.ErrDeadlineExceeded.
+// Body returns the request's body when it is complete. It waits up to a minute, then fails with
+// [os.ErrDeadlineExceeded].
 func (r *Request) Body() ([]byte, error) {
 	if r.Length == 0 || r.read != nil {
 		return r.read, nil
@@ -226,23 +224,23 @@ func (r *Request) Body() ([]byte, error) {
 	return r.read, err
 }
 
-// Begin begins an answer. One whose status is below 200 is followed by another.
+// Begin begins a response. A status below 200 is followed by another Begin.
 func (r *Request) Begin(status int) {
 	r.head, r.status, r.dated = r.head[:0], status, false
 	r.to.begin(r)
 }
 
-// Add adds a field, whose name and value must be checked. Those that concern the connection, and
-// Content-Length, are Send's.
+// Add adds a header field; the caller has validated it. [Request.Send] writes connection-specific fields and
+// Content-Length.
 func (r *Request) Add(name, value []byte) {
 	r.dated = r.dated || equal(name, "date")
 	r.to.add(r, name, value)
 }
 
-// AddString is Add.
+// AddString is [Request.Add] for strings.
 func (r *Request) AddString(name, value string) { r.Add([]byte(name), []byte(value)) }
 
-// Send ends the fields. length is what Content-Length says, or -1; body says whether a body follows.
+// Send ends the header. length is the Content-Length, or -1; body says whether a body follows.
 func (r *Request) Send(length int64, body bool) error {
 	if r.status >= 200 {
 		r.length = length
@@ -254,8 +252,7 @@ func (r *Request) Send(length int64, body bool) error {
 	return r.to.send(r, length, body)
 }
 
-// Write adds a part of the body, which goes out when there is a record's worth of it, with Flush,
-// or when the answer is whole.
+// Write adds a part of the body. It is sent once a TLS record is full, by Flush, or at the end of the response.
 func (r *Request) Write(p []byte) (int, error) {
 	if len(p) == 0 || r.ended {
 		return 0, nil
@@ -278,11 +275,11 @@ var errTooLong = errors.New("more of the body than its length says")
 // Flush sends what was written.
 func (r *Request) Flush() error { return r.to.flush() }
 
-// Gone reports whether the other end has closed the connection, or its half of it, or has lost
-// interest in the answer. It reads nothing.
+// Gone reports whether the client has closed the connection or its sending half, or has canceled the request. It reads
+// nothing.
 func (r *Request) Gone() bool { return r.to.gone() }
 
-// end ends an answer that is whole, which it may not be.
+// end ends the response, or aborts it if it isn't complete.
 func (r *Request) end() error {
 	switch {
 	case r.ended:
@@ -296,7 +293,7 @@ func (r *Request) end() error {
 
 var errHalf = errors.New("half an answer")
 
-// h1Answer writes answers of HTTP/1.1.
+// h1Answer writes HTTP/1.1 responses.
 type h1Answer h1
 
 func (h *h1Answer) begin(r *Request) {
@@ -355,7 +352,6 @@ func (h *h1Answer) end(r *Request) error {
 	return h.put([]byte("0\r\n\r\n"))
 }
 
-// put adds to what goes out.
 func (h *h1Answer) put(p []byte) error {
 	for len(p) > 0 {
 		if h.out == nil {
@@ -381,7 +377,7 @@ func (h *h1Answer) flush() error {
 	return nil
 }
 
-func (h *h1Answer) body(*Request) ([]byte, error) { return nil, nil } // there is none
+func (h *h1Answer) body(*Request) ([]byte, error) { return nil, nil } // HTTP/1.1 requests have no body here
 
 func (h *h1Answer) gone() (is bool) {
 	s, ok := h.raw.(syscall.Conn)

@@ -15,10 +15,10 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// maxPassed is how long the body of a request may be that is passed on, in bytes; it is held whole.
+// maxPassed is the largest request body that is forwarded, in bytes; it is buffered whole.
 const maxPassed = 32 << 10
 
-// passMethods are the methods of requests that are passed on.
+// passMethods lists the methods that are forwarded.
 var passMethods = map[string]string{
 	"GET":     "GET",
 	"HEAD":    "HEAD",
@@ -29,8 +29,7 @@ var passMethods = map[string]string{
 	"OPTIONS": "OPTIONS",
 }
 
-// tryPass lets Hosts.Pass answer a request in a goroutine of its own, and reports whether it does. h.mu
-// is held.
+// tryPass lets Hosts.Pass answer a request in a new goroutine and reports whether it does. The caller holds h.mu.
 func (h *h2) tryPass(id uint32, end bool) bool {
 	r := requests.Get().(*Request)
 	s := &stream{id: id, window: h.initial, sent: end, passed: true}
@@ -61,7 +60,6 @@ func (h *h2) tryPass(id uint32, end bool) bool {
 	return true
 }
 
-// pass answers a request.
 func (h *h2) pass(r *Request, s *stream, answer func() (whole bool)) {
 	whole := false
 	defer func() {
@@ -78,7 +76,7 @@ func (h *h2) pass(r *Request, s *stream, answer func() (whole bool)) {
 	whole = answer() && r.end() == nil
 }
 
-// passed ends a stream that was passed on.
+// passed ends the stream of a forwarded request.
 func (h *h2) passed(s *stream, whole bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +85,7 @@ func (h *h2) passed(s *stream, whole bool) {
 		switch {
 		case !whole:
 			h.rst(s.id, http2.ErrCodeInternal)
-		case !s.sent: // it was answered without its body (RFC 9113 §8.1)
+		case !s.sent: // answered before its body was complete (RFC 9113 §8.1)
 			h.rst(s.id, http2.ErrCodeNo)
 		}
 	}
@@ -102,7 +100,7 @@ func (h *h2) passed(s *stream, whole bool) {
 	}
 }
 
-// flushSoon sends the batch when those who are about to add to it have. h.mu is held.
+// flushSoon sends the batch after the goroutines that wait for the lock have added to it. The caller holds h.mu.
 func (h *h2) flushSoon() {
 	if h.flushing {
 		return
@@ -117,8 +115,8 @@ func (h *h2) flushSoon() {
 	}
 }
 
-// parsePass reads a request's fields, and reports whether it is one for Hosts.Pass. end says that no
-// body follows. What it doesn't know to be harmless is net/http's.
+// parsePass parses a request's fields and reports whether Hosts.Pass may answer it. end says that no body follows.
+// Anything not known to be harmless is left to net/http.
 func (h *h2) parsePass(r *Request, end bool) bool {
 	if h.size > maxH1 || len(h.fields) > maxRequestFields {
 		return false
@@ -176,10 +174,10 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 		grpc = grpc || f.Name == "content-type" && strings.HasPrefix(f.Value, "application/grpc")
 		r.Fields = append(r.Fields, Field{keep(f.Name), bytes.Trim(keep(f.Value), " \t")})
 	}
-	if trailers && grpc { // they matter there
+	if trailers && grpc { // gRPC needs trailers
 		return false
 	}
-	if cookies > 1 { // one field behind this (RFC 9113 §8.2.3)
+	if cookies > 1 { // joined into one field for the program (RFC 9113 §8.2.3)
 		at := len(r.text)
 		for i := range h.fields {
 			if f := &h.fields[i]; f.Name == "cookie" {
@@ -196,7 +194,7 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 	switch {
 	case r.Method == "" || r.Length > maxPassed || lengths > 0 && (bodiless || end && r.Length > 0):
 		return false
-	case !end && r.Length == 0: // of no known length
+	case !end && r.Length == 0: // body of unknown length
 		return false
 	}
 	if p.scheme != "https" || p.path == "" || p.path[0] != '/' || !h.isHost(h.bytes(p.authority)) {
@@ -212,16 +210,16 @@ func (h *h2) parsePass(r *Request, end bool) bool {
 	return true
 }
 
-// isTrailers reports whether a field says that the client takes trailers, as Firefox does with every
-// request. Where there are none it says nothing.
+// isTrailers reports whether a field is "te: trailers", which Firefox sends with every request. It has no effect on
+// responses without trailers.
 func isTrailers(f *hpack.HeaderField) bool { return f.Name == "te" && f.Value == "trailers" }
 
-// received takes a part of the body of a request that is passed on, and reports whether it is one. h.mu
-// is held.
+// received adds a part of the body of a forwarded request. It reports false if the body doesn't match Content-Length.
+// The caller holds h.mu.
 func (h *h2) received(s *stream, part []byte, end bool) bool {
 	s.left -= int64(len(part))
 	if s.left < 0 || end && s.left > 0 {
-		return false // it is malformed (RFC 9113 §8.1.1)
+		return false // malformed (RFC 9113 §8.1.1)
 	}
 	if s.body == nil {
 		s.body = make([]byte, 0, s.left+int64(len(part)))
@@ -260,7 +258,7 @@ func (a *h2Answer) body(*Request) ([]byte, error) {
 	return b, nil
 }
 
-// h2Answer writes the answer of one stream.
+// h2Answer writes the response of one stream.
 type h2Answer struct {
 	h *h2
 	s *stream
@@ -274,7 +272,7 @@ func (a *h2Answer) begin(r *Request) {
 	r.head = strconv.AppendInt(append(r.head, 0x08, 3), int64(r.status), 10)
 }
 
-// statusIndex returns where the static table of HPACK has a status (RFC 7541, appendix A); 0: nowhere.
+// statusIndex returns the index of a status in HPACK's static table (RFC 7541 appendix A), or 0.
 func statusIndex(status int) byte {
 	switch status {
 	case 200:
@@ -295,7 +293,7 @@ func statusIndex(status int) byte {
 	return 0
 }
 
-// nameIndex returns where the static table has a name of a usual field; 0: it isn't looked for.
+// nameIndex returns the index of a common field name in the static table, or 0.
 func nameIndex(name []byte) int {
 	switch len(name) {
 	case 4:
@@ -339,7 +337,7 @@ func nameIndex(name []byte) int {
 	return 0
 }
 
-// appendInt appends an integer of HPACK behind the first bits of a byte (RFC 7541 §5.1).
+// appendInt appends an HPACK integer after the first bits of a byte (RFC 7541 §5.1).
 func appendInt(b []byte, first byte, bits uint, n int) []byte {
 	most := 1<<bits - 1
 	if n < most {
@@ -352,7 +350,7 @@ func appendInt(b []byte, first byte, bits uint, n int) []byte {
 	return append(b, byte(n))
 }
 
-// appendLiteral appends a field that no table gets to know (RFC 7541 §6.2.2).
+// appendLiteral appends a literal field without indexing (RFC 7541 §6.2.2).
 func appendLiteral(b, name, value []byte) []byte {
 	if i := nameIndex(name); i > 0 {
 		b = appendInt(b, 0, 4, i)
@@ -370,7 +368,7 @@ func appendLiteral(b, name, value []byte) []byte {
 
 func (a *h2Answer) add(r *Request, name, value []byte) { r.head = appendLiteral(r.head, name, value) }
 
-// over reports whether nobody wants more of the answer. h.mu is held.
+// over reports whether the client no longer wants the response. The caller holds h.mu.
 func (a *h2Answer) over() bool { return a.s.gone || a.h.over }
 
 func (a *h2Answer) send(r *Request, length int64, body bool) error {
@@ -402,7 +400,7 @@ func (a *h2Answer) send(r *Request, length int64, body bool) error {
 		block = append([]byte{0x20}, block...)
 	}
 	h.out = appendBlock(h.out, a.s.id, block, r.ended && r.status >= 200)
-	if cap(r.head) > smallHeld { // the body may wait for its visitor for long
+	if cap(r.head) > smallHeld { // the body may wait for a slow client
 		r.head = nil
 	}
 	return nil
@@ -425,7 +423,7 @@ func (a *h2Answer) write(r *Request, p []byte) error {
 	if len(s.body) == 0 {
 		return nil
 	}
-	// The windows are closed: the reader goes on with it as they open, and minds the time.
+	// The windows are closed: the reader continues when they open, and checks the deadline.
 	s.late = time.Now().Add(h.s.writeTime(len(p)))
 	h.pending = append(h.pending, s)
 	if err := h.flush(); err != nil {

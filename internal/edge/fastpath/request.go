@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// headers begins a request, or its trailers.
+// headers handles HEADERS: a new request, or trailers.
 func (h *h2) headers(f frame) error {
 	if f.stream == 0 || f.stream%2 == 0 {
 		return connError(http2.ErrCodeProtocol)
@@ -28,7 +28,7 @@ func (h *h2) headers(f frame) error {
 	return h.request(f.stream, block, end)
 }
 
-// continuation goes on with a header block (section 6.10).
+// continuation handles CONTINUATION (RFC 9113 §6.10).
 func (h *h2) continuation(f frame) error {
 	if h.open == 0 {
 		return connError(http2.ErrCodeProtocol)
@@ -50,8 +50,7 @@ func (h *h2) continuation(f frame) error {
 	return err
 }
 
-// emit takes a field of a header block. What is over the limit is left out, and net/http,
-// whose limit is lower, refuses the request.
+// emit adds a decoded field. Fields beyond the limit are dropped: net/http, whose limit is lower, refuses the request.
 func (h *h2) emit(f hpack.HeaderField) {
 	h.size += int(f.Size())
 	if h.size <= maxFields {
@@ -59,7 +58,7 @@ func (h *h2) emit(f hpack.HeaderField) {
 	}
 }
 
-// request answers a request, or gives it to the lane.
+// request answers a request or sends it to the lane.
 func (h *h2) request(id uint32, block []byte, end bool) error {
 	clear(h.fields)
 	h.fields, h.size = h.fields[:0], 0
@@ -71,26 +70,26 @@ func (h *h2) request(id uint32, block []byte, end bool) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if id <= h.lastStream { // trailers, or a mistake
+	if id <= h.lastStream { // trailers, or an error
 		s := h.streams[id]
 		switch {
 		case s != nil && s.lane && !s.sent:
 			s.sent = end
 			return h.lane.headers(id, h.fields, end)
-		case s != nil && s.passed && !s.sent: // what comes after a body comes after it was checked
+		case s != nil && s.passed && !s.sent: // trailers after a body that was already checked
 			if !end || !h.received(s, nil, true) {
 				h.forget(s)
 				h.rst(id, http2.ErrCodeProtocol)
 			}
 			return h.flushLarge()
 		case s == nil && h.wasReset(id):
-			return nil // they were sent before the client knew
+			return nil // sent before the client saw the reset
 		}
 		return connError(http2.ErrCodeStreamClosed)
 	}
 	if h.goingAway {
 		h.ignored = max(h.ignored, id)
-		return nil // it was told which streams are served
+		return nil // GOAWAY told which streams are served
 	}
 	if h.fresh.Load() {
 		h.fresh.Store(false)
@@ -136,9 +135,9 @@ func (h *h2) wasReset(id uint32) bool {
 	return false
 }
 
-// answer appends a ready answer. h.mu is held.
+// answer appends a prepared response. The caller holds h.mu.
 func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) error {
-	h.served(a, r, head, len(body)) // whatever becomes of the connection: it was admitted
+	h.served(a, r, head, len(body)) // count it even if the write fails: it was admitted
 	h.buffer()
 	date := h.s.now().h2
 	n := len(head.h2) + len(date)
@@ -172,11 +171,10 @@ func (h *h2) answer(id uint32, a *Answer, r *plain, head *head, body []byte) err
 			h.pending = append(h.pending, rest)
 		}
 	}
-	return nil // the batch goes out when nothing more has been read, or it is full
+	return nil // the batch is sent when no more frames are buffered, or when it is full
 }
 
-// plain reads the fields of a request, and reports whether they make it a plain one. What
-// is malformed isn't.
+// plain reads a request's fields and reports whether the request is plain. A malformed request isn't.
 func (h *h2) plain() (r plain, ok bool) {
 	var p pseudo
 	r.cookies = h.cookies[:0]
@@ -233,10 +231,10 @@ func (h *h2) plain() (r plain, ok bool) {
 	return r, plainPath(r.path)
 }
 
-// pseudo holds the fields of a request that begin with a colon (RFC 9113 §8.3.1).
+// pseudo holds the pseudo-header fields of a request (RFC 9113 §8.3.1).
 type pseudo struct{ method, scheme, path, authority string }
 
-// put takes one of them, and reports whether it is known, has a value and is there for the first time.
+// put sets a pseudo-header field. It reports false if the field is unknown, empty or repeated.
 func (p *pseudo) put(f *hpack.HeaderField) bool {
 	var at *string
 	switch f.Name {
@@ -258,8 +256,7 @@ func (p *pseudo) put(f *hpack.HeaderField) bool {
 	return true
 }
 
-// wellFormed reports whether a field is one that both readers of a request understand alike
-// (RFC 9113 §8.2.1, and stricter).
+// wellFormed reports whether all parsers understand the field alike (RFC 9113 §8.2.1, but stricter).
 func wellFormed(f *hpack.HeaderField) bool {
 	for i := range len(f.Name) {
 		if ch := f.Name[i]; !token[ch] || ch >= 'A' && ch <= 'Z' {
@@ -274,7 +271,7 @@ func wellFormed(f *hpack.HeaderField) bool {
 	return f.Name != ""
 }
 
-// bytes returns a string as bytes until it is called again.
+// bytes returns s as bytes, valid until the next call.
 func (h *h2) bytes(s string) []byte {
 	h.buf = append(h.buf[:0], s...)
 	return h.buf

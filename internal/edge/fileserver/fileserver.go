@@ -1,9 +1,8 @@
-// Package fileserver owns serving a file of a release over HTTP: its representations
-// (RFC 9110, section 12), conditional requests (section 13), ranges (section 14), and
-// caching.
+// Package fileserver owns serving a file of a release over HTTP: content negotiation (RFC 9110 §12), conditional
+// requests (§13), ranges (§14), and caching.
 //
-// Small files are cached in memory by their digests, so cached files are never stale;
-// larger ones are read from the store while they are sent.
+// Small files are cached in memory by their digests, so cached files are never stale; larger ones are read from the
+// store while they are sent.
 package fileserver
 
 import (
@@ -23,7 +22,7 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// Header values are shared by all answers: nobody writes to them.
+// Shared header values; nothing may change them.
 var (
 	forever    = []string{"public, max-age=31536000, immutable"}
 	varyBy     = []string{"Accept-Encoding"}
@@ -31,27 +30,25 @@ var (
 	encodings  = map[string][]string{"br": {"br"}, "gzip": {"gzip"}, "zstd": {"zstd"}}
 )
 
-// Config holds the dependencies and settings of a Server.
 type Config struct {
 	Blobs  *blob.Store
 	Log    *slog.Logger
 	Bytes  int64          // memory for files
-	Looked func(hit bool) // hears whether a file was in memory
+	Looked func(hit bool) // called with whether a file was in memory
 }
 
-// Server answers with files. It is safe for concurrent use.
+// Server serves files. It is safe for concurrent use.
 type Server struct {
 	Config
 	assets *cache.Cache[assetKey, *asset]
-	held   *fair.Pool // a place for each file that stays open while it is sent
+	held   *fair.Pool // places of files that stay open while they are sent
 }
 
-// maxHeld is how many files stay open while they are sent. A visitor who reads nothing has 128
-// requests on one connection of HTTP/2: without a bound two hundred such connections use up
-// the descriptors of the whole process, those of the control plane included.
+// maxHeld caps the files that stay open while they are sent. A client that reads nothing can have 128 requests on one
+// HTTP/2 connection: without a limit, two hundred such connections would use up the process's file descriptors,
+// including the control plane's.
 const maxHeld = 256
 
-// New returns a Server that has nothing in memory yet.
 func New(c Config) *Server {
 	return &Server{
 		Config: c,
@@ -62,31 +59,30 @@ func New(c Config) *Server {
 	}
 }
 
-// assetKey is everything an answer's bytes and headers depend on, so that no header of a
-// request can put one visitor's answer before another.
+// assetKey holds everything that a response's bytes and headers depend on, so that no visitor's request header can
+// affect another visitor's response.
 type assetKey struct {
 	digest   blob.Digest
 	kind     string // media type
 	encoding string
 }
 
-// asset is a file in memory, with its header values made once.
+// asset is a file in memory with its prepared header values.
 type asset struct {
 	body   []byte
 	length []string
 	kind   []string
 }
 
-// Largest is the longest file that is kept in memory, in bytes; longer ones are read from the
-// store.
+// Largest is the largest file kept in memory, in bytes; larger ones are read from the store.
 const Largest = 2 << 20
 
-// Serve answers with the file that a release has for a request, and with the header fields
-// that its rules say. An error before anything was written leaves the answer to the caller.
+// Serve answers with a file of a release and the headers of its rules. If it returns an error before writing anything,
+// the caller answers.
 func (s *Server) Serve(w *response.Recorder, r *http.Request, a *release.Answer) error {
 	f, status := a.File, a.Status
 	encoding, content := "", f.Body
-	// A range is a range of the file, not of what a compressor made of it.
+	// A range refers to the uncompressed file.
 	spec, ranged := "", false
 	if status == http.StatusOK {
 		spec, ranged = askedRange(r)
@@ -123,7 +119,7 @@ func (s *Server) Serve(w *response.Recorder, r *http.Request, a *release.Answer)
 	}
 	err := s.content(w, r, f, content, encoding, status, spec, tag)
 	if err != nil && w.Status == 0 && encoding != "" && r.Context().Err() == nil {
-		// A damaged variant is no reason to fail: the file itself may be whole.
+		// The file itself may be intact if a compressed variant is damaged.
 		s.Log.ErrorContext(r.Context(), "compressed variant not readable", "path", f.Path, "encoding", encoding, "err", err)
 		if status == http.StatusOK {
 			h["Etag"] = []string{etag(f.Body.Digest, "", f.Body.Digest)}
@@ -133,7 +129,7 @@ func (s *Server) Serve(w *response.Recorder, r *http.Request, a *release.Answer)
 	return err
 }
 
-// content writes one representation of a file, or the parts of it that spec asks for.
+// content writes one representation of a file, or the ranges in spec.
 func (s *Server) content(
 	w *response.Recorder,
 	r *http.Request,
@@ -171,12 +167,12 @@ func (s *Server) content(
 		if w.Plain && status == http.StatusOK {
 			w.Ready, w.Body = true, a.body
 		}
-		w.Write(a.body) // an error is the visitor's leaving
+		w.Write(a.body) // an error means that the visitor has left
 	}
 	return nil
 }
 
-// asset returns a small file from memory, or reads, verifies and keeps it.
+// asset returns a small file from memory, or reads, verifies and caches it.
 func (s *Server) asset(ctx context.Context, owner string, key assetKey, size int64) (*asset, error) {
 	a, hit, err := s.assets.FetchFor(ctx, owner, key, func(ctx context.Context) (*asset, int64, error) {
 		b, err := s.Blobs.ReadAll(ctx, key.digest, Largest)
@@ -192,8 +188,8 @@ func (s *Server) asset(ctx context.Context, owner string, key assetKey, size int
 	return a, err
 }
 
-// open opens a file to be sent, whoever reads it how slowly: for as long as it is read, or,
-// where so many already are, anew for each part of it.
+// open opens a file for sending. If too many files are open, it returns a reader that opens the file again for each
+// part, so that slow readers hold no descriptors.
 func (s *Server) open(ctx context.Context, who fair.Who, d blob.Digest) (f io.ReadSeeker, size int64, end func(), err error) {
 	var b io.ReadSeekCloser
 	release, ok := s.held.Try(who)
@@ -210,7 +206,7 @@ func (s *Server) open(ctx context.Context, who fair.Who, d blob.Digest) (f io.Re
 	return b, size, func() { b.Close(); release() }, nil
 }
 
-// stream answers with a file too long for memory.
+// stream serves a file too large for memory.
 func (s *Server) stream(
 	w *response.Recorder,
 	r *http.Request,
@@ -246,7 +242,7 @@ func (s *Server) stream(
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	// The last bytes do not come when the file turns out to be damaged.
+	// If the file turns out to be damaged, its last bytes aren't sent.
 	if _, err := io.CopyN(struct{ io.Writer }{w}, b, size); errors.Is(err, blob.ErrCorrupt) {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// ruleHeaders sets what the release's header rules say, over what is set by default.
+// ruleHeaders applies the release's header rules, over the defaults.
 func ruleHeaders(h http.Header, a *release.Answer) {
 	if a.ByCountry {
 		h["Cache-Control"] = response.Private
@@ -24,15 +24,15 @@ func ruleHeaders(h http.Header, a *release.Answer) {
 	}
 }
 
-// Options sets the headers that answer OPTIONS for a file (RFC 9110 §9.3.7): a browser asks so whether a page of another origin may
-// have the file, and the release's header rules say it.
+// Options sets the headers for an OPTIONS request for a file (RFC 9110 §9.3.7). Browsers ask this way whether a page of
+// another origin may read the file, which the release's header rules decide.
 func Options(h http.Header, a *release.Answer) {
 	h["Cache-Control"] = response.Revalidate
 	ruleHeaders(h, a)
 	h["Allow"] = []string{response.Allow}
 }
 
-// Vary adds names to the field Vary, whose value may be shared and is not written to.
+// Vary adds names to the Vary header. The current value may be shared, so it isn't modified.
 func Vary(h http.Header, names ...string) {
 	all := strings.Join(h["Vary"], ", ")
 	for _, n := range names {

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// choose returns the representation of f that a visitor likes best, and its coding.
+// choose returns the representation of f that the visitor prefers, and its encoding.
 func choose(f release.File, accept []string) (coding string, c release.Content) {
 	switch coding = release.Negotiate(accept, f.Brotli.Size > 0, f.Zstd.Size > 0, f.Gzip.Size > 0); coding {
 	case "br":
@@ -22,14 +22,14 @@ func choose(f release.File, accept []string) (coding string, c release.Content) 
 	return "", f.Body
 }
 
-// etag is a strong validator: half of the content's digest, and the encoding, because
-// two representations of a file are two sequences of bytes (RFC 9110, section 8.8.3.3).
+// etag returns a strong validator: half of the content's digest, and the encoding, because each representation of a
+// file needs its own tag (RFC 9110 §8.8.3.3).
 func etag(content blob.Digest, encoding string, file blob.Digest) string {
 	b := make([]byte, 0, 40)
 	b = append(b, '"')
 	b = hex.AppendEncode(b, file[:16])
 	if encoding != "" {
-		// The variant's own digest too: another compressor makes other bytes.
+		// Add the variant's own digest: another version of the compressor makes other bytes.
 		b = append(b, '-')
 		b = append(b, encoding...)
 		b = append(b, '-')
@@ -38,11 +38,11 @@ func etag(content blob.Digest, encoding string, file blob.Digest) string {
 	return string(append(b, '"'))
 }
 
-// conditional evaluates a request's conditions (RFC 9110, section 13.2.2): 0, 304 or
-// 412. There are no dates: all files of a release are equally old.
+// conditional evaluates a request's preconditions (RFC 9110 §13.2.2) and returns 0, 304 or 412. Dates are ignored,
+// since all files of a release are equally old.
 func conditional(h http.Header, tag string, f release.File) int {
 	if match := h["If-Match"]; len(match) > 0 {
-		// Any representation that a GET could have returned will do.
+		// Any representation that a GET could have returned matches.
 		ok := false
 		for _, t := range []string{
 			etag(f.Body.Digest, "", f.Body.Digest),
@@ -62,7 +62,7 @@ func conditional(h http.Header, tag string, f release.File) int {
 	return 0
 }
 
-// listed reports whether a list of entity tags has this one, or is *.
+// listed reports whether a list of entity tags contains tag or is *.
 func listed(values []string, tag string, weak bool) bool {
 	for _, list := range values {
 		if strings.TrimSpace(list) == "*" {

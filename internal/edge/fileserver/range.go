@@ -12,15 +12,14 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// maxRanges is how many ranges of one file are answered; more are no download manager's
-// and are ignored (RFC 9110, section 14.2).
+// maxRanges caps the ranges of one request. Requests with more are answered with the whole file (RFC 9110 §14.2).
 const maxRanges = 16
 
-// span is a part of a file: length bytes from start.
+// span is a part of a file, in bytes.
 type span struct{ start, length int64 }
 
-// askedRange returns the specifier of a Range header that concerns us: of a GET, in
-// bytes. Units have no case, and others than ours are ignored (RFC 9110, section 14.2).
+// askedRange returns the specifier of a Range header in bytes, for GET. Units ignore case; other units are ignored (RFC
+// 9110 §14.2).
 func askedRange(r *http.Request) (spec string, ok bool) {
 	if len(r.Header["Range"]) != 1 || r.Method != http.MethodGet {
 		return "", false
@@ -32,17 +31,17 @@ func askedRange(r *http.Request) (spec string, ok bool) {
 	return spec, true
 }
 
-// spans reads a specifier. Malformed ones are ignored (nil, true); false means that no
-// range is satisfiable, which is 416.
+// spans parses a range specifier. Malformed ones are ignored: it returns nil, true. It returns false if no range is
+// satisfiable, which means 416.
 func spans(spec string, size int64) ([]span, bool) {
 	var list []span
-	some := false // a range was asked for, if only one beyond the end
+	some := false // at least one range, even if beyond the end
 	var sum int64
 	n := 0
 	for item := range strings.SplitSeq(spec, ",") {
 		item = strings.Trim(item, " \t")
 		if item == "" {
-			continue // empty elements of a list are legal
+			continue // a list may have empty elements
 		}
 		n++
 		if n > maxRanges {
@@ -52,7 +51,7 @@ func spans(spec string, size int64) ([]span, bool) {
 		if !ok {
 			return nil, true
 		}
-		if first == "" { // the last bytes
+		if first == "" { // suffix range
 			count, ok := number(last)
 			if !ok {
 				return nil, true
@@ -83,12 +82,12 @@ func spans(spec string, size int64) ([]span, bool) {
 		}
 	}
 	if !some || len(list) > 1 && sum > size {
-		return nil, true // overlapping ranges would be more than the file
+		return nil, true // overlapping ranges could exceed the file's size
 	}
 	return list, len(list) > 0
 }
 
-// number reads digits alone. What does not fit is more than any file has.
+// number parses decimal digits. Overflow returns the largest value, which exceeds any file.
 func number(s string) (int64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -100,15 +99,14 @@ func number(s string) (int64, bool) {
 	return n, true
 }
 
-// ifRange reports whether the visitor's part of the file is of this very file. A date
-// never is: files have none here.
+// ifRange reports whether If-Range matches this file. Dates never match, since files have none here.
 func ifRange(r *http.Request, tag string) bool {
 	given := r.Header["If-Range"]
 	return len(given) == 0 || strings.TrimSpace(given[0]) == tag
 }
 
-// serveRange answers with parts of a file whose headers are set, or reports that the
-// whole file is the answer.
+// serveRange answers with ranges of a file whose headers are set. It returns false if the caller must send the whole
+// file.
 func serveRange(w http.ResponseWriter, r *http.Request, spec, tag string, file io.ReadSeeker, size int64) (answered bool) {
 	if !ifRange(r, tag) {
 		return false
@@ -165,7 +163,7 @@ func contentRange(s span, size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }
 
-// copySpan reports whether all of a span was sent. Who gets less notices it by the length.
+// copySpan reports whether the whole span was sent. A client detects a shorter one by the length.
 func copySpan(w io.Writer, file io.ReadSeeker, s span) bool {
 	if b, ok := file.(*bytes.Reader); ok && b.Size() < s.start+s.length {
 		return false

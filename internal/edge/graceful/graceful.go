@@ -1,8 +1,8 @@
-// Package graceful owns the end of an HTTP server: whoever was accepted is answered.
+// Package graceful owns the shutdown of an HTTP server without lost requests: every accepted connection is answered.
 //
-// http.Server.Shutdown closes a connection whose request it has read, but not begun to answer, without a word: whoever connected
-// just before the end sees a reset. This one accepts nobody any more, waits until each request that is on its way has
-// reached the handler, and only then shuts down.
+// [http.Server.Shutdown] closes connections whose request it has read but not yet passed to the handler, so a client
+// that connected just before sees a reset. This server stops accepting, waits until each request in transit has reached
+// the handler, and only then shuts down.
 package graceful
 
 import (
@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// freshTime is how long the end waits for the first request of a connection; net/http's is the same.
+// freshTime is how long a shutdown waits for a connection's first request, as net/http does.
 const freshTime = 5 * time.Second
 
-// Server is an http.Server for HTTP/1.1 that ends so. New makes it.
+// Server is an HTTP/1.1 server with such a shutdown. [New] makes it.
 type Server struct {
 	*http.Server
 
 	mu sync.Mutex // guards the rest
 	ln net.Listener
 	// share: total the connections of the listener, see connlimit; owner PerAddress of one network; edge refused
-	owed    map[net.Conn]time.Time // connections whose request has not reached the handler, and until when it is waited for
+	owed    map[net.Conn]time.Time // connections whose request hasn't reached the handler, and the deadline for it
 	closing bool
-	serving sync.WaitGroup // Serve, which may have accepted one more than it was to
+	serving sync.WaitGroup // running Serve calls, which may accept one more connection
 }
 
 type connKey struct{}
 
-// New takes over a server that serves nobody yet. Its fields are the caller's no more.
+// New wraps a server that hasn't started. The caller must not use srv any more.
 func New(srv *http.Server) *Server {
 	s := &Server{Server: srv, owed: map[net.Conn]time.Time{}}
 	handler, hook := srv.Handler, srv.ConnState
@@ -45,7 +45,7 @@ func New(srv *http.Server) *Server {
 		switch state {
 		case http.StateNew:
 			s.owe(c, time.Now().Add(freshTime))
-		case http.StateActive: // bytes of a request have come; its header has a time limit
+		case http.StateActive: // part of a request has arrived; the header has its own timeout
 			s.owe(c, time.Now().Add(srv.ReadHeaderTimeout))
 		default:
 			s.owe(c, time.Time{})
@@ -57,7 +57,7 @@ func New(srv *http.Server) *Server {
 	return s
 }
 
-// owe notes until when a connection's next request is waited for. The zero time means not at all.
+// owe records until when to wait for a connection's next request; zero means not to wait.
 func (s *Server) owe(c net.Conn, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Server) owe(c net.Conn, until time.Time) {
 	s.owed[c] = until
 }
 
-// Serve serves until Shutdown or Close, and then returns http.ErrServerClosed.
+// Serve serves until Shutdown or Close, then returns [http.ErrServerClosed].
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	if s.closing {
@@ -88,7 +88,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// Shutdown accepts nobody any more and returns when everybody else was answered, or with the context's error.
+// Shutdown stops accepting and returns when all requests are answered, or with the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -110,7 +110,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.Server.Shutdown(ctx)
 }
 
-// owes reports whether a request is on its way.
+// owes reports whether a request is in transit.
 func (s *Server) owes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// Ender is a server that can end: Shutdown lets what is under way finish, Close doesn't.
+// Ender is a server that can end: Shutdown lets running requests finish, Close doesn't.
 type Ender interface {
 	Shutdown(ctx context.Context) error
 	Close() error
 }
 
-// Group is servers that serve until one of them fails, or all are told to end. NewGroup makes it; it is used by one goroutine.
+// Group runs servers until one fails or all are shut down. It isn't safe for concurrent use. [NewGroup] makes it.
 type Group struct {
 	members []Ender
 	failed  chan error // the first failure
 }
 
-// NewGroup returns a group without members.
 func NewGroup() *Group { return &Group{failed: make(chan error, 1)} }
 
-// Serve adds a server and runs it on its own. What run returns after the end is http.ErrServerClosed; all else is a failure.
+// Serve adds a server and runs it in a goroutine. After a shutdown run must return [http.ErrServerClosed]; any other
+// result is a failure.
 func (g *Group) Serve(srv Ender, run func() error) {
 	g.members = append(g.members, srv)
 	// uncaught: a server's loop: servers catch the panics of their handlers
@@ -30,16 +30,17 @@ func (g *Group) Serve(srv Ender, run func() error) {
 		if err := run(); !errors.Is(err, http.ErrServerClosed) {
 			select {
 			case g.failed <- err:
-			default: // another one failed before
+			default: // another one has failed already
 			}
 		}
 	}()
 }
 
-// Failed is told why a server has ended that was not told to.
+// Failed receives the first failure of a server.
 func (g *Group) Failed() <-chan error { return g.failed }
 
-// Shutdown ends all servers at once, and returns when each has finished what was under way, or was closed because ctx had ended.
+// Shutdown shuts down all servers at once and returns when all have finished. It closes those that are still running
+// when ctx ends.
 func (g *Group) Shutdown(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, srv := range g.members {

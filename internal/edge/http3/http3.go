@@ -1,5 +1,5 @@
-// Package http3 owns serving a handler over QUIC: its limits, counting its connections together
-// with all others, and rejecting parts of HTTP/3 that are not supported.
+// Package http3 owns serving a handler over QUIC: its limits, the counting of its connections together with all others,
+// and the refusal of unsupported parts of HTTP/3.
 package http3
 
 import (
@@ -20,17 +20,16 @@ import (
 	"slipway/internal/edge/connlimit"
 )
 
-// Server serves a handler over QUIC, with the limits of the servers over TCP as far as QUIC
-// has the same things: 10 s for a handshake, 32 KiB of header, 128 requests at a time, 2
-// minutes of idleness, 1 MiB of a body that nobody reads. See docs/adr/0012-http3.md.
+// Server serves a handler over QUIC with the limits of the TCP servers where they apply: 10 s for a handshake, 32 KiB
+// of header, 128 concurrent requests, 2 minutes of idle time, 1 MiB of unread request body. See docs/adr/0012-http3.md.
 type Server struct {
 	server *h3.Server
 	quic   *quic.Config
 	tls    *tls.Config
 	limits *connlimit.Limiter
-	idle   time.Duration // without a request under way
+	idle   time.Duration // idle timeout
 
-	shaking atomic.Int64 // handshakes under way
+	shaking atomic.Int64 // handshakes in progress
 
 	mu        sync.Mutex // guards the rest
 	closing   bool
@@ -38,18 +37,18 @@ type Server struct {
 	listener  *quic.EarlyListener
 }
 
-// From so many handshakes under way on, a client must prove its address first: who sends
-// packets under addresses of others costs us nothing more than a packet then.
+// With this many handshakes in progress, clients must prove their address first (QUIC Retry), so that packets with
+// forged addresses cost little.
 const proveFrom = 64
 
-// New returns a server for a handler, with the certificates of a configuration for TLS. limits
-// counts its connections beside the others; optional.
+// New returns a server for a handler with the certificates of t. limits counts its connections together with others;
+// nil means no limit.
 func New(handler http.Handler, t *tls.Config, limits *connlimit.Limiter) *Server {
 	s := &Server{limits: limits, idle: 2 * time.Minute, tls: h3.ConfigureTLSConfig(t), quic: &quic.Config{
-		HandshakeIdleTimeout: 5 * time.Second, // and twice that for all of it
+		HandshakeIdleTimeout: 5 * time.Second, // for each step; the whole handshake may take twice as long
 		MaxIdleTimeout:       time.Minute,
 		MaxIncomingStreams:   128,
-		// A client has three streams of its own; a few more are no harm.
+		// HTTP/3 clients open three of these streams; a few more do no harm.
 		MaxIncomingUniStreams:          8,
 		InitialStreamReceiveWindow:     64 << 10,
 		MaxStreamReceiveWindow:         1 << 20,
@@ -60,13 +59,13 @@ func New(handler http.Handler, t *tls.Config, limits *connlimit.Limiter) *Server
 		Handler:        overQUIC(handler),
 		MaxHeaderBytes: 32 << 10,
 		ConnContext:    s.quicIdle,
-		Logger:         slog.New(slog.DiscardHandler), // strangers' mistakes
+		Logger:         slog.New(slog.DiscardHandler), // strangers' errors aren't logged
 	}
 	return s
 }
 
-// Serve serves a socket until Shutdown or Close; then it returns http.ErrServerClosed.
-// The socket is closed with the last connection.
+// Serve serves a socket until Shutdown or Close, then returns [http.ErrServerClosed]. The socket is closed with the
+// last connection.
 func (s *Server) Serve(c net.PacketConn) error {
 	s.mu.Lock()
 	if s.closing {
@@ -88,14 +87,14 @@ func (s *Server) Serve(c net.PacketConn) error {
 	return s.server.ServeListener(ln)
 }
 
-// Shutdown lets requests under way finish and ends all connections.
+// Shutdown lets running requests finish and closes all connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	s.close()
 	return err
 }
 
-// Close ends everything at once.
+// Close closes all connections at once.
 func (s *Server) Close() error {
 	s.close()
 	return s.server.Close()
@@ -116,8 +115,8 @@ func (s *Server) close() {
 
 var errTooMany = errors.New("too many connections")
 
-// admit counts a connection before anything is computed for it. The context ends with the
-// connection or with its failed handshake.
+// admit counts a connection before any computation for it. The returned context ends with the connection or its failed
+// handshake.
 func (s *Server) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	p := &quicPlace{addr: info.RemoteAddr, shaken: func() { s.shaking.Add(-1) }}
 	if s.limits != nil {
@@ -125,7 +124,7 @@ func (s *Server) admit(ctx context.Context, info *quic.ClientInfo) (context.Cont
 		if p.counted == nil {
 			return nil, errTooMany
 		}
-		if p.counted.Spare() { // the last places are for the control plane
+		if p.counted.Spare() { // the last places are reserved for the control plane
 			p.counted.Close()
 			return nil, errTooMany
 		}
@@ -135,17 +134,17 @@ func (s *Server) admit(ctx context.Context, info *quic.ClientInfo) (context.Cont
 	return context.WithValue(ctx, quicPlaceKey{}, p), nil
 }
 
-// quicPlace is a QUIC connection as a limiter of connections sees it.
+// quicPlace represents a QUIC connection in a connection limiter.
 type quicPlace struct {
-	net.Conn // nil: a limiter asks for the address and closes
+	net.Conn // nil: the limiter only calls RemoteAddr and Close
 	addr     net.Addr
 	counted  *connlimit.Conn
 
 	mu     sync.Mutex // guards the rest
 	conn   *quic.Conn // nil during the handshake
-	active int        // requests under way
+	active int        // running requests
 	rest   time.Duration
-	timer  *time.Timer // ends the connection after so long a rest; nil during the handshake
+	timer  *time.Timer // closes the connection after idle time; nil during the handshake
 	shaken func()      // ends the counting of its handshake, once
 }
 
@@ -153,7 +152,7 @@ type quicPlaceKey struct{}
 
 func (p *quicPlace) RemoteAddr() net.Addr { return p.addr }
 
-// Close ends the connection because its place is needed.
+// Close closes the connection because its place is needed.
 func (p *quicPlace) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +174,7 @@ func (p *quicPlace) end() {
 	}
 }
 
-// handshaken notes that the handshake is over. p.mu is held.
+// handshaken records the end of the handshake. The caller holds p.mu.
 func (p *quicPlace) handshaken() {
 	if p.shaken != nil {
 		p.shaken()
@@ -183,13 +182,12 @@ func (p *quicPlace) handshaken() {
 	}
 }
 
-// std stands in the context of requests where net/http has its server: handlers such as
-// httputil.ReverseProxy end half an answer by a panic only where a server will catch it, and
-// would let it pass for a whole one.
+// std is stored in the request context under [http.ServerContextKey]: handlers such as [httputil.ReverseProxy] abort an
+// incomplete response with a panic only if they find a server there, which will catch it.
 var std = &http.Server{}
 
-// quicIdle notes that a connection waits for its first request. The HTTP/3 server's own timeout
-// stops at each stream that is opened: one with half a header would hold a connection for ever.
+// quicIdle starts the idle timer of a connection before its first request. The timeout of the HTTP/3 server stops at
+// each opened stream, so half a header would hold a connection forever.
 func (s *Server) quicIdle(ctx context.Context, c *quic.Conn) context.Context {
 	ctx = context.WithValue(ctx, http.ServerContextKey, std)
 	p, ok := c.Context().Value(quicPlaceKey{}).(*quicPlace)
@@ -205,7 +203,7 @@ func (s *Server) quicIdle(ctx context.Context, c *quic.Conn) context.Context {
 	return context.WithValue(ctx, quicPlaceKey{}, p)
 }
 
-// idle tells the limiter. p.mu is held.
+// idle reports the connection's idleness to the limiter. The caller holds p.mu.
 func (p *quicPlace) idle(is bool) {
 	if p.counted != nil {
 		p.counted.SetIdle(is)
@@ -222,7 +220,7 @@ func (p *quicPlace) request(n int) {
 	}
 }
 
-// expire ends the connection unless a request has come meanwhile.
+// expire closes the connection unless a request has arrived meanwhile.
 func (p *quicPlace) expire() {
 	p.mu.Lock()
 	busy := p.active > 0
@@ -232,8 +230,7 @@ func (p *quicPlace) expire() {
 	}
 }
 
-// overQUIC refuses what HTTP/3 has and the other versions here have not, and notes which
-// connections are in use.
+// overQUIC refuses features that only HTTP/3 has here, and tracks which connections are in use.
 func overQUIC(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, ok := r.Context().Value(quicPlaceKey{}).(*quicPlace); ok {

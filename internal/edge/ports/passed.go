@@ -7,13 +7,13 @@ import (
 	"os"
 )
 
-// passed are sockets that systemd opened, and that no setting has claimed yet.
+// passed holds sockets from systemd that no setting has claimed yet.
 type passed struct {
 	streams   []net.Listener
 	datagrams []net.PacketConn
 }
 
-// takeOver makes listeners of the sockets, and closes the files: a listener has a copy of its own.
+// takeOver makes listeners of the sockets and closes the files, since listeners duplicate them.
 func takeOver(files []*os.File) (*passed, error) {
 	p := &passed{}
 	var errs []error
@@ -52,8 +52,8 @@ func (p *passed) packets(addr string) net.PacketConn {
 	return nil
 }
 
-// samePort reports whether addr names the port of got. Which of the machine's addresses a socket
-// of systemd's is bound to is the socket unit's decision.
+// samePort reports whether addr has the port of got. The socket unit decides which of the machine's addresses a socket
+// is bound to.
 func samePort(got net.Addr, addr string) bool {
 	_, is, err := net.SplitHostPort(got.String())
 	if err != nil {
@@ -63,8 +63,7 @@ func samePort(got net.Addr, addr string) bool {
 	return err == nil && want == is
 }
 
-// rest returns an error if a socket is left that no setting claimed: connections to it would wait
-// for ever.
+// rest returns an error if no setting claimed a socket: connections to it would wait forever.
 func (p *passed) rest() error {
 	for _, l := range p.streams {
 		return fmt.Errorf("systemd passes a socket on %s, but no setting says that Slipway listens there", l.Addr())

@@ -1,4 +1,5 @@
-// Package ports owns the listeners of a process: which it opens or takes from systemd, and how many connections they take.
+// Package ports owns the listeners of a process: it opens them or takes them from systemd, and limits their
+// connections.
 package ports
 
 import (
@@ -15,35 +16,34 @@ import (
 	"slipway/internal/edge/connlimit"
 )
 
-// Config holds the addresses to listen on, host:port. An empty one is not listened on.
+// Config holds the addresses to listen on, as host:port. An empty address has no listener.
 type Config struct {
 	Control string
 	HTTP    string
 	HTTPS   string
-	QUIC    bool // UDP on the port of HTTPS too
+	QUIC    bool // also UDP on the port of HTTPS
 	DNS     string
-	Node    string // of other nodes
+	Node    string // for other nodes
 
-	// Passed are sockets that systemd opened before the process began. Each takes the place of
-	// opening the address with its port; one that no address has is an error.
+	// Passed holds sockets that systemd opened. Each replaces the listener whose address has its port; Open fails if no
+	// address has it.
 	Passed []*os.File
 }
 
-// Ports are the listeners. A closed one is nil.
+// Ports holds the listeners. A closed one is nil.
 type Ports struct {
 	Control, HTTP, HTTPS net.Listener
 	Node                 net.Listener // for other nodes
-	DNS                  net.Listener // with Packets on the same port
+	DNS                  net.Listener // TCP; Packets has the same port
 	Packets              net.PacketConn
 	QUIC                 net.PacketConn     // UDP on the port of HTTPS; nil without HTTP/3
-	Limits               *connlimit.Limiter // of visitors' connections, for QUIC; Limit's
+	Limits               *connlimit.Limiter // connection limits of visitors, for QUIC; set by Limit
 }
 
-// Open opens the listeners, and after an error none. The error names the flag.
+// Open opens all listeners or none. Its error names the flag.
 func Open(c Config) (p *Ports, err error) {
 	p = &Ports{}
-	// A child that was about to start when the process before us was killed holds its
-	// ports for a moment longer.
+	// If the previous process was killed, a child it was starting may hold its ports a moment longer.
 	patiently := func(flag string, open func() error) {
 		for stop := time.Now().Add(time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if err = open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(stop) {
@@ -114,7 +114,7 @@ func (p *Ports) Close() {
 	}
 }
 
-// Local returns where this machine reaches the listener of HTTPS, host:port; empty: nowhere.
+// Local returns the host:port at which this machine reaches the HTTPS listener, or "".
 func (p *Ports) Local() string {
 	if p.HTTPS == nil {
 		return ""
@@ -130,15 +130,15 @@ func (p *Ports) Local() string {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()
 }
 
-// Limits say how many connections the listeners take. Zero means what the open files allow.
+// Limits holds the connection limits of the listeners. Zero means as many as the open files allow.
 type Limits struct {
 	Total, PerAddress int
-	Exempt            []netip.Prefix // whose connections count to Total alone
-	Forwarding        bool           // connections from Exempt to HTTP and HTTPS begin with the PROXY protocol
+	Exempt            []netip.Prefix // addresses with no limit except Total
+	Forwarding        bool           // connections from Exempt to HTTP and HTTPS begin with a PROXY protocol header
 	Metrics           prometheus.Registerer
 }
 
-// Limit puts the listeners under their limits.
+// Limit applies limits to the listeners.
 func (p *Ports) Limit(l Limits) error {
 	n, err := connlimit.Descriptors()
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *Ports) Limit(l Limits) error {
 	})
 	l.Metrics.MustRegister(refused)
 	limiter := func(name string, total, perAddress, spare int) *connlimit.Limiter {
-		for _, reason := range []string{"total", "address"} { // a rate needs the zero before the first one
+		for _, reason := range []string{"total", "address"} { // create the series, so that rates start at zero
 			refused.WithLabelValues(name, reason)
 		}
 		limiter := connlimit.New(connlimit.Config{

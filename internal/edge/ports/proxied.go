@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	headerTime   = 10 * time.Second // for a proxy to send its header
-	maxLine      = 107              // bytes of a header of version 1
-	maxAddresses = 4 << 10          // bytes of addresses, and what else a proxy may add to them, in version 2
-	unnamed      = 1024             // connections whose header is awaited
+	headerTime   = 10 * time.Second // time limit for a proxy's header
+	maxLine      = 107              // bytes of a version 1 header
+	maxAddresses = 4 << 10          // bytes of addresses and extensions in version 2
+	unnamed      = 1024             // connections whose header hasn't arrived
 )
 
-// proxied is a listener behind proxies that forward connections as they are: each connection from one of them begins with a
-// header of the PROXY protocol, version 1 or 2, that names the visitor (proxy-protocol.txt of HAProxy, sections 2.1 and
-// 2.2). Without one it is closed, as section 2 asks, so that nobody passes for the proxy. Others connect as ever, and a
-// header of theirs is as wrong as any other bytes.
+// proxied is a listener behind proxies that forward connections unchanged. Each connection from a proxy must begin with
+// a PROXY protocol header, version 1 or 2, that names the visitor (HAProxy's proxy-protocol.txt, §2.1 and §2.2).
+// Without one it is closed, as §2 requires, so that nobody can pose as the proxy. Other clients connect as usual; a
+// header from them is invalid input.
 //
-// Headers are awaited beside Accept: one proxy that is slow holds up nobody.
+// Headers are read concurrently, so a slow proxy delays no one else.
 type proxied struct {
 	net.Listener
 	proxies []netip.Prefix
 	wait    time.Duration
-	places  chan struct{} // of connections whose header is awaited
+	places  chan struct{} // limits connections whose header hasn't arrived
 	named   chan accepted
 	ended   chan struct{}
 }
@@ -43,7 +43,7 @@ type accepted struct {
 	err  error
 }
 
-// behind returns a listener that learns visitors' addresses from the proxies.
+// behind returns a listener that reads visitors' addresses from proxies.
 func behind(ln net.Listener, proxies []netip.Prefix, wait time.Duration) *proxied {
 	l := &proxied{
 		Listener: ln, proxies: proxies, wait: wait,
@@ -56,7 +56,7 @@ func behind(ln net.Listener, proxies []netip.Prefix, wait time.Duration) *proxie
 	return l
 }
 
-// Accept returns the next connection whose visitor is known.
+// Accept returns the next connection with a known visitor.
 func (l *proxied) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.named:
@@ -88,7 +88,7 @@ func (l *proxied) run() {
 	}
 }
 
-// proxy reports whether a connection comes from a proxy. The program itself is none: it asks its own sites how they are.
+// proxy reports whether a connection comes from a proxy. The program's own connections, which check its sites, don't.
 func (l *proxied) proxy(c *net.TCPConn) bool {
 	from, to := addr(c.RemoteAddr()), addr(c.LocalAddr())
 	return from != to && slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(from) })
@@ -102,7 +102,7 @@ func addr(a net.Addr) netip.Addr {
 	return t.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// name reads a proxy's header and hands the connection on.
+// name reads a proxy's header and passes the connection to Accept.
 func (l *proxied) name(c *net.TCPConn) {
 	defer func() { <-l.places }()
 	named, err := visitorOf(c, l.wait)
@@ -117,7 +117,7 @@ func (l *proxied) name(c *net.TCPConn) {
 	}
 }
 
-// visitor is a connection that a proxy forwards.
+// visitor is a connection that a proxy forwarded.
 type visitor struct {
 	*net.TCPConn
 	addr net.Addr
@@ -128,7 +128,7 @@ func (v *visitor) RemoteAddr() net.Addr { return v.addr }
 
 var errHeader = errors.New("no header of the PROXY protocol for TCP")
 
-// visitorOf reads a header and nothing behind it: those bytes are the connection's, whoever reads them and however.
+// visitorOf reads the header and no byte after it, since those belong to the connection.
 func visitorOf(c *net.TCPConn, wait time.Duration) (net.Conn, error) {
 	if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func visitorOf(c *net.TCPConn, wait time.Duration) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Command.IsLocal() { // the proxy itself, which asks whether we are well
+	if h.Command.IsLocal() { // the proxy's own health check
 		return c, nil
 	}
 	from, _, ok := h.TCPAddrs()
@@ -154,7 +154,7 @@ func visitorOf(c *net.TCPConn, wait time.Duration) (net.Conn, error) {
 	return &visitor{c, from}, nil
 }
 
-// readHeader reads as many bytes as a header has: in version 1 a line, in version 2 what its 15th and 16th byte say.
+// readHeader reads one header: a line in version 1; in version 2 as many bytes as its 15th and 16th byte say.
 func readHeader(r io.Reader) ([]byte, error) {
 	b := make([]byte, 1, 128)
 	if _, err := io.ReadFull(r, b); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ownCookies drops cookies that are set for more than the host that was asked: with the
-// domain that all sites share, they would reach the neighbours.
+// ownCookies drops cookies for more than the requested host: cookies for the sites' common domain would reach other
+// sites.
 func (p *Proxy) ownCookies(h http.Header, host string) {
 	if len(h["Set-Cookie"]) == 0 {
 		return
@@ -18,9 +18,9 @@ func (p *Proxy) ownCookies(h http.Header, host string) {
 	}
 }
 
-// strayCookie reports whether a Set-Cookie field is for more than the host that was asked.
+// strayCookie reports whether a Set-Cookie value applies to more than the requested host.
 func (p *Proxy) strayCookie(line, host string) bool {
-	// Read as browsers do, who forgive spaces that http.ParseSetCookie doesn't.
+	// Parse as browsers do, which accept spaces that http.ParseSetCookie rejects.
 	_, attributes, _ := strings.Cut(line, ";")
 	for attribute := range strings.SplitSeq(attributes, ";") {
 		name, value, _ := strings.Cut(attribute, "=")

@@ -19,9 +19,8 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// usual reports whether a request needs nothing but to be sent to a program and answered.
-// What it could change about the connection, and bodies without a length, are
-// httputil.ReverseProxy's.
+// usual reports whether a request can be written to the program directly. Upgrades, trailers and bodies of unknown
+// length go through [httputil.ReverseProxy].
 func usual(r *http.Request) bool {
 	h := r.Header
 	if r.ContentLength < 0 || len(r.TransferEncoding) > 0 || len(r.Trailer) > 0 || !r.ProtoAtLeast(1, 1) {
@@ -33,7 +32,7 @@ func usual(r *http.Request) bool {
 		}
 	}
 	if len(h["Te"]) > 0 && strings.HasPrefix(h.Get("Content-Type"), "application/grpc") {
-		return false // trailers matter there
+		return false // gRPC needs trailers
 	}
 	for _, v := range h["Connection"] {
 		if !strings.EqualFold(v, "keep-alive") && !strings.EqualFold(v, "close") {
@@ -43,7 +42,7 @@ func usual(r *http.Request) bool {
 	return true
 }
 
-// heads holds buffers in which requests to programs, and heads of answers, are assembled.
+// heads holds buffers for requests to programs and for response headers.
 // share: total one for each request that is passed to a program; owner see the pools of programs; edge more are made
 var heads = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
@@ -53,7 +52,7 @@ func putHead(b *[]byte) {
 	}
 }
 
-// appendRequest appends the head of the request that the program sees.
+// appendRequest appends the request line and header for the program.
 func appendRequest(b []byte, r *http.Request) []byte {
 	b = append(b, r.Method...)
 	b = append(b, ' ')
@@ -86,7 +85,7 @@ func appendRequest(b []byte, r *http.Request) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendLength appends how long the body of a request is, where its method may have one.
+// appendLength appends Content-Length for methods that may have a body.
 func appendLength(b []byte, method string, n int64) []byte {
 	switch {
 	case n > 0:
@@ -103,8 +102,7 @@ func appendField(b []byte, name, value string) []byte {
 	return append(appendValue(b, value), "\r\n"...)
 }
 
-// appendValue appends text that a server has checked; should anything be left in it that
-// ends a line, it doesn't here.
+// appendValue appends a validated value. As a second line of defense it replaces line breaks.
 func appendValue(b []byte, text string) []byte {
 	if !strings.ContainsAny(text, "\r\n\x00") {
 		return append(b, text...)
@@ -117,7 +115,7 @@ func appendValue(b []byte, text string) []byte {
 	}, text)...)
 }
 
-// appendTarget appends a part of a request target, in which no space may be.
+// appendTarget appends a part of a request target and escapes spaces.
 func appendTarget(b []byte, text string) []byte {
 	for i := range len(text) {
 		if ch := text[i]; ch <= ' ' || ch == 0x7f || ch == '#' {
@@ -130,7 +128,7 @@ func appendTarget(b []byte, text string) []byte {
 	return b
 }
 
-// direct sends a request to a program and answers with what it says, as Serve does.
+// direct sends a request to a program and forwards its response, as [Proxy.Serve] does.
 func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	out := heads.Get().(*[]byte)
 	defer putHead(out)
@@ -141,7 +139,8 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	var h upstream.Head
-	// A body comes from the visitor once: it gets no connection that has waited, and that the program may be about to close.
+	// A body can be sent only once, so such a request gets a new connection rather than an idle one that the program
+	// may be closing.
 	for fresh, repeated := r.ContentLength > 0, false; ; fresh = true {
 		c, err := to.Upstream.Get(r.Context(), fresh)
 		if err != nil {
@@ -151,10 +150,10 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 		err = x.ask(*out, &h)
 		if err != nil && r.ContentLength == 0 && c.Again(err, r.Method, &repeated) {
 			x.end(false)
-			continue // the program's end was closed before it read any of it, or is gone with its machine
+			continue // the program closed the connection before reading the request, or its machine is gone
 		}
 		if err != nil {
-			gone := r.Context().Err() != nil // before the end, which may look like it
+			gone := r.Context().Err() != nil // check before end, which cancels too
 			x.end(false)
 			if gone {
 				return nil
@@ -172,14 +171,14 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 	}
 }
 
-// failed returns why a program's answer didn't begin, unless the visitor is the cause.
+// failed returns why no response began, or nil if the visitor is the cause.
 func (x *exchange) failed(err error) error {
 	switch {
 	case x.lost != nil && !errors.Is(x.lost, os.ErrDeadlineExceeded):
-		response.Fail(x.w, x.r, http.StatusBadRequest) // half a body
+		response.Fail(x.w, x.r, http.StatusBadRequest) // incomplete request body
 	case x.lost != nil:
 		response.Fail(x.w, x.r, http.StatusRequestTimeout)
-	case x.w.Status != 0: // half an answer: the connection is all that can still be ended
+	case x.w.Status != 0: // incomplete response: only aborting the connection is left
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ErrTimeout
 	default:
@@ -188,28 +187,26 @@ func (x *exchange) failed(err error) error {
 	return nil
 }
 
-// exchange is one request on one connection.
 type exchange struct {
 	c     *upstream.Conn
 	w     *response.Recorder
 	r     *http.Request
 	conn  *http.ResponseController
-	limit time.Duration // for the first byte
-	stop  func() bool   // ends the watch over the visitor
-	sent  chan struct{} // closed when the body has been sent; nil where there is none
-	lost  error         // why the visitor's body didn't come; to be read once sent is closed
+	limit time.Duration // time limit for the first byte
+	stop  func() bool   // stops watching for the visitor's disconnect
+	sent  chan struct{} // closed when the request body has been sent; nil without a body
+	lost  error         // why the visitor's body failed; valid once sent is closed
 
 	mu       sync.Mutex // guards answered
 	answered bool
 }
 
-// maxInformational is how many answers below 200 may come before the one.
+// maxInformational caps the 1xx responses before the final one.
 const maxInformational = 16
 
 var errInformational = errors.New("read the program's answer: too many informational responses")
 
-// ask sends the request and reads the head of its answer. The program's time counts from the
-// last byte of the request that came.
+// ask sends the request and reads the response header. The time limit counts from the last byte of the request.
 func (x *exchange) ask(head []byte, h *upstream.Head) error {
 	x.stop = context.AfterFunc(x.r.Context(), x.c.Abort)
 	x.wait()
@@ -249,7 +246,7 @@ func (x *exchange) ask(head []byte, h *upstream.Head) error {
 	return errInformational
 }
 
-// wait begins the program's time anew.
+// wait restarts the time limit.
 func (x *exchange) wait() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -258,7 +255,7 @@ func (x *exchange) wait() {
 	}
 }
 
-// answer ends the program's time: its answer has begun.
+// answer stops the time limit, because the response has begun.
 func (x *exchange) answer() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -266,11 +263,11 @@ func (x *exchange) answer() {
 	_ = x.c.SetReadDeadline(time.Time{})
 }
 
-// send sends the visitor's body.
+// send sends the request body.
 func (x *exchange) send() {
 	defer close(x.sent)
 	c := x.c
-	defer func() { _ = c.SetWriteDeadline(time.Time{}) }() // the next request's writes are not these
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }() // don't affect the connection's next request
 	buf := buffers{}.Get()
 	defer buffers{}.Put(buf)
 	body := &flowingBody{ReadCloser: x.r.Body, conn: x.conn, again: x.wait}
@@ -281,7 +278,7 @@ func (x *exchange) send() {
 			n += int64(m)
 			_ = c.SetWriteDeadline(time.Now().Add(x.limit))
 			if _, err := c.Write(buf[:m]); err != nil {
-				return // it may have answered all the same
+				return // the program may have answered without reading it
 			}
 		}
 		switch {
@@ -298,7 +295,7 @@ func (x *exchange) send() {
 	}
 }
 
-// body passes the answer's body on, and reports whether all of it came.
+// body forwards the response body and reports whether it was complete.
 func (x *exchange) body() bool {
 	w := &flowing{Recorder: x.w, conn: x.conn}
 	before := func() error {
@@ -316,7 +313,7 @@ func (x *exchange) body() bool {
 		if err != nil {
 			x.end(false)
 			if x.r.Context().Err() == nil {
-				panic(http.ErrAbortHandler) // the visitor must notice that this is not all
+				panic(http.ErrAbortHandler) // the visitor must see that the response is incomplete
 			}
 			return false
 		}
@@ -326,11 +323,10 @@ func (x *exchange) body() bool {
 	}
 }
 
-// sendTime is how long the end of a request's body is waited for that a program has answered
-// without.
+// sendTime is how long to wait for the rest of a request body after the program has answered.
 const sendTime = 100 * time.Millisecond
 
-// end ends the exchange, once; its connection is kept where it may be.
+// end ends the exchange once, and keeps its connection if it is reusable.
 func (x *exchange) end(whole bool) {
 	if x.c == nil {
 		return
@@ -339,12 +335,12 @@ func (x *exchange) end(whole bool) {
 	if x.sent != nil {
 		select {
 		case <-x.sent:
-		default: // it answered without all of the request: nothing can follow on either connection
+		default: // answered without the whole request; neither connection is reusable
 			whole = false
 			c.Abort()
 			late := time.NewTimer(sendTime)
 			select {
-			case <-x.sent: // it was about to
+			case <-x.sent: // finished just in time
 			case <-late.C:
 				x.w.Header().Set("Connection", "close")
 				_ = x.conn.SetReadDeadline(time.Unix(1, 0))
@@ -361,7 +357,7 @@ func (x *exchange) end(whole bool) {
 	}
 }
 
-// setFields sets the fields of an answer that a visitor gets.
+// setFields sets the response headers for the visitor.
 func (p *Proxy) setFields(to http.Header, h *upstream.Head, host string) {
 	more := connections(h.Fields)
 	for _, f := range h.Fields {
@@ -373,6 +369,6 @@ func (p *Proxy) setFields(to http.Header, h *upstream.Head, host string) {
 		to["Content-Length"] = []string{strconv.FormatInt(h.Length, 10)}
 	}
 	if _, ok := to["Content-Type"]; !ok {
-		to["Content-Type"] = nil // net/http would guess
+		to["Content-Type"] = nil // nil prevents net/http from guessing
 	}
 }

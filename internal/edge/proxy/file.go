@@ -8,12 +8,12 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// serveFile lets a program's files answer a request where one does. Each write has its own
-// deadline, like those of a program.
+// serveFile answers with one of the program's files, if it has one for the request. Each write has its own deadline, as
+// in responses of programs.
 func serveFile(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site) bool {
 	conn := http.NewResponseController(w)
 	if s.Protected {
-		w.Header()["Cache-Control"] = response.Private // only the visitor's own browser may keep it
+		w.Header()["Cache-Control"] = response.Private // cacheable by the visitor's own browser only
 	}
 	if !to.Serve(&flowing{Recorder: w, conn: conn}, r) {
 		delete(w.Header(), "Cache-Control")
@@ -23,8 +23,8 @@ func serveFile(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s S
 	return true
 }
 
-// dropServerHeaders drops what programs say to a server in front of them: we do as little
-// of it as a visitor should read of it.
+// dropServerHeaders drops headers by which programs control a server in front of them. We implement none of them, and
+// visitors shouldn't see them.
 func dropServerHeaders(h http.Header) {
 	for name := range h {
 		if serverField(name) {

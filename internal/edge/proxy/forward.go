@@ -17,27 +17,26 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// What a forwarded request may cost.
+// Limits of forwarded requests.
 const (
 	proxyTime  = 60 * time.Second // for the whole exchange
-	proxyBody  = 10 << 20         // bytes of the request
-	proxyMost  = 512              // at a time, of all sites
-	proxyOwner = 128              // at a time, of one owner's sites
-	proxySite  = 32               // at a time, of one site
-	proxyChain = 3                // through how many of our own rules a request may go
+	proxyBody  = 10 << 20         // bytes of the request body
+	proxyMost  = 512              // concurrent requests of all sites
+	proxyOwner = 128              // concurrent requests of one owner's sites
+	proxySite  = 32               // concurrent requests of one site
+	proxyChain = 3                // how many of our own forwarding rules a request may pass through
 	viaName    = "slipway"
 )
 
-// Rule says where a site's own rules forward a request.
+// Rule is a site's rule that forwards a request.
 type Rule struct {
-	To        string   // a URL
-	Hosts     []string // that the site's settings allow
-	Preview   bool     // the address of a deployment or a branch
-	Protected bool     // the visitor gave a password or signed in to us
+	To        string   // target URL
+	Hosts     []string // hosts that the site's settings allow
+	Preview   bool     // the visitor uses a preview address
+	Protected bool     // the visitor gave us a password or signed in
 }
 
-// Forward forwards a request to another host because a rule of the release says so and
-// the site's settings allow the host.
+// Forward forwards a request to another host, as a rule of the release says, if the site's settings allow the host.
 func (p *Proxy) Forward(w *response.Recorder, r *http.Request, rule Rule) {
 	to, err := url.Parse(rule.To)
 	if err != nil || p.Out == nil || !allows(rule.Hosts, to) {
@@ -76,7 +75,7 @@ func (p *Proxy) Forward(w *response.Recorder, r *http.Request, rule Rule) {
 				q.Out.Header.Del(name)
 			}
 			if rule.Protected {
-				q.Out.Header.Del("Authorization") // it was meant for us
+				q.Out.Header.Del("Authorization") // meant for us
 				access.DropCookies(q.Out.Header)
 			}
 			q.SetXForwarded()
@@ -101,18 +100,18 @@ func (p *Proxy) Forward(w *response.Recorder, r *http.Request, rule Rule) {
 			case errors.Is(err, context.DeadlineExceeded):
 				response.Fail(w, r, http.StatusGatewayTimeout)
 			default:
-				response.Fail(w, r, http.StatusBadGateway) // why is the operator's business: addresses are not told
+				response.Fail(w, r, http.StatusBadGateway) // don't reveal addresses; only the operator sees the reason
 			}
 		},
 	}
 	h := w.Header()
 	for _, name := range []string{"X-Content-Type-Options", "X-Robots-Tag"} {
-		h.Del(name) // the other host's answer has its own
+		h.Del(name) // the other host sends its own
 	}
 	proxy.ServeHTTP(w, r)
 }
 
-// allows reports whether a site's settings allow forwarding to an address.
+// allows reports whether the site's settings allow a URL's host.
 func allows(hosts []string, to *url.URL) bool {
 	if to.Host == "" || to.User != nil {
 		return false

@@ -10,12 +10,12 @@ import (
 	"slipway/internal/edge/access"
 )
 
-// rewrite makes the request that the program sees: the same host and path, and who asked,
-// in headers of ours alone: what a visitor sent under their names is gone.
+// rewrite prepares the request for the program: it keeps host and path and replaces headers that identify the visitor
+// by our own.
 func rewrite(p *httputil.ProxyRequest) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", "program"
 	p.Out.Host = p.In.Host
-	p.Out.Trailer = nil // what comes after a body comes after it was checked
+	p.Out.Trailer = nil // trailers would arrive after the body was checked
 	if otherHTTP(p.Out.Header["Upgrade"]) {
 		delete(p.Out.Header, "Upgrade")
 		delete(p.Out.Header, "Connection")
@@ -38,9 +38,8 @@ func rewrite(p *httputil.ProxyRequest) {
 	h["Forwarded"] = []string{forwarded}
 }
 
-// otherHTTP reports whether an upgrade would be to another version of HTTP: a visitor could
-// send further requests then which nobody checks, and say in them who asks. Nobody has to
-// do what Upgrade asks for (RFC 9110, section 7.8).
+// otherHTTP reports whether an upgrade leads to another HTTP version. It is refused, because the visitor could then
+// send further, unchecked requests and forge their identity. Ignoring Upgrade is always allowed (RFC 9110 §7.8).
 func otherHTTP(upgrade []string) bool {
 	for _, list := range upgrade {
 		for item := range strings.SplitSeq(list, ",") {
@@ -54,8 +53,7 @@ func otherHTTP(upgrade []string) bool {
 	return false
 }
 
-// whoAsks returns what a program is told of a visitor: the address, the protocol, and the
-// field Forwarded.
+// whoAsks returns what a program learns about the visitor: address, protocol and the Forwarded header.
 func whoAsks(r *http.Request) (addr, proto, forwarded string) {
 	proto = "http"
 	if r.TLS != nil {
@@ -72,17 +70,16 @@ func address(remote string) string {
 	return remote
 }
 
-// forwardedField returns the value of the field Forwarded (RFC 7239).
+// forwardedField returns the value of the Forwarded header (RFC 7239).
 func forwardedField(addr, host, proto string) string {
 	if strings.Contains(addr, ":") {
-		addr = `"[` + addr + `]"` // section 6
+		addr = `"[` + addr + `]"` // RFC 7239 §6
 	}
 	return "for=" + addr + ";host=" + strconv.Quote(host) + ";proto=" + proto
 }
 
-// ours reports whether a header may come from us alone. An underscore counts as a hyphen,
-// as it does for the many programs that read headers as CGI names them, and so does a dot, as
-// for PHP; Proxy is a variable of the environment there.
+// ours reports whether only Slipway may set a header. Underscores count as hyphens, as in the many programs that use
+// CGI names, and so do dots, as in PHP. "Proxy" would become the CGI variable HTTP_PROXY.
 func ours[T string | []byte](name T) bool {
 	const prefix = "x-forwarded"
 	if len(name) > len(prefix) && cgiEqual(name[:len(prefix)], prefix) {
@@ -91,8 +88,7 @@ func ours[T string | []byte](name T) bool {
 	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
 }
 
-// cgiEqual reports whether name is lower, but for its case, and for underscores and dots in the
-// place of hyphens.
+// cgiEqual reports whether name equals lower, ignoring case and treating underscores and dots as hyphens.
 func cgiEqual[T string | []byte](name T, lower string) bool {
 	if len(name) != len(lower) {
 		return false
@@ -112,7 +108,7 @@ func cgiEqual[T string | []byte](name T, lower string) bool {
 	return true
 }
 
-// appendWho appends what a program is told of a visitor.
+// appendWho appends the headers that identify the visitor.
 func appendWho(b []byte, addr, proto, host, forwarded string) []byte {
 	b = appendField(b, "X-Forwarded-For", addr)
 	b = appendField(b, "X-Real-Ip", addr)

@@ -22,37 +22,36 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// How long a program may take before the fast path looks whether the visitor is still there,
-// and how often it looks from then on.
+// Time until the first check that the visitor is still connected, and the interval of later checks.
 const (
 	firstLook = 100 * time.Millisecond
 	nextLook  = time.Second
 )
 
-// passing is a request that the fast path has passed on.
+// passing is a request that the fast path forwards.
 type passing struct {
 	p     *Proxy
 	q     *fastpath.Request
 	begun time.Time
-	asked time.Time     // when the program had the request
-	limit time.Duration // for the first byte
+	asked time.Time     // when the request was sent
+	limit time.Duration // time limit for the first byte
 	buf   *[]byte
 	out   Passed
 }
 
-// Passed says what became of a request that was passed on.
+// Passed describes the result of a forwarded request.
 type Passed struct {
-	Whole  bool          // all of the answer has been written
-	Status int           // 0 where nothing was
-	Bytes  int64         // of the body
-	Page   bool          // the answer is an HTML page
-	First  time.Duration // until the answer's first byte
+	Whole  bool          // the whole response was written
+	Status int           // 0 if no response was written
+	Bytes  int64         // size of the body
+	Page   bool          // the response is an HTML page
+	First  time.Duration // time to the first byte
 
-	Request string // the id that the page of ours shows, where it is one
+	Request string // id shown on our error page, if that was the response
 }
 
-// Passable reports whether a request may be given to Pass: its path is written as it is, and it
-// carries no cookie that is not the program's business.
+// Passable reports whether Pass can handle a request: its path needs no escaping, and it carries none of our own
+// cookies.
 func Passable(q *fastpath.Request) bool {
 	if bytes.IndexByte(q.Path, '%') >= 0 {
 		return false
@@ -65,8 +64,8 @@ func Passable(q *fastpath.Request) bool {
 	return true
 }
 
-// Pass answers a request with what a program says, as Serve does, without net/http. who is counted among
-// those whose requests share connections. It returns an error as Serve does.
+// Pass forwards a request to a program without net/http, with the result of [Proxy.Serve]. who is counted among the
+// requests that share connections.
 func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, begun time.Time) (Passed, error) {
 	if q.Shares {
 		done, ok := p.shared.Try(who)
@@ -106,12 +105,12 @@ func (p *Proxy) Pass(q *fastpath.Request, to *endpoint.Endpoint, who fair.Who, b
 	}
 }
 
-// atOnce is how many bytes of a request programs read at once or not at all: of one that met a kept connection as the program closed
-// it nothing has been read. A longer one that may not be sent twice gets a connection that has not waited.
+// atOnce is the request size, in bytes, that programs read in one piece or not at all: if a kept connection was just
+// closed, nothing of such a request was read. Longer requests that may not be repeated get a new connection.
 const atOnce = 4 << 10
 
-// run asks the program and answers, as Pass does. resend says that the request can be sent once more, as upstream.Conn.Again has it,
-// and again that it is to be.
+// run sends the request and forwards the response, as [Proxy.Pass] does. resend says that the request may be repeated
+// (see [upstream.Conn.Again]); again tells the caller to repeat it.
 func (x *passing) run(c *upstream.Conn, text []byte, resend bool, repeated *bool) (again bool, err error) {
 	var h upstream.Head
 	if err := x.ask(c, text, &h); err != nil {
@@ -133,13 +132,13 @@ func (x *passing) run(c *upstream.Conn, text []byte, resend bool, repeated *bool
 	return false, nil
 }
 
-// told holds what a program is told of one connection's other end.
+// told caches what programs are told about a connection's client.
 type told struct {
 	host   string
 	fields []byte
 }
 
-// request puts together what the program sees.
+// request assembles the request for the program.
 func (x *passing) request(body []byte) []byte {
 	q := x.q
 	b := append(append((*x.buf)[:0], q.Method...), ' ')
@@ -166,7 +165,7 @@ func (x *passing) request(body []byte) []byte {
 
 var errVisitorGone = errors.New("the visitor has left")
 
-// ask sends the request and reads the head of its answer.
+// ask sends the request and reads the response header.
 func (x *passing) ask(c *upstream.Conn, text []byte, h *upstream.Head) error {
 	x.asked = time.Now()
 	_ = c.SetWriteDeadline(x.asked.Add(x.limit))
@@ -207,7 +206,7 @@ func (x *passing) ask(c *upstream.Conn, text []byte, h *upstream.Head) error {
 	}
 }
 
-// look sees to it that a program doesn't go on for a visitor who has left.
+// look aborts the program's request if the visitor has left.
 func (x *passing) look(c *upstream.Conn) error {
 	if x.q.Gone() {
 		return errVisitorGone
@@ -215,7 +214,7 @@ func (x *passing) look(c *upstream.Conn) error {
 	return c.SetReadDeadline(time.Now().Add(nextLook))
 }
 
-// answer passes the answer on, and reports whether all of it came and went.
+// answer forwards the response and reports whether all of it was received and sent.
 func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
 	x.out.Status = h.Status
 	x.head(h)
@@ -241,7 +240,7 @@ func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
 			}
 			continue
 		case err != nil:
-			return false // the visitor notices
+			return false // the visitor sees an incomplete response
 		}
 		x.out.Bytes += int64(len(part))
 		if _, err = x.q.Write(part); err != nil {
@@ -252,7 +251,7 @@ func (x *passing) answer(c *upstream.Conn, h *upstream.Head) bool {
 
 var altSvc = []byte("Alt-Svc")
 
-// head says the status and the fields of an answer that a visitor gets.
+// head writes the status and headers of the response.
 func (x *passing) head(h *upstream.Head) {
 	x.q.Begin(h.Status)
 	if len(x.p.altSvc) > 0 {
@@ -273,7 +272,7 @@ func (x *passing) head(h *upstream.Head) {
 	}
 }
 
-// Answer answers a request that Pass hasn't answered with what f writes.
+// Answer answers with what f writes, if Pass wrote no response.
 func (o *Passed) Answer(q *fastpath.Request, f func(w http.ResponseWriter)) {
 	w := &whole{header: http.Header{}}
 	f(w)
@@ -294,7 +293,7 @@ func (o *Passed) Answer(q *fastpath.Request, f func(w http.ResponseWriter)) {
 	o.Whole = err == nil
 }
 
-// whole takes an answer of ours.
+// whole collects a response of ours.
 type whole struct {
 	header http.Header
 	status int

@@ -1,10 +1,9 @@
-// Package proxy owns what happens between a visitor and what answers in a site's place: its
-// program, or another host that its rules forward to. It says who asks, and nobody else can;
-// it streams both ways, bounds how long either side may say nothing, and lets neither tell
-// the other what is meant for us.
+// Package proxy owns the exchange between a visitor and what answers for a site: its program, or another host that its
+// rules forward to. It sets the headers that identify the visitor and drops forged ones, streams in both directions,
+// limits how long either side may be silent, and drops headers meant for Slipway itself.
 //
-// Usual requests are written to a connection of package upstream, ahead of net/http (Pass) or
-// behind it; what can change the connection goes through httputil.ReverseProxy.
+// Ordinary requests are written to a connection of package upstream, without net/http (Pass) or behind it (Serve).
+// Requests that can change the connection go through [httputil.ReverseProxy].
 package proxy
 
 import (
@@ -26,35 +25,32 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// Config holds the settings of a Proxy.
 type Config struct {
-	// SiteDomain is the domain that the built-in addresses of all sites share: no cookie is set
-	// for it.
+	// SiteDomain is the sites' common domain. Programs can't set cookies for it.
 	SiteDomain string
-	FirstByte  time.Duration // before the first byte of a response. Optional: 0 means 100s.
-	AltSvc     string        // what Pass tells visitors of HTTP/3. Optional.
-	// Out reaches other hosts, through egress. Optional: without it nothing is forwarded.
+	FirstByte  time.Duration // time limit for the first byte of a response. Optional: 0 means 100s.
+	AltSvc     string        // the Alt-Svc header that Pass sends. Optional.
+	// Out reaches other hosts, through egress. Optional: nil forwards nothing.
 	Out http.RoundTripper
 	Log *slog.Logger
-	// Shared is how many requests that share connections, over HTTP/2 and HTTP/3, Serve has under
-	// way, a quarter of them for one owner's sites. Each holds a file descriptor, of a program's connection or
-	// of its file. Optional: 0 means a quarter of those that the process may have.
+	// Shared caps the concurrent requests over HTTP/2 and HTTP/3 in Serve; one owner's sites may have a quarter of
+	// them. Each holds a file descriptor, for the program's connection or a file. Optional: 0 means a quarter of the
+	// process's limit.
 	Shared int
 }
 
-// Proxy passes requests on. It is safe for concurrent use.
+// Proxy forwards requests. It is safe for concurrent use.
 type Proxy struct {
 	Config
 	altSvc             []byte // Config.AltSvc
 	forwarding, shared *fair.Pool
 }
 
-// New returns a Proxy.
 func New(c Config) *Proxy {
 	if c.Shared == 0 {
 		n, err := connlimit.Descriptors()
 		if err != nil {
-			n = 1024 // what a process has as a rule
+			n = 1024 // the usual limit of a process
 		}
 		c.Shared = int(min(n, 1<<20) / 4)
 	}
@@ -67,30 +63,29 @@ func New(c Config) *Proxy {
 	}
 }
 
-// How long a program may take to begin its answer, where Config doesn't say, and a visitor
-// to take or send some bytes.
+// Default time limits: until a program's first byte, and for a visitor to read or send some bytes.
 const (
 	firstByte = 100 * time.Second
 	flowTime  = time.Minute
 )
 
-// Site holds what a request for a program is for.
+// Site describes the site that a request is for.
 type Site struct {
-	Host      string // that was asked, in lower case, without port
-	Preview   bool   // the address of a deployment or a branch
-	Protected bool   // not everybody may see it
+	Host      string // requested host, lower case, without port
+	Preview   bool   // a preview address
+	Protected bool   // behind a password or sign-in
 }
 
-// Errors of Serve and Pass. Nobody has been answered then.
+// Errors of Serve and Pass. No response was written then.
 var (
-	ErrUnreached = errors.New("the application accepts no connections") // it has not got the request
+	ErrUnreached = errors.New("the application accepts no connections") // the application didn't get the request
 	ErrTimeout   = errors.New("no answer in time")
 )
 
-// errHeader is the error of an answer with more before its body than one may have.
+// errHeader is returned if a response's header is larger than allowed.
 var errHeader = errors.New("its header is too large")
 
-// Reason says for a site's log why its program did not answer: an error of Serve or Pass.
+// Reason describes an error of Serve or Pass for the site's log.
 func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrTimeout):
@@ -109,22 +104,22 @@ func Reason(err error) string {
 	return text[:min(len(text), maxReason)]
 }
 
-// maxReason is how many bytes of an error a site's log gets: some quote the application.
+// maxReason caps the bytes of an error in a site's log, since some quote the application.
 const maxReason = 200
 
-// Serve lets a program answer a request. It returns an error where the program didn't, and
-// somebody still waits for an answer.
+// Serve forwards a request to a program. It returns an error if the program didn't answer and the visitor still waits
+// for a response.
 func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	if s.Preview {
 		w.Header()["X-Robots-Tag"] = response.Noindex
 	}
-	if r.Method == http.MethodConnect { // whoever gets a 2xx would take the connection for a tunnel
+	if r.Method == http.MethodConnect { // a 2xx would look like an open tunnel
 		w.Header().Set("Connection", "close")
 		response.Fail(w, r, http.StatusNotImplemented)
 		return nil
 	}
-	// Connections are counted where they are accepted, but one of HTTP/2 has 128 requests: answers
-	// that nobody reads would use up the descriptors of the control plane.
+	// Connections are limited where they are accepted, but one HTTP/2 connection has 128 requests: unread responses
+	// could use up the control plane's file descriptors.
 	if r.ProtoMajor > 1 {
 		done, ok := p.shared.Try(w.Who(r))
 		if !ok {
@@ -141,7 +136,7 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to *endpoint.Endpoi
 			tooLarge(w, r)
 			return nil
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, to.MaxBody) // it may not say how much comes
+		r.Body = http.MaxBytesReader(w, r.Body, to.MaxBody) // the request may not declare its length
 	}
 	if to.Upstream != nil && usual(r) {
 		return p.direct(w, r, to, s, begun)
@@ -149,7 +144,7 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to *endpoint.Endpoi
 	return p.reverse(w, r, to, s, begun)
 }
 
-// reverse is for what is unusual about a request or a program.
+// reverse handles unusual requests and programs.
 func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -159,7 +154,7 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 	proxy := httputil.ReverseProxy{
 		Rewrite:       rewrite,
 		Transport:     to.Transport,
-		FlushInterval: -1, // streams and events go out as they come
+		FlushInterval: -1, // forward streams and events at once
 		BufferPool:    buffers{},
 		ErrorLog:      slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
@@ -169,7 +164,7 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 			}
 			w.First = time.Since(begun)
 			p.ownCookies(resp.Header, s.Host)
-			resp.Header.Del("Alt-Svc") // it would lead to what isn't the program's
+			resp.Header.Del("Alt-Svc") // would point visitors away from us
 			dropServerHeaders(resp.Header)
 			if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") &&
 				r.Method == http.MethodGet {
@@ -189,10 +184,10 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 	conn := http.NewResponseController(w)
 	if r.Body != nil && r.Body != http.NoBody {
 		body := &flowingBody{ReadCloser: r.Body, conn: conn, again: late.again}
-		defer body.leave() // the transport may read on, after an early answer
+		defer body.leave() // after an early response the transport may still read
 		in.Body = body
-		// Otherwise net/http closes the body with the first byte of the answer, and the transport,
-		// which reads on to see whether the body has ended, gives the answer up.
+		// Otherwise net/http would close the body at the response's first byte, and the transport, which reads on to
+		// find the body's end, would abort the response.
 		_ = conn.EnableFullDuplex()
 	} else {
 		_ = conn.SetReadDeadline(time.Time{})
@@ -208,35 +203,34 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 		return nil
 	}
 	if w.Status != 0 || r.Context().Err() != nil {
-		return nil // half an answer: the connection is all that can still be ended; or nobody is there
+		return nil // incomplete response: only the connection can be aborted; or the visitor has left
 	}
 	return late.err
 }
 
-// firstByteOf is how long a program may take to begin its answer.
+// firstByteOf returns the time limit for an endpoint's first byte.
 func (p *Proxy) firstByteOf(to *endpoint.Endpoint) time.Duration {
 	return cmp.Or(to.FirstByte, p.FirstByte, firstByte)
 }
 
-// buffers holds those that answers are copied through: 32 KiB each, which would otherwise be made
-// for every answer.
+// buffers reuses the 32 KiB buffers through which responses are copied.
 type buffers struct{}
 
 // share: total one for each answer that is copied; owner see the pools of programs; edge more are made
 var bufferPool = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// Get is for httputil.ReverseProxy.
+// Get implements [httputil.BufferPool].
 func (buffers) Get() []byte { return bufferPool.Get().(*[32 << 10]byte)[:] }
 
-// Put is its opposite.
+// Put implements [httputil.BufferPool].
 func (buffers) Put(b []byte) { bufferPool.Put((*[32 << 10]byte)(b)) }
 
-// flowing gives each write of an answer its own deadline: a stream takes as long as its
-// program likes, and a visitor who reads nothing holds nothing for long.
+// flowing gives each write of a response its own deadline: a stream may last as long as its program wants, but a
+// visitor who doesn't read is dropped.
 type flowing struct {
 	*response.Recorder
 	conn   *http.ResponseController
-	cancel func() // ends the request
+	cancel func() // cancels the request
 }
 
 func (f *flowing) Write(b []byte) (int, error) {
@@ -244,11 +238,10 @@ func (f *flowing) Write(b []byte) (int, error) {
 	return f.Recorder.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap serves [http.ResponseController].
 func (f *flowing) Unwrap() http.ResponseWriter { return f.Recorder }
 
-// finalOnly leaves out what comes before an answer: a client that speaks HTTP/1.0 would take it
-// for the answer (RFC 9110, section 15.2).
+// finalOnly drops 1xx responses: an HTTP/1.0 client would take them for the final one (RFC 9110 §15.2).
 type finalOnly struct{ http.ResponseWriter }
 
 func (f *finalOnly) WriteHeader(status int) {
@@ -257,14 +250,14 @@ func (f *finalOnly) WriteHeader(status int) {
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap serves [http.ResponseController].
 func (f *finalOnly) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
-// flowingBody does the same for what a visitor sends. At its end the deadline goes: the
-// server notices by a read that a visitor has left.
+// flowingBody gives each read of a request body its own deadline. At the body's end it removes the deadline, since the
+// server detects by a pending read that the visitor has left.
 type flowingBody struct {
 	io.ReadCloser
-	again func() // bytes came
+	again func() // called when bytes arrive
 
 	mu   sync.Mutex // guards conn
 	conn *http.ResponseController
@@ -280,7 +273,6 @@ func (b *flowingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// by sets the deadline.
 func (b *flowingBody) by(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,20 +281,20 @@ func (b *flowingBody) by(t time.Time) {
 	}
 }
 
-// leave is called before the handler returns: to touch the connection afterwards would end the
-// process (net/http's HTTP/2 has none then), or change the next request's deadline.
+// leave must be called before the handler returns: later, changing the deadline would crash (HTTP/2) or affect the next
+// request.
 func (b *flowingBody) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conn = nil
 }
 
-// patience is the time that a program has for the first byte of its answer. It counts from
-// the last byte of the request that came: an upload takes as long as it takes.
+// patience is the time limit for a program's first byte. It restarts with each part of the request body, so uploads may
+// take as long as they need.
 type patience struct {
 	long  time.Duration
 	timer *time.Timer
-	err   error      // why there was no answer
+	err   error      // why there was no response
 	mu    sync.Mutex // guards over
 	over  bool
 }
@@ -322,7 +314,7 @@ func (p *patience) end() {
 	p.timer.Stop()
 }
 
-// tooLarge answers a request whose body is longer than the site takes. Nothing can follow it.
+// tooLarge answers 413 and closes the connection, since the rest of the body isn't read.
 func tooLarge(w *response.Recorder, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	response.Fail(w, r, http.StatusRequestEntityTooLarge)

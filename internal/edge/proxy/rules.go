@@ -6,14 +6,13 @@ import (
 	"slipway/internal/edge/upstream"
 )
 
-// toProgram reports whether a field of a request reaches the program: it is the visitor's to say,
-// and says nothing about the connection or where the request ends.
+// toProgram reports whether a request header is forwarded to the program: visitors may set it, and it affects neither
+// the connection nor where the request ends.
 func toProgram[T string | []byte](name T) bool {
 	return !hop(name) && !ours(name) && !cgiEqual(name, "content-length")
 }
 
-// toVisitor reports whether a field of an answer for a host reaches the visitor. more is what
-// connections returns.
+// toVisitor reports whether a response header is forwarded to the visitor. more is the result of connections.
 func (p *Proxy) toVisitor(f upstream.Field, more [][]byte, host string) bool {
 	switch {
 	case hop(f.Name), serverField(f.Name), upstream.Is(f.Name, "content-length"):
@@ -24,8 +23,7 @@ func (p *Proxy) toVisitor(f upstream.Field, more [][]byte, host string) bool {
 	return !upstream.Is(f.Name, "set-cookie") || !p.strayCookie(string(f.Value), host)
 }
 
-// hop reports whether a field, named in lower case but for its letters, concerns a
-// connection and not who is behind it.
+// hop reports whether a header, in any case of letters, is hop-by-hop.
 func hop[T string | []byte](name T) bool {
 	switch len(name) {
 	case 2:
@@ -46,14 +44,14 @@ func hop[T string | []byte](name T) bool {
 	return false
 }
 
-// serverField reports whether a field of an answer tells a server in front of the program
-// something, which a visitor should not read, or leads to what isn't the program's.
+// serverField reports whether a response header controls a server in front of the program, which visitors shouldn't
+// see, or points visitors elsewhere.
 func serverField[T string | []byte](name T) bool {
 	return len(name) > 8 && cgiEqual(name[:8], "x-accel-") || cgiEqual(name, "x-sendfile") ||
 		cgiEqual(name, "x-lighttpd-send-file") || cgiEqual(name, "x-litespeed-location") || cgiEqual(name, "alt-svc")
 }
 
-// named reports whether the field Connection names another (RFC 9110, section 7.6.1).
+// named reports whether the Connection header lists a name (RFC 9110 §7.6.1).
 func named(connection [][]byte, name []byte) bool {
 	for _, list := range connection {
 		for item := range bytes.SplitSeq(list, []byte(",")) {
@@ -65,7 +63,7 @@ func named(connection [][]byte, name []byte) bool {
 	return false
 }
 
-// connections returns the values of the fields Connection that name more than what is known.
+// connections returns the Connection values that list names other than the usual ones.
 func connections(fields []upstream.Field) (list [][]byte) {
 	for _, f := range fields {
 		if upstream.Is(f.Name, "connection") && !upstream.Is(f.Value, "close") && !upstream.Is(f.Value, "keep-alive") {

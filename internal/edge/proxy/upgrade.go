@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// upgradeGrace is how long the other side of an upgraded connection may take to say the rest
-// once one side has ended. Programs often don't notice: a WebSocket whose visitor left without a
-// close frame would hold its program awake for ever.
+// upgradeGrace is how long an upgraded connection stays open after one side has ended. Programs often don't notice the
+// end: a WebSocket whose visitor left without a close frame would keep its program awake forever.
 const upgradeGrace = 5 * time.Second
 
-// Hijack is for http.ResponseController: it hands out the connection of an upgrade, such as
-// a WebSocket's. Requests that can't be upgraded have no cancel.
+// Hijack serves [http.ResponseController]: it returns the connection of an upgrade, such as a WebSocket's. Requests
+// that can't be upgraded have no cancel.
 func (f *flowing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if f.cancel == nil {
 		return nil, nil, http.ErrNotSupported
@@ -29,12 +28,11 @@ func (f *flowing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return u, buf, nil
 }
 
-// upgraded is a visitor's side of an upgraded connection. Reading from it takes as long as it
-// takes: the kernel finds visitors who vanished (TCP keep-alives, some two minutes). A visitor who
-// reads nothing for flowTime has left.
+// upgraded is the visitor's side of an upgraded connection. Reads have no time limit: TCP keep-alives find vanished
+// visitors within about two minutes. A write that takes longer than flowTime ends the connection.
 type upgraded struct {
 	net.Conn
-	end  func() // ends both sides
+	end  func() // closes both sides
 	once sync.Once
 }
 
@@ -64,7 +62,7 @@ func (u *upgraded) CloseWrite() error {
 	return nil
 }
 
-// ending gives the other side its time.
+// ending starts the grace time of the other side.
 func (u *upgraded) ending() {
 	u.once.Do(func() {
 		time.AfterFunc(upgradeGrace, func() {

@@ -12,54 +12,52 @@ import (
 	"slipway/internal/edge/visits"
 )
 
-// Source stands for what answers are of, such as one release at a site's place. What
-// takes its place is another one.
+// Source identifies what responses are made from, such as one release of a site. A new release has a new Source.
 type Source struct {
-	seed  uint64 // apart from others
+	seed  uint64 // keeps sources apart in the hash
 	ended atomic.Bool
 }
 
-// NewSource returns a Source that no answer is of yet.
 func NewSource() *Source { return &Source{seed: rand.Uint64()} }
 
-// End says that nobody asks for answers of a source any more.
+// End says that responses of a source are no longer requested.
 func (s *Source) End() { s.ended.Store(true) }
 
-// Table keeps answers by source, host, path and accepted encodings. Those of a source that has
-// ended are evicted first. It is safe for concurrent use.
+// Table keeps responses by source, host, path and accepted encodings. It evicts those of ended sources first. It is
+// safe for concurrent use.
 type Table struct {
 	seed  maphash.Seed
-	slots []atomic.Pointer[Answer] // a power of two; an answer is in one of ways neighbours
+	slots []atomic.Pointer[Answer] // length is a power of two; an answer is in one of ways adjacent slots
 	limit int64
 
-	mu    sync.Mutex // guards putting
+	mu    sync.Mutex // serializes Put
 	bytes int64
 	// share: none, see the cache of answers: the bodies that it holds
-	bodies map[*byte]int // how many answers have a body: it is counted once
-	hand   int           // where the next eviction begins
+	bodies map[*byte]int // number of answers per body: a shared body counts once
+	hand   int           // where the next eviction starts
 }
 
 const ways = 4
 
-// Answer is one that is ready. Once it has been put into a Table it must not be changed.
+// Answer is a prepared response. It must not change once it is in a Table.
 type Answer struct {
 	*fastpath.Answer
-	visits.Page // of several hosts that lead to a site, rules may tell one from the other
+	visits.Page // per host, since rules may differ between a site's hosts
 
 	Source  *Source
 	Accepts fastpath.Encodings
-	Log     string // the site's setting for its access log
-	Version any    // of what changes below a source; nil where nothing does
-	Second  int64  // that its Age is right for; only with Version
+	Log     string // the site's access log setting
+	Version any    // version of the content within a source; nil if it doesn't change
+	Second  int64  // second for which Age is right; only with Version
 
 	hash uint64
-	used atomic.Bool // since the hand came by last
+	used atomic.Bool // used since the eviction hand passed last
 }
 
-// New returns a Table for so many bytes.
+// New returns a Table that holds at most limit bytes.
 func New(limit int64) *Table {
 	n := ways
-	for int64(n) < limit/1024 { // there are headers, too
+	for int64(n) < limit/1024 { // headers take memory too
 		n *= 2
 	}
 	return &Table{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[Answer], n), limit: limit, bodies: map[*byte]int{}}
@@ -85,7 +83,7 @@ func (h *Table) Get(of *Source, host string, path []byte, accepts fastpath.Encod
 	return nil
 }
 
-// Put keeps an answer, in place of one that is used less.
+// Put keeps an answer and evicts less used ones.
 func (h *Table) Put(a *Answer) {
 	a.hash = h.hash(a.Source, a.Host, []byte(a.Path), a.Accepts)
 	a.used.Store(true)
@@ -113,7 +111,7 @@ func (h *Table) Put(a *Answer) {
 			h.bytes += int64(len(b))
 		}
 	}
-	for n := 0; h.bytes > h.limit && n < 2*len(h.slots); n++ { // twice around finds enough
+	for n := 0; h.bytes > h.limit && n < 2*len(h.slots); n++ { // two rounds always free enough
 		h.hand = (h.hand + 1) & (len(h.slots) - 1)
 		if old := h.slots[h.hand].Load(); old != nil && (old.Source.ended.Load() || !old.used.Swap(false)) {
 			h.drop(h.hand)
@@ -121,7 +119,7 @@ func (h *Table) Put(a *Answer) {
 	}
 }
 
-// drop empties a slot. h.mu is held.
+// drop empties a slot. The caller holds h.mu.
 func (h *Table) drop(i int) {
 	a := h.slots[i].Swap(nil)
 	if a == nil {

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// BodyTime is how long a request whose body nobody reads may take to send it. Without a
-// bound net/http waits for the rest of it before it answers, for ever.
+// BodyTime is the time limit for request bodies that no handler reads. Without it, net/http would wait for the rest
+// forever before it answers.
 const BodyTime = 10 * time.Second
 
-// Bound sets the deadlines of an answer of ours: nothing of the request's body is read,
-// so what is not here within bodyTime ends the connection, and so does a visitor who reads
-// nothing.
+// Bound sets the deadlines of our own responses. They don't read the request's body, so a body that hasn't arrived
+// within bodyTime closes the connection, and so does a visitor who doesn't read.
 func Bound(w http.ResponseWriter, r *http.Request, bodyTime time.Duration) {
 	Deadline(w, 0)
 	if r.ContentLength != 0 {
@@ -19,10 +18,9 @@ func Bound(w http.ResponseWriter, r *http.Request, bodyTime time.Duration) {
 	}
 }
 
-// Deadline gives an answer of size bytes a minute, and more at 16 KiB/s, so that a
-// visitor who reads nothing holds nothing for long. It stands until the connection's
-// next answer sets its own.
+// Deadline limits the time to send size bytes to a minute plus size at 16 KiB/s. It applies until the connection's next
+// response sets its own.
 func Deadline(w http.ResponseWriter, size int64) {
-	// Not every writer has deadlines (tests); those of servers do.
+	// Writers in tests may not support deadlines.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute + time.Duration(size>>14)*time.Second))
 }

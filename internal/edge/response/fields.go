@@ -7,29 +7,26 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// The most that an answer of a program, or of another host that rules forward to, has before
-// its body.
+// Header limits of responses from programs and forwarded hosts.
 const (
 	MaxFields = 500
 	MaxHeader = 32 << 10
 )
 
-// What the fields of answers may hold that are under way, until their visitors have read
-// them: a request of a few bytes can ask for tens of kilobytes.
+// Memory limits for the headers of responses in progress: a request of a few bytes can cause tens of kilobytes.
 const (
-	freeHeld       = 4 << 10 // of an answer, which does not count
-	fieldHeld      = 160     // of each field beside its text: net/http has the fields twice
+	freeHeld       = 4 << 10 // per response, not counted
+	fieldHeld      = 160     // overhead per field: net/http stores fields twice
 	connectionHeld = 1 << 20
-	siteHeld       = 4 << 20 // of a visitor, for one site
+	siteHeld       = 4 << 20 // of one visitor at one site
 	visitorHeld    = 16 << 20
 	ownerHeld      = 16 << 20
 	allHeld        = 64 << 20
 )
 
-// Held counts the bytes that the fields of answers under way hold, for Recorder.
+// Held counts the memory held by headers of responses in progress.
 type Held struct{ owners, visitors, connections *fair.Pool }
 
-// NewHeld returns a Held that counts nothing yet.
 func NewHeld() *Held {
 	return &Held{
 		// share: total 64 MiB of header fields of answers under way that have more than 4 KiB; owner 16 MiB, one visitor of a site 4 MiB; edge 503 with Retry-After
@@ -41,10 +38,10 @@ func NewHeld() *Held {
 	}
 }
 
-// Bytes returns how many are held.
+// Bytes returns the counted memory.
 func (h *Held) Bytes() int { n, _ := h.owners.Held(); return n }
 
-// take counts n bytes of an answer until release is called. ok is false where that is too much.
+// take counts n bytes of a response until release is called. ok is false if they exceed a limit.
 func (h *Held) take(r *Recorder, n int) (release func(), ok bool) {
 	var taken []func()
 	release = func() {
@@ -71,7 +68,7 @@ func (h *Held) take(r *Recorder, n int) (release func(), ok bool) {
 	return release, true
 }
 
-// Fits reports whether an answer has no more fields than one may have.
+// Fits reports whether a response's header is within the limits.
 func Fits(h http.Header) bool {
 	fields, bytes := 0, 0
 	for name, values := range h {
@@ -83,11 +80,10 @@ func Fits(h http.Header) bool {
 	return fields <= MaxFields && bytes <= MaxHeader
 }
 
-// errHeld is the error of writing the body of an answer that has been given up.
+// errHeld is returned by writes to a response that was replaced by a 503.
 var errHeld = errors.New("header fields of other answers hold too much memory")
 
-// hold counts what the answer's fields hold until End. Where that is too much, the answer
-// becomes an empty one with status 503.
+// hold counts the response's header until [Recorder.End]. If that exceeds a limit, the response becomes an empty 503.
 func (r *Recorder) hold() {
 	if r.Held == nil {
 		return
@@ -97,7 +93,7 @@ func (r *Recorder) hold() {
 	for name, values := range h {
 		fields += len(values)
 		for _, v := range values {
-			n += len(name) + len(v) + 32 // as RFC 9113 §6.5.2 counts
+			n += len(name) + len(v) + 32 // size as in RFC 9113 §6.5.2
 		}
 	}
 	if n <= freeHeld {
@@ -111,12 +107,12 @@ func (r *Recorder) hold() {
 	clear(h)
 	h["Retry-After"] = []string{"5"}
 	h["Cache-Control"] = []string{"no-store"}
-	h["Content-Length"] = []string{"0"} // a body would wait for the client's window
+	h["Content-Length"] = []string{"0"} // a body would need the client's window
 	r.Status, r.givenUp, r.Page, r.Ready = http.StatusServiceUnavailable, true, false, false
 }
 
-// End ends the count of what the answer's fields hold, once the visitor has read them and
-// the last bytes of a body: net/http keeps them as long.
+// End ends the counting of the response's header. Call it once the visitor has read the response, since net/http keeps
+// the header until then.
 func (r *Recorder) End() {
 	if r.release != nil {
 		_ = http.NewResponseController(r.ResponseWriter).Flush()

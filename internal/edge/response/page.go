@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// Notice is a page of ours, for a visitor who knows nothing of sites and deployments.
+// Notice is one of our own pages, for visitors who know nothing about sites and deployments.
 type Notice struct {
 	Status int
-	Retry  int // seconds until a visitor should ask again; 0 for none
+	Retry  int // seconds for Retry-After; 0: none
 	title  string
 	text   string
 	again  bool // offers to try again
 	form   bool // asks for the site's password
-	wrong  bool // the password was wrong
+	wrong  bool // says that the password was wrong
 	signIn bool // offers to sign in at the control plane
-	alone  bool // belongs to no site: no log has its request
+	alone  bool // belongs to no site, so no log has its request
 	before []byte
-	after  []byte // of what is known when it is asked for: the status and the request's id
+	after  []byte // the page around the status and the request's id
 }
 
-// As returns the same page with another status.
+// As returns a copy of the page with another status.
 func (n *Notice) As(status int) *Notice {
 	other := *n
 	other.Status = status
@@ -44,15 +44,15 @@ func made(n Notice) *Notice {
 	return &n
 }
 
-// mark stands in the layout for what is known when a page is asked for.
+// mark is replaced by the status and the request's id.
 const mark = "{mark}"
 
-// RequestField is the header field with the id by which a request is found in a site's logs.
+// RequestField is the header with the request's id, which also appears in the site's logs.
 const RequestField = "X-Request-Id"
 
 func newRequestID() string { return "req_" + strings.ToLower(rand.Text()) }
 
-// body returns the page with its status and the request's id; an empty one is not shown.
+// body returns the page with its status and, if not empty, the request's id.
 func (n *Notice) body(request string) []byte {
 	known := "Error " + strconv.Itoa(n.Status)
 	if request != "" {
@@ -61,7 +61,7 @@ func (n *Notice) body(request string) []byte {
 	return slices.Concat(n.before, []byte(known), n.after)
 }
 
-// The pages. Nothing of a request is in them: they are made once, at start.
+// The pages are rendered at start, since they contain nothing of a request.
 var (
 	PageUnknown = made(Notice{
 		Status: 404, title: "Site not found", alone: true,
@@ -153,7 +153,7 @@ var (
 	})
 )
 
-// The colors and shapes are those of the dashboard (assets/app.css): whoever meets both knows them for a family.
+// Colors and shapes match the dashboard (assets/app.css).
 var layout = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}}</title>
@@ -179,7 +179,7 @@ code{font:.9em ui-monospace,Menlo,Consolas,monospace}</style>
 <footer>{{.Mark}}</footer></main></body></html>
 `))
 
-// Page answers with a page of ours.
+// Page answers with one of our pages.
 func Page(w http.ResponseWriter, r *http.Request, n *Notice) {
 	h := w.Header()
 	for _, name := range []string{"Etag", "Content-Encoding", "Accept-Ranges", "Vary", "Content-Range"} {
@@ -202,10 +202,10 @@ func Page(w http.ResponseWriter, r *http.Request, n *Notice) {
 	short(w, r, n.Status, "text/html; charset=utf-8", n.body(id))
 }
 
-// Allow lists the methods that files are answered for.
+// Allow lists the methods that files support.
 const Allow = "GET, HEAD, OPTIONS"
 
-// Fail answers with a status and a line of text, for what only programs see.
+// Fail answers with a status and one line of text, for clients that aren't browsers.
 func Fail(w http.ResponseWriter, r *http.Request, status int) {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", Allow)
@@ -221,6 +221,6 @@ func short(w http.ResponseWriter, r *http.Request, status int, kind string, body
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		w.Write(body) // an error is the visitor's leaving
+		w.Write(body) // an error means that the visitor has left
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// keepPrivate lets nobody but the visitor's own browser keep an answer, whatever the site's
-// rules or its program say (RFC 9111 §5.2.2.7): it is behind a password or a sign-in.
+// keepPrivate makes a response cacheable by the visitor's own browser only (RFC 9111 §5.2.2.7), whatever the site's
+// rules or program say: it is behind a password or a sign-in.
 func keepPrivate(h http.Header) {
 	var parts []string
 	stored := true
@@ -24,7 +24,7 @@ func keepPrivate(h http.Header) {
 		parts = append([]string{"private"}, parts...)
 	}
 	h["Cache-Control"] = []string{strings.Join(parts, ", ")}
-	for name := range h { // what caches of their own kinds read in its place
+	for name := range h { // headers for specific caches override Cache-Control
 		if low := strings.ToLower(name); strings.HasSuffix(low, "cdn-cache-control") || low == "surrogate-control" ||
 			low == "x-accel-expires" {
 			delete(h, name)
@@ -32,7 +32,7 @@ func keepPrivate(h http.Header) {
 	}
 }
 
-// directives yields the parts of a Cache-Control field, whose values may be quoted.
+// directives yields the directives of a Cache-Control value, which may contain quoted strings.
 func directives(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		quoted, from := false, 0

@@ -9,12 +9,12 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// Values of header fields, shared by all answers: nobody writes to them.
+// Shared header values; nothing may change them.
 var (
 	Nosniff    = []string{"nosniff"}
 	Noindex    = []string{"noindex"}
 	Revalidate = []string{"public, max-age=0, must-revalidate"}
-	Private    = []string{"private, max-age=0, must-revalidate"} // only the visitor's own browser may keep it
+	Private    = []string{"private, max-age=0, must-revalidate"} // cacheable by the visitor's own browser only
 )
 
 // Spender counts bytes of a body as they are sent.
@@ -22,51 +22,51 @@ type Spender interface{ Sent(n int64) }
 
 // Pacer slows a body down.
 type Pacer interface {
-	// Wait waits until the next n bytes may be sent, paceStep at most. It returns an error when the visitor has left.
+	// Wait waits until the next n bytes may be sent, at most paceStep. It returns an error when the visitor has left.
 	Wait(n int) error
 }
 
-// Recorder remembers what an answer was.
+// Recorder is a response writer that records the response.
 type Recorder struct {
 	http.ResponseWriter
-	Owner  string // who owns the site; empty: it is none's
-	Site   string // likewise
-	Status int    // 0 until it has begun
+	Owner  string // the site's owner; empty if the request has no site
+	Site   string // empty if the request has no site
+	Status int    // 0 until the response begins
 	Bytes  int64
-	Page   bool          // what was asked for with GET is a page of the site
-	First  time.Duration // until a program's answer began; 0 where none did
+	Page   bool          // the response is a page of the site, requested with GET
+	First  time.Duration // time until a program's response began; 0 without a program
 
-	Request string // the id that a page of ours shows; empty until there is one
+	Request string // the id on our error page; empty if none was sent
 
-	Private bool // the answer is behind a password or a sign-in: only the visitor's own browser may keep it
+	Private bool // behind a password or sign-in: cacheable by the visitor's own browser only
 
-	Spent Spender // hears of the bytes of the body. Optional.
+	Spent Spender // counts the body's bytes. Optional.
 	Pace  Pacer   // slows the body down. Optional.
 
-	Held    *Held  // End gives back what the answer takes. Optional: nil counts nothing.
-	Remote  string // the client's address and port, for Held
+	Held    *Held  // counts the header's memory until End. Optional: nil counts nothing.
+	Remote  string // client's address and port, for Held
 	release func()
-	givenUp bool // the answer has become an empty one with status 503
+	givenUp bool // replaced by an empty 503
 
-	Trial bool   // only the header is wanted, of what is small enough for memory
-	Plain bool   // the answer depends on nothing but host, path and accepted encodings
-	Ready bool   // a plain answer with status 200 has been given: Body holds all of it
-	Body  []byte // not to be changed
+	Trial bool   // only the header is wanted, and the body only if small enough for memory
+	Plain bool   // depends only on host, path and accepted encodings
+	Ready bool   // a plain 200 was sent and Body holds all of it
+	Body  []byte // must not be changed
 }
 
-// Who says on whose behalf a request is answered, for what sites share.
+// Who returns who a request is counted for in shared limits.
 func (r *Recorder) Who(q *http.Request) fair.Who {
 	return fair.Who{Owner: r.Owner, Site: r.Site, Visitor: fair.Visitor(q.RemoteAddr)}
 }
 
-// WriteHeader is for http.ResponseWriter.
+// WriteHeader implements [http.ResponseWriter].
 func (r *Recorder) WriteHeader(status int) {
-	if r.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 103 and the like come before the answer
+	if r.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // 1xx responses precede the final one
 		r.begin(status)
 		status = r.Status
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		for name := range r.Header() { // browsers would take cookies from it that the answer itself may not set
+		for name := range r.Header() { // browsers would accept cookies here that the final response may not set
 			if name != "Link" {
 				delete(r.Header(), name)
 			}
@@ -74,11 +74,11 @@ func (r *Recorder) WriteHeader(status int) {
 	}
 	r.ResponseWriter.WriteHeader(status)
 	if r.givenUp {
-		_ = http.NewResponseController(r.ResponseWriter).Flush() // the caller may panic, as its body finds no reader
+		_ = http.NewResponseController(r.ResponseWriter).Flush() // the caller may panic before the body is written
 	}
 }
 
-// begin notes the answer's status.
+// begin records the response's status.
 func (r *Recorder) begin(status int) {
 	r.Status = status
 	if status == http.StatusSwitchingProtocols {
@@ -90,7 +90,7 @@ func (r *Recorder) begin(status int) {
 	r.hold()
 }
 
-// Write is for http.ResponseWriter.
+// Write implements [http.ResponseWriter].
 func (r *Recorder) Write(b []byte) (int, error) {
 	if r.Status == 0 {
 		r.WriteHeader(http.StatusOK)
@@ -106,13 +106,12 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// paceStep is how many bytes of a body that is slowed down are sent at a time; paceTime how long a visitor may take to read them.
+// Bytes per write of a slowed body, and the time limit for the visitor to read them.
 const (
 	paceStep = 4 << 10
 	paceTime = time.Minute
 )
 
-// write writes a part of the body.
 func (r *Recorder) write(b []byte) (n int, err error) {
 	if r.Pace == nil {
 		return r.ResponseWriter.Write(b)
@@ -123,7 +122,7 @@ func (r *Recorder) write(b []byte) (n int, err error) {
 		if err := r.Pace.Wait(len(part)); err != nil {
 			return n, err
 		}
-		_ = conn.SetWriteDeadline(time.Now().Add(paceTime)) // one for all of it, by its length, would end it
+		_ = conn.SetWriteDeadline(time.Now().Add(paceTime)) // a single deadline by length would be too short
 		m, err := r.ResponseWriter.Write(part)
 		n += m
 		if err != nil {
@@ -131,13 +130,13 @@ func (r *Recorder) write(b []byte) (n int, err error) {
 		}
 		b = b[m:]
 		if len(b) > 0 {
-			_ = conn.Flush() // what is here is read while the rest waits
+			_ = conn.Flush() // send this part while the rest waits
 		}
 	}
 	return n, nil
 }
 
-// RequestID returns the id by which a request is found in the site's logs, the same each time.
+// RequestID returns the request's id, which also appears in the site's logs. It is created on the first call.
 func (r *Recorder) RequestID() string {
 	if r.Request == "" {
 		r.Request = newRequestID()
@@ -145,5 +144,5 @@ func (r *Recorder) RequestID() string {
 	return r.Request
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap serves [http.ResponseController].
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -1,9 +1,9 @@
-// Package throttle owns the slow rate at which sites answer whose owner's bandwidth is used up, where that owner's limits say
-// "slow down" rather than "pause".
+// Package throttle owns the rate limit of sites whose owner's bandwidth is used up and whose limits say "slow down"
+// instead of "pause".
 //
-// All responses of an owner on this node share one rate: each waits for its turn before every few kilobytes, in the order in which
-// they ask, so that they are equally fast. A slowed response holds nothing that another one doesn't, but for longer; so there are
-// only so many, and more are refused.
+// All responses of an owner on this node share one rate: each waits for its turn before every few kilobytes, in order,
+// so that they are equally fast. A slowed response occupies memory for longer, so their number is limited and further
+// ones are refused.
 package throttle
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// Step is how many bytes have a turn of their own.
+	// Step is the number of bytes per turn.
 	Step = 4 << 10
-	// burst is how far an owner who was not using the rate may be ahead of it: a small page comes at once.
+	// burst is how much of the rate an idle owner may use at once, so that a small page is sent immediately.
 	burst = time.Second
 )
 
-// Throttles are those of the owners whose sites are slow. It is safe for concurrent use.
+// Throttles holds the rates of owners whose sites are slowed. It is safe for concurrent use.
 type Throttles struct {
 	places *fair.Pool
 	mu     sync.Mutex // guards owners
@@ -32,7 +32,6 @@ type Throttles struct {
 	owners map[id.Owner]*Throttle
 }
 
-// New returns throttles of nobody.
 func New() *Throttles {
 	return &Throttles{
 		// share: total 1024 responses of owners whose bandwidth is used up at once; owner 64; edge 503 with Retry-After
@@ -41,7 +40,7 @@ func New() *Throttles {
 	}
 }
 
-// Throttle is an owner's rate. The pointer stays the same as long as the owner has one.
+// Throttle is one owner's rate. The pointer stays the same while the owner has a rate.
 type Throttle struct {
 	all    *Throttles
 	rate   atomic.Int64 // bytes per second
@@ -50,7 +49,7 @@ type Throttle struct {
 	lifted chan struct{}
 }
 
-// Set says which owners have which rate, in bytes per second. Responses of those who have none any more go on at full speed.
+// Set replaces all rates, in bytes per second. Responses of owners without a rate continue at full speed.
 func (a *Throttles) Set(rates map[id.Owner]int64) map[id.Owner]*Throttle {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +71,7 @@ func (a *Throttles) Set(rates map[id.Owner]int64) map[id.Owner]*Throttle {
 	return owners
 }
 
-// Take begins a slowed response. It is false where the owner has too many.
+// Take begins a slowed response. ok is false if the owner has too many.
 func (t *Throttle) Take(ctx context.Context, who fair.Who) (*Response, bool) {
 	release, ok := t.all.places.Try(who)
 	if !ok {
@@ -81,7 +80,7 @@ func (t *Throttle) Take(ctx context.Context, who fair.Who) (*Response, bool) {
 	return &Response{t: t, gone: ctx.Done(), release: release}, true
 }
 
-// turn reserves the next turn for so many bytes, and returns when it is.
+// turn reserves the next turn for n bytes and returns its time.
 func (t *Throttle) turn(n int, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,14 +92,14 @@ func (t *Throttle) turn(n int, now time.Time) time.Time {
 	return at
 }
 
-// Response is one that is slowed.
+// Response is a slowed response.
 type Response struct {
 	t       *Throttle
-	gone    <-chan struct{} // closed when nobody waits for it any more
+	gone    <-chan struct{} // closed when the visitor has left
 	release func()
 }
 
-// Wait waits for the turn of so many bytes, Step at most. It returns an error when the visitor has left.
+// Wait waits for the turn of n bytes, at most Step. It returns an error when the visitor has left.
 func (r *Response) Wait(n int) error {
 	select {
 	case <-r.t.lifted:
@@ -123,5 +122,5 @@ func (r *Response) Wait(n int) error {
 	return nil
 }
 
-// End says that the response is over.
+// End ends the response.
 func (r *Response) End() { r.release() }

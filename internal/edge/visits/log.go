@@ -16,10 +16,10 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// The most that is kept of one site, and of all, between two looks. What is over it is
-// counted, not kept. Names and texts are cut.
+// Limits of what is kept per site, and in total, between two collections. Beyond them visits are only counted. Long
+// names and texts are cut.
 const (
-	siteLines = 300 // in ten seconds
+	siteLines = 300 // per collection
 	allLines  = 10_000
 	someLines = allLines / 10 // of one owner's sites
 	siteTops  = 200           // names of one kind
@@ -28,13 +28,13 @@ const (
 	maxText   = 256
 )
 
-// detail holds what is kept of a site's requests beside their number.
+// detail holds a site's log lines and names.
 type detail struct {
-	lines   atomic.Int64 // as many as are in list: whether there is room is asked without the lock
+	lines   atomic.Int64 // length of list, read without the lock
 	omitted atomic.Int64
 	owner   *Owner
 
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	list []visit.Line
 	// share: total 50,000 names; owner 5,000, of one site 200 of a kind; edge counted, not kept
 	tops map[visit.Name]int64
@@ -42,16 +42,16 @@ type detail struct {
 	kinds map[visit.Kind]int
 }
 
-// bounds is how much is kept of all sites.
+// bounds counts what is kept of all sites.
 type bounds struct{ lines, tops atomic.Int64 }
 
-// Owner is how much is kept of all sites of an owner.
+// Owner counts what is kept of all sites of an owner.
 type Owner struct {
 	ID id.Owner
 	bounds
 }
 
-// addLine keeps a line if there is room for it. make is called only then.
+// addLine adds a log line if there is room. It calls make only then.
 func (d *detail) addLine(b *bounds, make func() visit.Line) {
 	if d.lines.Load() >= siteLines || d.owner.lines.Load() >= someLines || b.lines.Load() >= allLines {
 		d.omitted.Add(1)
@@ -90,7 +90,7 @@ func (d *detail) addTop(b *bounds, kind visit.Kind, name string, n int64) {
 	d.tops[t] += n
 }
 
-// take returns what was kept and begins again.
+// take returns and resets what was kept.
 func (d *detail) take(b *bounds) (lines []visit.Line, omitted int64, tops map[visit.Name]int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *detail) take(b *bounds) (lines []visit.Line, omitted int64, tops map[vi
 	return lines, d.omitted.Swap(0), tops
 }
 
-// cut shortens a text from outside and takes out what is no text.
+// cut shortens untrusted text and removes characters that aren't printable.
 func cut(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText]
@@ -114,16 +114,16 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// Values of a site's setting for its access log; another keeps lines without addresses.
+// Values of a site's access log setting; any other value keeps lines without addresses.
 const (
-	logTruncated = "truncated" // and nothing
+	logTruncated = "truncated" // and the empty value
 	logOff       = "off"
 )
 
-// addresses reports whether a log by this setting has addresses.
+// addresses reports whether the log keeps addresses.
 func addresses(log string) bool { return log == "" || log == logTruncated }
 
-// network cuts an address: an IPv4 address to 24 bits, an IPv6 address to 48.
+// network shortens an IPv4 address to 24 bits and an IPv6 address to 48.
 func network(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	bits := 24
@@ -137,7 +137,7 @@ func network(a netip.Addr) string {
 	return p.Addr().String()
 }
 
-// client holds what is known of a connection's other end.
+// client is what is known about a connection's client.
 type client struct{ address, country string }
 
 func (l *Counter) clientOf(remote string) (c client) {
@@ -156,11 +156,10 @@ func (l *Counter) clientOf(remote string) (c client) {
 	return c
 }
 
-// CountryOf returns the country of a remote address, or nothing.
+// CountryOf returns the country of a remote address, or "".
 func (l *Counter) CountryOf(remote string) string { return l.clientOf(remote).country }
 
-// referrer returns the host that a page was reached from, if it is another one than the
-// page's own.
+// referrer returns the host of the referring page if it differs from the page's own.
 func referrer(field, host string) string {
 	_, rest, ok := strings.Cut(field, "://")
 	if !ok {
@@ -178,8 +177,8 @@ func referrer(field, host string) string {
 	return ""
 }
 
-// Request keeps what is worth keeping of an answer of net/http's, by the site's setting for its
-// access log. shown says that it brought a page; request is the id that a page of ours shows.
+// Request records a response of net/http, according to the site's access log setting. shown says that it was a page;
+// request is the id on our error page.
 func (l *Counter) Request(v *Site, log string, r *http.Request, status int, bytes int64, shown bool, request string) {
 	l.keep(v, log, fastpath.Hostname(r.Host), r.URL.EscapedPath(), shown, r.Header.Get("Referer"),
 		func() client { return l.clientOf(r.RemoteAddr) },
@@ -188,7 +187,7 @@ func (l *Counter) Request(v *Site, log string, r *http.Request, status int, byte
 
 var agentField, refererField = []byte("user-agent"), []byte("referer")
 
-// Passed does the same for an answer to a request that the fast path passed on.
+// Passed records a response that the fast path forwarded.
 func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, size int64, shown bool, request string) {
 	line := visit.Line{Method: q.Method, Protocol: q.Protocol(), Status: status, Bytes: size, Request: request}
 	from := ""
@@ -203,7 +202,7 @@ func (l *Counter) Passed(v *Site, log string, q *fastpath.Request, status int, s
 	l.keep(v, log, q.Place.Host, string(q.Path), shown, from, func() client { return l.clientAt(q.Place, q.Remote) }, line)
 }
 
-// clientAt returns what is known of a connection's other end, and remembers it there.
+// clientAt returns and caches what is known about a connection's client.
 func (l *Counter) clientAt(at *fastpath.Place, remote net.Addr) client {
 	if c, ok := at.Client.Load().(*client); ok {
 		return *c
@@ -213,7 +212,7 @@ func (l *Counter) clientAt(at *fastpath.Place, remote net.Addr) client {
 	return c
 }
 
-// keep keeps what is worth keeping of an answer; line holds the rest of it.
+// keep records a response; line holds the remaining values.
 func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string, clientOf func() client, line visit.Line) {
 	if log == logOff {
 		return
@@ -248,9 +247,8 @@ func (l *Counter) keep(v *Site, log, host, path string, shown bool, from string,
 	})
 }
 
-// Sent does the same for an answer of the fast path. A page costs an addition, or a
-// look at a map where it was reached from elsewhere; what is over the bounds of the log
-// costs nothing more than knowing that.
+// Sent records a response of the fast path. A page costs an addition, or a map lookup if it has a referrer; beyond the
+// limits a log line costs only the check.
 func (l *Counter) Sent(s *fastpath.Sent, p *Page, log string) {
 	if log == logOff {
 		return

@@ -1,7 +1,6 @@
-// Package visits owns the counting of what visitors of sites ask for: how many answers each
-// site gave, the lines of its access log, and the names of its pages, within bounds that
-// strangers can't move. Counting takes no lock; what was counted is handed over every few
-// seconds and stored elsewhere.
+// Package visits owns the statistics of visits: responses per site, access log lines and names of pages, within limits
+// that strangers can't raise. Counting takes no lock; every few seconds the counts are passed to a [Recorder] that
+// stores them.
 package visits
 
 import (
@@ -17,70 +16,67 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// Site counts the answers of one site until they are collected. It costs a request a
-// few additions: no lock, no allocation.
+// Site counts the responses of one site until they are collected. Counting is a few additions without a lock or an
+// allocation.
 type Site struct {
 	id      id.Site
 	classes [4]atomic.Int64
 	pages   atomic.Int64
 	bytes   atomic.Int64
-	listed  atomic.Bool // whether it stands in Counter.list
+	listed  atomic.Bool // the site is in Counter.list
 	detail  detail
 }
 
-// NewSite returns what counts for a site of an owner.
+// NewSite returns the counters for a site.
 func NewSite(site id.Site, owner *Owner) *Site { return &Site{id: site, detail: detail{owner: owner}} }
 
-// Page counts how often an answer is given that is kept. What it says of the answer must not
-// change.
+// Page counts how often a kept response is sent. It must not change.
 type Page struct {
-	Site *Site // nil when it is none's, or nobody counts
+	Site *Site // nil if there is no site, or nothing is counted
 	Host string
 	Path string
 	HTML bool         // it is a page of the site
-	hits atomic.Int64 // since they were collected
+	hits atomic.Int64 // since the last collection
 }
 
-// Config holds the dependencies and settings of a Counter.
 type Config struct {
-	Recorder  Recorder      // Optional: without it nothing is counted.
-	Every     time.Duration // how often it is given what was counted
-	Countries Countries     // Optional: without it nobody's country is known.
+	Recorder  Recorder      // Optional: nil counts nothing.
+	Every     time.Duration // interval of Record
+	Countries Countries     // Optional: nil records no countries.
 	Marks     Marks         // Optional
 	Log       *slog.Logger
 }
 
-// Recorder stores what was counted.
+// Recorder stores counts.
 type Recorder interface {
-	// Record is given what each site's visitors asked for since a moment, a group of sites at a
-	// time, from one goroutine. A group that it refuses is offered again later with the same
-	// numbers as the same batch, so that it can tell one whose answer alone was lost.
+	// Record stores the counts of some sites. Calls don't overlap. A group that fails is offered again later with the
+	// same numbers and the same batch, so that Record can detect one that was stored although its result was lost.
 	Record(ctx context.Context, b visit.Batch, group []visit.Counts) error
 }
 
-// Marks hears how far the recorder has come.
+// Marks is called around the collection of counts.
 type Marks interface {
-	Collecting() // what was counted until now is about to be handed over
-	Stored()     // the recorder has taken everything that was counted before the latest Collecting
+	Collecting() // the counts so far are about to be handed over
+	Stored()     // the recorder has stored everything counted before the last Collecting
 }
 
-// Countries know where addresses are.
+// Countries maps addresses to countries.
 type Countries interface {
-	// Of returns the ISO 3166 code of the country that an address is in, or nothing.
+	// Of returns the ISO 3166 code of an address's country, or "".
 	Of(a netip.Addr) string
 }
 
-// Counter knows which sites have been visited since the last look, so that collecting
-// costs nothing for those that have not. It is safe for concurrent use.
+// Counter collects the counts of the sites that were visited since the last collection; others cost nothing. It is safe
+// for concurrent use.
 type Counter struct {
 	Config
 	bounds bounds
 	mu     sync.Mutex // guards the rest
 	list   []*Site
-	pages  []*Page // that have hits
+	pages  []*Page // pages with hits
 }
 
-// New returns a Counter: Run hands over what it counts.
+// New returns a Counter. [Counter.Run] stores what it counts.
 func New(c Config) *Counter { return &Counter{Config: c} }
 
 func (l *Counter) addPage(p *Page) {
@@ -95,13 +91,12 @@ func (l *Counter) add(v *Site) {
 	l.mu.Unlock()
 }
 
-// Count adds an answer; page says that it brought a page of the site. The listed flag is read
-// last: collect clears it first, so an answer is either in what collect takes or puts the site
-// into the list again.
+// Count adds a response; page says that it was a page of the site. It reads listed last, while collect clears it first:
+// so a response is either collected or puts the site into the list again.
 func (l *Counter) Count(v *Site, status int, bytes int64, page bool) {
 	class := status/100 - 2
 	if class < 0 || class >= len(v.classes) {
-		return // nobody waited for the answer
+		return // the visitor had left
 	}
 	v.classes[class].Add(1)
 	if bytes > 0 {
@@ -115,7 +110,7 @@ func (l *Counter) Count(v *Site, status int, bytes int64, page bool) {
 	}
 }
 
-// collect takes what was counted since the last time.
+// collect returns and resets the counts.
 func (l *Counter) collect() []visit.Counts {
 	l.mu.Lock()
 	list, pages := l.list, l.pages
@@ -132,15 +127,14 @@ func (l *Counter) collect() []visit.Counts {
 			n.Classes[i] = v.classes[i].Swap(0)
 		}
 		n.Lines, n.Omitted, n.Names = v.detail.take(&l.bounds)
-		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // one may be counted between the looks at two
+		if n.Classes != [4]int64{} || n.Pages > 0 || n.Bytes > 0 { // another response may be counted between two reads
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
-// A group of counts goes to the recorder at a time, so that no transaction holds up the
-// others for long.
+// groupMost caps the sites per call of Record, so that its transactions stay short.
 const groupMost = 500
 
 // batch is a group of counts that the recorder refused.
@@ -149,18 +143,17 @@ type batch struct {
 	group []visit.Counts
 }
 
-// Run hands the counts to the recorder now and then and, when ctx ends, once more. What it does
-// not take is offered again, before what was counted since; a killed process loses what it
-// counted since the last time.
+// Run passes the counts to the recorder at intervals and when ctx ends. Refused counts are offered again before newer
+// ones. A killed process loses the counts of its last interval.
 func (l *Counter) Run(ctx context.Context) error {
 	if l.Recorder == nil {
 		return nil
 	}
 	tick := time.NewTicker(l.Every)
 	defer tick.Stop()
-	b := visit.Batch{Counter: rand.Text(), Since: time.Now()} // the batch before the next one
-	var refused *batch                                        // the one batch that was offered and not taken
-	var kept []visit.Counts                                   // what was counted since and never offered
+	b := visit.Batch{Counter: rand.Text(), Since: time.Now()} // the batch before the first one
+	var refused *batch                                        // the batch that was refused
+	var kept []visit.Counts                                   // later counts that weren't offered yet
 	failing := false
 	for done := false; !done; {
 		select {
@@ -194,7 +187,7 @@ func (l *Counter) Run(ctx context.Context) error {
 				l.Marks.Stored()
 			}
 		}
-		if (err != nil) != failing { // once when it begins, once when it is over
+		if (err != nil) != failing { // log each change once
 			failing = err != nil
 			if failing {
 				l.Log.ErrorContext(ctx, "visits not recorded; retrying with the next batch", "sites",
@@ -207,8 +200,7 @@ func (l *Counter) Run(ctx context.Context) error {
 	return nil
 }
 
-// withoutDetails drops lines and names of counts that have to wait: numbers are kept, details
-// would be too much.
+// withoutDetails drops the lines and names of counts that must wait: only numbers are kept.
 func withoutDetails(list []visit.Counts) []visit.Counts {
 	for i := range list {
 		list[i].Omitted += int64(len(list[i].Lines))
@@ -223,7 +215,7 @@ func (l *Counter) hand(ctx context.Context, b visit.Batch, group []visit.Counts)
 	return l.Recorder.Record(ctx, b, group)
 }
 
-// merge adds up what several looks counted for the same site.
+// merge adds up the counts of several collections.
 func merge(a, b []visit.Counts) []visit.Counts {
 	if len(a) == 0 {
 		return b
@@ -250,7 +242,7 @@ func merge(a, b []visit.Counts) []visit.Counts {
 		a[i].Pages += v.Pages
 		a[i].Bytes += v.Bytes
 		a[i].Omitted += v.Omitted
-		a[i].Lines, a[i].Names = v.Lines, v.Names // of those that are kept there are none
+		a[i].Lines, a[i].Names = v.Lines, v.Names // kept counts have no details
 	}
 	return a
 }
