@@ -1,20 +1,18 @@
-// Package dashboard owns the pages for people: everything that the REST interface does,
-// rendered on the server, with small scripts that only add comfort and live parts.
+// Package dashboard owns the pages for people. They do everything that the REST API does and are rendered on the
+// server; small scripts add convenience and live updates.
 //
-// Package shell is what pages share. The pages are in sites (the list of sites, and watching
-// one), configure (what a site's owner sets up), account (signing in, and what a user has) and
-// operator. Nothing is loaded from another host, no script or style stands in a page, and pages
-// are never cached.
+// Package shell has what the pages share. The pages are in sites (the list of sites and a site's state), configure
+// (setting up a site), account (signing in and a user's own pages) and operator. Pages load nothing from other hosts,
+// contain no inline scripts or styles, and are never cached.
 //
-// To add a page: a line in the Routes of its package, a handler in <noun>_*.go, and a template
-// templates/<noun>_*.html that defines "main". templates/frame_<noun>.html, where there
-// is one, is put around all pages of that noun. In templates "." is a view (shell/view.go):
-// .Data is what the handler returned; .Field makes a labelled input that keeps what was typed.
-// Parts that are ready (templates/parts.html): "field", "problem", "confirm" (a button
-// that asks first, without scripts), "copy", "rest" (the curl command that does the
-// same), "empty", "pages". Functions (shell/funcs.go): ago, status, bytes, picture, rest,
-// asset, dict. A live part is an element with data-live="/address" whose handler
-// returns an answer with Live set: it is sent again whenever it changes (shell/live.go).
+// To add a page, add a line to the Routes of its package, a handler in <noun>_*.go, and a template
+// templates/<noun>_*.html that defines "main". templates/frame_<noun>.html, if it exists, surrounds all pages of that
+// noun. In templates "." is a view (shell/view.go): .Data is the handler's result, and .Field renders a labeled input
+// that keeps its value after errors. templates/parts.html has ready parts: "field", "problem", "confirm" (a button with
+// a confirmation that needs no script), "copy", "rest" (the equivalent curl command), "empty", "pages". Functions are
+// in shell/funcs.go: ago, status, bytes, picture, rest, asset, dict. A live part is an element with
+// data-live="/address"; its handler returns an answer with Live set, which is sent again on every change
+// (shell/live.go).
 package dashboard
 
 import (
@@ -39,13 +37,13 @@ import (
 	"slipway/internal/web/services"
 )
 
-// Config names the services that the pages show, and what they alone need.
+// Config holds the services that the pages use, and settings of their own.
 type Config struct {
 	services.Services
-	SignUp       bool                  // whether people may create accounts
-	Repositories sites.Repositories    // Optional: without it a new site's repository is not inspected.
-	Programs     sites.Programs        // shows and changes the programs of sites. Optional: without it the pages show none.
-	Installation operator.Installation // Optional: without it the operator's pages leave it out.
+	SignUp       bool                  // whether people can create accounts
+	Repositories sites.Repositories    // Optional: without it, new sites' repositories aren't inspected.
+	Programs     sites.Programs        // shows and changes sites' programs. Optional: without it, pages show none.
+	Installation operator.Installation // Optional: without it, the operator's pages omit it.
 }
 
 //go:embed templates
@@ -61,7 +59,7 @@ type Dashboard struct {
 	routes []shell.Route
 }
 
-// New reads the templates and lists the routes. It starts nothing.
+// New parses the templates and builds the routes. It starts nothing.
 func New(c Config) *Dashboard {
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, c.BaseURL), "/")
@@ -101,14 +99,14 @@ func New(c Config) *Dashboard {
 	return d
 }
 
-// Run does what the pages need in the background, until ctx ends.
+// Run runs the pages' background work until ctx ends.
 func (d *Dashboard) Run(ctx context.Context) error { return d.shell.Run(ctx) }
 
-// Handler serves every page, form, live part and asset.
+// Handler returns the handler of all pages, forms, live parts and assets.
 func (d *Dashboard) Handler() http.Handler { return d.shell.Handler() }
 
-// FontURL returns the path of the interface's font, for other pages of the same host.
+// FontURL returns the path of the dashboard's font for other pages on the host.
 func (d *Dashboard) FontURL() string { return d.shell.Assets.URL("inter.woff2") }
 
-// IconURL returns the path of the interface's icon, for other pages of the same host.
+// IconURL returns the path of the dashboard's icon for other pages on the host.
 func (d *Dashboard) IconURL() string { return d.shell.Assets.URL("mark.svg") }

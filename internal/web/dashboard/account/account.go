@@ -13,7 +13,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Routes is every route of signing in, and of what a user has for themselves.
+// Routes lists the routes of signing in and of a user's own pages.
 func (d *Pages) Routes() []shell.Route {
 	own := []shell.Route{
 		shell.Get("/account", shell.User, d.profilePage),
@@ -117,7 +117,7 @@ func (d *Pages) endOtherSessions(ctx context.Context, q *shell.Request) (shell.A
 	return shell.GoTo("/account/sessions", "Signed out of "+text.Count(int(n), "other session")), err
 }
 
-// endSession signs the user out on one device.
+// endSession ends one of the user's sessions.
 func (d *Pages) endSession(ctx context.Context, q *shell.Request, id account.SessionID) error {
 	return d.Act(ctx, q, "session.ended", func(tx *db.Tx) (string, error) {
 		return string(id), d.Accounts.EndSessionTx(ctx, tx, q.User.ID, id)

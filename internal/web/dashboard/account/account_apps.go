@@ -16,8 +16,8 @@ type grantsData struct {
 	Grants []grantRow
 	Apps   []oauth.App
 	Team   bool
-	May    bool             // decide about apps of the team
-	List   []oauth.Approval // of the team
+	May    bool             // whether the caller may decide about the team's apps
+	List   []oauth.Approval // the team's decisions
 }
 
 type grantRow struct {
@@ -25,7 +25,7 @@ type grantRow struct {
 	SiteNames []string
 }
 
-// grantsPage lists the apps that may act for the account, and those that it registered.
+// grantsPage lists the account's authorized apps and the apps it registered.
 func (d *Pages) grantsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
@@ -59,7 +59,7 @@ func (d *Pages) revokeGrant(ctx context.Context, q *shell.Request) (shell.Answer
 	id := shell.PathID[oauth.GrantID](q, "grant")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		g, err := d.OAuth.RevokeGrantTx(ctx, tx, q.Caller, id)
-		if err == nil && g.User != q.User.ID { // members end what they allowed themselves
+		if err == nil && g.User != q.User.ID { // members end grants they made themselves
 			err = q.Caller.Require(account.AppsWrite)
 		}
 		return audit.Event{Action: "app.revoked", Subject: string(id), Detail: g.AppName}, err
@@ -67,7 +67,7 @@ func (d *Pages) revokeGrant(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.GoTo("/account/apps", "Access revoked"), err
 }
 
-// decideApp approves an app for the team, or takes it off the list.
+// decideApp approves an app for the team, or removes it from the list.
 func (d *Pages) decideApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.OAuth == nil || q.Caller.Team == "" {
 		return shell.Answer{}, fault.Missing("page")
@@ -81,7 +81,7 @@ func (d *Pages) decideApp(ctx context.Context, q *shell.Request) (shell.Answer, 
 }
 
 type appData struct {
-	App    oauth.App // zero: a new one
+	App    oauth.App // zero: a new app
 	Secret string    // shown once
 }
 
@@ -100,10 +100,10 @@ func (d *Pages) appPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.Page("account_app", app.Name, appData{App: app}), err
 }
 
-// redirectURIs are those of a form, one a line.
+// redirectURIs returns a form's redirect URIs, one per line.
 func redirectURIs(q *shell.Request) []string { return strings.Fields(q.Value("redirects")) }
 
-// atApp names the field that a fault of an app's settings is about.
+// atApp assigns a fault to the field of an app's form.
 func atApp(err error) error {
 	f := fault.As(err)
 	if f == nil {

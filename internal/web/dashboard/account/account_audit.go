@@ -20,10 +20,10 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// auditPerPage is how many lines of the log a page shows.
+// auditPerPage is the number of entries per page.
 const auditPerPage = 50
 
-// auditNouns are the resources by which the log can be filtered.
+// auditNouns lists the resources that can be selected.
 var auditNouns = []string{
 	"session", "password", "second_factor", "passkey", "key", "site", "deployment", "domain", "env", "hook", "webhook",
 }
@@ -31,25 +31,25 @@ var auditNouns = []string{
 type auditData struct {
 	Entries []audit.Entry
 	Nouns   []string
-	Path    string          // of the page
-	All     bool            // everybody's
-	Team    account.OwnerID // of this team alone
-	Older   string          // link; empty at the end
+	Path    string          // the page's path
+	All     bool            // entries of all users
+	Team    account.OwnerID // entries of this team only
+	Older   string          // URL of the next page; empty at the end
 
-	What      string // a noun or a whole action
+	What      string // a noun or an action
 	User      account.UserID
-	Key       string            // ids
-	SiteNames map[string]string // by entry: the site that it is about, where that still exists
+	Key       string            // key ID
+	SiteNames map[string]string // names of existing sites by entry
 	Narrowed  []narrowed
 }
 
-// narrowed is one thing that the log is narrowed to, and the way back.
+// narrowed describes a filter and has the link that removes it.
 type narrowed struct{ Says, Without string }
 
-// With is the page narrowed to one thing more, or, for an empty value, to one thing less.
+// With returns the page's URL with one more filter or, for an empty value, without it.
 func (a auditData) With(name, value string) string { return a.link(a.Path, name, value) }
 
-// Download is the whole of what the page shows a part of.
+// Download returns the URL of the complete filtered log.
 func (a auditData) Download(format string) string {
 	return a.link(a.Path+"/download", "format", format)
 }
@@ -71,7 +71,7 @@ func (d *Pages) teamAuditDownload(ctx context.Context, q *shell.Request) (shell.
 	return d.auditFile(ctx, q, d.teamAudit(q))
 }
 
-// teamAudit reads what a team's log is narrowed to. Its members see what all of them did.
+// teamAudit reads the filter of a team's log, whose members see all members' entries.
 func (d *Pages) teamAudit(q *shell.Request) auditData {
 	data := d.auditOf(q, false)
 	data.Team, data.Path, data.User = q.Caller.Owner, "/teams/"+q.Caller.Slug+"/audit", account.UserID(shell.Clean(q.Query("user")))
@@ -83,8 +83,7 @@ func (d *Pages) allAuditPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return d.audit(ctx, q, d.auditOf(q, true), "operator_audit")
 }
 
-// auditOf reads what the log is narrowed to. Only the operator, who sees everybody's, may
-// choose whose.
+// auditOf reads the filter from the URL. Only operators, who see everyone's entries, can filter by user.
 func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 	data := auditData{Path: "/account/audit", What: shell.Clean(q.Query("what")), Key: shell.Clean(q.Query("key")), Nouns: auditNouns}
 	data.All = all
@@ -95,7 +94,7 @@ func (d *Pages) auditOf(q *shell.Request, all bool) auditData {
 	return data
 }
 
-// filter returns what to ask the audit log for.
+// filter returns the filter for the audit log.
 func (a auditData) filter(by account.Caller, before string, limit int) audit.Filter {
 	if a.Team != "" {
 		return audit.Filter{
@@ -142,12 +141,12 @@ func (d *Pages) audit(ctx context.Context, q *shell.Request, data auditData, tem
 	return shell.Page(template, "Audit log", data), err
 }
 
-// auditSites returns the names of the sites that entries are about, by the entries' ids.
+// auditSites returns the names of entries' sites by entry ID.
 func (d *Pages) auditSites(ctx context.Context, list []audit.Entry) (map[string]string, error) {
 	out, names := map[string]string{}, map[site.ID]string{}
 	for _, e := range list {
 		if e.Owner == "" || strings.HasPrefix(e.Action, "site.") && e.Detail != "" {
-			continue // nobody's, or it says the name itself
+			continue // without a site, or the detail has the name
 		}
 		id := site.ID(e.Subject)
 		switch {
@@ -175,7 +174,7 @@ func (d *Pages) auditSites(ctx context.Context, list []audit.Entry) (map[string]
 			if err != nil && fault.As(err) == nil {
 				return nil, err
 			}
-			names[id] = s.Name // empty for one that is gone
+			names[id] = s.Name // empty if the site is gone
 		}
 		out[e.ID] = names[id]
 	}
@@ -190,10 +189,10 @@ func (d *Pages) allAuditDownload(ctx context.Context, q *shell.Request) (shell.A
 	return d.auditFile(ctx, q, d.auditOf(q, true))
 }
 
-// AuditRead is how many lines are read at a time for a download: the log may be long.
+// AuditRead is the number of entries read at a time for a download.
 const AuditRead = 200
 
-// auditFile is all that the filter lets through, the newest first.
+// auditFile downloads all entries that match the filter, newest first.
 func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData) (shell.Answer, error) {
 	format := q.Query("format")
 	if format == "" {
@@ -215,7 +214,7 @@ func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData)
 			w.Header().Set("Content-Disposition", `attachment; filename="slipway-audit.`+format+`"`)
 			out := auditWriter(w, format)
 			for {
-				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // test writers have no deadline
 				if err := out.lines(list); err != nil {
 					return err
 				}
@@ -232,13 +231,13 @@ func (d *Pages) auditFile(ctx context.Context, q *shell.Request, data auditData)
 	}), nil
 }
 
-// auditOut writes the log as a file.
+// auditOut writes entries as a file.
 type auditOut struct {
 	lines func([]audit.Entry) error
 	end   func()
 }
 
-// auditColumns are the same in both formats.
+// auditColumns are the fields of both formats.
 var auditColumns = []string{"time", "user", "email", "action", "subject", "detail", "about", "key", "session", "with", "address"}
 
 func auditFields(e audit.Entry) []string {
@@ -290,7 +289,7 @@ func auditWriter(w io.Writer, format string) auditOut {
 		}}
 	}
 	table := csv.NewWriter(w)
-	table.Write(auditColumns) // its error comes back with the first lines
+	table.Write(auditColumns) // an error is returned with the first entries
 	return auditOut{func(list []audit.Entry) error {
 		for _, e := range list {
 			fields := auditFields(e)
@@ -304,7 +303,7 @@ func auditWriter(w io.Writer, format string) auditOut {
 	}, func() {}}
 }
 
-// inert keeps a spreadsheet from taking a stranger's text for a formula.
+// inert keeps spreadsheets from treating untrusted text as a formula.
 func inert(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s

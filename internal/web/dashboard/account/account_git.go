@@ -23,7 +23,7 @@ func (d *Pages) connectionRoutes() []shell.Route {
 	}
 }
 
-// tokenGuide says where a forge's access token is made.
+// tokenGuide says where to create a Git provider's access token.
 type tokenGuide struct{ Provider, Name, Link, Needs string }
 
 var tokenGuides = []tokenGuide{
@@ -54,7 +54,7 @@ type connectionsData struct {
 	Guides []tokenGuide
 }
 
-// Install is where a connection's GitHub App is given repositories; empty for others.
+// Install returns the page that grants repositories to a connection's GitHub App, or "" for other connections.
 func (c connectionsData) Install(id connection.AppID) string {
 	for _, a := range c.Apps {
 		if a.ID == id {
@@ -73,7 +73,7 @@ func (d *Pages) connectionsPage(ctx context.Context, q *shell.Request) (shell.An
 	return shell.Page("account_git", "Git accounts", connectionsData{list, apps, tokenGuides}), err
 }
 
-// signInAtForge leads to the sign-in of a forge, from where the browser comes back.
+// signInAtForge redirects to a Git provider's sign-in.
 func (d *Pages) signInAtForge(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var to string
 	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
@@ -86,9 +86,8 @@ func (d *Pages) signInAtForge(ctx context.Context, q *shell.Request) (shell.Answ
 	return shell.Onward(shell.OnwardData{To: to}), nil
 }
 
-// signedInAtForge takes the forge's answer to a sign-in that was begun in this session, and
-// connects the account. Who signed in with a GitHub App that has no repository of theirs
-// goes on to where it gets some.
+// signedInAtForge handles the Git provider's response to a sign-in begun in this session, and connects the account. If
+// a GitHub App has none of the user's repositories, it redirects to the page that grants them.
 func (d *Pages) signedInAtForge(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	k, app, err := d.Connections.Finish(ctx, q.Session.ID, q.URL.Query())
 	if err != nil {
@@ -107,8 +106,8 @@ func (d *Pages) signedInAtForge(ctx context.Context, q *shell.Request) (shell.An
 	return shell.GoTo("/account/git", "Account connected"), nil
 }
 
-// appInstalled is where GitHub leads back to after an app was given repositories. What the
-// address says is not trusted: it is only a page to come back to.
+// appInstalled handles GitHub's redirect after an app was granted repositories. It ignores the URL's parameters, which
+// aren't trusted.
 func (d *Pages) appInstalled(context.Context, *shell.Request) (shell.Answer, error) {
 	return shell.GoTo("/new", "Repositories updated"), nil
 }
@@ -130,7 +129,7 @@ func (d *Pages) connect(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.GoTo("/account/git", "Account connected"), err
 }
 
-// atConnection says at which field of the form a fault belongs.
+// atConnection assigns a fault to a field of the form.
 func atConnection(err error) error {
 	f := fault.As(err)
 	switch {

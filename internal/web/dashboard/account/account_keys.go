@@ -17,12 +17,12 @@ import (
 
 type keysData struct {
 	Keys  []keyRow
-	Fresh account.KeyID // just made
+	Fresh account.KeyID // just created
 }
 
 type keyRow struct {
 	account.Key
-	Maker     string // the member of a team who made it; empty in a personal account
+	Maker     string // team member who created it; empty in a personal account
 	SiteNames []string
 	Expired   bool
 }
@@ -54,7 +54,7 @@ func (d *Pages) keysData(ctx context.Context, q *shell.Request) (data keysData, 
 	return data, nil
 }
 
-// siteNames returns the names of sites; of one that is gone, its id.
+// siteNames returns the sites' names, or the IDs of deleted sites.
 func (d *Pages) siteNames(ctx context.Context, q *shell.Request, ids []site.ID) (names []string, err error) {
 	for _, id := range ids {
 		s, err := d.Sites.Get(ctx, q.Caller.Owner, id)
@@ -70,10 +70,10 @@ func (d *Pages) siteNames(ctx context.Context, q *shell.Request, ids []site.ID) 
 	return names, nil
 }
 
-// scopeChoice is a scope as the form offers it.
+// scopeChoice is a noun's scopes in the form.
 type scopeChoice struct {
 	Noun, What  string
-	Read, Write account.Scope // empty where there is none
+	Read, Write account.Scope // empty if it doesn't exist
 }
 
 var scopeChoices = []scopeChoice{
@@ -88,10 +88,10 @@ var scopeChoices = []scopeChoice{
 	{"OAuth apps", "register, change and delete apps", "", account.AppsWrite},
 }
 
-// lives are how long a key may be chosen to work.
+// lives lists the selectable lifetimes of a key.
 var lives = []struct {
 	Value, Name string
-	Life        time.Duration // 0: for ever
+	Life        time.Duration // 0: unlimited
 }{
 	{"30d", "30 days", 30 * 24 * time.Hour},
 	{"90d", "90 days", 90 * 24 * time.Hour},
@@ -100,7 +100,7 @@ var lives = []struct {
 	{"never", "Never", 0},
 }
 
-// A scopePreset ticks the scopes that a common use of a key needs.
+// A scopePreset selects the scopes for a common use of a key.
 type scopePreset struct {
 	ID, Name string
 	Scopes   []string
@@ -131,8 +131,8 @@ type newKeyData struct {
 	Scopes  []scopeChoice
 	Lives   any
 	Sites   []site.Site
-	More    int  // sites that are not offered
-	Service bool // a key that outlives its maker can be made
+	More    int  // number of sites not listed
+	Service bool // whether the caller can create a key that outlives them
 }
 
 func (d *Pages) newKeyPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -147,7 +147,7 @@ type madeKeyData struct {
 	Secret string
 }
 
-// Try is a call that the key may make at once; empty where each needs a site's id.
+// Try returns a call that the key allows, or "" if all require a site ID.
 func (m madeKeyData) Try() string {
 	for _, t := range []struct {
 		scope account.Scope
@@ -207,7 +207,7 @@ func (d *Pages) createKey(ctx context.Context, q *shell.Request) (shell.Answer, 
 	if lives[i].Life > 0 {
 		n.Expires = db.Now().Add(lives[i].Life)
 	}
-	if err := d.Prove(ctx, q); err != nil { // last of all, so that what else is wrong is said first
+	if err := d.Prove(ctx, q); err != nil { // last, so that other errors are reported first
 		return shell.Answer{}, err
 	}
 	var k account.Key

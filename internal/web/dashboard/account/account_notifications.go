@@ -25,7 +25,7 @@ func (d *Pages) notifyRoutes() []shell.Route {
 	}
 }
 
-// eventWords are the events of notifications in people's words.
+// eventWords holds the labels of notification events.
 var eventWords = map[string]string{
 	notify.DeploymentFailed: "Deployment failed", notify.DeploymentRecovered: "Deployment recovered",
 	notify.DomainFailed: "Domain needs attention", notify.CertificateFailed: "Certificate needs attention",
@@ -36,13 +36,13 @@ var eventWords = map[string]string{
 
 type channelsData struct {
 	List   []notify.Channel
-	Names  map[string]string // of sites, by id
+	Names  map[string]string // of sites, by ID
 	Sites  []site.Site
 	Events []string
 	Mails  bool
 }
 
-// EventName is an event in people's words.
+// EventName returns an event's label.
 func (channelsData) EventName(e string) string { return eventWords[e] }
 
 func (d *Pages) channelsPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -95,7 +95,7 @@ func (d *Pages) createChannel(ctx context.Context, q *shell.Request) (shell.Answ
 	return shell.GoTo("/account/notifications", "Channel created"), err
 }
 
-// changeChannel does something to one of the asker's channels.
+// changeChannel performs an action on one of the caller's channels.
 func (d *Pages) changeChannel(
 	ctx context.Context,
 	q *shell.Request, action, says string,

@@ -19,12 +19,12 @@ import (
 type securityData struct {
 	Factor   account.Factor
 	Passkeys []account.Passkey
-	Allowed  bool   // there can be passkeys
-	Main     string // the host that they are for, where it is another one; empty: this one
+	Allowed  bool   // whether passkeys are available
+	Main     string // host of passkeys if it isn't this one
 
-	Providers  []sso.Provider // that an account can be linked of
+	Providers  []sso.Provider // whose accounts can be linked
 	Identities []sso.Identity
-	Link       *sso.Provider // that the address asks to link an account of
+	Link       *sso.Provider // provider selected by the URL
 }
 
 func (d *Pages) securityPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -70,7 +70,7 @@ func (d *Pages) changePassword(ctx context.Context, q *shell.Request) (shell.Ans
 	return a, nil
 }
 
-// At is the name of the provider that an identity is of.
+// At returns the name of an identity's provider.
 func (s securityData) At(i sso.Identity) string {
 	for _, p := range s.Providers {
 		if p.Issuer == i.Issuer && p.Owner == i.Owner {
@@ -81,13 +81,12 @@ func (s securityData) At(i sso.Identity) string {
 }
 
 type factorData struct {
-	Offer account.Offer // zero: the password is asked for first
-	Image template.URL  // a QR code as a data: URL
+	Offer account.Offer // zero: ask for the password first
+	Image template.URL  // QR code as a data: URL
 	Codes []string      // shown once
 }
 
-// factorPage offers a second factor: a new one for every visit, and again the one that
-// the form was about when its code was wrong.
+// factorPage offers a second factor: a new one on each visit, or the form's previous one after a wrong code.
 func (d *Pages) factorPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	f, err := d.Accounts.SecondFactor(ctx, q.User.ID)
 	if err != nil {
@@ -114,11 +113,11 @@ func (d *Pages) factorPage(ctx context.Context, q *shell.Request) (shell.Answer,
 		return shell.Answer{}, err
 	}
 	code.Scale = 5
-	image := template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())) // our own bytes
+	image := template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())) // generated here
 	return shell.Page("account_factor", "Two-factor authentication", factorData{Offer: offer, Image: image}), nil
 }
 
-// beginFactor takes the password that the page asks for before it shows a secret.
+// beginFactor checks the password required before a secret is shown.
 func (d *Pages) beginFactor(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err

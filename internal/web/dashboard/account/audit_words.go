@@ -2,7 +2,7 @@ package account
 
 import "strings"
 
-// AuditLabels are the audit log's actions in people's words.
+// auditLabels holds the labels of audit actions.
 var auditLabels = map[string]string{
 	"session.started":             "Signed in",
 	"session.refused":             "Sign-in refused",
@@ -103,13 +103,13 @@ var auditLabels = map[string]string{
 	"user.deleted":                "User deleted",
 }
 
-// nouns are those that people have another word for.
+// nouns holds the nouns whose display name differs.
 var nouns = map[string]string{
 	"env": "variable", "hook": "deploy hook", "git_hook": "Git hook", "git_app": "Git app",
 	"connection": "Git account",
 }
 
-// AuditLabel is an action in words; one that has none is shown as it stands.
+// AuditLabel returns an action's label, or the action itself if it has none.
 func AuditLabel(action string) string {
 	if w, ok := auditLabels[action]; ok {
 		return w
@@ -124,7 +124,7 @@ func AuditLabel(action string) string {
 	return upperFirst(strings.ReplaceAll(noun+" "+verb, "_", " "))
 }
 
-// NounWords names what the log can be narrowed to.
+// NounWords returns the label of a filter's noun.
 func NounWords(noun string) string {
 	switch noun {
 	case "key":

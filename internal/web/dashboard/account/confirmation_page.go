@@ -11,20 +11,20 @@ import (
 
 func (d *Pages) confirmation(ctx context.Context, q *shell.Request) (confirmation.Confirmation, error) {
 	c, err := d.Confirmations.Find(ctx, q.User.ID, shell.PathID[confirmation.ID](q, "confirmation"))
-	if err == nil { // the session must open the account that the call is about
+	if err == nil { // the session must have access to the call's account
 		_, err = d.Accounts.CallerIn(ctx, q.User, q.Session, c.Owner)
 	}
 	return c, err
 }
 
-// confirmationPage shows a call of an agent to the person who confirms it, or what they decided.
+// confirmationPage shows an agent's call to the person who decides, or the decision.
 func (d *Pages) confirmationPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	c, err := d.confirmation(ctx, q)
 	return shell.Page("confirmation", "Confirm a call", c), err
 }
 
-// confirmCall keeps what the person decided. Approval wants their password where they signed in a while ago, since an
-// agent may be able to use their browser.
+// confirmCall records the person's decision. Approval requires the password unless the sign-in is recent, since an
+// agent may control the browser.
 func (d *Pages) confirmCall(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	c, err := d.confirmation(ctx, q)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Pages) confirmCall(ctx context.Context, q *shell.Request) (shell.Answer
 		}
 		actor := by.Actor(q.Addr)
 		actor.Session = q.Session.ID
-		// Somebody who has left the team decides about nothing of it.
+		// A person who has left the team can't decide for it.
 		return d.Accounts.AuditTx(ctx, tx, actor, audit.Event{
 			Action: "agent_call." + string(decision), Subject: string(c.ID), Detail: c.Title + ", " + c.Via,
 		})

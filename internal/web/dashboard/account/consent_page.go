@@ -19,12 +19,12 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// permission is a scope as the consent page offers it.
+// permission is a scope on the consent page.
 type permission struct {
 	Scope     account.Scope
 	Words     string
 	Dangerous bool
-	No        bool // the person's role in the team doesn't include it
+	No        bool // the person's role in the team excludes it
 }
 
 func permissions(by account.Caller, asked account.Scopes) (out []permission) {
@@ -36,7 +36,7 @@ func permissions(by account.Caller, asked account.Scopes) (out []permission) {
 	return out
 }
 
-// grantLives are how long an app's access may be chosen to last.
+// grantLives lists the selectable lifetimes of an app's access.
 var grantLives = []struct {
 	Value, Name string
 	Life        time.Duration
@@ -49,19 +49,19 @@ var grantLives = []struct {
 
 type consentData struct {
 	App         oauth.App
-	Host        string // to which the answer leads; empty for devices
+	Host        string // target of the redirect; empty for devices
 	Request     string // sealed
 	Permissions []permission
-	Writes      bool // some of them change something, so the password is asked for
+	Writes      bool // whether any scope allows changes, which requires the password
 	Sites       []site.Site
-	More        int // sites that are not offered
+	More        int // number of sites not listed
 	Lives       any
-	Accounts    []accountChoice // empty: the person has no team
-	Slug        string          // of the team that the app would act for; empty: the person's own account
-	Refused     string          // the team whose policy keeps the app out
+	Accounts    []accountChoice // empty if the person has no team
+	Slug        string          // team the app would act for; empty: the personal account
+	Refused     string          // team whose policy excludes the app
 
-	Code string // of a device, as people read it; empty: none
-	From string // its address
+	Code string // device code as displayed; empty: none
+	From string // the device's address
 	At   db.Time
 }
 
@@ -83,15 +83,15 @@ func (d *Pages) consentData(ctx context.Context, q *shell.Request, app oauth.App
 	return data, err
 }
 
-// accountChoice is an account of the person that an app can be authorized for.
+// accountChoice is an account for which the app can be authorized.
 type accountChoice struct {
 	Name, Link string
 	On         bool
 }
 
-// accounts lists the person's own account and their teams, each with the page for it. People without a team get none.
+// accounts lists the personal account and the teams with the links to select them. It is empty without teams.
 func (d *Pages) accounts(ctx context.Context, q *shell.Request) ([]accountChoice, error) {
-	if q.Session.Only != "" { // there is nothing to choose
+	if q.Session.Only != "" { // the session is restricted to one account
 		return nil, nil
 	}
 	teams, err := d.Teams.Refs(ctx, q.User.ID)
@@ -105,7 +105,7 @@ func (d *Pages) accounts(ctx context.Context, q *shell.Request) ([]accountChoice
 	return list, nil
 }
 
-// withTeam is the address of a page for another account.
+// withTeam returns the page's URL for another account.
 func withTeam(u *url.URL, slug string) string {
 	v := u.Query()
 	v.Set("team", slug)
@@ -118,8 +118,8 @@ func writes(scopes account.Scopes) bool {
 	})
 }
 
-// consentPage asks a person whether an app may have what it asks for. Faults are pages: nobody is sent
-// to an address that the app didn't register.
+// consentPage asks whether an app may have the requested access. Errors are shown as pages, since the redirect URI may
+// not be a registered one.
 func (d *Pages) consentPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
@@ -147,15 +147,15 @@ func (d *Pages) consentPage(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("consent", "Authorize "+r.App.Name, data).AsPopup(), err
 }
 
-// leave is a page that leads back to the app at once. Its address is one that the app registered.
+// leave returns a page that redirects to the app. The URL must be registered by the app.
 func leave(to, app string) shell.Answer {
 	return shell.Leave("consent_done", "Back to the app", struct {
-		To  template.URL // a private scheme is none that html/template lets pass
+		To  template.URL // html/template blocks private schemes
 		App string
 	}{template.URL(to), app}, to).AsPopup()
 }
 
-// consent returns what the person chose.
+// consent reads the person's choices.
 func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, error) {
 	var c oauth.Consent
 	for _, name := range q.PostForm["scopes"] {
@@ -191,7 +191,7 @@ func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, e
 	return c, nil
 }
 
-// decideConsent sends the person back to the app, with a code or a refusal.
+// decideConsent redirects to the app with a code or a refusal.
 func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")
@@ -221,7 +221,7 @@ func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answ
 	return leave(to, r.App.Name), nil
 }
 
-// requestApproval asks the team's admins for an app that its policy keeps out.
+// requestApproval asks the team's admins to approve an app excluded by its policy.
 func (d *Pages) requestApproval(ctx context.Context, q *shell.Request, app oauth.App) (shell.Answer, error) {
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		return audit.Event{Action: "app.requested", Subject: string(app.ID), Detail: app.Name},
@@ -230,13 +230,13 @@ func (d *Pages) requestApproval(ctx context.Context, q *shell.Request, app oauth
 	return shell.GoTo("/account/apps", "Approval requested. An admin of the team decides about "+app.Name), err
 }
 
-// Guesses of device codes, within window.
+// perDeviceGuess caps guesses of device codes per window.
 const perDeviceGuess = 10
 
 type deviceData struct {
 	Code    string
-	Consent *consentData // nil: the code is asked for
-	Done    string       // what was decided; empty: nothing yet
+	Consent *consentData // nil: ask for the code
+	Done    string       // the decision; empty: none yet
 }
 
 func (d *Pages) devicePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -246,7 +246,7 @@ func (d *Pages) devicePage(ctx context.Context, q *shell.Request) (shell.Answer,
 	data := deviceData{}
 	code := q.Value("code")
 	if q.Method == "POST" && q.Problem != nil && q.Problem.Field != "code" {
-		if dev, err := d.OAuth.Device(ctx, code); err == nil { // the form for consent failed: show it again
+		if dev, err := d.OAuth.Device(ctx, code); err == nil { // the consent form failed, so show it again
 			return d.deviceConsent(ctx, q, dev)
 		}
 	}
@@ -259,7 +259,7 @@ func (d *Pages) deviceConsent(ctx context.Context, q *shell.Request, dev oauth.D
 	return shell.Page("consent_device", "Connect a device", deviceData{Consent: &data}), err
 }
 
-// enterDevice looks up a code that was typed, or decides about it.
+// enterDevice looks up an entered code, or decides about it.
 func (d *Pages) enterDevice(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.OAuth == nil {
 		return shell.Answer{}, fault.Missing("page")

@@ -15,7 +15,8 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// invitationRoutes is the page that the email of an invitation leads to. Opening it accepts nothing: link previews do.
+// invitationRoutes lists the routes of the page linked from invitation emails. Opening it accepts nothing, since link
+// previews open it too.
 func (d *Pages) invitationRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/invitations/{token}", shell.Open, d.invitationPage),
@@ -26,10 +27,10 @@ func (d *Pages) invitationRoutes() []shell.Route {
 type invitationData struct {
 	Team, Email, Role string
 	Sites             int
-	SignedInAs        string // another address than the invited one
-	Accept            bool   // signed in with the invited one
-	SignIn            string // where somebody with a password signs in first
-	NeedsAccount      bool   // no user has the address, and only an operator may create one
+	SignedInAs        string // address signed in with, if it isn't the invited one
+	Accept            bool   // whether the invited address is signed in
+	SignIn            string // sign-in URL for users with a password
+	NeedsAccount      bool   // the address has no user, and only operators can create one
 }
 
 func (d *Pages) invitationPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -42,7 +43,7 @@ func (d *Pages) invitationPage(ctx context.Context, q *shell.Request) (shell.Ans
 
 func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitation, invitationData, error) {
 	i, err := d.Teams.Invitation(ctx, q.PathValue("token"))
-	if err == nil && q.Session.Only != "" { // it vouches for another team's member, not for who joins this one
+	if err == nil && q.Session.Only != "" { // the session only vouches for a member of another team
 		err = account.ErrTeamSession
 	}
 	if err != nil {
@@ -60,12 +61,13 @@ func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitati
 	switch {
 	case err != nil && !fault.Is(err, fault.NotFound):
 		return i, data, err
-	// It sets no password beside another way to sign in, and none for a user who is there where a link is passed on by hand.
+	// The page sets no password for users with another way to sign in, nor for existing users if links are passed on by
+	// hand.
 	case err == nil && (!u.Invited || !d.Accounts.Mails()):
 		data.SignIn = "/sign-in?next=" + url.QueryEscape("/invitations/"+q.PathValue("token"))
 	case err != nil && !d.Accounts.Mails():
-		// Without mail the inviter has the link, too. Only operators create accounts for other people's addresses, and no app does
-		// that they use.
+		// Without email the inviter has the link too. Only operators create accounts for other people's addresses, and
+		// not through an app.
 		by, err := d.Accounts.User(ctx, i.By)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return i, data, err
@@ -100,8 +102,8 @@ func (d *Pages) acceptInvitation(ctx context.Context, q *shell.Request) (shell.A
 	return d.setUpInvited(ctx, q, i)
 }
 
-// setUpInvited makes the invited user, who chooses a password, and signs them in. It works while sign-up is closed; the caller
-// has checked NeedsAccount. Where the user is there without any way to sign in, the link that was mailed to them sets a password.
+// setUpInvited creates the invited user with the chosen password and signs them in. It works even if sign-up is closed;
+// the caller has checked NeedsAccount. If the user exists without any way to sign in, the emailed link sets a password.
 func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invitation) (shell.Answer, error) {
 	u, err := d.Accounts.UserByEmail(ctx, i.Email)
 	there := err == nil
@@ -133,8 +135,8 @@ func (d *Pages) setUpInvited(ctx context.Context, q *shell.Request, i team.Invit
 	return a, nil
 }
 
-// joinTeam accepts the invitation of the page for a user, with the line in the team's log, and returns the team's first page:
-// its sites, or its members for a role that sees no sites.
+// joinTeam accepts the invitation for a user, writes the team's audit log, and returns the team's first page: its
+// sites, or its members for a role without access to sites.
 func (d *Pages) joinTeam(ctx context.Context, u account.User, q *shell.Request) (to string, err error) {
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
 		m, t, err := d.Teams.AcceptTx(ctx, tx, u, q.PathValue("token"))

@@ -1,6 +1,5 @@
-// Package account owns the pages of a user: signing in, profile, keys, sessions, connected
-// Git accounts, notifications, webhooks and the audit log. The operator's audit log is the same
-// page about everybody.
+// Package account owns a user's pages: signing in, profile, keys, sessions, connected Git accounts, notifications,
+// webhooks and the audit log. The operator's audit log is the same page for all users.
 package account
 
 import (
@@ -19,7 +18,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Config names the services that these pages show.
+// Config holds the services used by these pages.
 type Config struct {
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
@@ -29,20 +28,19 @@ type Config struct {
 	Webhooks    *webhook.Webhooks
 	Teams       *team.Teams
 	Usage       *usage.Usage
-	OAuth       *oauth.Server   // Optional: without it apps are not authorized.
-	SSO         *sso.SSO        // Optional: without it there are no accounts elsewhere.
-	Members     *member.Members // Optional: without it nobody goes on to a protected address.
-	SignUp      bool            // whether people may create accounts
-	Plans       bool            // whether they choose a plan next
+	OAuth       *oauth.Server   // Optional: without it, apps can't be authorized.
+	SSO         *sso.SSO        // Optional: without it, external accounts can't be linked.
+	Members     *member.Members // Optional: without it, members can't open protected addresses.
+	SignUp      bool            // whether people can create accounts
+	Plans       bool            // whether new users choose a plan next
 
 	Confirmations *confirmation.Confirmations // of agents' calls
 }
 
-// Pages serves the pages of a user.
+// Pages serves a user's pages.
 type Pages struct {
 	*shell.Shell
 	Config
 }
 
-// New returns the pages of a user.
 func New(s *shell.Shell, c Config) *Pages { return &Pages{s, c} }

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// A passkey's ceremony has two requests. A script asks for what the browser must sign
-// (JSON); the browser's answer comes back in an ordinary form.
+// A passkey ceremony has two requests. A script fetches the JSON for the browser to sign, and the result is submitted
+// in a form.
 
 func (d *Pages) askPasskey(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.Throttle(ctx, shell.Guesses{Key: "login-net:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
@@ -55,13 +55,13 @@ func (d *Pages) removePasskey(ctx context.Context, q *shell.Request) (shell.Answ
 	return shell.GoTo("/account/security", "Passkey removed. Other sessions that began with it have ended."), err
 }
 
-// A session that began without the second factor can pass it later, where a team requires it.
+// A session begun without the second factor can confirm it later if a team requires it.
 
 type stepUpData struct {
 	Next     string
-	Code     bool   // the user has an authenticator app
-	Passkeys bool   // the user has a passkey, which can be used here
-	Main     string // the host where it can, where it is another one; empty: this one
+	Code     bool   // whether the user has an authenticator app
+	Passkeys bool   // whether the user has a passkey for this host
+	Main     string // host of the user's passkeys if it isn't this one
 }
 
 func (d *Pages) stepUpPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {

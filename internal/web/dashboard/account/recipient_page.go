@@ -10,21 +10,21 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// recipientData is for the pages of people without an account, who get notifications by mail.
+// recipientData is the data of pages for email recipients without an account.
 type recipientData struct {
-	Stop    bool   // whether the page is about unsubscribing
-	Done    bool   // whether they have said so
-	Address string // theirs
+	Stop    bool   // whether the page unsubscribes
+	Done    bool   // whether the recipient has decided
+	Address string // the recipient's
 }
 
-// perRecipient is how many links of mails a network can follow in a window.
+// perRecipient caps the links that a network can open per window.
 const perRecipient = 60
 
 func (d *Pages) throttleRecipient(ctx context.Context, q *shell.Request) error {
 	return d.Throttle(ctx, shell.Guesses{Key: "recipient-net:" + requestinfo.Network(q.Addr), Limit: perRecipient})
 }
 
-// confirmPage asks once more: mail programs follow links by themselves, to see where they lead.
+// confirmPage asks for confirmation, since mail programs open links automatically.
 func (d *Pages) confirmPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	c, err := d.Notify.Confirmation(ctx, d.DB, q.PathValue("token"))
 	return shell.Page("recipient", "Confirm notifications", recipientData{Address: c.Address, Done: c.ConfirmedAt != 0}), err
@@ -49,7 +49,7 @@ func (d *Pages) stopPage(_ context.Context, q *shell.Request) (shell.Answer, err
 	return shell.Page("recipient", "Unsubscribe", recipientData{Stop: true}), d.Notify.StopLink(q.PathValue("token"))
 }
 
-// stop takes the page's form, and the request of a mail program (RFC 8058 §3.1).
+// stop handles the page's form and mail programs' one-click requests (RFC 8058 §3.1).
 func (d *Pages) stop(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.throttleRecipient(ctx, q); err != nil {
 		return shell.Answer{}, err

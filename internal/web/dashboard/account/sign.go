@@ -13,7 +13,7 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// signRoutes is every route that somebody who isn't signed in may need.
+// signRoutes lists the routes for people who aren't signed in.
 func (d *Pages) signRoutes() []shell.Route {
 	return []shell.Route{
 		shell.Post("/theme", shell.Open, d.setTheme, nil),
@@ -44,11 +44,11 @@ func (d *Pages) signRoutes() []shell.Route {
 type signInData struct {
 	Next      string
 	Providers []sso.Provider
-	Teams     bool // some team has a provider of its own
-	Empty     bool // there is no user yet
+	Teams     bool // whether any team has its own provider
+	Empty     bool // no user exists yet
 	Passkeys  bool
-	Mails     bool // who forgot their password can be sent a link
-	SignUp    bool // people may create an account
+	Mails     bool // whether password reset links can be emailed
+	SignUp    bool // whether people can create an account
 }
 
 func (d *Pages) signInPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -91,12 +91,12 @@ func (d *Pages) signIn(ctx context.Context, q *shell.Request) (shell.Answer, err
 	return d.enter(q, s, token), nil
 }
 
-// enter gives a new session its cookie and goes where the user wanted to.
+// enter sets the cookie of a new session and redirects to the requested page.
 func (d *Pages) enter(q *shell.Request, s account.Session, token string) shell.Answer {
 	return d.enterAt(s, token, shell.Local(q.Query("next")))
 }
 
-// enterAt is enter, to go on to a page of the dashboard.
+// enterAt sets the cookie of a new session and redirects to next.
 func (d *Pages) enterAt(s account.Session, token, next string) shell.Answer {
 	a := shell.GoTo(next, "")
 	if s.Pending {
@@ -180,7 +180,7 @@ func (d *Pages) setUp(ctx context.Context, q *shell.Request) (shell.Answer, erro
 	return a, nil
 }
 
-// answerAccess lets a member go on to the protected address that sent them here.
+// answerAccess redirects a member back to the protected address.
 func (d *Pages) answerAccess(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.Members == nil {
 		return shell.Answer{}, fault.Missing("page")

@@ -7,8 +7,7 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// How many mails with a link a window lets somebody ask for: for one address from
-// everywhere, and from one network. They are counted also for addresses that nobody has.
+// Limits of reset emails per window, per address and per network. Requests for unknown addresses count too.
 const (
 	PerForgotten  = 3
 	ForgotNetwork = 20
@@ -16,15 +15,14 @@ const (
 
 type forgotData struct {
 	Mails bool
-	Sent  string // the address that was typed; empty: nothing was asked for yet
+	Sent  string // the entered address; empty: none yet
 }
 
 func (d *Pages) forgotPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return shell.Page("sign_forgot", "Forgot your password?", forgotData{Mails: d.Accounts.Mails()}), nil
 }
 
-// askReset answers the same for every address: who has an account here is nobody's
-// business.
+// askReset gives the same answer for every address, so that it doesn't reveal who has an account.
 func (d *Pages) askReset(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	email := shell.TypedEmail(q.Value("email"))
 	if err := d.Throttle(ctx,

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// How many mails with a link that makes an account a window lets somebody ask for: for one address from everywhere, and from one network.
+// Limits of sign-up emails per window, per address and per network.
 const (
 	PerSignUp     = 3
 	SignUpNetwork = 10
@@ -17,12 +17,12 @@ const (
 
 type signUpData struct {
 	Mails bool
-	Sent  string // the address that was typed; empty: nothing was asked for yet
-	Email string // that a link has proved
-	Plans bool   // a plan is chosen next
+	Sent  string // the entered address; empty: none yet
+	Email string // verified by the link
+	Plans bool   // whether a plan is chosen next
 }
 
-// signUpRoutes lists the pages on which people make an account by themselves. They exist where the operator allows it.
+// signUpRoutes lists the sign-up pages, which exist if the operator allows sign-up.
 func (d *Pages) signUpRoutes() []shell.Route {
 	if !d.SignUp {
 		return nil
@@ -39,7 +39,7 @@ func (d *Pages) signUpPage(context.Context, *shell.Request) (shell.Answer, error
 	return shell.Page("sign_up", "Create an account", signUpData{Mails: d.Accounts.Mails()}), nil
 }
 
-// askSignUp answers the same for every address: who has an account here is nobody's business.
+// askSignUp gives the same answer for every address, so that it doesn't reveal who has an account.
 func (d *Pages) askSignUp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	email := shell.TypedEmail(q.Value("email"))
 	if err := d.Throttle(ctx,

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// ssoCookie ties a sign-in at a provider to the browser that began it.
+// ssoCookie binds a sign-in at a provider to the browser that began it.
 const ssoCookie = "slipway-sso"
 
 func (d *Pages) ssoRoutes() []shell.Route {
@@ -24,7 +24,7 @@ func (d *Pages) ssoRoutes() []shell.Route {
 	}
 }
 
-// providers are those that everybody may sign in with.
+// providers returns the providers for everyone.
 func (d *Pages) providers(ctx context.Context) ([]sso.Provider, error) {
 	if d.SSO == nil {
 		return nil, nil
@@ -38,7 +38,7 @@ func (d *Pages) ssoSignInPage(_ context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("sign_sso", "Single sign-on", ssoSignInData{shell.Local(q.Query("next"))}), nil
 }
 
-// findSSO leads to the provider of the team whose domain an address is in. Whether there is such a user changes nothing.
+// findSSO redirects to the team provider for an address's domain, whether or not the user exists.
 func (d *Pages) findSSO(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.SSO == nil {
 		return shell.Answer{}, fault.Missing("page")
@@ -53,7 +53,7 @@ func (d *Pages) findSSO(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return d.leaveFor(ctx, q, p.ID, sso.Start{Next: shell.Local(q.Query("next"))})
 }
 
-// leaveFor leads to a provider, from where the browser comes back to finishSSO.
+// leaveFor redirects to a provider, which redirects back to finishSSO.
 func (d *Pages) leaveFor(ctx context.Context, q *shell.Request, id sso.ProviderID, from sso.Start) (shell.Answer, error) {
 	if d.SSO == nil {
 		return shell.Answer{}, fault.Missing("sign-in provider")
@@ -77,7 +77,7 @@ func (d *Pages) beginSSO(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return d.leaveFor(ctx, q, shell.PathID[sso.ProviderID](q, "provider"), sso.Start{Next: shell.Local(q.Query("next"))})
 }
 
-// finishSSO takes what the browser brings from a provider: it signs in, or links the account there to who is signed in.
+// finishSSO handles a provider's response: it signs in, or links the external account to the signed-in user.
 func (d *Pages) finishSSO(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if d.SSO == nil {
 		return shell.Answer{}, fault.Missing("page")

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// usageMonths is how many windows of limits can be chosen; usageRows how many sites and deployments are listed of a meter.
+// usageMonths is the number of selectable windows, and usageRows the number of sites and deployments listed per meter.
 const (
 	usageMonths = 6
 	usageRows   = 10
@@ -23,21 +23,21 @@ const (
 type usageData struct {
 	Months []shell.Stretch
 	Meters []usageMeter
-	Title  string // of the window
-	Query  string // of the call
+	Title  string // the window's
+	Query  string // of the API call
 }
 
-// usageMeter is what was used of one meter in a window.
+// usageMeter is a meter's use in a window.
 type usageMeter struct {
 	ID, Title, Doc string
 	Used           string
-	Limit          string // empty where there is none
-	AtLimit        string // what happens there, in words; empty: nothing to say
+	Limit          string // empty: unlimited
+	AtLimit        string // consequence of reaching the limit; may be empty
 	Percent        int    // of the limit
-	Forecast       string // empty for a window that is over
-	Reached        string // when the limit is reached at this rate; empty: not in this window
+	Forecast       string // empty for a past window
+	Reached        string // predicted time of reaching the limit; empty: not in this window
 	Plot           shell.Plot
-	Rows           []usageRow // days with any use
+	Rows           []usageRow // days with use
 	UsedBy         []usageTable
 }
 
@@ -46,18 +46,18 @@ type (
 	usagePart struct{ Name, Link, Used string }
 )
 
-// usageTable lists those sites or deployments that used most.
+// usageTable lists the sites or deployments that used most.
 type usageTable struct {
 	Noun   string
 	Rows   []usagePart
-	Others string // what all others used; empty: nothing
+	Others string // use of all others; empty: none
 }
 
-// words says how a meter is shown.
+// usageWords says how a meter is displayed.
 var usageWords = map[usage.Meter]struct {
 	title, doc string
 	limit      limits.Name
-	each       int64 // of the meter's unit, for one of the limit's
+	each       int64 // meter's units per unit of the limit
 	write      func(int64) string
 	round      func(int64) int64
 }{
@@ -78,7 +78,7 @@ var usageWords = map[usage.Meter]struct {
 
 func byteHours(n int64) string { return shell.BytesWord(n) + " hours" }
 
-// minutesWord writes milliseconds.
+// minutesWord formats milliseconds.
 func minutesWord(ms int64) string {
 	switch d := time.Duration(ms) * time.Millisecond; {
 	case ms == 0:
@@ -122,7 +122,7 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		return shell.Answer{}, err
 	}
 	most, throttle := map[limits.Name]int64{}, int64(0)
-	if query.To > now { // limits are those of the present
+	if query.To > now { // limits are the current ones
 		used, err := d.Accounts.LimitUse(ctx, q.Caller.Owner)
 		if err != nil {
 			return shell.Answer{}, err
@@ -152,7 +152,7 @@ func (d *Pages) usagePage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return shell.Page("account_usage", "Usage", data), nil
 }
 
-// chosenWindow returns the window of limits that a page is about, and those that can be chosen, the latest first.
+// chosenWindow returns the page's window and the selectable ones, latest first.
 func chosenWindow(name string, windows []limits.Window, path string) (chosen limits.Window, all []shell.Stretch) {
 	at := 0
 	for i, w := range windows {
@@ -173,7 +173,7 @@ func chosenWindow(name string, windows []limits.Window, path string) (chosen lim
 	return windows[at], all
 }
 
-// titleOf writes when a window is.
+// titleOf returns a window's title.
 func titleOf(w limits.Window) string {
 	if w.Calendar() {
 		return w.From.Time().Format("January 2006")
@@ -181,7 +181,7 @@ func titleOf(w limits.Window) string {
 	return w.From.Time().Format("January 2, 15:04") + " to " + w.To.Time().Format("January 2, 15:04")
 }
 
-// meterOf draws a window of a meter: a bar for each of its days, also those to come.
+// meterOf returns a meter's chart with a bar per day of the window, including future days.
 func meterOf(s usage.Series, q usage.Query, now db.Time) usageMeter {
 	w := usageWords[s.Meter]
 	m := usageMeter{ID: string(s.Meter[:3]), Title: w.title, Doc: w.doc, Used: w.write(s.Total)}
@@ -211,7 +211,7 @@ func meterOf(s usage.Series, q usage.Query, now db.Time) usageMeter {
 	return m
 }
 
-// against compares what was used with the limit of the window.
+// against compares the use with the window's limit.
 func (m *usageMeter) against(s usage.Series, most int64, q usage.Query, now db.Time) {
 	m.Limit, m.Percent = usageWords[s.Meter].write(most), min(100, shell.Percent(s.Total, most))
 	if m.Forecast == "" || s.Total >= most || usage.Forecast(s.Total, limits.Window{From: q.From, To: q.To}, now) < most {
@@ -233,7 +233,7 @@ func atLimit(rate int64, reached bool, next db.Time) string {
 	return "At the limit, all sites are " + what + "."
 }
 
-// usedBy lists which sites, or for builds which deployments, used most.
+// usedBy lists the sites, or for builds the deployments, that used most.
 func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter, w limits.Window, m *usageMeter) error {
 	write := usageWords[meter].write
 	list, others, err := d.Usage.BySite(ctx, q.Caller.Owner, meter, w, usageRows)
@@ -276,7 +276,6 @@ func (d *Pages) usedBy(ctx context.Context, q *shell.Request, meter usage.Meter,
 	return nil
 }
 
-// add adds a table that isn't empty.
 func (m *usageMeter) add(t usageTable, others int64, write func(int64) string) {
 	if len(t.Rows) == 0 {
 		return

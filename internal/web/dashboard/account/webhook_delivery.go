@@ -12,24 +12,23 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// What a page carries of texts that others wrote, in bytes of HTML, where a quotation
-// mark is five. What is over is cut, and the REST interface has all of it.
+// Limits of untrusted text on a page, in bytes of HTML (a quotation mark takes five). Longer text is cut; the REST API
+// returns all of it.
 const (
 	answersPerPage = 48 << 10
 	requestPerPage = 16 << 10
 )
 
-// In the list a delivery shows its last attempts and how the last answer begins; the
-// rest stands on a page of its own.
+// The list shows a delivery's last attempts and the start of the last response. The delivery's own page shows the rest.
 const (
 	attemptsInList = 3
 	answerInList   = 160
 )
 
-// deliveryView is a delivery in people's words.
+// deliveryView adds display texts to a delivery.
 type deliveryView struct{ webhook.Delivery }
 
-// Word is where it stands, in the words of the list of statuses.
+// Word returns the delivery's display status.
 func (v deliveryView) Word() string {
 	switch v.State {
 	case "succeeded":
@@ -40,7 +39,7 @@ func (v deliveryView) Word() string {
 	return v.State
 }
 
-// Answered returns the result of the last attempt, in a word.
+// Answered returns the last attempt's result in a word.
 func (v deliveryView) Answered() string {
 	if len(v.Attempts) == 0 {
 		return ""
@@ -48,7 +47,7 @@ func (v deliveryView) Answered() string {
 	return attemptWord(v.Attempts[len(v.Attempts)-1])
 }
 
-// AttemptWord returns the result of one attempt, in a word.
+// AttemptWord returns an attempt's result in a word.
 func (v deliveryView) AttemptWord(a webhook.Attempt) string { return attemptWord(a) }
 
 func attemptWord(a webhook.Attempt) string {
@@ -61,16 +60,16 @@ func attemptWord(a webhook.Attempt) string {
 	return "HTTP " + strconv.Itoa(a.Status)
 }
 
-// deliveryLine is a delivery in the list of its webhook.
+// deliveryLine is a delivery in its webhook's list.
 type deliveryLine struct {
 	deliveryView
 	hook string // path of the webhook's page
 }
 
-// Path is where its page is.
+// Path returns the path of the delivery's page.
 func (l deliveryLine) Path() string { return l.hook + "/deliveries/" + string(l.ID) }
 
-// Newest are the last attempts, the newest first.
+// Newest returns the last attempts, newest first.
 func (l deliveryLine) Newest() []webhook.Attempt {
 	var out []webhook.Attempt
 	for i := len(l.Attempts) - 1; i >= 0 && len(out) < attemptsInList; i-- {
@@ -79,10 +78,10 @@ func (l deliveryLine) Newest() []webhook.Attempt {
 	return out
 }
 
-// Before is how many attempts there were before the newest.
+// Before returns the number of attempts not in Newest.
 func (l deliveryLine) Before() int { return max(0, len(l.Attempts)-attemptsInList) }
 
-// Begins is how the last answer begins.
+// Begins returns the start of the last response.
 func (l deliveryLine) Begins() string {
 	if len(l.Attempts) == 0 {
 		return ""
@@ -90,12 +89,11 @@ func (l deliveryLine) Begins() string {
 	return text.Cut(l.Attempts[len(l.Attempts)-1].Answer, answerInList)
 }
 
-// fitting cuts a text so that it takes no more bytes of HTML than are left, and takes
-// them off.
+// fitting cuts s to at most *left bytes of HTML and subtracts its size from *left.
 func fitting(s string, left *int) string {
 	for i, c := range s {
 		switch c {
-		case '"', '\'', '&', '<', '>', '+', 0: // html/template writes them as references
+		case '"', '\'', '&', '<', '>', '+', 0: // escaped by html/template
 			*left -= len("&#34;")
 		default:
 			*left -= max(1, utf8.RuneLen(c))
@@ -112,8 +110,8 @@ type deliveryData struct {
 	deliveryView
 	Hook    webhook.Webhook
 	Live    string
-	Request string // the body, indented
-	Copy    string // the body as it is, or empty where it is long
+	Request string // indented body
+	Copy    string // original body, or empty if it is long
 }
 
 func (d *Pages) deliveryData(ctx context.Context, q *shell.Request) (deliveryData, error) {
@@ -126,7 +124,7 @@ func (d *Pages) deliveryData(ctx context.Context, q *shell.Request) (deliveryDat
 		return deliveryData{}, err
 	}
 	left := answersPerPage
-	for i := len(x.Attempts) - 1; i >= 0; i-- { // the newest say the most
+	for i := len(x.Attempts) - 1; i >= 0; i-- { // start with the newest, which matter most
 		for _, part := range []*string{&x.Attempts[i].Answer, &x.Attempts[i].Response, &x.Attempts[i].Request} {
 			*part = fitting(*part, &left)
 		}
@@ -149,7 +147,7 @@ func (d *Pages) deliveryPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("webhook_delivery", "Delivery of "+data.Event, data), err
 }
 
-// deliveryLive sends the attempts again while there may be more.
+// deliveryLive updates the attempts until the delivery has ended.
 func (d *Pages) deliveryLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.deliveryData(ctx, q); err != nil {
 		return shell.Answer{}, err

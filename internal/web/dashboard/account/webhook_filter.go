@@ -9,15 +9,15 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// deliveryFilter narrows a webhook's deliveries, and says what else its page shows.
+// deliveryFilter is the filter of a webhook's deliveries and the page's other parameters.
 type deliveryFilter struct {
 	State, Event, Since string
-	Span                string // of the plot
-	Redelivery          string // the operation to show
+	Span                string // of the chart
+	Redelivery          string // operation to show
 	Names               []string
 }
 
-// readDeliveryFilter reads the page's address; what it can't be asked for is left out.
+// readDeliveryFilter reads the URL's parameters and ignores invalid ones.
 func readDeliveryFilter(q *shell.Request, w webhook.Webhook) deliveryFilter {
 	f := deliveryFilter{
 		State:      q.Query("state"),
@@ -36,7 +36,7 @@ func readDeliveryFilter(q *shell.Request, w webhook.Webhook) deliveryFilter {
 		f.Redelivery = ""
 	}
 	f.Names = append(slices.Clone(w.Events), "ping")
-	for _, e := range event.Catalogue(true) { // also one that it was subscribed to before
+	for _, e := range event.Catalogue(true) { // including events subscribed to while billing was on
 		if e.Name == f.Event && !slices.Contains(f.Names, f.Event) {
 			f.Names = append(f.Names, f.Event)
 		}
@@ -47,10 +47,10 @@ func readDeliveryFilter(q *shell.Request, w webhook.Webhook) deliveryFilter {
 	return f
 }
 
-// Any reports whether the list is narrowed.
+// Any reports whether the list is filtered.
 func (f deliveryFilter) Any() bool { return f.State != "" || f.Event != "" || f.Since != "" }
 
-// Pasts lists how far back the list can be narrowed to.
+// Pasts returns the selectable periods.
 func (deliveryFilter) Pasts() any { return pasts }
 
 func (f deliveryFilter) events() []string {
@@ -60,7 +60,7 @@ func (f deliveryFilter) events() []string {
 	return []string{f.Event}
 }
 
-// link is a path with the filter and a page.
+// link returns path with the filter and a page number.
 func (f deliveryFilter) link(path string, page int) string {
 	n := ""
 	if page > 1 {
@@ -69,14 +69,14 @@ func (f deliveryFilter) link(path string, page int) string {
 	return shell.Link(path, "state", f.State, "event", f.Event, "since", f.Since, "span", f.Span, "redelivery", f.Redelivery, "page", n)
 }
 
-// redelivery is how far an operation is that redelivers.
+// redelivery is the progress of a redelivery operation.
 type redelivery struct {
 	Status         string
 	Percent        int
 	Message, Error string
 }
 
-// Over reports whether it has ended.
+// Over reports whether the operation has ended.
 func (r redelivery) Over() bool {
 	return r.Status == "success" || r.Status == "failed" || r.Status == "canceled"
 }

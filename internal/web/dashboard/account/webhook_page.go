@@ -37,15 +37,15 @@ func (d *Pages) webhookRoutes() []shell.Route {
 	}
 }
 
-// eventGroup holds the events of one subject.
+// eventGroup holds the events of a noun.
 type eventGroup struct {
 	Name   string
 	Events []eventChoice
 }
 
-// eventChoice is one occurrence with its name, or its two.
+// eventChoice is an event with its one or two names.
 type eventChoice struct {
-	Name, Other string // Other is empty where there is one name
+	Name, Other string // Other is empty if there is one name
 	About       string
 	On, OtherOn bool
 	Sample      string
@@ -65,13 +65,13 @@ var groupNames = map[string]string{
 	"invoice":      "Invoices",
 }
 
-// eventGroups returns the vocabulary with what is chosen. Events of subscriptions and payments are left out where nothing sends
-// them, unless the webhook has them already.
+// eventGroups returns all events with those chosen. It omits events of subscriptions and payments if billing is off,
+// unless the webhook has them.
 func eventGroups(w *webhook.Webhooks, chosen []string) []eventGroup {
 	var out []eventGroup
 	listed := map[string]bool{}
 	for _, e := range w.Catalogue() {
-		if listed[e.SameAs] { // its twin stands in the same line
+		if listed[e.SameAs] { // listed with its other name
 			continue
 		}
 		listed[e.Name] = true
@@ -95,7 +95,7 @@ func eventGroups(w *webhook.Webhooks, chosen []string) []eventGroup {
 	return out
 }
 
-// pretty indents JSON; what is none stays as it is.
+// pretty indents JSON and returns other text unchanged.
 func pretty(text string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -112,7 +112,7 @@ func (d *Pages) webhooksPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("webhook_list", "Webhooks", list), err
 }
 
-// chosenEvents returns the events that were checked when the form failed, else def.
+// chosenEvents returns the events selected in a failed form, otherwise def.
 func chosenEvents(q *shell.Request, def []string) []string {
 	if q.Problem != nil && q.PostForm.Has("form-events") {
 		return q.PostForm["events"]
@@ -133,7 +133,7 @@ func (d *Pages) newWebhookPage(ctx context.Context, q *shell.Request) (shell.Ans
 	}), err
 }
 
-// webhookMade is the message of the page that follows the creation of a webhook, which recognizes it by that.
+// webhookMade is the message after creating a webhook, by which the next page recognizes that.
 const webhookMade = "Webhook created"
 
 func (d *Pages) createWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -153,7 +153,7 @@ func (d *Pages) createWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 	return shell.GoTo("/webhooks/"+string(w.ID), webhookMade), atWebhook(err)
 }
 
-// given returns nil for a field that was left empty.
+// given returns nil for an empty field.
 func given(s string) *string {
 	if s == "" {
 		return nil
@@ -174,8 +174,8 @@ func atWebhook(err error) error {
 type webhookData struct {
 	Hook       webhook.Webhook
 	Groups     []eventGroup
-	Secret     string // shown on this page alone; empty: not shown
-	New        bool   // just made
+	Secret     string // shown only on this page; may be empty
+	New        bool   // just created
 	Sites      []siteChoice
 	Plot       shell.Plot
 	Stretches  []shell.Stretch
@@ -187,7 +187,7 @@ type webhookData struct {
 	Live       string
 }
 
-// freshly is how long after its making a webhook's page shows the generated secret by itself.
+// freshly is how long after a webhook's creation its page shows the generated secret.
 const freshly = 2 * time.Minute
 
 func (d *Pages) webhookData(ctx context.Context, q *shell.Request) (webhookData, error) {
@@ -253,7 +253,7 @@ func (d *Pages) webhookPage(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("webhook_one", data.Hook.URL, data), nil
 }
 
-// revealSecret shows the generated secret on the page that it answers with.
+// revealSecret responds with the page that shows the generated secret.
 func (d *Pages) revealSecret(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.webhookData(ctx, q)
 	if err != nil {
@@ -272,7 +272,7 @@ func (d *Pages) changeWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 	id, url := shell.PathID[webhook.ID](q, "webhook"), strings.TrimSpace(q.Value("url"))
 	events := q.PostForm["events"]
 	if events == nil {
-		events = []string{} // none is an error, not "as they are"
+		events = []string{} // no event is an error, whereas nil means unchanged
 	}
 	sites := append([]string{}, q.PostForm["sites"]...)
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
@@ -292,7 +292,7 @@ func (d *Pages) changeWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 	return shell.GoTo("/webhooks/"+string(id), "Webhook saved"), nil
 }
 
-// updateWebhook changes a webhook and says so in the audit log.
+// updateWebhook changes a webhook and writes the audit log.
 func (d *Pages) updateWebhook(ctx context.Context, q *shell.Request, id webhook.ID, c webhook.Change) error {
 	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		w, err := d.Webhooks.UpdateTx(ctx, tx, q.Caller.Owner, id, c)

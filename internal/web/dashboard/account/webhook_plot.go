@@ -10,20 +10,20 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// attemptStretches are the stretches of time that attempts can be looked at for.
+// attemptStretches lists the selectable periods of the chart.
 var attemptStretches = []shell.Stretch{
 	{Name: "24h", Label: "24 hours", Words: "the last 24 hours", Step: traffic.Hour, N: 24},
 	{Name: "7d", Label: "7 days", Words: "the last 7 days", Step: traffic.TwoHours, N: 84},
 	{Name: "30d", Label: "30 days", Words: "the last 30 days", Step: traffic.Day, N: 30},
 }
 
-// firstStep is where the first bar of a stretch begins.
+// firstStep returns the start of the first bar.
 func firstStep(on shell.Stretch, now time.Time) time.Time {
 	step := time.Duration(on.Step)
 	return now.Truncate(step).Add(-step * time.Duration(on.N-1))
 }
 
-// attemptsPlot draws the attempts to a webhook, those that succeeded below those that failed.
+// attemptsPlot returns the chart of a webhook's attempts, with successes below failures.
 func attemptsPlot(hours []webhook.Hour, on shell.Stretch, now time.Time) shell.Plot {
 	step, from := time.Duration(on.Step), firstStep(on, now)
 	bars := make([]shell.Bar, on.N)
@@ -53,7 +53,7 @@ func attemptsPlot(hours []webhook.Hour, on shell.Stretch, now time.Time) shell.P
 	return p
 }
 
-// attemptsWords says how many attempts there were, and how many of them succeeded.
+// attemptsWords describes the numbers of attempts and successes.
 func attemptsWords(ok, bad int64) string {
 	if ok+bad == 0 {
 		return "no attempts"

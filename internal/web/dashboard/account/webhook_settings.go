@@ -17,17 +17,17 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// siteChoice is a site that a webhook can be restricted to.
+// siteChoice is a site to which a webhook can be restricted.
 type siteChoice struct {
 	ID   site.ID
 	Name string
 	On   bool
 }
 
-// mostChoices is how many sites a form lists, beside those that are chosen.
+// mostChoices caps the sites in a form besides the chosen ones.
 const mostChoices = 100
 
-// siteChoices lists the user's sites, those first that are chosen.
+// siteChoices lists the user's sites, chosen ones first.
 func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []string) (out []siteChoice, err error) {
 	if q.Problem != nil && q.PostForm.Has("form-events") {
 		chosen = q.PostForm["sites"]
@@ -65,8 +65,7 @@ func (d *Pages) siteChoices(ctx context.Context, q *shell.Request, chosen []stri
 	return out, err
 }
 
-// ownSites refuses sites that are not the user's own. One that a webhook has already may
-// have been deleted.
+// ownSites refuses sites that aren't the user's. Sites the webhook already has may have been deleted.
 func (d *Pages) ownSites(ctx context.Context, tx *db.Tx, q *shell.Request, ids, had []string) error {
 	for _, id := range ids {
 		if slices.Contains(had, id) {
@@ -100,7 +99,7 @@ func (d *Pages) rotateSecret(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.GoTo("/webhooks/"+string(id)+"#signature", says), atWebhook(err)
 }
 
-// pasts are how far back deliveries are listed and redelivered.
+// pasts lists the periods for listing and redelivering.
 var pasts = []struct {
 	Name, Label string
 	Long        time.Duration
@@ -111,7 +110,7 @@ var pasts = []struct {
 	{"30d", "Last 30 days", 30 * 24 * time.Hour},
 }
 
-// since reads one of pasts; 0 for any other text.
+// since parses an element of pasts; it returns 0 for other text.
 func since(name string) db.Time {
 	for _, p := range pasts {
 		if p.Name == name {
@@ -132,7 +131,7 @@ func (d *Pages) redeliver(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return shell.GoTo("/webhooks/"+string(id)+"/deliveries/"+string(made), "Redelivery queued"), err
 }
 
-// redeliverAll starts to redeliver what failed, and leads to the page that shows how far it is.
+// redeliverAll starts the redelivery of failed deliveries and redirects to its progress.
 func (d *Pages) redeliverAll(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[webhook.ID](q, "webhook")
 	var at operation.ID
@@ -145,7 +144,7 @@ func (d *Pages) redeliverAll(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.GoTo(shell.Link("/webhooks/"+string(id), "redelivery", string(at))+"#deliveries", "Redelivery started"), err
 }
 
-// enableWebhook enables a webhook, and redelivers what it missed where that is asked for.
+// enableWebhook enables a webhook and, if requested, redelivers what it missed.
 func (d *Pages) enableWebhook(ctx context.Context, q *shell.Request, id webhook.ID) (shell.Answer, error) {
 	var at operation.ID
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {

@@ -1,4 +1,4 @@
-// Package ansi owns how the terminal colors of a log line look on a page: as spans with the classes of site.css.
+// Package ansi owns the HTML of log lines with terminal colors: spans with classes of site.css.
 package ansi
 
 import (
@@ -10,13 +10,13 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// class returns a style's class names in site.css.
+// class returns a style's classes in site.css.
 func class(k buildlog.Style) string {
 	fore, back := k.Fore, k.Back
 	if k.Inverse {
 		fore, back = back, fore
 		if fore == 0 && back == 0 {
-			return "inv" // the page's own colors, swapped
+			return "inv" // swap the page's colors
 		}
 	}
 	var out []string
@@ -37,7 +37,7 @@ func class(k buildlog.Style) string {
 	return strings.Join(out, " ")
 }
 
-// Write writes a line with its terminal colors as spans with classes.
+// Write writes a line with spans for its terminal colors.
 func Write(b *strings.Builder, raw string) {
 	for style, text := range buildlog.Spans(raw) {
 		text = template.HTMLEscapeString(text)
@@ -48,7 +48,7 @@ func Write(b *strings.Builder, raw string) {
 	}
 }
 
-// WritePlain writes text without any markup of its own: control characters but tab go.
+// WritePlain writes escaped text without control characters other than tab.
 func WritePlain(b *strings.Builder, text string) {
 	b.WriteString(template.HTMLEscapeString(shell.Clean(text)))
 }

@@ -8,12 +8,12 @@ import (
 	"slipway/internal/deploy/pushes"
 )
 
-// chosen returns what applies to a setting that always has a value: one that isn't the default was set here.
+// chosen returns the effective value of a setting that always has one; a value other than the default was set here.
 func chosen(now, standard, words string) effective {
 	return effective{Set: now != standard, Below: words, From: "default", Shown: true}
 }
 
-// Applies returns what applies to a setting of how the site is served, and who says so.
+// Applies returns the effective value of a serving setting and its source.
 func (d rulesData) Applies(name string) effective {
 	switch name {
 	case "protection":
@@ -41,7 +41,7 @@ func (d rulesData) Applies(name string) effective {
 	return e
 }
 
-// Applies returns what applies to a setting of pushes, and who says so.
+// Applies returns the effective value of a Git setting and its source.
 func (g gitData) Applies(name string) effective {
 	s := g.Settings
 	switch name {
@@ -65,7 +65,7 @@ func (g gitData) Applies(name string) effective {
 	return effective{Set: len(s.Watch) > 0, Below: "All files", From: "default"}
 }
 
-// Applies returns what applies to a setting of the schedule, and who says so.
+// Applies returns the effective value of a backup setting and its source.
 func (d backupsData) Applies(name string) effective {
 	standard, s := backup.DefaultSchedule, d.Schedule
 	switch name {
@@ -81,7 +81,7 @@ func (d backupsData) Applies(name string) effective {
 	return chosen(strconv.Itoa(s.Keep.Monthly), strconv.Itoa(standard.Keep.Monthly), strconv.Itoa(standard.Keep.Monthly))
 }
 
-// Applies returns what a domain does, and who says so.
+// Applies returns what a domain does and why.
 func (d domainData) Applies() effective {
 	e := effective{Set: d.Dom.RedirectTo != "" || d.Dom.Primary}
 	e.Below, e.From = "Serves the site", "default"

@@ -36,17 +36,17 @@ func (d *Pages) backupRoutes() []shell.Route {
 
 type backupsData struct {
 	sites.SiteHead
-	List     []backup.Backup // the newest first
+	List     []backup.Backup // newest first
 	Schedule backup.Schedule
 	Under    []backup.Progress
 	Weeks    [][]backupDay
-	Why      string // there are no backups here
+	Why      string // why backups are unavailable
 	Live     string
-	Content  difference.Content // of a WordPress, as it said last
+	Content  difference.Content // WordPress's last report
 }
 
-// ChangedSince lists in words what of a WordPress was changed after a backup was made, as it said last: "posts (2 Jan
-// 15:04 UTC)"; empty: nothing that is known.
+// ChangedSince lists what WordPress last reported as changed since a backup, such as "posts (2 Jan 15:04 UTC)", or
+// returns "".
 func (d backupsData) ChangedSince(b backup.Backup) string {
 	var parts []string
 	add := func(a difference.Amount, kind, name string) {
@@ -71,11 +71,11 @@ func (d backupsData) ChangedSince(b backup.Backup) string {
 	return shell.Enumerate(parts)
 }
 
-// backupDay is a day of the calendar.
+// backupDay is a day in the calendar.
 type backupDay struct {
 	Date   string
 	Number int
-	Tone   string // ok, wait, bad, or empty: none
+	Tone   string // ok, wait, bad, or empty: no backup
 	Says   string
 	Future bool
 }
@@ -108,12 +108,12 @@ func (d *Pages) backupsData(ctx context.Context, q *shell.Request) (data backups
 		if stored != nil && fault.As(stored) == nil {
 			return data, stored
 		}
-		data.Content = state.Content // nothing where it isn't installed yet
+		data.Content = state.Content // empty if WordPress isn't installed yet
 	}
 	return data, err
 }
 
-// calendar shows for each day of the last weeks which backups of it there are.
+// calendar returns the backups of each day of the last weeks.
 func calendar(list []backup.Backup, now time.Time) [][]backupDay {
 	type count struct{ verified, taken, failed int }
 	days := map[string]count{}
@@ -160,7 +160,7 @@ func calendar(list []backup.Backup, now time.Time) [][]backupDay {
 	return weeks
 }
 
-// State is the word for where a backup stands.
+// State returns a backup's display status.
 func (backupsData) State(b backup.Backup) string {
 	switch {
 	case b.Status != backup.Completed:
@@ -173,7 +173,7 @@ func (backupsData) State(b backup.Backup) string {
 	return "completed"
 }
 
-// WhatRestores says in a sentence what a restore of the backup does.
+// WhatRestores describes in a sentence what restoring the backup does.
 func (d backupsData) WhatRestores(b backup.Backup) string {
 	what := "settings, environment variables, the deployment that was live, stored files and databases"
 	for _, part := range []struct{ name, word string }{
@@ -194,7 +194,7 @@ func (d *Pages) backupsPage(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("site_backups", "Backups of "+data.Site.Name, data), err
 }
 
-// backupsLive sends the list again whenever something of it changes.
+// backupsLive updates the list when it changes.
 func (d *Pages) backupsLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "backups"); err != nil {
 		return shell.Answer{}, err
@@ -228,7 +228,7 @@ func (d *Pages) scheduleBackups(ctx context.Context, q *shell.Request) (shell.An
 	for name, to := range map[string]**int{"daily": &p.Daily, "weekly": &p.Weekly, "monthly": &p.Monthly} {
 		n, err := strconv.Atoi(q.Value(name))
 		if err != nil {
-			n = -1 // which the schedule refuses in words
+			n = -1 // the schedule refuses -1 with a message
 		}
 		*to = &n
 	}
@@ -239,7 +239,7 @@ func (d *Pages) scheduleBackups(ctx context.Context, q *shell.Request) (shell.An
 	return shell.GoTo("/sites/"+string(id)+"/backups", "Schedule saved"), err
 }
 
-// siteBackup returns a backup of the very site of the page.
+// siteBackup returns a backup that belongs to the page's site.
 func (d *Pages) siteBackup(ctx context.Context, q *shell.Request, id string) (sites.SiteHead, backup.Backup, error) {
 	head, err := d.Head(ctx, q, "backups")
 	if err != nil {
@@ -276,7 +276,7 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 			return shell.Answer{}, err
 		}
 	}
-	if to.NewName != "" { // a new site takes a role on all sites
+	if to.NewName != "" { // creating a site requires a role on all sites
 		if err := q.Caller.RequireAllSites(); err != nil {
 			return shell.Answer{}, err
 		}
@@ -323,7 +323,7 @@ func (d *Pages) deleteBackup(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.GoTo(head.Base()+"/backups", "Backup deleted"), err
 }
 
-// downloadBackup sends the archive, without the values of secrets.
+// downloadBackup sends the archive without secret values.
 func (d *Pages) downloadBackup(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if q.Query("backup") == "" {
 		head, err := d.Head(ctx, q, "backups")
@@ -336,7 +336,7 @@ func (d *Pages) downloadBackup(ctx context.Context, q *shell.Request) (shell.Ans
 	return d.archive(ctx, q, b)
 }
 
-// archive answers with a backup's archive. It holds values of variables for those who may read them.
+// archive responds with a backup's archive. It includes variables' values if the caller may read them.
 func (d *Pages) archive(ctx context.Context, q *shell.Request, b backup.Backup) (shell.Answer, error) {
 	values := backup.NoValues
 	if q.Caller.RequireOn(account.EnvRead, b.Site) == nil {
@@ -357,13 +357,13 @@ func (d *Pages) sendArchive(w http.ResponseWriter, q *shell.Request, archive *ba
 	})
 }
 
-// sending writes for as long as the browser takes something every sendTime.
+// sending extends the write deadline for as long as the browser keeps reading.
 type sending struct {
 	w    http.ResponseWriter
 	conn *http.ResponseController
 }
 
 func (s sending) Write(b []byte) (int, error) {
-	_ = s.conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+	_ = s.conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // test writers have no deadline
 	return s.w.Write(b)
 }

@@ -1,6 +1,6 @@
-// Package configure owns the pages on which the owner of a site sets it up: domains,
-// environment, redirects and access, Git and deploy hooks, databases, backups and settings, and
-// brings deleted sites back. Those of a WordPress are in package wordpress beside it.
+// Package configure owns the pages on which an owner sets up a site: domains, environment, redirects and access, Git
+// and deploy hooks, databases, backups and settings. It also restores deleted sites. Package wordpress has the pages
+// for WordPress.
 package configure
 
 import (
@@ -12,21 +12,20 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// Config names the services that these pages show besides those of package sites.
+// Config holds the services that these pages use besides those of package sites.
 type Config struct {
-	Certificates certs.Addresses // of sites' own addresses
+	Certificates certs.Addresses // of sites' own host names
 	Rules        *ruletest.Rules
 	Git          *pushes.Pushes
 	Teams        *team.Teams
-	OAuth        *oauth.Server // told of hooks that are rotated and of settings that people take over from apps. Optional.
-	APIURL       string        // where deploy hooks are reached
+	OAuth        *oauth.Server // notified of rotated hooks and of settings that people take over from apps. Optional.
+	APIURL       string        // of deploy hooks
 }
 
-// Pages serves these pages, with the header of those of sites.
+// Pages serves these pages below the site's header.
 type Pages struct {
 	*sites.Pages
 	Config
 }
 
-// New returns the pages.
 func New(s *sites.Pages, c Config) *Pages { return &Pages{s, c} }

@@ -25,11 +25,11 @@ func (d *Pages) databaseRoutes() []shell.Route {
 type databasesData struct {
 	sites.SiteHead
 	List []database.Database
-	Why  string              // no database can be made here
-	Slow []sites.ProgramLine // the latest slow queries, the newest first
+	Why  string              // why databases are unavailable
+	Slow []sites.ProgramLine // latest slow queries, newest first
 }
 
-// slowQueries is how many of them the page shows.
+// slowQueries is the number of slow queries shown.
 const slowQueries = 10
 
 func (d *Pages) databasesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -60,7 +60,7 @@ func (d *Pages) createDatabase(ctx context.Context, q *shell.Request) (shell.Ans
 	return shell.GoTo(head.Base()+"/databases", "Database created"), err
 }
 
-// changeDatabase does something to a database of this very site.
+// changeDatabase performs an action on a database of the page's site.
 func (d *Pages) changeDatabase(
 	ctx context.Context,
 	q *shell.Request, action, says string,

@@ -24,23 +24,23 @@ func (d *Pages) deletedRoutes() []shell.Route {
 }
 
 type deletedData struct {
-	List    []backup.Backup // of sites that are gone, the newest first
-	Pending []backup.Backup // of sites that are deleted once these are completed
+	List    []backup.Backup // of deleted sites, newest first
+	Pending []backup.Backup // of sites that will be deleted after these backups
 }
 
-// Refreshing reports whether there is more to come.
+// Refreshing reports whether deletions are in progress.
 func (d deletedData) Refreshing() bool { return len(d.Pending) > 0 }
 
-// pendingShown is how many deletions under way the page looks for.
+// pendingShown caps the deletions in progress that are shown.
 const pendingShown = 20
 
-// deletedPage lists the deleted sites that can be brought back.
+// deletedPage lists the deleted sites that can be restored.
 func (d *Pages) deletedPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.deletedData(ctx, q)
 	return shell.Page("deleted", "Deleted sites", data), err
 }
 
-// deletedLive sends the list again whenever it changes, until no deletion is under way.
+// deletedLive updates the list until no deletion is in progress.
 func (d *Pages) deletedLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return shell.LivePart(2*time.Second, func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.deletedData(ctx, q)
@@ -67,7 +67,7 @@ func (d *Pages) deletedData(ctx context.Context, q *shell.Request) (deletedData,
 	return data, err
 }
 
-// deletedBackup returns the backup of a deleted site that the form or the link names.
+// deletedBackup returns the backup of a deleted site selected in the form or URL.
 func (d *Pages) deletedBackup(ctx context.Context, q *shell.Request, id string) (backup.Backup, error) {
 	list, err := d.Backups.Deleted(ctx, q.Caller.Owner)
 	for _, b := range list {

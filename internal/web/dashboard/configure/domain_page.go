@@ -33,7 +33,7 @@ func (d *Pages) domainRoutes() []shell.Route {
 type domainsData struct {
 	sites.SiteHead
 	Domains []domainRow
-	Address certs.Status // of the certificate of the site's own address
+	Address certs.Status // certificate of the site's own host name
 }
 
 func (d *Pages) domainsData(ctx context.Context, q *shell.Request) (domainsData, error) {
@@ -75,7 +75,7 @@ func (d *Pages) domainsLive(ctx context.Context, q *shell.Request) (shell.Answer
 	}), nil
 }
 
-// addDomain claims a name. Who holds it is looked up in the DNS before the transaction.
+// addDomain claims a name. It queries the DNS for the name's holder before the transaction.
 func (d *Pages) addDomain(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "domains")
 	if err != nil {
@@ -97,18 +97,17 @@ func (d *Pages) addDomain(ctx context.Context, q *shell.Request) (shell.Answer, 
 type domainData struct {
 	sites.SiteHead
 	Dom    domain.Domain
-	Others []domain.Domain // of the site, that it could redirect to
-	Twin   string          // with or without www, where the site does not have it yet and visitors could be sent here
+	Others []domain.Domain // the site's other domains, as redirect targets
+	Twin   string          // the name with or without www, if the site doesn't have it and its visitors could be redirected here
 }
 
-// Wild reports whether it is a wildcard, which can be neither primary nor a redirect's goal.
+// Wild reports whether it is a wildcard, which can't be primary or a redirect target.
 func (x domainData) Wild() bool { return strings.HasPrefix(x.Dom.Name, "*.") }
 
-// Example is a host that the domain covers.
+// Example returns a host that the domain covers.
 func (x domainData) Example() string { return strings.Replace(x.Dom.Name, "*.", "www.", 1) }
 
-// Single returns the one record that both proves the name and sends traffic, where there is
-// one and nothing else is set: a CNAME.
+// Single returns the CNAME record that both proves the name and routes traffic, if that is the only record needed.
 func (x domainData) Single() []domain.Record {
 	if x.Dom.Proven() || len(x.Dom.DNS) != 1 || x.Dom.DNS[0].Status != domain.RecordPending ||
 		x.Dom.Verification[0].Status == domain.RecordValid {
@@ -122,7 +121,7 @@ func (x domainData) Single() []domain.Record {
 	return nil
 }
 
-// Proof returns the records that prove the name: what proves it now, else the first one.
+// Proof returns the records that prove the name: the valid ones, or else the first.
 func (x domainData) Proof() []domain.Record {
 	var valid []domain.Record
 	for _, r := range x.Dom.Verification {
@@ -136,8 +135,7 @@ func (x domainData) Proof() []domain.Record {
 	return x.quiet(valid)
 }
 
-// Alternatives returns the records that would prove the name as well; none once it is
-// proven.
+// Alternatives returns the other records that could prove the name. It is empty once the name is proven.
 func (x domainData) Alternatives() []domain.Record {
 	if x.Dom.Proven() {
 		return nil
@@ -149,10 +147,10 @@ func (x domainData) Alternatives() []domain.Record {
 	}))
 }
 
-// Records returns what sends traffic here.
+// Records returns the records that route traffic here.
 func (x domainData) Records() []domain.Record { return x.quiet(x.Dom.DNS) }
 
-// Ahead returns the record with which the certificate comes before the visitors, while it is of use.
+// Ahead returns the record that lets the certificate come before visitors, while it is useful.
 func (x domainData) Ahead() []domain.Record {
 	if x.Dom.Challenge == nil || x.Dom.Status == domain.Active {
 		return nil
@@ -160,7 +158,7 @@ func (x domainData) Ahead() []domain.Record {
 	return []domain.Record{*x.Dom.Challenge}
 }
 
-// Notes returns what stands in the way, each thing once.
+// Notes returns the problems without duplicates.
 func (x domainData) Notes() []string {
 	var notes []string
 	if x.Dom.Proven() || x.Dom.Status == domain.Failed {
@@ -172,7 +170,7 @@ func (x domainData) Notes() []string {
 	return notes
 }
 
-// quiet takes away the reasons of records that a note gives already.
+// quiet removes records' reasons that are already in the notes.
 func (x domainData) quiet(list []domain.Record) []domain.Record {
 	list, notes := slices.Clone(list), x.Notes()
 	for i, r := range list {
@@ -183,7 +181,7 @@ func (x domainData) quiet(list []domain.Record) []domain.Record {
 	return list
 }
 
-// add appends a sentence unless one of them says it already.
+// add appends a sentence unless one of the notes contains it.
 func add(notes []string, s string) []string {
 	if s == "" || slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(strings.ToLower(n), strings.ToLower(s)) }) {
 		return notes
@@ -191,10 +189,9 @@ func add(notes []string, s string) []string {
 	return append(notes, s)
 }
 
-// A domainRow is a domain in the list of a site.
 type domainRow struct{ domain.Domain }
 
-// Says returns one line about it: what stands in the way, else what it does.
+// Says returns a line about the domain: its problem, or what it does.
 func (r domainRow) Says() string {
 	switch {
 	case r.Reason != "":
@@ -274,7 +271,7 @@ func (d *Pages) verifyDomain(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.GoTo(data.Base()+"/domains/"+string(dom.ID), says), nil
 }
 
-// changeDomain changes one thing of a domain.
+// changeDomain updates a domain.
 func (d *Pages) changeDomain(ctx context.Context, q *shell.Request, u domain.Update, says string) (shell.Answer, error) {
 	data, err := d.domainData(ctx, q)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// effective is what applies to a setting: the site's own value, or else what the layer below says.
+// effective is the effective value of a setting: the site's own, or the one of the layer below.
 type effective struct {
-	Set   bool   // the site has a value of its own
-	Below string // what applies without it; empty: nothing, or unknown
-	Shown bool   // the control shows what applies
-	From  string // who says so: slipway.toml, detected: Next.js, default; empty: unknown until a deployment
+	Set   bool   // whether the site has its own value
+	Below string // the value without it; empty: none or unknown
+	Shown bool   // whether the control shows the effective value
+	From  string // source: slipway.toml, detected: Next.js, default; empty: unknown until a deployment
 }
 
-// planOf returns what the live deployment, or else the newest, was made of; a site without one has no plan.
+// planOf returns the plan of the live deployment, or of the newest. Sites without deployments have none.
 func (d *Pages) planOf(ctx context.Context, q *shell.Request, head sites.SiteHead) (plan framework.Plan, err error) {
 	x := head.Latest
 	if id := head.Site.LiveDeployment; id != "" && (x == nil || x.ID != id) {
@@ -40,8 +40,8 @@ func (d *Pages) planOf(ctx context.Context, q *shell.Request, head sites.SiteHea
 	return plan, err
 }
 
-// said turns the source of a plan's field into words. What the site's settings said then is the site's
-// own, or was removed since and isn't known before the next deployment.
+// said describes the source of a plan's field. A field from the site's settings at that time is omitted, since the
+// current setting applies or was removed.
 func (s settingsData) said(field, value string) (string, string) {
 	switch source := s.Plan.Sources[field]; source {
 	case "", "site settings":
@@ -53,7 +53,7 @@ func (s settingsData) said(field, value string) (string, string) {
 	}
 }
 
-// BuildSetting returns what applies to a setting of the build.
+// BuildSetting returns the effective value of a build setting.
 func (s settingsData) BuildSetting(name string) (e effective) {
 	line := func(list []framework.Command) string {
 		var out []string
@@ -90,7 +90,7 @@ func (s settingsData) BuildSetting(name string) (e effective) {
 	return e
 }
 
-// runDefaults are what applies where neither the site nor its project says anything.
+// runDefaults holds the defaults of program settings.
 var runDefaults = map[string]string{
 	"health_path": "/", "health_timeout": "60", "sleep": "900", "drain": "30", "memory": "512", "cpus": "1", "pids": "512",
 	"response":      "100",
@@ -98,7 +98,7 @@ var runDefaults = map[string]string{
 	"storage_mib": strconv.Itoa(site.DefaultStorage >> 20), "request_mib": "No limit", "release": "None", "ports": "None", "closed": "None",
 }
 
-// RunSetting returns what applies to a setting of how the program is run.
+// RunSetting returns the effective value of a program setting.
 func (s settingsData) RunSetting(name string) (e effective) {
 	e.Set = s.Run(name) != ""
 	if toml := runText(s.TOML, name); toml != "" {
@@ -122,7 +122,7 @@ func (s settingsData) RunSetting(name string) (e effective) {
 	return e
 }
 
-// Advanced reports whether one of the folded limits has a value of the site's own.
+// Advanced reports whether any setting in the collapsed section has its own value.
 func (s settingsData) Advanced() bool {
 	for _, name := range []string{"health_timeout", "drain", "pids", "response", "request_mib", "instances_min", "instances_max"} {
 		if s.Run(name) != "" {

@@ -11,22 +11,22 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// varChange describes the effect of an import on one variable.
+// varChange is the effect of an import on one variable.
 type varChange struct {
 	Key, Kind      string // new, changed, same
-	Before, After  string // empty where secret
-	Secret, Hidden bool   // will be secret; is secret now
+	Before, After  string // empty if secret
+	Secret, Hidden bool   // secret after, and before the import
 }
 
 type importData struct {
 	sites.SiteHead
 	Text    string
-	Secrets string      // which become secret: names, all or none
+	Secrets string      // which variables become secret: names, all or none
 	Changes []varChange // nil before the preview
-	Writes  int         // how many of them change something
+	Writes  int         // number of variables that change
 }
 
-// secretsOf reads which of the imported variables become secret.
+// secretsOf reads which imported variables become secret.
 func secretsOf(q *shell.Request) string {
 	if v := q.Value("secrets"); v == "all" || v == "none" {
 		return v
@@ -40,7 +40,7 @@ func (d *Pages) importPage(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.Page("site_import", "Import variables", importData{SiteHead: head, Text: q.Value("text"), Secrets: secretsOf(q)}), err
 }
 
-// importEnv shows what a .env text would change; sent again with "apply" it does so.
+// importEnv previews the import of a .env text, and performs it if the form has "apply".
 func (d *Pages) importEnv(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "env")
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *Pages) importEnv(ctx context.Context, q *shell.Request) (shell.Answer, 
 		if i := slices.IndexFunc(have, func(v site.Var) bool { return v.Key == p.Key && v.Branch == "" }); i >= 0 {
 			v := have[i]
 			c.Kind, c.Before, c.Hidden = "changed", v.Value, v.Secret
-			c.Secret = secret || v.Secret // what is secret stays so
+			c.Secret = secret || v.Secret // secrets stay secret
 			n.Secret, n.Target = c.Secret, v.Target
 			if !v.Secret && v.Value == p.Value && !c.Secret {
 				c.Kind = "same"

@@ -37,20 +37,20 @@ func (d *Pages) envRoutes() []shell.Route {
 
 type envData struct {
 	sites.SiteHead
-	Vars  []site.Var // of this page
+	Vars  []site.Var // on this page
 	Total int
 	Pages shell.Pages
 }
 
-// SecretName, PublicName and SecretValue are patterns for the page's script.
+// SecretName, PublicName and SecretValue return patterns for the page's script.
 func (envData) SecretName() string  { return dotenv.SecretName }
 func (envData) PublicName() string  { return dotenv.PublicName }
 func (envData) SecretValue() string { return dotenv.SecretValue }
 
-// Both reports whether a variable is for builds and for the running site.
+// Both reports whether a variable is for builds and the running site.
 func (e envData) Both(v site.Var) bool { return e.Only(v) == "" }
 
-// Only names the one of builds and the running site that sees a variable; empty for both.
+// Only returns build or runtime if a variable is limited to it, otherwise "".
 func (envData) Only(v site.Var) string {
 	build, runtime := slices.Contains(v.Target, "build"), slices.Contains(v.Target, "runtime")
 	switch {
@@ -79,8 +79,8 @@ func (d *Pages) envPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	}), nil
 }
 
-// scopeOf reads which deployments see a variable: production, preview, or all; and the
-// pattern of branches, which the form asks for only with previews.
+// scopeOf reads a variable's deployments (production, preview or all) and branch pattern, which the form only has for
+// previews.
 func scopeOf(q *shell.Request) (scope []string, branch string) {
 	switch q.Value("scope") {
 	case "production":
@@ -93,7 +93,7 @@ func scopeOf(q *shell.Request) (scope []string, branch string) {
 	return nil, ""
 }
 
-// targetsOf reads the boxes that say who sees a variable; none is an error of the service.
+// targetsOf reads a variable's targets. The service refuses an empty list.
 func targetsOf(q *shell.Request) []string {
 	out := []string{}
 	for _, t := range []string{"build", "runtime"} {
@@ -140,8 +140,8 @@ func (d *Pages) setVar(ctx context.Context, q *shell.Request) (shell.Answer, err
 	return d.thenDeploy(ctx, q, shell.GoTo(head.Base()+"/env", "Added "+key))
 }
 
-// thenDeploy puts a change in force where the button that made it says so. The change
-// stays when no deployment can be asked for; the page it leads to then says why.
+// thenDeploy deploys if the form's button requests it. The change stays if the deployment can't start; the resulting
+// page then says why.
 func (d *Pages) thenDeploy(ctx context.Context, q *shell.Request, done shell.Answer) (shell.Answer, error) {
 	if q.Value("then") != "deploy" {
 		return done, nil
@@ -153,7 +153,7 @@ func (d *Pages) thenDeploy(ctx context.Context, q *shell.Request, done shell.Ans
 	return watch, err
 }
 
-// varField says at which field a fault about a variable belongs.
+// varField returns the form field of a fault.
 func varField(err error) string {
 	f := fault.As(err)
 	switch {
@@ -192,7 +192,7 @@ type varData struct {
 // Sees reports whether the variable has a target.
 func (v varData) Sees(target string) bool { return slices.Contains(v.Var.Target, target) }
 
-// variable loads one variable of the asker's own site.
+// variable loads the variable selected in the URL.
 func (d *Pages) variable(ctx context.Context, q *shell.Request) (varData, error) {
 	head, err := d.Head(ctx, q, "env")
 	if err != nil {
@@ -216,7 +216,7 @@ func (d *Pages) varPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.Page("site_var", data.Var.Key, data), err
 }
 
-// changeVar changes one variable. The value of a secret one that is left empty stays.
+// changeVar updates a variable. An empty value leaves a secret unchanged.
 func (d *Pages) changeVar(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.variable(ctx, q)
 	if err != nil {
@@ -283,7 +283,7 @@ func (d *Pages) deleteVars(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo(head.Base()+"/env", "Deleted "+text.Count(len(ids), "variable")), err
 }
 
-// exportEnv is every readable variable as a .env file. Secrets are named, not told.
+// exportEnv downloads the variables as a .env file, with secrets' names but not their values.
 func (d *Pages) exportEnv(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "env")
 	if err != nil {

@@ -36,14 +36,14 @@ func (d *Pages) gitRoutes() []shell.Route {
 	}
 }
 
-// forgeGuide says where a forge's webhook is entered.
+// forgeGuide says where to enter a Git provider's webhook.
 type forgeGuide struct {
 	Provider, Name string
-	Link           string // the very page, where the repository's forge is known
+	Link           string // URL of the page if the repository's provider is known
 	Steps          []string
 }
 
-// guides are those of all forges; the second word of each step is as the forge's page says it.
+// guides returns the guides of all providers. The second string of each step is the label on the provider's page.
 func guides(repository string) []forgeGuide {
 	web := ""
 	if host, path, ok := strings.Cut(repository, "/"); ok {
@@ -102,42 +102,42 @@ func guides(repository string) []forgeGuide {
 	}
 }
 
-// pullRow is a pull request with what there is of it.
+// pullRow is a pull request with its deployments and preview.
 type pullRow struct {
 	pushes.Pull
-	URL string // at the forge; empty where it is not known
+	URL string // at the provider; empty if unknown
 }
 
-// previewRow is a preview address with the deployment that it serves.
+// previewRow is a preview address and its deployment.
 type previewRow struct {
 	preview.Address
 	Dep *sites.DeploymentRow // nil: none has succeeded yet
 }
 
-// Host is the address without the scheme.
+// Host returns the address without its scheme.
 func (p previewRow) Host() string { return strings.TrimPrefix(p.URL, "https://") }
 
 type gitData struct {
 	sites.SiteHead
 	Settings pushes.Settings
-	Account  *connection.Connection // that the repository is read with; nil: none
-	Install  string                 // where its GitHub App is given repositories; empty: it is none
-	HookURL  string                 // empty: there is no hook
+	Account  *connection.Connection // reads the repository; nil: none
+	Install  string                 // page that grants repositories to its GitHub App; empty: not a GitHub App
+	HookURL  string                 // empty: no hook
 	Secret   string
-	Forge    string // the provider that the repository is known to be on; empty: not known
+	Forge    string // the repository's provider; empty: unknown
 	Guides   []forgeGuide
 	Pulls    []pullRow
 	Previews []previewRow
 	Events   []pushes.Logged
 }
 
-// ForgeName is how people call the repository's forge; empty where it is not known.
+// ForgeName returns the provider's display name, or "" if unknown.
 func (g gitData) ForgeName() string { return forge.Provider(g.Forge).Name() }
 
-// ByApp reports whether pushes arrive by a GitHub App, without a webhook of the repository.
+// ByApp reports whether pushes arrive through a GitHub App instead of a repository's webhook.
 func (g gitData) ByApp() bool { return g.Account != nil && g.Account.ByGitHubApp() }
 
-// pullsShown keeps the page of a busy repository under 100 KB.
+// pullsShown keeps a busy repository's page below 100 KB.
 const pullsShown = 30
 
 func (d *Pages) gitData(ctx context.Context, q *shell.Request) (gitData, error) {
@@ -199,7 +199,7 @@ func (d *Pages) gitData(ctx context.Context, q *shell.Request) (gitData, error) 
 	return data, err
 }
 
-// accountOf returns the connected account that a site uses; nil where it uses none.
+// accountOf returns a site's connected account, or nil.
 func (d *Pages) accountOf(ctx context.Context, q *shell.Request, head sites.SiteHead) (*connection.Connection, error) {
 	if d.Connections == nil {
 		return nil, nil
@@ -220,7 +220,7 @@ func (d *Pages) gitPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.Page("site_git", "Git of "+data.Site.Name, data), err
 }
 
-// gitLive sends pull requests, previews and events again whenever they change.
+// gitLive updates pull requests, previews and events when they change.
 func (d *Pages) gitLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "git"); err != nil {
 		return shell.Answer{}, err
@@ -235,7 +235,7 @@ func (d *Pages) gitLive(ctx context.Context, q *shell.Request) (shell.Answer, er
 	}), nil
 }
 
-// saveGit changes the Git settings: the form holds all of them.
+// saveGit saves the Git settings, all of which are in the form.
 func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "git")
 	if err != nil {
@@ -244,7 +244,7 @@ func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, er
 	auto, previews := q.Checked("auto_deploy"), pushes.Previews(q.Value("previews"))
 	tags, deleted, forks := q.Value("tags"), q.Value("deleted_branches"), q.Value("forks")
 	p := pushes.Patch{AutoDeploy: &auto, Previews: &previews, Tags: &tags, DeletedBranches: &deleted, Forks: &forks, Watch: []string{}}
-	if database := q.Value("preview_database"); database != "" { // a page from before an upgrade has no such field
+	if database := q.Value("preview_database"); database != "" { // forms from before an upgrade lack this field
 		p.PreviewDatabase = &database
 	}
 	for line := range strings.Lines(q.Value("watch")) {
@@ -282,7 +282,7 @@ func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.GoTo(head.Base()+"/git", "Saved"), err
 }
 
-// newGitHook makes the address that the forge calls; an earlier one ends.
+// newGitHook creates a new webhook URL and invalidates the previous one.
 func (d *Pages) newGitHook(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "git")
 	if err != nil {
@@ -295,7 +295,7 @@ func (d *Pages) newGitHook(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo(head.Base()+"/git#hook", "Git hook created"), err
 }
 
-// allowWorkflows says which workflows of GitHub Actions may deploy the site: none without a repository.
+// allowWorkflows sets the GitHub Actions workflows that may deploy the site. An empty repository allows none.
 func (d *Pages) allowWorkflows(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "git")
 	if err != nil {
@@ -323,7 +323,7 @@ func (d *Pages) allowWorkflows(ctx context.Context, q *shell.Request) (shell.Ans
 	return shell.GoTo(head.Base()+"/git#workflows", "Saved"), err
 }
 
-// approvePull builds the commit of a fork's pull request that the page showed.
+// approvePull builds the commit shown of a fork's pull request.
 func (d *Pages) approvePull(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "git")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 func (d *Pages) hookRoutes() []shell.Route {
-	// A hook's id is a secret: it goes in forms' bodies, never in addresses.
+	// A hook's ID is secret, so it is sent in form bodies and never in URLs.
 	return []shell.Route{
 		shell.Get("/sites/{id}/hooks", shell.User, d.hooksPage).Takes(account.DeploymentsWrite),
 		shell.Post("/sites/{id}/hooks", shell.User, d.createHook, d.hooksPage).Takes(account.DeploymentsWrite),
@@ -29,23 +29,23 @@ func (d *Pages) hookRoutes() []shell.Route {
 	}
 }
 
-// hookRow is a deploy hook with what calls it.
+// hookRow is a deploy hook with its URL.
 type hookRow struct {
 	site.Hook
 	ID   string // the secret
 	URL  string
 	Curl string
-	Last string // the page of the last deployment it caused, or empty
-	Over bool   // it has expired
+	Last string // page of its last deployment, or empty
+	Over bool   // whether it has expired
 }
 
-// hooksPerPage keeps a page of hooks under 100 KB.
+// hooksPerPage keeps a page below 100 KB.
 const hooksPerPage = 20
 
 type hooksData struct {
 	sites.SiteHead
-	Hooks []hookRow // the newest first
-	Form  hookForm  // of a new one
+	Hooks []hookRow // newest first
+	Form  hookForm  // for a new hook
 	Pages shell.Pages
 }
 
@@ -93,8 +93,7 @@ func (d *Pages) createHook(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo(head.Base()+"/hooks", "Deploy hook created"), atHook(err)
 }
 
-// changeHook does something to a hook of this very site, and says so in the audit log
-// without its id.
+// changeHook performs an action on a hook of the page's site and writes the audit log without the hook's ID.
 func (d *Pages) changeHook(
 	ctx context.Context, q *shell.Request, action, says string, fn func(tx *db.Tx, id site.HookID) (site.Hook, error),
 ) (shell.Answer, error) {

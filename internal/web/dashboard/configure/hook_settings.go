@@ -15,9 +15,9 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// hookForm holds what the form of a deploy hook shows; the secret is in none.
+// hookForm is the data of a deploy hook's form, without its secret.
 type hookForm struct {
-	ID                            string // empty: a new one
+	ID                            string // empty: a new hook
 	Name, Branch, Title           string
 	Addresses, ExpiresOn          string
 	PerMinute, PerDay             string
@@ -51,7 +51,7 @@ func formOf(h site.Hook) hookForm {
 	return f
 }
 
-// lastDay is the last day (UTC) on which a hook works, or empty.
+// lastDay returns the last day (UTC) on which a hook works, or "".
 func lastDay(expires db.Time) string {
 	if expires == 0 {
 		return ""
@@ -59,8 +59,7 @@ func lastDay(expires db.Time) string {
 	return (expires - 1).Time().UTC().Format(dayFormat)
 }
 
-// readHook reads the form of a deploy hook; was is the hook before, for what the form
-// doesn't show to the minute.
+// readHook reads the form of a deploy hook. was is the stored hook, whose expiry is more precise than the form's.
 func readHook(q *shell.Request, was site.Hook) (n site.NewHook, err error) {
 	n = site.NewHook{
 		Name:       q.Value("name"),
@@ -121,7 +120,7 @@ func atHook(err error) error {
 	})
 }
 
-// hookOf returns the hook that a form names, of the site in the address.
+// hookOf returns the hook selected in the form, if it belongs to the site.
 func (d *Pages) hookOf(ctx context.Context, q *shell.Request, id site.ID) (h site.Hook, err error) {
 	h, err = d.Sites.OwnHook(ctx, d.DB, q.Caller.Owner, site.HookID(q.Value("hook")))
 	if err == nil && h.Site != id {
@@ -135,7 +134,7 @@ type editHookData struct {
 	Form hookForm
 }
 
-// editHookPage is the form for one hook. Its id is a secret, so it came in a form.
+// editHookPage shows a hook's form. The ID is secret, so it comes from a form.
 func (d *Pages) editHookPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "hooks")
 	if err != nil {

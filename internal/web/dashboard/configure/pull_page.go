@@ -12,20 +12,20 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// pullDeployments is how many deployments the page of a pull request lists.
+// pullDeployments caps the deployments listed.
 const pullDeployments = 20
 
 type pullData struct {
 	sites.SiteHead
 	Pull     pullRow
-	Forge    string // how people call it; empty where it is not known
+	Forge    string // the provider's display name; empty if unknown
 	Preview  *previewRow
 	Rows     []sites.DeploymentRow
-	More     bool   // there are more deployments
+	More     bool   // whether more deployments exist
 	Approved string // commit that a member approved; empty: none
 }
 
-// Latest is the newest deployment; nil: there is none.
+// Latest returns the newest deployment, or nil.
 func (p pullData) Latest() *sites.DeploymentRow {
 	if len(p.Rows) == 0 {
 		return nil
@@ -84,14 +84,14 @@ func (d *Pages) pullData(ctx context.Context, q *shell.Request) (pullData, error
 	return data, nil
 }
 
-// pullPage shows what there is of one pull request: its commit, its preview and its deployments.
+// pullPage shows a pull request's commit, preview and deployments.
 func (d *Pages) pullPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.pullData(ctx, q)
 	data.Sub, data.OwnActions = fmt.Sprintf("%s #%d", data.Pull.Title, data.Pull.Number), true
 	return shell.Page("site_pull", fmt.Sprintf("Pull request %d of %s", data.Pull.Number, data.Site.Name), data), err
 }
 
-// pullLive sends it again whenever it changes.
+// pullLive updates the page when it changes.
 func (d *Pages) pullLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.pullData(ctx, q); err != nil {
 		return shell.Answer{}, err

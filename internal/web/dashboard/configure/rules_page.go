@@ -14,14 +14,14 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// rulesShown keeps the page of a site with thousands of rules under 100 KB.
+// rulesShown keeps the page of a site with thousands of rules below 100 KB.
 const rulesShown = 100
 
 type rulesData struct {
 	sites.SiteHead
 	Serving       site.Serving
-	Published     bool   // there is a live deployment, which says what follows
-	Fallback      string // the page that answers for paths without a file; empty: none
+	Published     bool   // whether a live deployment exists, whose rules are shown
+	Fallback      string // page that answers paths without a file; empty: none
 	Slash         rules.Slash
 	Redirects     []rules.Redirect
 	Headers       []rules.HeaderRule
@@ -32,12 +32,12 @@ type rulesData struct {
 	Country       string
 	Cookie        string
 	Tested        *ruletest.Answer
-	Refused       *shell.Problem // why the request couldn't be tested; nil: it could
-	Call          map[string]any // the REST call of the test
+	Refused       *shell.Problem // why the test failed; nil: it didn't
+	Call          map[string]any // REST call of the test
 }
 
-// rulesPage shows a site's redirects and headers, and what a request would be answered
-// with. A test changes nothing, so it is a GET that can be sent to a colleague.
+// rulesPage shows a site's redirects and headers and the result of a test request. A test changes nothing, so it is a
+// GET whose URL can be shared.
 func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "rules")
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	}
 	rules, err := d.Rules.Live(ctx, q.Caller.Owner, head.Site.ID)
 	switch {
-	case fault.Is(err, fault.Conflict): // nothing is published yet
+	case fault.Is(err, fault.Conflict): // no deployment is live
 		return shell.Page("site_rules", "Redirects of "+head.Site.Name, data), nil
 	case err != nil:
 		return shell.Answer{}, err
@@ -96,7 +96,7 @@ func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 		Cookie:   data.Cookie,
 	})
 	switch {
-	case fault.As(err) != nil: // the rest of the page stands
+	case fault.As(err) != nil: // show the rest of the page
 		data.Refused, _ = shell.Describe(err, "")
 	case err != nil:
 		return shell.Answer{}, err
@@ -106,7 +106,7 @@ func (d *Pages) rulesPage(ctx context.Context, q *shell.Request) (shell.Answer, 
 	return shell.Page("site_rules", "Redirects of "+head.Site.Name, data), nil
 }
 
-// Conditions says in words what a request must have for a rule to apply; empty: nothing more than its path.
+// Conditions describes a rule's conditions besides its path.
 func (rulesData) Conditions(r rules.Redirect) []string {
 	var out []string
 	for _, f := range r.Query {
@@ -126,7 +126,7 @@ func (rulesData) Conditions(r rules.Redirect) []string {
 	return out
 }
 
-// saveServing changes who must give a password, and to which hosts rules may forward.
+// saveServing saves the password protection and the hosts to which rules may forward.
 func (d *Pages) saveServing(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "rules")
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// runFields are the fields of the settings of how a program is run, by the names that
-// site.Run has for them.
+// runFields maps the fields of site.Run to form fields.
 var runFields = map[string]string{
 	"command":                    "run_command",
 	"release":                    "run_release",
@@ -35,10 +34,10 @@ var runFields = map[string]string{
 	"ports":                      "run_ports",
 }
 
-// Run returns one of the owner's settings of the program as text; empty is as detected.
+// Run returns one of the owner's program settings as text; "" means as detected.
 func (s settingsData) Run(name string) string { return runText(s.Site.Run, name) }
 
-// runText returns one of the settings of a program as text; empty: it says nothing.
+// runText returns a program setting as text, or "" if unset.
 func runText(r site.Run, name string) string {
 	number := func(n *int) string {
 		if n == nil {
@@ -111,10 +110,10 @@ func runText(r site.Run, name string) string {
 	return ""
 }
 
-// ExamplePorts are in the example of a call.
+// ExamplePorts returns the ports in the example call.
 func (settingsData) ExamplePorts() []int { return []int{5432} }
 
-// StorageLimit returns how much the site's storage may hold, in bytes.
+// StorageLimit returns the site's storage limit in bytes.
 func (s settingsData) StorageLimit() int64 {
 	if n := s.Site.Run.StorageMiB; n != nil {
 		return int64(*n) << 20
@@ -122,8 +121,8 @@ func (s settingsData) StorageLimit() int64 {
 	return 1 << 30
 }
 
-// runForm reads one of the forms of how the program is run. An empty field returns a setting
-// to what slipway.toml, detection or the default says.
+// runForm reads one of the forms of program settings. An empty field resets a setting to slipway.toml, detection or the
+// default.
 func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 	var wrong error
 	bad := func(name, details string) {
@@ -199,7 +198,7 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 	return edit, wrong
 }
 
-// paths returns the lines of a text as paths, nil where there are none.
+// paths returns the non-empty lines of a text, or nil.
 func paths(text string) *[]string {
 	list := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	if len(list) == 0 {
@@ -212,7 +211,7 @@ func paths(text string) *[]string {
 	return &list
 }
 
-// atRun says at which field of those forms a fault belongs.
+// atRun assigns a fault to a form field.
 func atRun(err error) error {
 	f := fault.As(err)
 	if f == nil || f.Code != "invalid_run" {
@@ -227,7 +226,7 @@ func atRun(err error) error {
 	return shell.At(runFields[name], &shown)
 }
 
-// restartSite restarts a site's program without a dropped request.
+// restartSite restarts a site's program without dropping requests.
 func (d *Pages) restartSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// configureRoutes is every route of what a site's owner sets up for it.
+// Routes lists the routes of a site's setup.
 func (d *Pages) Routes() []shell.Route {
 	rs := []shell.Route{
 		shell.Get("/sites/{id}/rules", shell.User, d.rulesPage).Takes(account.SitesRead),
@@ -46,13 +46,13 @@ type settingsData struct {
 	sites.SiteHead
 	Presets []framework.Preset
 	Storage sites.Storage
-	Plan    framework.Plan // of the live deployment, or the newest
-	TOML    site.Run       // what slipway.toml says there
+	Plan    framework.Plan // of the live deployment, or else the newest
+	TOML    site.Run       // settings in its slipway.toml
 
-	Restricted bool // the person may change some sites only, so another repository needs a credential of its own
+	Restricted bool // the person may only change some sites, so another repository needs its own credential
 }
 
-// Build is one of the owner's build settings; empty is as detected.
+// Build returns one of the owner's build settings; "" means as detected.
 func (s settingsData) Build(name string) string {
 	v := map[string]*string{
 		"root": s.Site.Build.Root, "install": s.Site.Build.Install, "command": s.Site.Build.Command,
@@ -64,7 +64,7 @@ func (s settingsData) Build(name string) string {
 	return *v
 }
 
-// Known reports whether the framework is one of the list.
+// Known reports whether the framework is in the list.
 func (s settingsData) Known() bool {
 	for _, p := range s.Presets {
 		if p.ID == s.Site.Framework {
@@ -90,7 +90,7 @@ func (d *Pages) settingsPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("site_settings", "Settings of "+head.Site.Name, data), err
 }
 
-// saveSettings changes one part of the settings: each has a form of its own.
+// saveSettings saves one section of the settings.
 func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "settings")
 	if err != nil {
@@ -157,7 +157,7 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 			return audit.Event{}, err
 		}
 		s, err := d.Sites.UpdateTx(ctx, tx, q.Caller.Owner, head.Site.ID, p)
-		if err == nil && own { // else the connected account would open the repository once the credential is removed
+		if err == nil && own { // otherwise the connected account would open the repository once the credential is removed
 			err = d.Connections.UseTx(ctx, tx, q.Caller.Owner, s.ID, s.Repository, connection.Use{})
 		}
 		if err == nil && p.EditRun != nil {
@@ -170,12 +170,12 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 	})
 	to := "/settings"
 	if part == "source" && q.Value("then") == "git" {
-		to = "/git" // where the form was
+		to = "/git" // the form's page
 	}
 	return shell.GoTo(head.Base()+to, said), atTags(atRun(sites.AtBuild(err)))
 }
 
-// credentialForm reads a credential from a form; nil where it has none.
+// credentialForm reads a credential from a form, or returns nil.
 func credentialForm(q *shell.Request) *fetch.Credential {
 	text := func(name string) string { return strings.TrimSpace(q.Value(name)) }
 	c := fetch.Credential{Token: text("token"), User: text("token_user"), DeployKey: text("deploy_key")}
@@ -188,7 +188,7 @@ func credentialForm(q *shell.Request) *fetch.Credential {
 	return &c
 }
 
-// nameIsFree refuses a name that another of the owner's sites has.
+// nameIsFree refuses the name of another of the owner's sites.
 func (d *Pages) nameIsFree(ctx context.Context, q *shell.Request, was, name string) error {
 	if strings.EqualFold(was, name) {
 		return nil
@@ -200,7 +200,7 @@ func (d *Pages) nameIsFree(ctx context.Context, q *shell.Request, was, name stri
 	return err
 }
 
-// atTags says that a fault is about the tags.
+// atTags assigns a fault to the tags field.
 func atTags(err error) error {
 	if f := fault.As(err); f != nil && f.Code == "invalid_tags" {
 		return shell.At("tags", err)
@@ -208,7 +208,7 @@ func atTags(err error) error {
 	return err
 }
 
-// deleteSite ends a site, once its name was typed.
+// deleteSite deletes a site after its name was typed.
 func (d *Pages) deleteSite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "settings")
 	if err != nil {

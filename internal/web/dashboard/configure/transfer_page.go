@@ -29,18 +29,18 @@ func (d *Pages) transferRoutes() []shell.Route {
 
 type transferData struct {
 	sites.SiteHead
-	To      string         // whom it goes to, as it was typed; empty: not chosen yet
-	Plan    *team.Plan     // what would happen
-	Direct  bool           // at once, without a code
-	Teams   []team.Ref     // of the asker, except for the present owner
-	Own     string         // the asker's address, where the site isn't theirs
-	Offer   *team.Transfer // that is open
-	Offered string         // whom it is for
-	Code    string         // of an offer that was just made: shown once
+	To      string         // the receiver as typed; empty: not chosen yet
+	Plan    *team.Plan     // the transfer's effects
+	Direct  bool           // immediately, without a code
+	Teams   []team.Ref     // the caller's, except for the current owner
+	Own     string         // the caller's address if the site isn't in their personal account
+	Offer   *team.Transfer // open offer
+	Offered string         // its receiver
+	Code    string         // code of a new offer, shown once
 	Mails   bool
 }
 
-// Moving says how many of what moves with the site.
+// Moving returns how many of a kind of thing move with the site.
 func (d transferData) Moving(m team.Moved) string {
 	if m.Count == 1 && !strings.Contains(m.What, " and ") {
 		return "1 " + strings.TrimSuffix(m.What, "s")
@@ -48,7 +48,7 @@ func (d transferData) Moving(m team.Moved) string {
 	return fmt.Sprintf("%d %s", m.Count, m.What)
 }
 
-// Example returns whom the request in the API drawer names: an own team, where there is one.
+// Example returns the receiver in the example call: one of the caller's teams, if any.
 func (d transferData) Example() any {
 	switch {
 	case d.To != "":
@@ -61,7 +61,7 @@ func (d transferData) Example() any {
 	return shell.Variable("RECEIVER")
 }
 
-// transferPage asks whom the site goes to, and then says what that would do.
+// transferPage asks for the receiver, and then shows the transfer's effects.
 func (d *Pages) transferPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	data, err := d.transferData(ctx, q)
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *Pages) transferData(ctx context.Context, q *shell.Request) (data transf
 	return data, err
 }
 
-// receiver finds whom a site goes to, with what the transfer would do.
+// receiver looks up the receiver and checks the transfer.
 func (d *Pages) receiver(ctx context.Context, q *shell.Request, id site.ID, to string, keepHooks bool) (team.Receiver, error) {
 	r, err := d.Teams.Receiver(ctx, q.Caller, to)
 	if err == nil {
@@ -121,7 +121,7 @@ func (d *Pages) receiver(ctx context.Context, q *shell.Request, id site.ID, to s
 	return r, err
 }
 
-// atReceiver says that an error belongs to the field of the receiver, unless the site itself is what can't be moved now.
+// atReceiver assigns an error to the receiver field, unless the site itself can't be moved now.
 func atReceiver(err error) error {
 	if busy(err) {
 		return err
@@ -129,13 +129,13 @@ func atReceiver(err error) error {
 	return shell.At("to", err)
 }
 
-// busy reports whether something runs that the site has to wait for.
+// busy reports whether the error is a running task of the site.
 func busy(err error) bool {
 	f := fault.As(err)
 	return f != nil && f.Code == "site_busy"
 }
 
-// transfer moves a site at once, or offers it, once its name was typed.
+// transfer moves or offers a site after its name was typed.
 func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.ConfirmedHere(ctx, q, "nothing was transferred"); err != nil {
 		return shell.Answer{}, shell.At("confirm", err)
@@ -185,12 +185,12 @@ func (d *Pages) cancelTransfer(ctx context.Context, q *shell.Request) (shell.Ans
 }
 
 type acceptData struct {
-	Name  string     // of the account that would receive the site
-	Slug  string     // of the team that it is; empty: the person's own
-	Teams []team.Ref // others that could
+	Name  string     // of the receiving account
+	Slug  string     // of the receiving team; empty: the personal account
+	Teams []team.Ref // other teams that could receive it
 }
 
-// acceptPage takes the code of a transfer, for the account that the page is about.
+// acceptPage asks for a transfer's code, for the page's account.
 func (d *Pages) acceptPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	list, err := d.otherTeams(ctx, q)
 	data := acceptData{Name: "your personal account", Slug: q.Caller.Slug}
@@ -215,7 +215,7 @@ func (d *Pages) acceptTransfer(ctx context.Context, q *shell.Request) (shell.Ans
 			return audit.Event{}, shell.At("transfer_code", err)
 		}
 		id = p.Site.ID
-		// The sender's log says it too: who accepted is not one of theirs, so nobody acts there.
+		// The sender's log gets an entry without an actor, since the person who accepted isn't one of the sender's.
 		err = d.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: t.From, Via: "transfer " + t.ID}, audit.Event{
 			Action: "site.transferred", Subject: string(id), Detail: p.Site.Name + " to " + team.NameOf(q.Caller),
 		})
@@ -224,7 +224,7 @@ func (d *Pages) acceptTransfer(ctx context.Context, q *shell.Request) (shell.Ans
 	return shell.GoTo("/sites/"+string(id), "The site is yours now"), err
 }
 
-// otherTeams returns the user's teams; none in a session that opens one alone.
+// otherTeams returns the user's teams, or none in a session restricted to one.
 func (d *Pages) otherTeams(ctx context.Context, q *shell.Request) ([]team.Ref, error) {
 	if q.Session.Only != "" {
 		return nil, nil

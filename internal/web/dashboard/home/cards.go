@@ -11,8 +11,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// days is the last day of the sites of one page. It is asked for once a minute: cards are
-// sent again whenever they look different, and traffic always does.
+// days caches the last day's traffic of a page's sites for a minute. Cards are sent again whenever they change, and
+// traffic always changes.
 type days struct {
 	at     time.Time
 	ids    []site.ID
@@ -28,7 +28,7 @@ func (y *days) fill(ctx context.Context, d *Pages, q *shell.Request, ids []site.
 	return err
 }
 
-// addCardDetails puts pictures and traffic on cards.
+// addCardDetails adds pictures and traffic to cards.
 func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []card, kept *days) error {
 	var ids []site.ID
 	var names []site.ID

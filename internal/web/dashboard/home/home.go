@@ -1,5 +1,5 @@
-// Package home owns the first page: the list of a user's sites with its search, tags and favorites, as cards that are
-// sent again when they change, and the command palette's answers. How a site itself is shown is in package sites.
+// Package home owns the first page: a user's sites as live cards with search, tags and favorites, and the results of
+// the command palette. Package sites shows a single site.
 package home
 
 import (
@@ -8,13 +8,12 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// Pages serves the list of sites.
+// Pages serves the list of sites and the command palette.
 type Pages struct{ *sites.Pages }
 
-// New returns the list, which shows sites as their own pages do.
+// New returns the pages, which share the display of sites with p.
 func New(p *sites.Pages) *Pages { return &Pages{p} }
 
-// Routes lists what is served.
 func (d *Pages) Routes() []shell.Route {
 	return []shell.Route{
 		shell.Get("/{$}", shell.User, d.home).Takes(account.SitesRead),

@@ -15,16 +15,16 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// CardsPerPage keeps a page of cards well under 100 KB.
+// CardsPerPage keeps a page of cards below 100 KB.
 const CardsPerPage = 24
 
-// card is one site on the home page.
+// card is a site on the home page.
 type card struct {
 	Site   site.Site
 	URL    string
 	Host   string
 	Last   *deployment.Deployment // nil: none yet
-	Domain string                 // the first active domain of its own, or empty
+	Domain string                 // first active custom domain, or empty
 	Theme  sites.Theme
 	Health string // see SiteHead.Health
 	Spark  shell.Spark
@@ -33,10 +33,10 @@ type card struct {
 }
 
 type homeFilter struct {
-	Status string // of the list below, or empty
+	Status string // a status below, or empty
 	Text   string // part of a name, address or repository
 	Tag    string // or empty
-	Sort   string // of the list below, or empty: the newest first
+	Sort   string // an order below, or empty: newest first
 	View   string // list, or empty: cards
 	Page   int
 }
@@ -52,14 +52,14 @@ type homeData struct {
 	Cards  []card
 	Tabs   []homeTab
 	Filter homeFilter
-	Tags   []homeTab // those that sites have, the one that is chosen first
+	Tags   []homeTab // tags in use, the selected one first
 	Views  []homeTab // cards and list
-	Any    bool      // the user has sites at all
-	Total  int       // that match
+	Any    bool      // whether the user has any site
+	Total  int       // matching sites
 	Pages  shell.Pages
-	Live   string // where the live part comes from
+	Live   string // URL of the live part
 
-	Deleted int // sites that can be brought back
+	Deleted int // number of sites that can be restored
 }
 
 func readHomeFilter(q *shell.Request) homeFilter {
@@ -76,7 +76,7 @@ func readHomeFilter(q *shell.Request) homeFilter {
 	if r := []rune(f.Text); len(r) > site.MaxSearch {
 		f.Text = string(r[:site.MaxSearch])
 	}
-	f.Page, _ = strconv.Atoi(q.Query("page")) // what is no number is the first page
+	f.Page, _ = strconv.Atoi(q.Query("page")) // invalid numbers mean the first page
 	f.Page = max(1, min(f.Page, 100_000))
 	return f
 }
@@ -101,7 +101,7 @@ func (d *Pages) home(ctx context.Context, q *shell.Request) (shell.Answer, error
 	return shell.Page("home", "Sites", data), err
 }
 
-// homeLive sends the cards again whenever a site or its last deployment changes.
+// homeLive updates the cards when a site or its last deployment changes.
 func (d *Pages) homeLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var kept days
 	return shell.LivePart(5*time.Second, func(ctx context.Context) ([]byte, bool, error) {
@@ -117,7 +117,7 @@ func (d *Pages) homeLive(ctx context.Context, q *shell.Request) (shell.Answer, e
 	}), nil
 }
 
-// tally counts the sites that the caller may see by their status. A guest has few.
+// tally counts the sites visible to the caller by status. Guests see few.
 func (d *Pages) tally(ctx context.Context, q *shell.Request) (map[site.Status]int, error) {
 	if len(q.Caller.Sites) == 0 {
 		return d.Sites.Tally(ctx, q.Caller.Owner)

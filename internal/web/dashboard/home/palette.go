@@ -8,17 +8,17 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// foundSites is how many sites the command palette offers.
+// foundSites caps the sites in the command palette.
 const foundSites = 8
 
-// foundSite is a site as the command palette lists it.
+// foundSite is a site in the command palette.
 type foundSite struct {
 	Name string `json:"name"`
 	Host string `json:"host"`
 	Path string `json:"path"`
 }
 
-// findSites lists the asker's sites that match what is typed into the command palette.
+// findSites lists the caller's sites that match the text in the command palette.
 func (d *Pages) findSites(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	list, _, err := d.Sites.List(ctx, q.Caller.Owner, site.Filter{
 		Search: shell.Short(100, strings.TrimSpace(q.Query("q"))), Sort: site.ByUpdated, Page: 1, Limit: foundSites, Only: q.Only(),

@@ -10,10 +10,10 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// shownTags is how many tags the home page offers: the most used ones.
+// shownTags caps the tags on the home page to the most used ones.
 const shownTags = 30
 
-// tagTabs lists the tags that the caller's sites have, with the chosen one among them.
+// tagTabs lists the tags of the caller's sites, including the selected one.
 func (d *Pages) tagTabs(ctx context.Context, q *shell.Request, f homeFilter) ([]homeTab, error) {
 	tags, err := d.Sites.Tags(ctx, q.Caller.Owner, q.Only())
 	if err != nil {
@@ -24,7 +24,7 @@ func (d *Pages) tagTabs(ctx context.Context, q *shell.Request, f homeFilter) ([]
 		tags = tags[:shownTags]
 	}
 	if f.Tag != "" && !slices.ContainsFunc(tags, func(t site.TagCount) bool { return t.Tag == f.Tag }) {
-		tags = append(tags, site.TagCount{Tag: f.Tag}) // to leave it by
+		tags = append(tags, site.TagCount{Tag: f.Tag}) // so that it can be deselected
 	}
 	var out []homeTab
 	for _, t := range tags {
@@ -37,8 +37,7 @@ func (d *Pages) tagTabs(ctx context.Context, q *shell.Request, f homeFilter) ([]
 	return out, nil
 }
 
-// favorite adds a site to what the user sees first, or takes it out. It is theirs alone and nobody else's business, so the
-// audit log has no line of it.
+// favorite adds a site to the user's favorites or removes it. Favorites are private, so the audit log has no entry.
 func (d *Pages) favorite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err == nil {
@@ -50,10 +49,10 @@ func (d *Pages) favorite(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return shell.GoTo(shell.Local(q.Value("back")), ""), err
 }
 
-// Back is the address of the list as it is, to come back to.
+// Back returns the URL of the list with its filter.
 func (h homeData) Back() string { return h.Filter.link("/") }
 
-// TagLink is the list of the sites with a tag.
+// TagLink returns the URL of the list of sites with a tag.
 func (h homeData) TagLink(tag string) string {
 	return homeFilter{Tag: tag, View: h.Filter.View, Sort: h.Filter.Sort}.link("/")
 }

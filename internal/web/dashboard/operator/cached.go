@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	firstWait = 20 * time.Millisecond // how long a page waits for what it never had
+	firstWait = 20 * time.Millisecond // how long a page waits for the first value
 	loadTime  = 5 * time.Minute
 )
 
-// cached holds a value that takes long to determine, such as the size of a directory. One
-// load at a time runs in the background; pages show the value of the last one.
+// cached holds a slowly computed value, such as the size of a directory. One load at a time runs in the background, and
+// pages show the last result.
 type cached[T any] struct {
 	load func(context.Context) (T, error)
-	good time.Duration // for how long a value is fresh
+	good time.Duration // how long a value is fresh
 
 	mu    sync.Mutex // guards the rest
 	found T
-	at    time.Time     // when it was found; zero: never
+	at    time.Time     // time of the last value; zero: none
 	err   error         // of the last load
-	under chan struct{} // closed when the load under way ends; nil: none is
+	under chan struct{} // closed at the end of the running load; nil: none running
 }
 
-// get returns the last value and when it was loaded; the time is zero during the first load.
-// A stale value is loaded again. An error is that of the last load, if none has succeeded.
+// get returns the last value and its time, which is zero until the first load has ended. It starts a load if the value
+// is stale. err is the last load's error if none has succeeded.
 func (k *cached[T]) get(ctx context.Context) (found T, at time.Time, err error) {
 	k.mu.Lock()
 	if k.under == nil && time.Since(k.at) > k.good {
@@ -47,7 +47,7 @@ func (k *cached[T]) get(ctx context.Context) (found T, at time.Time, err error) 
 	return k.last()
 }
 
-// last is get without looking.
+// last returns the last value without starting a load.
 func (k *cached[T]) last() (found T, at time.Time, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

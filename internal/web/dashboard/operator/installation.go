@@ -15,7 +15,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Installation tells the operator's pages of this installation. A Host does.
+// Installation describes this installation for the operator's pages. It is implemented by Host.
 type Installation interface {
 	Nodes(ctx context.Context) ([]node.Node, error)
 	Queues(ctx context.Context) ([]Queue, error)
@@ -23,18 +23,18 @@ type Installation interface {
 	Doctor(ctx context.Context) ([]Finding, error)
 }
 
-// Queue is one queue of background jobs.
+// Queue is the state of a queue of background jobs.
 type Queue struct {
 	Name    string
 	Workers int     // of this process
 	Running int     // now
 	Waiting int     // due now
-	Later   int     // due later: retries and schedules
-	GivenUp int     // failed for good
-	Oldest  db.Time // since when the one that is due longest waits; 0: none
+	Later   int     // due later: retries and scheduled jobs
+	GivenUp int     // failed permanently
+	Oldest  db.Time // due time of the longest waiting job; 0: none
 }
 
-// Disk is the file system that holds the data directory.
+// Disk is the file system of the data directory.
 type Disk struct {
 	Path  string
 	Size  int64 // bytes
@@ -42,24 +42,24 @@ type Disk struct {
 	Parts []DiskPart
 }
 
-// Used returns how much of the file system is used, in percent.
+// Used returns the used share of the file system in percent.
 func (d *Disk) Used() int { return shell.Percent(d.Size-d.Free, d.Size) }
 
-// DiskPart holds the size of one part of the data directory.
+// DiskPart is the size of one part of the data directory.
 type DiskPart struct {
 	Name string
 	Size int64 // bytes
 }
 
-// Finding is one line of what the doctor says.
+// Finding is a result of the doctor's checks.
 type Finding struct {
 	Name     string
 	OK       bool
-	Required bool // nothing works without it
+	Required bool // whether the installation can't work without it
 	Text     string
 }
 
-// Host is the installation as this node sees it.
+// Host is the installation as seen by this node.
 type Host struct {
 	DB           *db.DB
 	Accounts     *account.Accounts
@@ -69,10 +69,10 @@ type Host struct {
 	Workers      map[string]int // of this process, by queue
 }
 
-// Nodes returns the processes that serve this installation.
+// Nodes returns the installation's processes.
 func (h *Host) Nodes(ctx context.Context) ([]node.Node, error) { return node.List(ctx, h.DB) }
 
-// Queues returns the jobs that wait and run, for the operator.
+// Queues returns the state of every job queue.
 func (h *Host) Queues(ctx context.Context) ([]Queue, error) {
 	have, err := job.Queues(ctx, h.DB)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *Host) Queues(ctx context.Context) ([]Queue, error) {
 	return out, nil
 }
 
-// Disk returns the size of the data directory, and the space left.
+// Disk returns the size of the data directory and the free space.
 func (h *Host) Disk(ctx context.Context) (Disk, error) {
 	size, free, err := installation.DiskSpace(h.Store.DataDir)
 	if err != nil {
@@ -121,7 +121,7 @@ func (h *Host) Disk(ctx context.Context) (Disk, error) {
 	return d, nil
 }
 
-// Doctor returns what the doctor finds.
+// Doctor runs the doctor's checks.
 func (h *Host) Doctor(ctx context.Context) ([]Finding, error) {
 	var out []Finding
 	for _, c := range doctor.Examine(ctx, h.Store, h.SMTP, h.Certificates) {

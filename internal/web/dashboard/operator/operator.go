@@ -12,7 +12,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// operatorRoutes is every route of what the operator sees.
+// Routes lists the routes of the operator's pages.
 func (d *Pages) Routes() []shell.Route {
 	return append(d.operatorGitRoutes(),
 		shell.Get("/operator", shell.Operator, d.overviewPage),
@@ -34,13 +34,13 @@ func (d *Pages) Routes() []shell.Route {
 
 type overviewData struct {
 	Users, Sites int
-	Nodes        []node.Node // where there are several, or were
+	Nodes        []node.Node // if there are or were several
 	Queues       []Queue
 	Disk         *Disk
-	Doctor       bool // there is one to be asked
+	Doctor       bool // whether the doctor is available
 	Findings     []Finding
-	Found        db.Time // when; 0: not yet
-	Bad          int     // findings that are not well
+	Found        db.Time // time of the checks; 0: not yet
+	Bad          int     // number of failed checks
 }
 
 func (d *Pages) overviewPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -48,8 +48,8 @@ func (d *Pages) overviewPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("operator_overview", "Operator", data), err
 }
 
-// overviewLive keeps the numbers fresh. The doctor, who tries things out, is not asked
-// again: only what was found since is shown.
+// overviewLive updates the numbers. It doesn't run the doctor's checks again, which are active tests, but shows newer
+// results if there are any.
 func (d *Pages) overviewLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return shell.LivePart(5*time.Second, func(ctx context.Context) ([]byte, bool, error) {
 		data, err := d.overview(ctx, func(context.Context) ([]Finding, time.Time, error) { return d.doctor.last() })
@@ -120,7 +120,7 @@ type usersData struct {
 	Users []userRow
 	Pages shell.Pages
 	Total int
-	Open  bool // anybody can sign up
+	Open  bool // whether anyone can sign up
 }
 
 const usersPerPage = 100
@@ -160,7 +160,7 @@ type allSitesData struct {
 
 const sitesPerPage = 50
 
-// allSitesPage lists every site, the newest first.
+// allSitesPage lists all owners' sites, newest first.
 func (d *Pages) allSitesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	users, err := d.Accounts.Users(ctx)
 	if err != nil {

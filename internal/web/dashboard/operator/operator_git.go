@@ -20,7 +20,7 @@ func (d *Pages) operatorGitRoutes() []shell.Route {
 	}
 }
 
-// appGuide says where a forge's OAuth app is registered.
+// appGuide says where to register a Git provider's OAuth app.
 type appGuide struct{ Provider, Name, Where, Scopes string }
 
 var appGuides = []appGuide{
@@ -55,7 +55,7 @@ func (d *Pages) appsPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return shell.Page("operator_git", "Git apps", appsData{list, appGuides, d.BaseURL + connection.CallbackPath}), err
 }
 
-// addApp stores an OAuth app that the operator has registered at a forge.
+// addApp stores an OAuth app that the operator has registered.
 func (d *Pages) addApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
@@ -77,7 +77,7 @@ func (d *Pages) addApp(ctx context.Context, q *shell.Request) (shell.Answer, err
 	})
 }
 
-// createGitHubApp sends GitHub the description of an app, by the operator's browser.
+// createGitHubApp sends an app's description to GitHub through the operator's browser.
 func (d *Pages) createGitHubApp(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
@@ -98,7 +98,7 @@ func (d *Pages) createGitHubApp(ctx context.Context, q *shell.Request) (shell.An
 	return shell.Onward(shell.OnwardData{To: c.To, Manifest: c.Manifest}), nil
 }
 
-// gitHubAppCreated takes GitHub's answer and stores the app.
+// gitHubAppCreated handles GitHub's response and stores the app.
 func (d *Pages) gitHubAppCreated(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	made, err := d.Connections.Created(ctx, q.Session.ID, q.URL.Query())
 	if err != nil {

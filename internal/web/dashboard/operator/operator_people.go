@@ -16,7 +16,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// changeRole makes a user an operator, or an operator a user.
+// changeRole makes a user an operator or revokes that role.
 func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err
@@ -28,7 +28,7 @@ func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer,
 	admin := q.Value("role") == "operator"
 	is := map[bool]string{true: "operator", false: "user"}
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
-		// The line first: whoever gives up their own role may still write it.
+		// Write the log first, since an operator who revokes their own role couldn't afterwards.
 		err := d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{
 			Action:  "user.role",
 			Subject: string(u.ID),
@@ -51,7 +51,7 @@ func (d *Pages) changeRole(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo("/operator/users/"+string(u.ID), u.Email+" is "+is[admin]+" now"), nil
 }
 
-// suspendUser keeps a user out. Their sites go on, unless the operator wants them stopped.
+// suspendUser suspends a user. Their sites stay online unless the operator stops them.
 func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	u, err := d.whose(ctx, q)
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *Pages) suspendUser(ctx context.Context, q *shell.Request) (shell.Answer
 		for _, id := range sites {
 			s, err := d.Sites.StopTx(ctx, tx, u.Owner, id)
 			if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
-				continue // it is not on the air, or gone
+				continue // it isn't online, or is gone
 			}
 			if err == nil {
 				err = d.Accounts.AuditTx(ctx, tx, q.Actor(), audit.Event{
@@ -120,8 +120,8 @@ func (d *Pages) resumeUser(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo("/operator/users/"+string(u.ID), "Unsuspended "+u.Email), err
 }
 
-// deleteUser ends a user with all that is theirs. Where that includes sites, the address
-// is typed, and the number of sites must be the one that the dialog told.
+// deleteUser deletes a user and everything they own. If they own sites, the operator must type the address, and the
+// number of sites must equal the one in the dialog.
 func (d *Pages) deleteUser(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.Prove(ctx, q); err != nil {
 		return shell.Answer{}, err

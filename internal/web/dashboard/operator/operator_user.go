@@ -17,16 +17,16 @@ type userData struct {
 	Sessions int
 	Factor   account.Factor
 	Passkeys int
-	Link     string // a one-time link, shown once
-	Invited  bool   // the link is an invitation
-	Mailed   bool   // and goes to them by mail as well
+	Link     string // one-time link, shown once
+	Invited  bool   // whether the link is an invitation
+	Mailed   bool   // whether it was also emailed
 
-	Customer string // path of the page with the user's plan; empty where there are no plans
+	Customer string // page with the user's plan; empty if there are no plans
 
-	LastOwnerOf []string // slugs of teams that have no other active owner
+	LastOwnerOf []string // slugs of teams without another active owner
 }
 
-// whose returns the user that the page is about.
+// whose returns the page's user.
 func (d *Pages) whose(ctx context.Context, q *shell.Request) (account.User, error) {
 	return d.Accounts.User(ctx, shell.PathID[account.UserID](q, "user"))
 }
@@ -69,7 +69,7 @@ func (d *Pages) userData(ctx context.Context, u account.User) (data userData, er
 	return data, err
 }
 
-// showLink shows a one-time link, which is kept nowhere.
+// showLink shows a one-time link, which isn't stored.
 func (d *Pages) showLink(ctx context.Context, u account.User, token string) (shell.Answer, error) {
 	data, err := d.userData(ctx, u)
 	data.Link, data.Invited = d.BaseURL+"/setup/"+token, u.Invited
@@ -105,7 +105,7 @@ func (d *Pages) makeLink(ctx context.Context, q *shell.Request) (shell.Answer, e
 	}
 	var token string
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (deed audit.Event, err error) {
-		// A new password's link is the operator's to hand over: who asks may have lost the mailbox.
+		// The operator hands over the link of a new password, since the user may have lost access to the mailbox.
 		if token, err = d.Accounts.NewSetupLinkTx(ctx, tx, u.ID, account.LinkLife); err == nil && u.Invited {
 			err = d.Accounts.MailInvitationTx(ctx, tx, u, token)
 		}
@@ -189,7 +189,7 @@ func (d *Pages) dropPasskeys(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.GoTo("/operator/users/"+string(u.ID), "Removed "+removed), err
 }
 
-// tellLost mails a user that an operator has removed a way in that the user is said to have lost.
+// tellLost emails a user that an operator removed a lost authentication method.
 func (d *Pages) tellLost(ctx context.Context, tx *db.Tx, u account.User, subject, what string) error {
 	return d.Accounts.TellOwnerTx(ctx, tx, u.Owner, subject, "The operator of this installation "+what+
 		". If you didn't ask for it, change your password and reply to the operator.", "/account/security")

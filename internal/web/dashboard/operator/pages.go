@@ -1,5 +1,4 @@
-// Package operator owns the pages of the operator: the state of the installation, users, all
-// sites and Git apps.
+// Package operator owns the operator's pages: the state of the installation, users, all sites, and Git apps.
 package operator
 
 import (
@@ -12,14 +11,14 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Config names the services that these pages show.
+// Config holds the services used by these pages.
 type Config struct {
 	Sites        *site.Sites
 	Connections  *connection.Connections
 	Webhooks     *webhook.Webhooks
-	OAuth        *oauth.Server // Optional: without it there are no apps.
-	Installation Installation  // Optional: without it the pages leave it out.
-	SignUp       bool          // whether people may create accounts
+	OAuth        *oauth.Server // Optional: without it, apps don't exist.
+	Installation Installation  // Optional: without it, the pages omit it.
+	SignUp       bool          // whether people can create accounts
 }
 
 // Pages serves the operator's pages.
@@ -30,7 +29,6 @@ type Pages struct {
 	doctor cached[[]Finding]
 }
 
-// New returns the operator's pages.
 func New(s *shell.Shell, c Config) *Pages {
 	p := &Pages{Shell: s, Config: c}
 	if i := c.Installation; i != nil {

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// mostCustomers is how many customers are listed at a time.
+// mostCustomers caps the customers per page.
 const mostCustomers = 50
 
 type customerRow struct {
@@ -55,15 +55,15 @@ func (d *Pages) customersPage(ctx context.Context, q *shell.Request) (shell.Answ
 
 type customerData struct {
 	customerRow
-	Words    string // of the subscription
+	Words    string // describes the subscription
 	Offers   []offer
 	Credit   []string
 	Grants   []grantRow
 	Invoices []invoiceRow
 	Profile  party.Profile
-	Deletion string // when the account's sites are deleted; empty: never
+	Deletion string // deletion date of the account's sites; empty: never
 	Sellers  []seller.Seller
-	Seller   string // whose customer the account is; empty: the installation's
+	Seller   string // the account's seller; empty: the installation
 }
 
 type grantRow struct{ ID, Name, Value, Until, Reason string }
@@ -127,7 +127,7 @@ func (d *Pages) customerPage(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("operator_customer", c.Name, data), err
 }
 
-// customersPDF is the PDF of an invoice of the customer's.
+// customersPDF serves the PDF of a customer's invoice.
 func (d *Pages) customersPDF(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	c, err := d.customer(ctx, d.DB, q)
 	if err != nil {
@@ -140,7 +140,7 @@ func (d *Pages) customersPDF(ctx context.Context, q *shell.Request) (shell.Answe
 	return d.pdf(ctx, i)
 }
 
-// actFor changes something of a customer's and writes it into the audit log.
+// actFor performs an action for a customer and writes the audit log.
 func (d *Pages) actFor(
 	ctx context.Context, q *shell.Request, said string, fn func(tx *db.Tx, c billing.Customer) (audit.Event, error),
 ) (shell.Answer, error) {

@@ -1,4 +1,4 @@
-// Package plans owns the pages of an account's plan and invoices, where there is billing.
+// Package plans owns the pages of an account's plan and invoices. They exist if billing is on.
 package plans
 
 import (
@@ -29,10 +29,9 @@ type Pages struct {
 	hosts   *seller.Hosts
 }
 
-// New returns the pages. Without billing there are none.
+// New returns the pages, which have no routes if b is nil.
 func New(s *shell.Shell, b *billing.Billing, h *seller.Hosts) *Pages { return &Pages{s, b, h} }
 
-// Routes lists the pages.
 func (d *Pages) Routes() []shell.Route {
 	if d.billing == nil {
 		return nil
@@ -76,29 +75,29 @@ func (d *Pages) Routes() []shell.Route {
 }
 
 type planData struct {
-	Now      *current // nil: none
+	Now      *current // nil: no subscription
 	Offers   []offer
 	Credit   []string
-	Carried  []string // to the next invoice
-	Budget   string   // a decimal number; empty: none
+	Carried  []string // amounts carried to the next invoice
+	Budget   string   // decimal number; empty: none
 	Currency string   // of the budget
 	Profile  party.Profile
-	Cards    bool   // they are accepted
-	Card     string // that is stored, in words; empty: none
+	Cards    bool   // whether cards are accepted
+	Card     string // stored card in words; empty: none
 	Declined bool
-	Notice   string // what came of a visit of the page that stores one
+	Notice   string // result of a visit to the page that stores a card
 	Failed   bool
-	Deletion string // when the account's sites are deleted; empty: never
+	Deletion string // deletion date of the account's sites; empty: never
 }
 
-// current is the subscription as the page shows it.
+// current is the subscription as displayed.
 type current struct {
 	Title, Price, Status, Tone, Words string
 	Canceled                          bool
 	Next                              string // plan from the next period on
 }
 
-// offer is a plan that can be chosen, with what that costs.
+// offer is an available plan with its price.
 type offer struct {
 	Plan, Title, Price, Interval, Currency string
 	Current                                bool
@@ -140,7 +139,7 @@ func (d *Pages) planPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return shell.Page("account_plan", "Plan", data), err
 }
 
-// deletion returns when the sites of an account are deleted because it owes, or "" where that isn't announced.
+// deletion returns the announced deletion date of an owing account's sites, or "".
 func (d *Pages) deletion(ctx context.Context, owner account.OwnerID) (string, error) {
 	p, on, err := retention.Of(ctx, d.DB, owner)
 	if err != nil || !on {
@@ -225,7 +224,7 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 	return data, err
 }
 
-// cardWords name a card as people know theirs; empty where there is none.
+// cardWords describes a card, or returns "" if there is none.
 func cardWords(k billing.Card) string {
 	if k.Method == "" || k.Last4 == "" {
 		return k.Brand
@@ -234,7 +233,7 @@ func cardWords(k billing.Card) string {
 	return fmt.Sprintf("%s ending in %s, expires %02d/%d", brand, k.Last4, k.ExpMonth, k.ExpYear)
 }
 
-// toConfirm returns the bank's page for a payment that waits to be confirmed.
+// toConfirm returns the bank's page for a payment that needs confirmation.
 func (d *Pages) toConfirm(ctx context.Context, q *shell.Request) (string, error) {
 	list, err := d.billing.Payments(ctx, d.DB, q.Caller.Owner, "", 10)
 	for _, p := range list {
@@ -245,12 +244,12 @@ func (d *Pages) toConfirm(ctx context.Context, q *shell.Request) (string, error)
 	return "", err
 }
 
-// back is where a page of the payment provider leads to afterwards.
+// back returns the URL to which the payment provider redirects.
 func (d *Pages) back(q *shell.Request, path string) string {
 	return d.Base(q) + account.PageOf(q.Caller.Slug, path)
 }
 
-// addCard leads to the page that stores a card.
+// addCard redirects to the page that stores a card.
 func (d *Pages) addCard(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	to, err := d.billing.BeginSetup(ctx, q.Caller.Owner, d.currency(ctx, q), nil, "", d.back(q, "/account/plan"))
 	return shell.Onward(shell.OnwardData{To: to}), err
@@ -263,14 +262,14 @@ func (d *Pages) deleteCard(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo("/account/plan", "Card deleted"), err
 }
 
-// pay leads to the page on which an invoice is paid.
+// pay redirects to the page that pays an invoice.
 func (d *Pages) pay(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := q.PathValue("invoice")
 	to, err := d.billing.PayNow(ctx, q.Caller.Owner, billing.InvoiceID(id), d.back(q, "/account/invoices/"+id))
 	return shell.Onward(shell.OnwardData{To: to}), err
 }
 
-// words say what choosing a plan does and costs.
+// words describes the effect and price of choosing a plan.
 func words(q billing.Quote, change bool) string {
 	switch {
 	case q.DueNow > 0 || q.Total > 0:
@@ -316,7 +315,7 @@ func (d *Pages) current(ctx context.Context, s billing.Subscription) (*current, 
 	return c, nil
 }
 
-// act carries an action out and writes it into the audit log.
+// act performs an action and writes the audit log.
 func (d *Pages) act(ctx context.Context, q *shell.Request, name string, fn func(tx *db.Tx) (billing.Subscription, error)) error {
 	return d.Act(ctx, q, name, func(tx *db.Tx) (string, error) {
 		s, err := fn(tx)
@@ -381,7 +380,7 @@ func (d *Pages) saveProfile(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.GoTo("/account/plan", "Billing profile saved"), err
 }
 
-// currency is that of the account's plan, or of what is offered.
+// currency returns the currency of the account's plan, or of the offered plans.
 func (d *Pages) currency(ctx context.Context, q *shell.Request) money.Currency {
 	if s, err := d.billing.Subscription(ctx, d.DB, q.Caller.Owner); err == nil {
 		if v, err := d.billing.Version(ctx, d.DB, s.Version); err == nil {
@@ -410,14 +409,14 @@ func (d *Pages) saveBudget(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo("/account/plan", "Budget saved"), err
 }
 
-// invoiceRow is an invoice as pages show it.
+// invoiceRow is an invoice as displayed.
 type invoiceRow struct {
 	ID                                     billing.InvoiceID
 	Number, Date, Total, Status, Tone, Due string
 	Final                                  bool
 }
 
-// mostInvoices is how many invoices are listed.
+// mostInvoices caps the invoices listed.
 const mostInvoices = 100
 
 func rowOf(i billing.Invoice) invoiceRow {
@@ -467,14 +466,14 @@ func (d *Pages) invoicesPage(ctx context.Context, q *shell.Request) (shell.Answe
 
 type invoiceData struct {
 	invoiceRow
-	Pay      bool   // it can be paid by card
-	Charged  string // the card that is charged, in words
-	Notice   string // what became of a payment
+	Pay      bool   // whether it can be paid by card
+	Charged  string // card that will be charged, in words
+	Notice   string // result of a payment
 	Failed   bool
 	Lines    []lineRow
 	Net, Tax string
 	Payments []paymentRow
-	Transfer string // how it is paid by bank transfer, as the seller wrote it; empty: nothing is open
+	Transfer string // the seller's instructions for bank transfers; empty: nothing to pay
 }
 
 type (
@@ -531,7 +530,7 @@ func (d *Pages) invoicePage(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("account_invoice", title, data), err
 }
 
-// paymentWords say what became of a payment.
+// paymentWords describes the state of a payment.
 func paymentWords(p billing.Payment) string {
 	switch p.Status {
 	case "completed":
@@ -547,7 +546,7 @@ func paymentWords(p billing.Payment) string {
 	return "Processing"
 }
 
-// payable finds out how an open invoice is paid.
+// payable sets how an open invoice can be paid.
 func (d *Pages) payable(ctx context.Context, q *shell.Request, i billing.Invoice, payments []billing.Payment, data *invoiceData) error {
 	on, err := d.billing.Cards(ctx, d.DB)
 	if err != nil || !on || i.Remaining() <= 0 {

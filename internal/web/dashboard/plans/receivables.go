@@ -12,7 +12,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// mostReceivables is how many invoices are listed, the oldest first.
+// mostReceivables caps the invoices listed, oldest first.
 const mostReceivables = 200
 
 type receivable struct {
@@ -21,7 +21,7 @@ type receivable struct {
 	Held           bool
 }
 
-// receivablesPage lists what is open. With an invoice's number the form is filled in with what is left of it to pay.
+// receivablesPage lists open invoices. An invoice number in the URL fills the form with its remaining amount.
 func (d *Pages) receivablesPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	list, err := d.billing.Receivables(ctx, d.DB, mostReceivables)
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *Pages) receivablesPage(ctx context.Context, q *shell.Request) (shell.An
 	}
 	var data struct {
 		Invoices        []receivable
-		Invoice, Amount string // that a transfer is recorded for
+		Invoice, Amount string // for recording a transfer
 	}
 	for _, i := range list {
 		r := receivable{invoiceRow: rowOf(i), Customer: string(i.Owner), Held: i.Held}
@@ -48,7 +48,7 @@ func (d *Pages) receivablesPage(ctx context.Context, q *shell.Request) (shell.An
 	return shell.Page("operator_receivables", "Receivables", data), nil
 }
 
-// record keeps a transfer that arrived. The amount is in the invoice's currency.
+// record stores a received transfer. The amount is in the invoice's currency.
 func (d *Pages) record(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	said := ""
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
@@ -67,7 +67,7 @@ func (d *Pages) record(ctx context.Context, q *shell.Request) (shell.Answer, err
 	return shell.GoTo("/operator/receivables", said), err
 }
 
-// release makes a draft final that was held.
+// release finalizes a held draft.
 func (d *Pages) release(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	err := d.Act(ctx, q, "invoice.finalized", func(tx *db.Tx) (string, error) {
 		id := q.PathValue("invoice")

@@ -14,13 +14,13 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// sellersPage lists who resells here.
+// sellersPage lists the resellers.
 func (d *Pages) sellersPage(ctx context.Context, _ *shell.Request) (shell.Answer, error) {
 	list, err := seller.List(ctx, d.DB)
 	return shell.Page("operator_sellers", "Sellers", struct{ Sellers []seller.Seller }{list}), err
 }
 
-// setHost gives a seller its host, or takes it away.
+// setHost sets or removes a seller's host.
 func (d *Pages) setHost(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	who, host := q.Value("seller"), strings.TrimSpace(q.Value("host"))
 	err := d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
@@ -32,7 +32,7 @@ func (d *Pages) setHost(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.GoTo("/operator/sellers", "Host saved"), nil
 }
 
-// assign makes an account a seller's customer.
+// assign assigns an account to a seller.
 func (d *Pages) assign(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	return d.actFor(ctx, q, "Seller changed", func(tx *db.Tx, c billing.Customer) (audit.Event, error) {
 		to := q.Value("seller")
@@ -40,7 +40,7 @@ func (d *Pages) assign(ctx context.Context, q *shell.Request) (shell.Answer, err
 	})
 }
 
-// logo serves the logo of a seller. Its name is its digest, so that browsers keep it.
+// logo serves a seller's logo. Its name is its digest, so browsers can cache it.
 func (d *Pages) logo(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	digest, ok := strings.CutSuffix(q.PathValue("logo"), ".png")
 	if !ok || len(digest) != 64 {

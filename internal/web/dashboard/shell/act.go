@@ -7,8 +7,7 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// Act changes something and writes the line of the audit log that says so, in one
-// transaction. fn returns the id of what it was done to.
+// Act changes something and writes the audit log in one transaction. fn returns the ID of the affected resource.
 func (d *Shell) Act(ctx context.Context, q *Request, action string, fn func(tx *db.Tx) (subject string, err error)) error {
 	return d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		subject, err := fn(tx)
@@ -16,7 +15,7 @@ func (d *Shell) Act(ctx context.Context, q *Request, action string, fn func(tx *
 	})
 }
 
-// ActOn is act where there is more to say than an id.
+// ActOn is [Shell.Act] for an event with more than an ID.
 func (d *Shell) ActOn(ctx context.Context, q *Request, fn func(tx *db.Tx) (audit.Event, error)) error {
 	return d.DB.Write(ctx, func(tx *db.Tx) error {
 		deed, err := fn(tx)

@@ -16,35 +16,34 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// asset is one file that pages load. Its public name changes with its content, so it may
-// be cached for ever.
+// asset is a file loaded by pages. Its public name changes with its content, so it can be cached forever.
 type asset struct {
 	kind  string
 	from  fs.FS
 	file  string
-	sheet []byte // a style sheet's text, which names the others by their public names
+	sheet []byte // style sheet with the other assets' public names
 
-	once sync.Once // before gzip is read
-	gzip []byte    // empty when that is no smaller
+	once sync.Once // guards gzip
+	gzip []byte    // empty if it isn't smaller
 }
 
-// Plain returns its bytes. They are in the program's file: a copy in memory would serve nobody most of the time.
+// Plain returns the bytes from the program's file instead of keeping a rarely used copy in memory.
 func (a *asset) Plain() []byte {
 	if a.sheet != nil {
 		return a.sheet
 	}
 	body, err := fs.ReadFile(a.from, a.file)
 	if err != nil {
-		panic(err) // it was read at the start
+		panic(err) // it was readable at startup
 	}
 	return body
 }
 
-// compressed returns its bytes with gzip, or nil when that is no smaller.
+// compressed returns the gzipped bytes, or nil if they aren't smaller.
 func (a *asset) compressed() []byte {
 	a.once.Do(func() {
 		var buf bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // the level is a valid one
+		z, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // the level is valid
 		body := a.Plain()
 		z.Write(body)
 		z.Close()
@@ -57,18 +56,17 @@ func (a *asset) compressed() []byte {
 
 type Assets struct {
 	Files map[string]*asset // by public name
-	Names map[string]string // public names by plain ones
+	Names map[string]string // public names by original name
 }
 
-// loadAssets reads what is built into the program: what is wrong with that is wrong at
-// the first start, hence the panics.
+// loadAssets reads the embedded assets. It panics on errors, which would already occur at the first start.
 func loadAssets(from fs.FS) Assets {
 	out := Assets{map[string]*asset{}, map[string]string{}}
 	list, err := fs.ReadDir(from, "assets")
 	if err != nil {
 		panic(err)
 	}
-	// Style sheets last: they name the others, as url(file).
+	// Style sheets come last, since they refer to the other assets as url(file).
 	slices.SortStableFunc(list, func(a, b fs.DirEntry) int { return rank(a) - rank(b) })
 	for _, f := range list {
 		body, err := fs.ReadFile(from, "assets/"+f.Name())
@@ -87,7 +85,7 @@ func loadAssets(from fs.FS) Assets {
 		if ext == ".css" {
 			a.sheet = body
 		}
-		switch ext { // not by package mime: reading the host's table takes half a megabyte
+		switch ext { // package mime would read the host's table, which takes half a megabyte
 		case ".js":
 			a.kind = "text/javascript; charset=utf-8"
 		case ".css":
@@ -111,7 +109,7 @@ func rank(f fs.DirEntry) int {
 	return 0
 }
 
-// Url is the public address of an asset.
+// URL returns the public URL of an asset.
 func (a Assets) URL(name string) string {
 	public, ok := a.Names[name]
 	if !ok {

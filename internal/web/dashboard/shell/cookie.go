@@ -8,16 +8,16 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// The cookies, by what they hold.
+// The cookies' names.
 const (
 	SessionCookie = "slipway"
 	flashCookie   = "slipway-flash"
 	ThemeCookie   = "slipway-theme"
 )
 
-// cookieName adds the __Host- prefix (RFC 6265bis §4.1.3.2), by which a browser promises
-// that no other host set it. It needs https; a plain base URL, meant for loopback and
-// trials, gets plain names, because browsers refuse Secure cookies there.
+// cookieName adds the __Host- prefix, which guarantees that no other host set the cookie (RFC 6265bis §4.1.3.2). It
+// requires https. With an http base URL, for loopback and trials, names have no prefix, because browsers refuse Secure
+// cookies there.
 func (d *Shell) cookieName(name string) string {
 	if d.secure {
 		return "__Host-" + name
@@ -38,12 +38,12 @@ func (d *Shell) NoCookie(name string) *http.Cookie {
 	return c
 }
 
-// SignedIn is the cookie of a new session.
+// SignedIn returns the cookie of a new session.
 func (d *Shell) SignedIn(token string) *http.Cookie {
 	return d.Cookie(SessionCookie, token, account.Lifetime)
 }
 
-// ReadCookie returns the value of one of our cookies; empty: there is none.
+// ReadCookie returns the value of one of the dashboard's cookies, or "".
 func (d *Shell) ReadCookie(r *http.Request, name string) string {
 	c, err := r.Cookie(d.cookieName(name))
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Shell) ReadCookie(r *http.Request, name string) string {
 	return c.Value
 }
 
-// A flash is a sentence for the next page. It is shown as text, whatever it holds.
+// flashCookie returns the cookie with a message for the next page, where it is shown as plain text.
 func (d *Shell) flashCookie(text string) *http.Cookie {
 	return d.Cookie(flashCookie, base64.RawURLEncoding.EncodeToString([]byte(text)), time.Minute)
 }

@@ -54,7 +54,7 @@ func (d *Shell) funcs() template.FuncMap {
 	return all
 }
 
-// ago is a moment as people say it, with the exact one on hover and for scripts.
+// ago returns a relative time, with the exact time on hover and for scripts.
 func ago(t db.Time) template.HTML {
 	if t == 0 {
 		return `<span class="soft">never</span>`
@@ -62,7 +62,7 @@ func ago(t db.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-ago>%s</time>`, t, exact(t), Relative(time.Until(t.Time()))))
 }
 
-// day is a date, with the exact moment on hover.
+// day returns a date, with the exact time on hover.
 func day(t db.Time) template.HTML {
 	if t == 0 {
 		return `<span class="soft">never</span>`
@@ -72,7 +72,7 @@ func day(t db.Time) template.HTML {
 
 func exact(t db.Time) string { return t.Time().Format("2 January 2006, 15:04:05 UTC") }
 
-// Relative says a distance in time in words; negative is the past.
+// Relative describes a duration in words; negative durations are in the past.
 func Relative(d time.Duration) string {
 	past := d < 0
 	d = d.Abs()
@@ -100,7 +100,7 @@ func Relative(d time.Duration) string {
 	return "in " + text
 }
 
-// took is how long something lasted.
+// took describes how long something lasted.
 func took(from, to db.Time) string {
 	if from == 0 {
 		return ""
@@ -123,7 +123,7 @@ func took(from, to db.Time) string {
 func BytesWord(n int64) string {
 	f, unit := float64(n), "B"
 	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if f < 1000 { // 1005 MiB is 1.0 GiB: no figure has four digits
+		if f < 1000 { // 1005 MiB is displayed as 1.0 GiB, to avoid four digits
 			break
 		}
 		f, unit = f/1024, u
@@ -141,8 +141,7 @@ func Percent(part, whole int64) int {
 	return int(part * 100 / whole)
 }
 
-// words are the statuses of nouns in people's words, each with its tone: ok, busy, wait,
-// bad or off.
+// words holds the display words and tones (ok, busy, wait, bad or off) of nouns' statuses.
 var words = map[string]map[string][2]string{
 	"site": {
 		"pending": {"Queued", "wait"}, "provisioning": {"Deploying", "busy"}, "active": {"Live", "ok"},
@@ -186,7 +185,7 @@ var words = map[string]map[string][2]string{
 	"switch": {"on": {"Enabled", "ok"}, "off": {"Disabled", "off"}},
 }
 
-// Word is a status in people's words.
+// Word returns a status's display word.
 func Word(noun string, value any) string { return wordOf(noun, fmt.Sprint(value))[0] }
 
 func wordOf(noun, value string) [2]string {
@@ -196,24 +195,24 @@ func wordOf(noun, value string) [2]string {
 	return [2]string{value, "off"}
 }
 
-// status is a status as a dot and a word.
+// status returns a status as a colored dot and a word.
 func status(noun string, value any) template.HTML {
 	w := wordOf(noun, fmt.Sprint(value))
 	return template.HTML(`<span class="status ` + w[1] + `" data-test="status-` + template.HTMLEscapeString(fmt.Sprint(value)) + `">` +
 		template.HTMLEscapeString(w[0]) + `</span>`)
 }
 
-// curl is the REST call that does what a page does.
+// curl is the REST call equivalent to a page's action.
 type curl struct {
 	Method, Path, Command string
 
-	Variables string // what the reader sets beside the key, separated by spaces; mostly empty
+	Variables string // other variables to set besides the key, separated by spaces; usually empty
 }
 
-// Variable is a text in a call that stands for a variable of the reader's shell, such as a token that no page knows.
+// Variable is a placeholder in a call for a variable of the reader's shell, such as a token unknown to the page.
 type Variable string
 
-// variableMark encloses the name of a variable in the JSON of a call. It is random, so that no name of a site can be taken for one.
+// variableMark encloses variables' names in a call's JSON. It is random, so that no site name can contain it.
 var variableMark = rand.Text()
 
 func (v Variable) MarshalText() ([]byte, error) {
@@ -222,7 +221,7 @@ func (v Variable) MarshalText() ([]byte, error) {
 
 var variables = regexp.MustCompile(variableMark + "([A-Z][A-Z_]*)" + variableMark)
 
-// rest describes a call. The body, when there is one, becomes JSON.
+// rest returns a call. body, if given, is encoded as JSON.
 func (d *Shell) rest(method, path string, body ...any) (curl, error) {
 	var b strings.Builder
 	b.WriteString("curl")
@@ -248,14 +247,14 @@ func (d *Shell) rest(method, path string, body ...any) (curl, error) {
 	}, nil
 }
 
-// restFile describes a call whose body is a file.
+// restFile returns a call whose body is a file.
 func (d *Shell) restFile(path, kind, file string) (curl, error) {
 	c, err := d.rest("POST", path)
 	c.Command += " \\\n  -H " + Quote("Content-Type: "+kind) + " --data-binary " + Quote("@"+file)
 	return c, err
 }
 
-// Quote makes one word of a POSIX shell out of any text.
+// Quote quotes text as one word of a POSIX shell.
 func Quote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:/._-") == "" {
 		return s
@@ -263,7 +262,7 @@ func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// dict makes a map for a part that needs more than one thing.
+// dict returns a map, for template parts with several arguments.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
 		return nil, fmt.Errorf("dict: %d arguments", len(pairs))
@@ -279,7 +278,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return m, nil
 }
 
-// Short is the start of a text.
+// Short cuts text to n characters.
 func Short(n int, s string) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -287,7 +286,7 @@ func Short(n int, s string) string {
 	return string([]rune(s)[:n])
 }
 
-// deviceWords says in a few words what a User-Agent header means.
+// deviceWords describes a User-Agent header in a few words.
 func deviceWords(agent string) string {
 	find := func(pairs ...string) string {
 		for i := 0; i < len(pairs); i += 2 {
@@ -317,7 +316,7 @@ func deviceWords(agent string) string {
 	return browser + " on " + system
 }
 
-// Clean keeps what can be shown: valid UTF-8 without control characters but tab.
+// Clean removes invalid UTF-8 and control characters other than tab.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {

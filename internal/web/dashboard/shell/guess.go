@@ -10,11 +10,10 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// How many guesses a window of 15 minutes lets through: for one account from one
-// network, from one network, for one account from everywhere, and of second factors.
-// The first is for a forgetful owner; the third keeps a swarm slow without letting
-// a single stranger lock an owner out. For IPv6 the first two hold for the /64, the /56 and
-// the /48 alike, and the third does not concern networks that the owner is signed in from.
+// Limits of guesses per 15 minutes: of one account from one network, from one network, of one account from anywhere,
+// and of second factors. The first suits a forgetful owner. The third slows distributed attacks without letting a
+// single attacker lock an owner out; it doesn't apply to networks in which the owner is signed in. For IPv6, the first
+// two apply to the /64, /56 and /48 alike.
 const (
 	PerAccountHere = 20
 	PerNetwork     = 60
@@ -22,8 +21,8 @@ const (
 	PerFactor      = 10
 )
 
-// Prove makes sure that it is the user, not somebody at their unlocked machine: who signed
-// in a while ago types the password again, into the field "current".
+// Prove requires the password in the field "current" unless the session signed in recently, to protect users whose
+// unlocked machine others can reach.
 func (d *Shell) Prove(ctx context.Context, q *Request) error {
 	if q.Session.Fresh() {
 		return nil
@@ -38,7 +37,7 @@ func (d *Shell) Prove(ctx context.Context, q *Request) error {
 	return At("current", Rightly(d.Accounts.Prove(ctx, q.Session, q.Value("current"))))
 }
 
-// Rightly says of a wrong password what concerns somebody who is signed in.
+// Rightly adapts the fault of a wrong password for a signed-in user.
 func Rightly(err error) error {
 	if fault.Is(err, fault.Unauthorized) {
 		return &fault.Error{Kind: fault.Forbidden, Message: "Wrong password", Code: "wrong_password"}
@@ -46,14 +45,13 @@ func Rightly(err error) error {
 	return err
 }
 
-// Guesses holds a key to count attempts by, and how many are allowed.
+// Guesses is a key for counting attempts, and its limit.
 type Guesses struct {
 	Key   string
 	Limit int
 }
 
-// Throttle counts a guess and refuses it when it is one too many. Keys are counted one
-// after another: those behind the first that refuses are spared.
+// Throttle counts a guess for each key and returns a fault at the first limit exceeded. Later keys aren't counted then.
 func (d *Shell) Throttle(ctx context.Context, counts ...Guesses) error {
 	for _, c := range counts {
 		win, err := d.logins.Take(ctx, c.Key, c.Limit)
@@ -86,11 +84,11 @@ func (d *Shell) ThrottlePassword(ctx context.Context, q *Request, email string) 
 	if err != nil {
 		return err
 	}
-	if !known { // strangers' guesses never lock an owner out where they are signed in
+	if !known { // attackers' guesses must not lock an owner out of networks in which they are signed in
 		counts = append(counts, Guesses{Key: "login-all:" + email, Limit: PerAccount})
 	}
 	return d.Throttle(ctx, counts...)
 }
 
-// TypedEmail is an address as it is counted, whatever was typed.
+// TypedEmail normalizes a typed address for counting.
 func TypedEmail(s string) string { return Short(254, Clean(strings.ToLower(strings.TrimSpace(s)))) }

@@ -8,11 +8,11 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Pages is a way through a long list.
+// Pages is the pagination of a list.
 type Pages struct {
 	Page, Last int
-	Prev, Next string // links; empty where there is none
-	First, End string // links to the first and the last page
+	Prev, Next string // URLs; empty if there is none
+	First, End string // URLs of the first and last page
 }
 
 func Turn(page, total, per int, link func(page int) string) Pages {
@@ -27,13 +27,13 @@ func Turn(page, total, per int, link func(page int) string) Pages {
 	return p
 }
 
-// PageNumber is which page of a list is asked for; what is no number is the first.
+// PageNumber returns the requested page of a list; invalid numbers mean the first.
 func PageNumber(q *Request) int {
 	n, _ := strconv.Atoi(q.Query("page"))
 	return max(1, min(n, 100_000))
 }
 
-// PageOf is the page asked for; what is no number is the first.
+// PageOf returns the requested page; invalid numbers mean the first.
 func PageOf(q *Request) int {
 	n, err := strconv.Atoi(strings.TrimSpace(q.Query("page")))
 	if err != nil {
@@ -42,14 +42,13 @@ func PageOf(q *Request) int {
 	return max(1, min(n, 1_000_000))
 }
 
-// OneSite asks for nothing but how many there are.
+// OneSite is a filter that only counts.
 var OneSite = site.Filter{Page: 1}
 
-// MaxChoices is how many sites the form offers; a key for others names their ids by the
-// REST interface.
+// MaxChoices caps the sites in a form. Keys for other sites can be created with their IDs through the REST API.
 const MaxChoices = 200
 
-// SiteLabel returns a site's name as a list of choices shows it: with its subdomain where another one has the same name.
+// SiteLabel returns a site's name for a list of choices, with the subdomain if another site has the same name.
 func SiteLabel(list []site.Site, s site.Site) string {
 	for _, o := range list {
 		if o.ID != s.ID && strings.EqualFold(o.Name, s.Name) {
@@ -59,7 +58,7 @@ func SiteLabel(list []site.Site, s site.Site) string {
 	return s.Name
 }
 
-// Link is a path with those of the pairs that are not empty as its query.
+// Link returns a path with a query of the non-empty pairs.
 func Link(path string, pairs ...string) string {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

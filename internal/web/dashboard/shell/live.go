@@ -19,31 +19,30 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// How a stream is kept alive, and how long one event may take to be sent.
+// The interval of keep-alive comments, and the timeout for sending an event.
 const (
 	Heartbeat = 15 * time.Second
 	SendTime  = 15 * time.Second
 )
 
-// live is a part of a page that is sent again whenever it looks different: at once, when
-// something of its owner's changes, and at the latest after poll.
+// live is a part of a page that is sent again when it changes. It is rendered on each notification about its owner, and
+// at least every poll.
 type live struct {
 	render func(ctx context.Context) (html []byte, done bool, err error)
 	poll   time.Duration
 }
 
-// LivePart returns the answer that keeps a part of a page fresh until render is done.
+// LivePart returns an answer that keeps a part of a page up to date until render reports done.
 func LivePart(poll time.Duration, render func(ctx context.Context) (html []byte, done bool, err error)) Answer {
 	return Answer{live: live{render, poll}}
 }
 
-// Follow wakes a page when something of its owner's changes, and never when something of
-// others' does.
+// Follow returns a channel that signals when something of the owner's changes.
 func (d *Shell) Follow(q *Request) (wake <-chan struct{}, stop func()) {
 	return d.DB.Listen(q.Caller.Owner.Topic())
 }
 
-// Events sends server-sent events (WHATWG HTML §9.2) to one browser.
+// Events sends server-sent events (WHATWG HTML §9.2) to a browser.
 type Events struct {
 	Ctx   context.Context
 	w     http.ResponseWriter
@@ -52,10 +51,10 @@ type Events struct {
 	q     *Request
 }
 
-// errMoved ends the stream of a site that is another owner's now.
+// errMoved ends the streams of a site that was transferred.
 var errMoved = errors.New("the site belongs to another account")
 
-// stays returns errMoved once the site of the page is another owner's. Each round asks before it reads what to send.
+// stays returns errMoved once the page's site has been transferred. Each round calls it before reading data.
 func (e *Events) stays() error {
 	if e.shell.moved(e.Ctx, e.q) {
 		return errMoved
@@ -63,8 +62,8 @@ func (e *Events) stays() error {
 	return nil
 }
 
-// Send sends one event. An empty name is "message"; an empty id is none. An error means
-// that the browser is gone.
+// Send sends an event. An empty name means "message", and an empty ID is omitted. An error means that the browser is
+// gone.
 func (e *Events) Send(name, id, data string) error {
 	var b strings.Builder
 	if name != "" {
@@ -80,11 +79,11 @@ func (e *Events) Send(name, id, data string) error {
 	return e.write(b.String())
 }
 
-// LastEvent returns the id of the last event that a browser has of a stream: what the browser itself says when it connects again,
-// or ?last= of the script of our pages, which opens a new stream where the browser has given up. Empty: none.
+// LastEvent returns the ID of the last event that a browser received, from the browser's own reconnect or from ?last=
+// of the page's script, which opens a new stream when the browser has given up. It is "" for none.
 func (q *Request) LastEvent() string { return cmp.Or(q.Header.Get("Last-Event-ID"), q.Query("last")) }
 
-// Alive sends a comment, so that proxies don't hang up.
+// Alive sends a comment, so that proxies keep the connection open.
 func (e *Events) Alive() error { return e.write(": still here\n\n") }
 
 func (e *Events) write(text string) error {
@@ -97,8 +96,8 @@ func (e *Events) write(text string) error {
 	return e.conn.Flush()
 }
 
-// serveStream opens a stream and lets fn fill it until it returns, the browser is gone,
-// the session has ended or the service stops.
+// serveStream opens a stream and calls fn to fill it. The stream ends when fn returns, the browser is gone, the session
+// has ended or the service stops.
 func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events) error) {
 	done, ok := d.Streams.Begin(q.User.ID, q.Addr)
 	if !ok {
@@ -114,7 +113,7 @@ func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events
 	defer done()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 	w.WriteHeader(http.StatusOK)
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
@@ -129,9 +128,8 @@ func (d *Shell) serveStream(w http.ResponseWriter, q *Request, fn func(e *Events
 	}
 }
 
-// WhileAllowed sends a download: fn gets a context that ends with the session, and so does
-// a write that is under way then. A connection that fn gives up ends without its last
-// bytes: half a file must not look whole.
+// WhileAllowed sends a download. fn's context, and a write in progress, end with the session. If fn fails, the
+// connection is closed without the end of the response, so that a partial file doesn't look complete.
 func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx context.Context, conn *http.ResponseController) error) {
 	done, ok := d.Streams.Begin(q.User.ID, q.Addr)
 	if !ok {
@@ -154,24 +152,24 @@ func (d *Shell) WhileAllowed(w http.ResponseWriter, q *Request, fn func(ctx cont
 		_ = conn.SetWriteDeadline(time.Now())
 	})
 	settle := sync.OnceFunc(func() {
-		if !stop() { // the connection isn't ours any more when the handler has returned
+		if !stop() { // after the handler returns, the connection must not be used
 			<-ended
 		}
 	})
 	defer settle()
 	// right: download under way
-	panics.Go(func() { d.Watch(ctx, cancel, q, nil) }) // while the service drains, what is under way may end
+	panics.Go(func() { d.Watch(ctx, cancel, q, nil) }) // downloads may finish while the service drains
 	if err := fn(ctx, conn); err != nil || ctx.Err() != nil {
 		d.Log.DebugContext(ctx, "download ended early", "request", q.ID, "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	settle()
-	_ = conn.SetWriteDeadline(time.Time{}) // the connection may be used again
+	_ = conn.SetWriteDeadline(time.Time{}) // the connection may be reused
 }
 
-// Watch ends what was begun in a session that was ended, on the page of a site that is another owner's since, or when ready is false.
+// Watch cancels what a session started once the session ends, the page's site is transferred, or ready is false.
 func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request, ready *atomic.Bool) {
-	defer cancel() // also after a panic: what is not watched ends
+	defer cancel() // also after a panic, so that nothing continues unwatched
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	token := d.ReadCookie(q.Request, SessionCookie)
@@ -201,8 +199,8 @@ func (d *Shell) Watch(ctx context.Context, cancel context.CancelFunc, q *Request
 	}
 }
 
-// moved reports whether the site that a page is about no longer belongs to the owner for whom the page was opened. A database that does
-// not answer moves nothing.
+// moved reports whether the page's site no longer belongs to the owner for whom the page was opened. It is false if the
+// database is unavailable.
 func (d *Shell) moved(ctx context.Context, q *Request) bool {
 	if !strings.HasPrefix(q.URL.Path, "/sites/") || q.PathValue("id") == "" {
 		return false

@@ -2,20 +2,20 @@ package shell
 
 import "slipway/internal/tenant/team"
 
-// NavGroup is some links of the rail under one title.
+// NavGroup is a titled group of links in the navigation.
 type NavGroup struct {
 	Title string
 	Links []NavLink
 }
 
-// NavLink leads to a page. Its key is typed after g, and names its icon.
+// NavLink is a link in the navigation. Typing g and then Key opens it.
 type NavLink struct {
 	Icon, Name, Path string
 	Key              string // Optional.
 	On               bool
 }
 
-// Rail lists the pages of the account and, for operators, of the installation.
+// Rail returns the navigation of the account and, for operators, of the installation.
 func (v *view) Rail() []NavGroup {
 	link := func(icon, name, path string, on bool) NavLink {
 		return NavLink{Icon: icon, Name: name, Path: path, On: on}
@@ -64,8 +64,8 @@ func (v *view) Rail() []NavGroup {
 	return groups
 }
 
-// teamRail lists the pages of the team that the page is about. Those that the member's role doesn't open are dropped as the
-// page leaves (rights.go).
+// teamRail returns the navigation of the page's team. Links that the member's role doesn't allow are removed when the
+// page is sent (rights.go).
 func (v *view) teamRail() []NavGroup {
 	base := "/teams/" + v.q.member.Slug
 	at := func(icon, name, path, key string, below ...string) NavLink {
@@ -97,7 +97,7 @@ func (v *view) teamRail() []NavGroup {
 	return groups
 }
 
-// planLinks lead to the pages of the account's plan.
+// planLinks returns the links to the pages of the account's plan.
 func (v *view) planLinks() []NavLink {
 	return []NavLink{
 		{Icon: "overview", Name: "Plan", Path: "/account/plan", On: v.In("/account/plan")},
@@ -105,14 +105,14 @@ func (v *view) planLinks() []NavLink {
 	}
 }
 
-// Switch holds the accounts that the user may change between.
+// Switch lists the accounts that the user can switch to.
 type Switch struct {
-	Now   string // the team's name, or Personal account
-	Slug  string // of the team; empty: the personal account
+	Now   string // the team's name, or "Personal account"
+	Slug  string // the current team; empty: the personal account
 	Teams []team.Ref
 }
 
-// Switcher returns the choice of the account, or nil for people without a team and in sessions that open one alone.
+// Switcher returns the account switcher, or nil for people without a team and in sessions restricted to one account.
 func (v *view) Switcher() (*Switch, error) {
 	if v.q.Session.Only != "" {
 		return nil, nil
@@ -130,7 +130,7 @@ func (v *view) Switcher() (*Switch, error) {
 	return s, nil
 }
 
-// Here returns the link of the page that is shown: the one that the page lies deepest below.
+// Here returns the navigation link whose path is the longest prefix of the page's path.
 func (v *view) Here() (here NavLink) {
 	for _, g := range v.Rail() {
 		for _, l := range g.Links {

@@ -12,38 +12,38 @@ import (
 	"slipway/internal/tenant/traffic"
 )
 
-// Plot is bars over time, drawn on the server. Widths are parts of whatever space there
-// is and texts stand outside of what is stretched, so one drawing serves every screen.
+// Plot is a bar chart rendered on the server. Widths are relative and texts are outside the stretched part, so that one
+// drawing fits every screen.
 type Plot struct {
 	ID     string // unique in the page
 	Title  string
-	Sum    string // the whole in words
+	Sum    string // the total in words
 	Series []PlotSeries
-	Says   string // what it shows, for those who don't see it
-	Empty  bool   // nothing happened
+	Says   string // description for screen readers
+	Empty  bool   // whether all values are zero
 	Tops   []string
 	Bars   template.HTML
-	Days   template.HTML // what stands below
+	Days   template.HTML // labels below the bars
 }
 
-// PlotSeries is one of the values that are stacked, with the class that colors it.
+// PlotSeries is one of the stacked series with its CSS class.
 type PlotSeries struct{ Name, Class string }
 
-// Bar holds the values of one time step, one for each series, from the bottom up.
+// Bar holds the values of one time step, one per series from the bottom up.
 type Bar struct {
 	At     db.Time
 	Values []int64
 	Says   string
 }
 
-// Draw makes the plot of bars that are step long each. unit writes a value of the axis.
+// Draw renders bars of one step each. unit formats the axis values.
 func (p *Plot) Draw(bars []Bar, step time.Duration, top int64, unit func(int64) string) {
 	p.Tops = []string{unit(top), unit(top / 2), "0"}
 	if top < 2 {
 		p.Tops = []string{unit(top), "", "0"}
 	}
-	// One path for each series, a bar wide 1 and the plot tall 1000, and over them what
-	// answers to the pointer: with an element for each value a page weighed twice as much.
+	// One path per series, with bars 1 wide in a plot 1000 high, and rectangles above for the pointer. Separate
+	// elements for each value would double the page's size.
 	paths := make([]strings.Builder, len(p.Series))
 	var hits strings.Builder
 	for i, x := range bars {
@@ -53,7 +53,7 @@ func (p *Plot) Draw(bars []Bar, step time.Duration, top int64, unit func(int64) 
 			if v <= 0 {
 				continue
 			}
-			tall := max(int(math.Round(1000*float64(v)/float64(top))), 7) // what is there can be seen
+			tall := max(int(math.Round(1000*float64(v)/float64(top))), 7) // keep small values visible
 			from = max(0, from-tall)
 			fmt.Fprintf(&paths[s], "M%s %dh.84v%dh-.84z", number(float64(i)+.08), from, tall)
 		}
@@ -68,20 +68,20 @@ func (p *Plot) Draw(bars []Bar, step time.Duration, top int64, unit func(int64) 
 		}
 	}
 	b.WriteString(hits.String() + `</svg>`)
-	p.Bars = template.HTML(b.String()) // numbers of ours, classes of ours, texts escaped
+	p.Bars = template.HTML(b.String()) // generated numbers and classes, escaped texts
 	p.Days = ticks(bars, step)
 }
 
-// number writes a part of a hundred without more digits than can be seen.
+// number formats a number with at most two decimals.
 func number(f float64) string { return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) }
 
-// ticks names round moments below the bars.
+// ticks labels round times below the bars.
 func ticks(bars []Bar, step time.Duration) template.HTML {
 	span := step * time.Duration(len(bars))
 	each, format := 4*time.Hour, "15:04"
 	switch {
 	case span > 200*24*time.Hour:
-		each, format = 0, "Jan" // months are not all as long
+		each, format = 0, "Jan" // months differ in length
 	case span > 45*24*time.Hour:
 		each, format = 14*24*time.Hour, "2 Jan"
 	case span > 10*24*time.Hour:
@@ -90,7 +90,7 @@ func ticks(bars []Bar, step time.Duration) template.HTML {
 		each, format = 24*time.Hour, "Mon 2"
 	}
 	var b strings.Builder
-	class := "" // of every second one, which narrow screens leave out
+	class := "" // class of every second tick, hidden on narrow screens
 	for i, x := range bars {
 		at := x.At.Time()
 		round := each > 0 && at.Unix()%int64(each/time.Second) == 0
@@ -110,7 +110,7 @@ func ticks(bars []Bar, step time.Duration) template.HTML {
 	return template.HTML(b.String())
 }
 
-// RoundTop is the least round number that is not below n: the top of an axis.
+// RoundTop returns the smallest round number not below n, for the top of an axis.
 func RoundTop(n int64) int64 {
 	if n <= 4 {
 		return max(n, 1)
@@ -124,7 +124,7 @@ func RoundTop(n int64) int64 {
 	return n
 }
 
-// RoundBytes is roundTop in the unit in which bytes are shown.
+// RoundBytes is [RoundTop] in the unit in which bytes are displayed.
 func RoundBytes(n int64) int64 {
 	unit := int64(1)
 	for n/unit >= 1024 && unit < 1<<40 {
@@ -133,7 +133,7 @@ func RoundBytes(n int64) int64 {
 	return RoundTop((n+unit-1)/unit) * unit
 }
 
-// Thousands writes a number as people read it: 1,204.
+// Thousands formats a number with separators: 1,204.
 func Thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -142,7 +142,7 @@ func Thousands(n int64) string {
 	return s
 }
 
-// Rough writes a number in few characters: 999, 1.2k, 34k, 5.6M.
+// Rough formats a number briefly: 999, 1.2k, 34k, 5.6M.
 func Rough(n int64) string {
 	f, unit := float64(n), ""
 	for _, u := range []string{"k", "M", "G"} {
@@ -157,7 +157,7 @@ func Rough(n int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") + unit
 }
 
-// Pluralize returns a number and its noun.
+// Pluralize returns a number with its noun in singular or plural.
 func Pluralize(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -165,15 +165,15 @@ func Pluralize(n int64, noun string) string {
 	return Thousands(n) + " " + noun + "s"
 }
 
-// Spark is a day of requests as a line, for a card.
+// Spark is a day of requests as a sparkline on a card.
 type Spark struct {
 	Requests int64
-	Line     template.HTMLAttr // of the line and of the area below it
+	Line     template.HTMLAttr // of the line and the area below
 	Area     template.HTMLAttr
 	Says     string
 }
 
-// SparkOf draws a day. Without visits there is no line.
+// SparkOf draws a day. Line is empty without visits.
 func SparkOf(s traffic.Series) Spark {
 	out := Spark{Requests: s.Total().Requests()}
 	out.Says = Pluralize(out.Requests, "request") + " in the last 24 hours"
@@ -182,7 +182,7 @@ func SparkOf(s traffic.Series) Spark {
 	}
 	points := s.Points
 	if n := len(points); n > 2 && points[n-1].Requests() < points[n-2].Requests() {
-		points = points[:n-1] // the hour is not over: every line would end in a fall
+		points = points[:n-1] // omit the current hour, which is incomplete and would always end in a drop
 	}
 	var top int64 = 1
 	for _, p := range points {
@@ -200,7 +200,7 @@ func SparkOf(s traffic.Series) Spark {
 	return out
 }
 
-// Enumerate joins words as a sentence does.
+// Enumerate joins words with commas and "and".
 func Enumerate(parts []string) string {
 	if n := len(parts); n > 1 {
 		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]

@@ -14,19 +14,18 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Problem is why a form failed, and at which of its fields.
+// Problem is why a form failed, and its field.
 type Problem struct {
-	Field   string // empty: the form as a whole
+	Field   string // empty: the whole form
 	Message string
 	Details string
-	Request string // the request's id, where the fault is ours
-	Link    string // the page where it can be helped; empty: this one
-	Label   string // of the link
+	Request string // request ID of an internal error
+	Link    string // page on which it can be solved; empty: this one
+	Label   string // the link's text
 	status  int
 }
 
-// At says at which field of the form an error belongs. Errors that are not the user's
-// pass unchanged.
+// At assigns an error to a field of the form. Internal errors are returned unchanged.
 func At(field string, err error) error {
 	if fault.As(err) == nil {
 		return err
@@ -41,7 +40,7 @@ type fieldError struct {
 
 func (e *fieldError) Unwrap() error { return e.error }
 
-// fieldsByCode says which form field a service's fault is about.
+// fieldsByCode maps the codes of services' faults to form fields.
 var fieldsByCode = map[string]string{
 	"invalid_email": "email", "email_taken": "email", "weak_password": "password", "wrong_code": "code",
 	"invalid_name": "name", "unknown_scope": "scopes", "scopes_required": "scopes", "invalid_sites": "sites",
@@ -54,8 +53,8 @@ var statuses = map[fault.Kind]int{
 	fault.Gone: 410, fault.TooLarge: 413, fault.Media: 415, fault.Limited: 429, fault.Unavailable: 503,
 }
 
-// Describe turns an error into what a person reads. It reports false for one that is
-// ours, which they only learn the request's id of.
+// Describe converts an error for display. It returns false for an internal error, of which people only see the request
+// ID.
 func Describe(err error, id string) (*Problem, bool) {
 	f := fault.As(err)
 	if f == nil && (db.Away(err) || errors.Is(err, context.DeadlineExceeded)) { // as in the API
@@ -86,8 +85,8 @@ func Describe(err error, id string) (*Problem, bool) {
 	return p, true
 }
 
-// failed answers an error: with JSON for scripts, with the page that holds the form where
-// there is one, else with a page of its own.
+// failed responds to an error: with JSON for scripts, with the form's page if there is one, otherwise with an error
+// page.
 func (d *Shell) failed(q *Request, rt Route, err error) Answer {
 	p, theirs := Describe(err, q.ID)
 	if !theirs && q.Context().Err() == nil {
@@ -96,7 +95,7 @@ func (d *Shell) failed(q *Request, rt Route, err error) Answer {
 	if wantsJSON(q.Request) {
 		return Answer{status: p.status, Json: map[string]string{"error": p.Message, "details": p.Details}}
 	}
-	page := p.status == http.StatusNotFound && p.Field == "" // else what a field names is missing
+	page := p.status == http.StatusNotFound && p.Field == "" // with a field, it is the field's value that wasn't found
 	if rt.form != nil && q.PostForm != nil && !page && q.Problem == nil {
 		q.Problem = p
 		if a, err := rt.form(q.Context(), q); err == nil && a.page != "" {
@@ -106,7 +105,7 @@ func (d *Shell) failed(q *Request, rt Route, err error) Answer {
 			return a
 		}
 	}
-	if q.Method == http.MethodGet && p.status == http.StatusUnprocessableEntity { // there is no form: the address is wrong
+	if q.Method == http.MethodGet && p.status == http.StatusUnprocessableEntity { // without a form, the URL is wrong
 		p.status = http.StatusBadRequest
 	}
 	return Answer{page: "error", title: p.Message, data: p, status: p.status}
@@ -114,8 +113,7 @@ func (d *Shell) failed(q *Request, rt Route, err error) Answer {
 
 var firstWord, lastWord = regexp.MustCompile(`^[a-z]+[ ,;:]`), regexp.MustCompile(` [a-z]+$`)
 
-// sentence is what a fault says to do, as a sentence of its own: faults hold it as the rest of one. Words that are spelled as a
-// program knows them, such as package.json, stay as they are.
+// sentence turns a fault's advice into a sentence by capitalizing it. It doesn't capitalize names such as package.json.
 func sentence(s string) string {
 	if firstWord.MatchString(s) {
 		s = strings.ToUpper(s[:1]) + s[1:]
@@ -130,7 +128,7 @@ func setRetry(h http.Header, after time.Duration) {
 	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(after.Seconds())))))
 }
 
-// AtCode says at which field an error belongs by the code of its fault.
+// AtCode assigns an error to a field by its fault's code.
 func AtCode(err error, fields map[string]string) error {
 	if f := fault.As(err); f != nil && fields[f.Code] != "" {
 		return At(fields[f.Code], err)

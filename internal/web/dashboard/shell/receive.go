@@ -14,26 +14,26 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// receiver takes the file of a form while it comes, after the fields that stand before it. drop removes what was
-// received where the route's handler fails.
+// receiver processes a form's file while it is uploaded, after the fields before it. drop deletes the received file if
+// the route's handler fails.
 type receiver func(ctx context.Context, q *Request, file io.Reader) (received any, drop func(), err error)
 
-// Receives returns the route as one whose form has a file. Its handler finds what was received in q.Received; nil: no
-// file was chosen.
+// Receives returns the route with a receiver for the form's file. The handler finds the result in q.Received, which is
+// nil if no file was chosen.
 func (rt Route) Receives(fn receiver) Route {
 	rt.receive = fn
 	return rt
 }
 
-// Bounds of a form with a file.
+// Limits of a form with a file.
 const (
 	maxFields    = 50
 	maxField     = 16 << 10
-	fileTime     = time.Minute // how long a browser may be silent
-	maxDiscarded = 16 << 20    // of what is refused, so that the browser reads why
+	fileTime     = time.Minute // how long the browser may send nothing
+	maxDiscarded = 16 << 20    // read from a refused upload, so that the browser shows the response
 )
 
-// boundaryOf returns what stands between the parts of a form with a file; empty: it is another form.
+// boundaryOf returns the multipart boundary of a form with a file, or "" for another form.
 func boundaryOf(r *http.Request) string {
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "multipart/form-data" {
@@ -42,7 +42,7 @@ func boundaryOf(r *http.Request) string {
 	return params["boundary"]
 }
 
-// receiveForm reads a form with a file.
+// receiveForm reads a form with a file. drop deletes the received file.
 func (d *Shell) receiveForm(ctx context.Context, w http.ResponseWriter, rt Route, q *Request, boundary string) (drop func(), err error) {
 	done, ok := d.Streams.Begin(q.User.ID, q.Addr)
 	if !ok {
@@ -53,7 +53,7 @@ func (d *Shell) receiveForm(ctx context.Context, w http.ResponseWriter, rt Route
 	}
 	defer done()
 	conn := http.NewResponseController(w)
-	defer func() { _ = conn.SetReadDeadline(time.Time{}) }() // recorders of tests have none
+	defer func() { _ = conn.SetReadDeadline(time.Time{}) }() // test recorders have no deadline
 	body := &arriving{q.Body, conn}
 	defer func() {
 		if err != nil {
@@ -83,7 +83,7 @@ func (d *Shell) receiveForm(ctx context.Context, w http.ResponseWriter, rt Route
 	return nil, &fault.Error{Kind: fault.Invalid, Message: "Invalid form data", Details: "the form has too many fields"}
 }
 
-// arriving reads for as long as the browser sends something every fileTime.
+// arriving extends the read deadline as long as the browser keeps sending.
 type arriving struct {
 	io.Reader
 	conn *http.ResponseController

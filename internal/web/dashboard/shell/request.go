@@ -11,39 +11,39 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Request holds the HTTP request that a handler serves, and its user.
+// Request is an HTTP request with its user.
 type Request struct {
 	*http.Request
 	ID      string
-	Addr    netip.Addr // of the client; invalid when it has none
+	Addr    netip.Addr // the client's; may be invalid
 	Session account.Session
-	User    account.User   // zero for somebody who is not signed in
-	Caller  account.Caller // the user as the services know them
-	Flash   string         // said by the page before
-	Problem *Problem       // why the form on this page failed; nil when it didn't
+	User    account.User   // zero if not signed in
+	Caller  account.Caller // the user's identity for services
+	Flash   string         // message from the previous page
+	Problem *Problem       // why the page's form failed, or nil
 
-	Received any // what Receives took of the form's file; nil: none was chosen
+	Received any // result of the route's receiver; nil: no file was chosen
 
-	clear  []string       // cookies that the answer removes
-	member account.Caller // the user in the team that the page is about, before the route narrowed them; zero: no team
+	clear  []string       // cookies to delete in the response
+	member account.Caller // the user in the page's team with all rights of their role; zero: not a team's page
 }
 
-// signedIn reports whether a user is there who owes nothing.
+// signedIn reports whether a user is signed in without a pending second factor.
 func (q *Request) signedIn() bool { return q.User.ID != "" && !q.Session.Pending }
 
 // Value returns the submitted value of a field.
 func (q *Request) Value(name string) string { return q.PostForm.Get(name) }
 
-// PathID returns the id that stands in a part of the path. It may name nothing, or what isn't the user's.
+// PathID returns the ID in a part of the path. The resource may not exist or belong to others.
 func PathID[T ~string](q *Request, part string) T { return T(q.PathValue(part)) }
 
-// Checked reports whether a box was ticked.
+// Checked reports whether a checkbox was ticked.
 func (q *Request) Checked(name string) bool { return q.PostForm.Get(name) != "" }
 
-// Query is a value of the address.
+// Query returns a parameter of the URL.
 func (q *Request) Query(name string) string { return q.URL.Query().Get(name) }
 
-// Only returns the sites that the caller may see, for lists; nil means all.
+// Only returns the sites visible to the caller, for lists; nil means all.
 func (q *Request) Only() []site.ID {
 	if len(q.Caller.Sites) == 0 {
 		return nil
@@ -51,52 +51,52 @@ func (q *Request) Only() []site.ID {
 	return q.Caller.Sites
 }
 
-// Device is where the request comes from.
+// Device returns the request's device.
 func (q *Request) Device() account.Device {
 	return account.Device{Agent: q.UserAgent(), Addr: q.Addr}
 }
 
-// Actor is who is asking, for the audit log.
+// Actor returns the actor for the audit log.
 func (q *Request) Actor() audit.Actor {
 	by := q.Caller.Actor(q.Addr)
 	by.User, by.Session = q.User.ID, q.Session.ID
 	return by
 }
 
-// Answer holds the response of a handler: a page, a redirect, or something else.
+// Answer is a handler's response: a page, a redirect, or something else.
 type Answer struct {
 	page   string // templates/<page>.html
 	title  string
 	data   any
-	status int // Optional: 0 means 200, or 422 for a form that failed
+	status int // Optional: 0 means 200, or 422 for a failed form
 
-	To    string // go there instead
-	Flash string // and say this there
+	To    string // redirect to this URL instead
+	Flash string // message to show there
 
-	popup  bool   // whoever opened it as a popup may learn that it has closed
-	onward string // an address at another host that the page leads to
-	formTo string // another origin that a form of the page is for
+	popup  bool   // a page that opened it as a popup may see that it closed
+	onward string // URL at another host to redirect to
+	formTo string // other origin to which the page's form posts
 
-	live    live                        // a part that is sent again whenever it changes
-	stream  func(e *Events) error       // server-sent events of any kind
-	raw     func(w http.ResponseWriter) // anything else
-	Json    any                         // for scripts
+	live    live                        // part that is sent again when it changes
+	stream  func(e *Events) error       // server-sent events
+	raw     func(w http.ResponseWriter) // any other response
+	Json    any                         // response for scripts
 	Cookies []*http.Cookie
 }
 
 func Page(name, title string, data any) Answer { return Answer{page: name, title: title, data: data} }
 
-// Raw is an answer that writes itself.
+// Raw returns an answer that write writes.
 func Raw(write func(w http.ResponseWriter)) Answer { return Answer{raw: write} }
 
-// Stream is an answer of server-sent events of any kind.
+// Stream returns an answer of server-sent events.
 func Stream(send func(e *Events) error) Answer { return Answer{stream: send} }
 
-// GoTo sends the browser to a page, which says the sentence once. It may be empty.
+// GoTo redirects to a page that shows the message flash once. flash may be empty.
 func GoTo(path, flash string) Answer { return Answer{To: path, Flash: flash} }
 
-// Local returns next when it is a path of this dashboard, else "/": an address that
-// leads elsewhere would make our sign-in page somebody else's bait.
+// Local returns next if it is a path of this dashboard, otherwise "/", so that the sign-in page can't be used for open
+// redirects.
 func Local(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") ||

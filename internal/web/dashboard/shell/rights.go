@@ -16,12 +16,11 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// A page of a team leaves through here: links and forms stay with the team, links to pages that the member's role doesn't
-// open are dropped from the rail, and forms that it doesn't let them submit are disabled and say why. It is decided by the
-// routes, which check the same again when they are asked, so no page can offer what its route refuses. Pages of personal
-// accounts are not touched.
+// Pages of a team pass through this file: links and forms are kept within the team, navigation links that the member's
+// role doesn't allow are removed, and forms that it doesn't allow are disabled with the reason. The routes decide, and
+// check again on requests, so a page can't offer what its route refuses. Pages of personal accounts pass unchanged.
 
-// routeOf returns the route that answers a path.
+// routeOf returns the route for a path.
 func (d *Shell) routeOf(q *Request, method, path string) (Route, bool) {
 	r := (&http.Request{Method: method, URL: &url.URL{Path: path}, Host: q.Host}).WithContext(q.Context())
 	_, pattern := d.mux.Handler(r)
@@ -29,7 +28,7 @@ func (d *Shell) routeOf(q *Request, method, path string) (Route, bool) {
 	return rt, ok
 }
 
-// refused returns why the member may not do what a link or a form does; empty: they may, or it is none of the team's.
+// refused returns why the member may not use a link or form. It is "" if allowed, or if it isn't the team's.
 func (d *Shell) refused(q *Request, method, to, scope string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Host != "" || !strings.HasPrefix(u.Path, "/") {
@@ -42,7 +41,7 @@ func (d *Shell) refused(q *Request, method, to, scope string) string {
 	site := ""
 	if rt.ofSite() {
 		if site, _, _ = strings.Cut(strings.TrimPrefix(u.Path, "/sites/"), "/"); site != q.PathValue("id") {
-			return "" // another site's, which may be the member's own
+			return "" // another site, which may be the member's own
 		}
 	}
 	if scope != "" {
@@ -57,10 +56,10 @@ func (d *Shell) refused(q *Request, method, to, scope string) string {
 	return fmt.Sprintf("Your role in this team (%s) doesn't include this", q.member.Role)
 }
 
-// controls are the elements of a form that a person operates.
+// controls lists the interactive elements of a form.
 var controls = map[string]bool{"button": true, "input": true, "select": true, "textarea": true}
 
-// forMember returns a rendered page, or a part of one, as it is for the member of the team that it is about.
+// forMember adapts a rendered page, or part of one, to the member of its team.
 func (d *Shell) forMember(q *Request, page []byte) []byte {
 	if q.member.Team == "" {
 		return page
@@ -72,7 +71,7 @@ func (d *Shell) forMember(q *Request, page []byte) []byte {
 	for {
 		kind := z.Next()
 		if kind == html.ErrorToken {
-			if z.Err() != io.EOF { // what we render is HTML
+			if z.Err() != io.EOF { // rendered pages are valid HTML
 				return page
 			}
 			return out.Bytes()
@@ -96,7 +95,7 @@ func (d *Shell) forMember(q *Request, page []byte) []byte {
 			continue
 		}
 		tag := tagOf(z)
-		_, own := tag.attrs["data-own"] // leads out of the team, to what is the person's own
+		_, own := tag.attrs["data-own"] // a link out of the team, to the person's own pages
 		switch {
 		case dropping:
 		case own:
@@ -120,7 +119,7 @@ func (d *Shell) forMember(q *Request, page []byte) []byte {
 			}
 			why = d.refused(q, method, to, tag.attrs["data-needs"])
 			out.Write(tag.linked(d, q, raw))
-			if link := d.teamLink(q, to); method == "GET" && link != to { // a query in the address of such a form is not sent
+			if link := d.teamLink(q, to); method == "GET" && link != to { // a GET form doesn't send the query in its action
 				out.WriteString(`<input type="hidden" name="team" value="` + html.EscapeString(q.member.Slug) + `">`)
 			}
 		case why != "" && controls[tag.name] && tag.attrs["type"] != "hidden" && tag.attrs["popovertarget"] == "":
@@ -135,8 +134,8 @@ func (d *Shell) forMember(q *Request, page []byte) []byte {
 
 func disabled(why string) string { return `disabled title="` + html.EscapeString(why) + `"` }
 
-// closedDialogs returns the dialogs whose form the member may not submit, with the reason: the buttons that open them come
-// first in a page.
+// closedDialogs returns the dialogs whose form the member may not submit, with the reason. It runs first, since the
+// buttons that open them come earlier in the page.
 func (d *Shell) closedDialogs(q *Request, page []byte) map[string]string {
 	out := map[string]string{}
 	z := html.NewTokenizer(bytes.NewReader(page))
@@ -165,7 +164,6 @@ func (d *Shell) closedDialogs(q *Request, page []byte) map[string]string {
 	}
 }
 
-// element is a start tag.
 type element struct {
 	name  string
 	order []string
@@ -184,7 +182,7 @@ func tagOf(z *html.Tokenizer) element {
 	return e
 }
 
-// with returns the tag with more attributes.
+// with returns the tag with additional attributes.
 func (e element) with(more string) []byte {
 	var b bytes.Buffer
 	b.WriteString("<" + e.name)
@@ -207,7 +205,7 @@ func (e element) without(name string) element {
 	return e
 }
 
-// linked returns the tag with its addresses kept within the team; raw where nothing changes.
+// linked returns the tag with its URLs kept within the team, or raw if nothing changes.
 func (e element) linked(d *Shell, q *Request, raw []byte) []byte {
 	changed := false
 	for _, k := range []string{"href", "action", "data-live"} {

@@ -19,22 +19,21 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// policy is the Content Security Policy of every answer: nothing from another host,
-// nothing inline.
+// policy is the Content Security Policy of every response: nothing from other hosts, and nothing inline.
 const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// maxForm is the most bytes of a form: a large .env file fits.
+// maxForm caps a form in bytes. It allows a large .env file.
 const maxForm = 4 << 20
 
-// headers sets what every answer carries.
+// headers sets the common response headers.
 func (d *Shell) headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "same-origin") // not no-referrer: forms would then carry Origin: null
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms would have Origin: null
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
@@ -43,9 +42,9 @@ func (d *Shell) headers(next http.Handler) http.Handler {
 	})
 }
 
-// dispatch finds the route; where there is none it answers with a page.
+// dispatch calls the route's handler, or responds with a "not found" page.
 func (d *Shell) dispatch(w http.ResponseWriter, r *http.Request) {
-	if path.Clean(r.URL.Path) == r.URL.Path { // else the mux would redirect
+	if path.Clean(r.URL.Path) == r.URL.Path { // otherwise the mux would redirect
 		if _, pattern := d.mux.Handler(r); pattern != "" {
 			d.mux.ServeHTTP(w, r)
 			return
@@ -63,8 +62,8 @@ func (d *Shell) refuseForeign(w http.ResponseWriter, r *http.Request) {
 	}}).ServeHTTP(w, r)
 }
 
-// Handle is the way every request goes: who is it, may they, what was typed, do it, and
-// answer.
+// handle processes a request: it identifies the user, checks access, reads the form, calls the route's handler and
+// responds.
 func (d *Shell) handle(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &Request{Request: r, ID: requestinfo.RequestID(r), Addr: requestinfo.Addr(r, d.TrustedProxies)}
@@ -133,7 +132,7 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 				return Answer{}, err
 			}
 		}
-		if q.User.ID != "" { // a form may take a minute to come: whoever is signed out by then does nothing
+		if q.User.ID != "" { // check again, since the session may have ended while the form arrived
 			if err := d.identify(ctx, q, rt); err != nil {
 				drop()
 				return Answer{}, err
@@ -151,7 +150,7 @@ func (d *Shell) run(w http.ResponseWriter, rt Route, q *Request) (Answer, error)
 	return a, err
 }
 
-// identify finds out who is asking, and for whom the route acts.
+// identify determines the user and the owner that the route acts for.
 func (d *Shell) identify(ctx context.Context, q *Request, rt Route) (err error) {
 	token := d.ReadCookie(q.Request, SessionCookie)
 	if token == "" {
@@ -166,7 +165,7 @@ func (d *Shell) identify(ctx context.Context, q *Request, rt Route) (err error) 
 		return err
 	}
 	q.Caller, err = d.Accounts.CallerIn(ctx, q.User, q.Session, q.User.Owner)
-	if q.Session.Only != "" { // what isn't the team's is refused by admit, and acts for nobody
+	if q.Session.Only != "" { // admit refuses everything outside the team
 		q.Caller, err = account.Caller{User: q.User.ID, Owner: q.Session.Only, Email: q.User.Email}, nil
 	}
 	if err != nil {
@@ -175,8 +174,7 @@ func (d *Shell) identify(ctx context.Context, q *Request, rt Route) (err error) 
 	return d.actForTeam(ctx, q, rt)
 }
 
-// admit says where to go instead when the route does not let the asker in. The last line
-// is a refusal.
+// admit returns where to redirect if the route doesn't allow the user. The last line is a refusal.
 func (d *Shell) admit(ctx context.Context, rt Route, q *Request) (to string, err error) {
 	pending := q.User.ID != "" && q.Session.Pending
 	switch {
@@ -202,7 +200,7 @@ func (d *Shell) admit(ctx context.Context, rt Route, q *Request) (to string, err
 	return "/sign-in" + NextOf(q), nil
 }
 
-// NextOf is the query by which the sign-in page comes back here.
+// NextOf returns the query with which the sign-in page returns here.
 func NextOf(q *Request) string {
 	if q.Method != http.MethodGet || q.URL.Path == "/" || strings.HasPrefix(q.URL.Path, "/sign-in") {
 		if n := q.Query("next"); n != "" && Local(n) != "/" {
@@ -232,7 +230,7 @@ func readForm(r *http.Request) error {
 	}
 	for name, values := range r.PostForm {
 		for i, v := range values {
-			values[i] = strings.ReplaceAll(v, "\r\n", "\n") // as browsers send line breaks
+			values[i] = strings.ReplaceAll(v, "\r\n", "\n") // browsers send CRLF
 		}
 		r.PostForm[name] = values
 	}
@@ -247,7 +245,7 @@ func wantsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }
 
-// finish answers: it is the one place where errors become pages.
+// finish responds. It is the only place that turns errors into pages.
 func (d *Shell) finish(w http.ResponseWriter, q *Request, rt Route, a Answer, err error) {
 	for _, name := range q.clear {
 		http.SetCookie(w, d.NoCookie(name))
@@ -277,7 +275,7 @@ func (d *Shell) finish(w http.ResponseWriter, q *Request, rt Route, a Answer, er
 		if a.status != 0 {
 			w.WriteHeader(a.status)
 		}
-		json.NewEncoder(w).Encode(a.Json) // a client that is gone is no error of ours
+		json.NewEncoder(w).Encode(a.Json) // errors mean that the client is gone
 	case a.live.render != nil:
 		d.serveLive(w, q, a.live)
 	case a.stream != nil:

@@ -1,11 +1,10 @@
-// Package shell owns what every page of the dashboard shares: sessions, rendering, forms
-// that failed, live parts, and what a page is drawn with (lists, plots, words).
+// Package shell owns what all dashboard pages share: sessions, rendering, failed forms, live parts, and display helpers
+// (lists, charts, words).
 //
-// A handler takes a Request and returns an Answer or an error; serve.go turns faults into
-// pages, and a form that fails is shown again with what was typed and the sentence at its
-// field. Every change goes through the same services as the REST interface, as the signed-in
-// user, with a line of the audit log in the same transaction (Shell.Act). The package knows no
-// page: packages of pages embed a *Shell and give their routes to Route.
+// A handler takes a Request and returns an Answer or an error. serve.go turns faults into pages, and shows a failed
+// form again with its values and the message at its field. Every change uses the same services as the REST API, as the
+// signed-in user, and writes the audit log in the same transaction (Shell.Act). The package knows no pages: packages of
+// pages embed a *Shell and pass their routes to Route.
 package shell
 
 import (
@@ -29,7 +28,6 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// Config holds what pages are made of.
 type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
@@ -37,13 +35,13 @@ type Config struct {
 	Log      *slog.Logger // Optional.
 
 	Templates fs.FS            // templates/<page>.html
-	Files     fs.FS            // assets/<file>, that pages load
-	Funcs     template.FuncMap // of the packages of pages, for templates. Optional.
+	Files     fs.FS            // assets/<file>
+	Funcs     template.FuncMap // functions of the packages of pages. Optional.
 
-	Billing        bool                 // whether there are pages of plans and invoices
-	Sellers        *seller.Hosts        // other hosts of the pages. Optional.
-	BaseURL        string               // where the pages and the REST interface are reached; https makes the cookies __Host-
-	TrustedProxies []netip.Prefix       // whose X-Forwarded-For counts. Optional: none.
+	Billing        bool                 // whether pages of plans and invoices exist
+	Sellers        *seller.Hosts        // other hosts of the dashboard. Optional.
+	BaseURL        string               // URL of the dashboard and REST API; with https, cookies have the prefix __Host-
+	TrustedProxies []netip.Prefix       // proxies whose X-Forwarded-For is trusted. Optional: none.
 	Ready          *atomic.Bool         // false while starting or draining. Optional: always true.
 	Version        string               // of the program. Optional.
 	Streams        *requestinfo.Streams // shared with the API. Optional.
@@ -53,15 +51,15 @@ type Config struct {
 type Shell struct {
 	Config
 	Assets Assets
-	Pages  map[string]func() *template.Template // by the template's name
+	Pages  map[string]func() *template.Template // by template name
 
 	logins *ratelimit.Limiter
-	secure bool // the base URL is https
+	secure bool // whether the base URL is https
 	mux    *http.ServeMux
-	routes map[string]Route // by method and path, as mux names them
+	routes map[string]Route // by method and path, as in mux
 }
 
-// New reads the templates and the assets. It starts nothing.
+// New parses the templates and loads the assets. It starts nothing.
 func New(c Config) *Shell {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
@@ -78,7 +76,7 @@ func New(c Config) *Shell {
 		secure: strings.HasPrefix(c.BaseURL, "https://"),
 		mux:    http.NewServeMux(),
 		routes: map[string]Route{},
-		// Guesses are counted in the database also on one node: a restart forgives nothing.
+		// Guesses are counted in the database even on one node, so that a restart doesn't reset them.
 		logins: ratelimit.New(ratelimit.Config{DB: c.DB, Log: c.Log, Length: window, Shared: true}),
 	}
 	d.Pages = d.loadPages()
@@ -86,7 +84,7 @@ func New(c Config) *Shell {
 	return d
 }
 
-// Route serves more routes.
+// Route adds routes.
 func (d *Shell) Route(routes ...Route) {
 	for _, rt := range routes {
 		d.mux.Handle(rt.Method+" "+rt.Path, d.handle(rt))
@@ -94,15 +92,15 @@ func (d *Shell) Route(routes ...Route) {
 	}
 }
 
-// Run forgets counts of guesses that are over, until ctx ends.
+// Run deletes expired counts of guesses until ctx ends.
 func (d *Shell) Run(ctx context.Context) error { return d.logins.Run(ctx) }
 
-// Handler serves every page, form, live part and asset. Unsafe methods from another
-// origin are refused before anything is read.
+// Handler returns the handler of all pages, forms, live parts and assets. It refuses unsafe methods from other origins
+// before reading the body.
 func (d *Shell) Handler() http.Handler {
 	cross := http.NewCrossOriginProtection()
 	if u, err := url.Parse(d.BaseURL); err == nil && u.Host != "" {
-		// Behind a proxy that changes Host the page's own origin is still the base URL's.
+		// Behind a proxy that changes Host, the pages' origin is still the base URL's.
 		if err := cross.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 			d.Log.Error("base URL is not an origin", "url", d.BaseURL, "err", err)
 		}
@@ -111,7 +109,7 @@ func (d *Shell) Handler() http.Handler {
 	return d.headers(cross.Handler(http.HandlerFunc(d.dispatch)))
 }
 
-// Base returns the URL at which the asker has the dashboard: the seller's host that they are at, or the base URL.
+// Base returns the URL of the dashboard for the request: that of the seller's host, or the base URL.
 func (d *Shell) Base(q *Request) string {
 	if p, ok := d.Sellers.At(q.Host); ok {
 		return p.URL
@@ -119,7 +117,8 @@ func (d *Shell) Base(q *Request) string {
 	return d.BaseURL
 }
 
-// Elsewhere returns the base URL where the asker is at a seller's host: what is bound to one host is at that one. Empty: they are there.
+// Elsewhere returns the base URL if the request is at a seller's host, for features that are bound to the main host,
+// otherwise "".
 func (d *Shell) Elsewhere(q *Request) string {
 	if d.Sellers.Has(q.Host) {
 		return d.BaseURL
@@ -127,11 +126,11 @@ func (d *Shell) Elsewhere(q *Request) string {
 	return ""
 }
 
-// NameAt returns under which name the dashboard is at the host that the asker is at.
+// NameAt returns the dashboard's name at the request's host.
 func (d *Shell) NameAt(q *Request) string {
 	p, _ := d.Sellers.At(q.Host)
 	return cmp.Or(p.Brand.Name, "Slipway")
 }
 
-// window is how long guesses count.
+// window is the period in which guesses are counted.
 const window = 15 * time.Minute

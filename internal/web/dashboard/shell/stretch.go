@@ -7,19 +7,19 @@ import (
 	"slipway/internal/tenant/traffic"
 )
 
-// Stretch is a period for which traffic is shown.
+// Stretch is a selectable period of traffic.
 type Stretch struct {
-	Name  string // in the address
+	Name  string // in the URL
 	Label string
 	Words string // after "in"
 	Step  traffic.Step
-	N     int  // steps
-	Weeks bool // so many of them that they are shown by the week
+	N     int  // number of steps
+	Weeks bool // whether they are displayed by the week
 	Link  string
 	On    bool
 }
 
-// Stretches are those that can be chosen, the first unless one is.
+// Stretches lists the selectable periods. The first is the default.
 var Stretches = []Stretch{
 	{Name: "24h", Label: "24 hours", Words: "the last 24 hours", Step: traffic.QuarterHour, N: 96},
 	{Name: "7d", Label: "7 days", Words: "the last 7 days", Step: traffic.TwoHours, N: 84},
@@ -28,7 +28,7 @@ var Stretches = []Stretch{
 	{Name: "400d", Label: "400 days", Words: "the last 400 days", Step: traffic.Day, N: 400, Weeks: true},
 }
 
-// Chosen returns the stretches with the one that was asked for, if it was.
+// Chosen returns the periods with their links, and the selected one.
 func Chosen(list []Stretch, name string, link func(name string) string) (all []Stretch, on Stretch) {
 	at := 0
 	for i, s := range list {
@@ -43,7 +43,7 @@ func Chosen(list []Stretch, name string, link func(name string) string) (all []S
 	return all, all[at]
 }
 
-// WhenWords names a stretch of time.
+// WhenWords describes a step of a period.
 func WhenWords(at db.Time, step traffic.Step) string {
 	if step >= Week {
 		return "Week from " + at.Time().Format("2 January 2006")
@@ -54,5 +54,5 @@ func WhenWords(at db.Time, step traffic.Step) string {
 	return at.Time().Format("Mon 2 January, 15:04") + " to " + at.Add(time.Duration(step)).Time().Format("15:04")
 }
 
-// Week is seven days from a Monday on.
+// Week is seven days from Monday.
 const Week = 7 * traffic.Day

@@ -2,21 +2,21 @@ package shell
 
 import "time"
 
-// Progress is what a look at a log has come to.
+// Progress is the result of reading a log for new lines.
 type Progress int
 
 const (
 	Unchanged Progress = iota // nothing was sent
 	Sent
-	Unfinished // something was sent, and there is more already
+	Unfinished // something was sent, and more is available
 	Ended      // the last event was sent
 )
 
-// tailPoll is how often a log is looked at without a wake.
+// tailPoll is the polling interval without notifications.
 const tailPoll = 2 * time.Second
 
-// Tail streams a log: it looks at once, at each wake and every tailPoll, until look has sent its last event or the browser is gone.
-// Its caller listens before: nothing falls between.
+// Tail streams a log: it calls look at once, on each notification and every tailPoll, until look returns Ended or the
+// browser is gone. The caller subscribes to wake before, so that no line is missed.
 func Tail(e *Events, wake <-chan struct{}, look func() (Progress, error)) error {
 	poll := time.NewTicker(tailPoll)
 	defer poll.Stop()

@@ -13,10 +13,9 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// actForTeam makes the caller of a page the team's that it is about: the one that the path names, or the one that the site
-// in the path belongs to, else the one that ?team= names, else the only one that the session opens. No cookie remembers it, so
-// two tabs can show two teams. The
-// caller is narrowed to what the route takes, as in the API.
+// actForTeam sets the caller to the user in the page's team: the team in the path or the owner of the site in the path,
+// otherwise the team of ?team=, otherwise the only one that the session allows. No cookie stores it, so two tabs can
+// show different teams. The caller is restricted to the route's scope, as in the API.
 func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 	if !q.signedIn() || rt.scope == "" {
 		return nil
@@ -41,13 +40,13 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 		if site == "" {
 			return fault.Missing("team")
 		}
-		return nil // their own, or not found
+		return nil // the user's own, or not found
 	}
 	if err != nil {
 		return fmt.Errorf("find team of page: %w", err)
 	}
 	c, err := d.Accounts.CallerIn(ctx, q.User, q.Session, owner)
-	if fault.Is(err, fault.Unauthorized) { // no member any more; the session stays
+	if fault.Is(err, fault.Unauthorized) { // no longer a member; the session continues
 		return fault.Missing("team")
 	}
 	if err != nil {
@@ -58,7 +57,7 @@ func (d *Shell) actForTeam(ctx context.Context, q *Request, rt Route) error {
 	return err
 }
 
-// teamLink returns a link of a team's page, which must stay with the team: those to pages that ?team= leads get it.
+// teamLink adds ?team= to a link of a team's page, for pages that use it.
 func (d *Shell) teamLink(q *Request, to string) string {
 	if q.member.Team == "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") {
 		return to
@@ -66,7 +65,7 @@ func (d *Shell) teamLink(q *Request, to string) string {
 	rest, anchor, hash := strings.Cut(to, "#")
 	path, query, _ := strings.Cut(rest, "?")
 	rt, ok := d.routeOf(q, "GET", path)
-	if !ok { // only a form leads there
+	if !ok { // only forms use this path
 		rt, ok = d.routeOf(q, "POST", path)
 	}
 	if !ok || rt.scope == "" || rt.ofSite() || strings.Contains(rt.Path, "{team}") || strings.Contains("&"+query, "&team=") {

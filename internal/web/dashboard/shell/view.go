@@ -18,13 +18,13 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// view holds the data of a template.
+// view is the data of a template.
 type view struct {
 	Title   string
-	Data    any // what the handler returned
+	Data    any // the handler's result
 	User    account.User
 	Session account.Session
-	Path    string // of the page
+	Path    string // the page's
 	Flash   string
 	Problem *Problem
 	Theme   string // light, dark or system
@@ -33,13 +33,13 @@ type view struct {
 	calls []curl
 	teams *team.Teams
 	q     *Request
-	sells bool // there are pages of plans and invoices
+	sells bool // whether pages of plans and invoices exist
 	shell *Shell
 	brand *seller.Brand
 }
 
-// Brand returns under which name the page is: that of who sells to the account that it is about, before signing in that of the seller whose
-// host it is at, or Slipway.
+// Brand returns the page's brand: that of the account's seller, before signing in that of the seller whose host it is,
+// otherwise Slipway.
 func (v *view) Brand() seller.Brand {
 	if v.brand != nil {
 		return *v.brand
@@ -57,7 +57,7 @@ func (v *view) Brand() seller.Brand {
 	return b
 }
 
-// Call adds a REST call that does what the page does, or a part of it, to the page's drawer.
+// Call adds a REST call equivalent to the page, or a part of it, to the page's drawer.
 func (v *view) Call(c curl) string {
 	if !slices.Contains(v.calls, c) {
 		v.calls = append(v.calls, c)
@@ -65,10 +65,10 @@ func (v *view) Call(c curl) string {
 	return ""
 }
 
-// Calls lists what the page has added so far: the layout shows them last.
+// Calls returns the calls added so far. The layout renders them last.
 func (v *view) Calls() []curl { return v.calls }
 
-// Icon is the picture of the browser's tab, which tells how a deployment goes.
+// Icon returns the favicon's URL, which shows the progress of a deployment.
 func (v *view) Icon() string {
 	if p, ok := v.Data.(interface{ Progress() string }); ok && p.Progress() != "" {
 		return "mark-" + p.Progress() + ".svg"
@@ -76,8 +76,8 @@ func (v *view) Icon() string {
 	return "mark.svg"
 }
 
-// Refresh returns after how many seconds a browser without scripts loads the page again; 0
-// never. Pages whose data has a method Refreshing decide.
+// Refresh returns the seconds after which a browser without scripts reloads the page, or 0 for never. The page's data
+// decides with a method Refreshing.
 func (v *view) Refresh() int {
 	if r, ok := v.Data.(interface{ Refreshing() bool }); ok && r.Refreshing() {
 		return 5
@@ -85,17 +85,16 @@ func (v *view) Refresh() int {
 	return 0
 }
 
-// SignedIn reports whether there is somebody to show the navigation to.
+// SignedIn reports whether the navigation is shown.
 func (v *view) SignedIn() bool { return v.q.signedIn() }
 
-// Team returns the slug of the team that the page is about; empty: a page of the person's own.
+// Team returns the slug of the page's team, or "" for a personal page.
 func (v *view) Team() string { return v.q.member.Slug }
 
-// In reports whether the page lies at or below a path, for the navigation.
+// In reports whether the page's path is dir or below it, for the navigation.
 func (v *view) In(dir string) bool { return v.Path == dir || strings.HasPrefix(v.Path, dir+"/") }
 
-// Value returns the submitted value of a field when its form has failed, else def: also for
-// fields of other forms on the page.
+// Value returns a field's submitted value if a form on the page has failed, otherwise def.
 func (v *view) Value(name, def string) string {
 	if v.q.Problem == nil || !v.q.PostForm.Has(name) {
 		return def
@@ -103,7 +102,7 @@ func (v *view) Value(name, def string) string {
 	return v.q.PostForm.Get(name)
 }
 
-// Checked is Value for a box or a radio button with this value.
+// Checked is Value for a checkbox or radio button with this value.
 func (v *view) Checked(name, value string, def bool) bool {
 	if v.q.Problem == nil || v.q.PostForm == nil {
 		return def
@@ -116,7 +115,7 @@ func (v *view) Checked(name, value string, def bool) bool {
 	return false
 }
 
-// Wrong returns what is wrong with a field, or nil.
+// Wrong returns the problem of a field, or nil.
 func (v *view) Wrong(name string) *Problem {
 	if v.Problem == nil || v.Problem.Field != name {
 		return nil
@@ -124,15 +123,15 @@ func (v *view) Wrong(name string) *Problem {
 	return v.Problem
 }
 
-// field is a labelled input.
+// field is a labeled input.
 type field struct {
 	ID, Name, Label, Value, Hint string
-	Area                         bool // a text area
+	Area                         bool // whether it is a text area
 	Attrs                        template.HTMLAttr
 	Wrong                        *Problem
 }
 
-// fieldAttrs are the attributes that a template may give an input.
+// fieldAttrs lists the attributes that templates may set on an input.
 var fieldAttrs = map[string]bool{
 	"type":           true,
 	"autocomplete":   true,
@@ -153,8 +152,8 @@ var fieldAttrs = map[string]bool{
 	"title":          true,
 }
 
-// Field makes an input that keeps what was typed. pairs are attributes by name; besides,
-// value, hint, and area (a text area). Passwords and codes are never given back.
+// Field returns an input that keeps its value after errors. pairs are attributes by name, and value, hint, and area (a
+// text area). Passwords and codes are never rendered.
 func (v *view) Field(name, label string, pairs ...string) field {
 	f := field{ID: "f-" + name, Name: name, Label: label, Wrong: v.Wrong(name)}
 	var attrs strings.Builder
@@ -196,12 +195,12 @@ func (v *view) Field(name, label string, pairs ...string) field {
 	if len(says) > 0 {
 		attrs.WriteString(` aria-describedby="` + strings.Join(says, " ") + `"`)
 	}
-	f.Attrs = template.HTMLAttr(attrs.String()) // names from the list above, values escaped
+	f.Attrs = template.HTMLAttr(attrs.String()) // listed names, escaped values
 	return f
 }
 
-// Prove is the field for the password of somebody who signed in a while ago, or nil: forms
-// that change what lets somebody in show it, and their handlers call Dashboard.prove.
+// Prove returns the password field for sessions that didn't sign in recently, or nil. Forms that change authentication
+// show it, and their handlers call [Shell.Prove].
 func (v *view) Prove(id string) *field {
 	if v.Session.Fresh() {
 		return nil
@@ -217,8 +216,8 @@ func (v *view) Prove(id string) *field {
 	return &f
 }
 
-// loadPages returns every page, each parsed with the layout, the parts and the frame of its noun when
-// it is first asked for: parsed all together they would take a tenth of an idle program's memory.
+// loadPages returns every page. Each is parsed with the layout, parts and its noun's frame on first use, since all of
+// them would take a tenth of an idle program's memory.
 func (d *Shell) loadPages() map[string]func() *template.Template {
 	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(
 		d.Templates,
@@ -259,7 +258,7 @@ func (d *Shell) view(q *Request, title string, data any) *view {
 	}
 }
 
-// render writes a page. It is made whole first: half a page never goes out.
+// render renders a page completely before sending it.
 func (d *Shell) render(w http.ResponseWriter, q *Request, a Answer) {
 	var buf bytes.Buffer
 	page := d.Pages[a.page]
@@ -280,10 +279,10 @@ func (d *Shell) render(w http.ResponseWriter, q *Request, a Answer) {
 	if a.status != 0 {
 		w.WriteHeader(a.status)
 	}
-	w.Write(whole) // a client that is gone is no error of ours
+	w.Write(whole) // errors mean that the client is gone
 }
 
-// Part renders one named template of a page, for live parts.
+// Part renders a named template of a page, for live parts.
 func (d *Shell) Part(_ context.Context, q *Request, pageName, part string, data any) ([]byte, error) {
 	var buf bytes.Buffer
 	err := d.Pages[pageName]().ExecuteTemplate(&buf, part, d.view(q, "", data))

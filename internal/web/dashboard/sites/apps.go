@@ -16,13 +16,13 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// apps are the Programs of package app.
+// apps implements Programs with package app.
 type apps struct{ *app.Apps }
 
-// ProgramsOf returns the programs of a.
+// ProgramsOf returns Programs backed by a.
 func ProgramsOf(a *app.Apps) Programs { return apps{a} }
 
-// Process is the state of the program of a site's live deployment.
+// Process implements [Programs].
 func (h apps) Process(s site.Site) Process {
 	p := h.Status(s.LiveDeployment)
 	out := Process{
@@ -34,7 +34,7 @@ func (h apps) Process(s site.Site) Process {
 	return out
 }
 
-// ProgramLog is the latest lines that a site's programs printed.
+// ProgramLog implements [Programs].
 func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error) {
 	lines, err := h.Logs(ctx, id, applog.Filter{
 		After: f.After, Before: f.Before, Since: f.Since, Stream: f.Stream, Level: f.Level, Process: f.Process, Search: f.Search, Limit: f.Limit,
@@ -46,7 +46,7 @@ func (h apps) ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]Pr
 	return out, err
 }
 
-// Figures are those of a site's program over the last 24 hours.
+// Figures implements [Programs].
 func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error) {
 	list, _, step, err := h.Metrics(ctx, id, db.Now().Add(-24*time.Hour), 0, 0)
 	out := make([]ProgramFigures, len(list))
@@ -65,7 +65,7 @@ func (h apps) Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.D
 	return out, step, err
 }
 
-// ProgramTasks lists what runs beside a site's program.
+// ProgramTasks implements [Programs].
 func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error) {
 	list, err := h.Apps.Tasks(ctx, id)
 	out := make([]ProgramTask, len(list))
@@ -83,7 +83,7 @@ func (h apps) ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, erro
 	return out, err
 }
 
-// RunOnceTx opens the operation that runs a command of a site once.
+// RunOnceTx implements [Programs].
 func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s site.Site, command string) (string, error) {
 	switch {
 	case command == "" || len(command) > 4096 || strings.ContainsRune(command, 0):
@@ -98,7 +98,7 @@ func (h apps) RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s sit
 	return app.CommandProcess, err
 }
 
-// RestartSiteTx opens the operation that restarts a site's program.
+// RestartSiteTx implements [Programs].
 func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	switch {
 	case s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "":
@@ -110,20 +110,19 @@ func (h apps) RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	return err
 }
 
-// Storage returns how much a site's programs store.
+// Storage implements [Programs].
 func (h apps) Storage(ctx context.Context, id site.ID) (Storage, error) {
 	u, err := h.StorageUse(ctx, id)
 	return Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
 }
 
-// terminalShell is the command that runs in a terminal: the best shell that the sandbox has, with a prompt
-// that says where it is.
+// terminalShell is the command of a terminal: the best shell in the sandbox, with the directory in its prompt.
 const terminalShell = `if command -v bash >/dev/null 2>&1; then export PS1='\w \$ '; exec bash --norc --noprofile; fi; export PS1='$ '; exec sh -i`
 
-// shellTime is longer than a page keeps a terminal open.
+// shellTime exceeds the time that a page keeps a terminal open.
 const shellTime = 2 * time.Hour
 
-// Terminal runs a shell in the sandbox of a site's live deployment.
+// Terminal implements [Programs].
 func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
 	if s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "" {
 		return "", fault.New(fault.Conflict, "no_program", "This site has no program",

@@ -14,46 +14,46 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// A site's last day, as a row of small plots that share their time: requests, errors and, of an application,
-// latency and memory. A script shows a crosshair in all of them at once, in the reader's own time.
+// A site's last day as small plots with a common time axis: requests, errors and, for a program, latency and memory. A
+// script shows a crosshair in all of them, in the reader's time zone.
 const cockpitStep = traffic.QuarterHour
 
-// cockpit holds the plots, and what happened in the time that they show.
+// cockpit holds the plots and the deployments in their period.
 type cockpit struct {
-	From, Step int64 // milliseconds: when the first point begins, and how long each is
+	From, Step int64 // milliseconds: start of the first point, and duration of each
 	Gauges     []gauge
 	Marks      []deployMark
 }
 
-// gauge is one plot with its figure.
+// gauge is a plot with its main value.
 type gauge struct {
 	ID, Title string
-	Value     string // the figure of the day
+	Value     string // value of the day
 	Note      string // its context
 	Bad       bool
-	Says      string // what it shows, for those who don't see it
-	Words     string // each point in words, parted by |
+	Says      string // description for screen readers
+	Words     string // descriptions of the points, separated by |
 	Line      template.HTMLAttr
 	Area      template.HTMLAttr
 }
 
-// deployMark is a deployment among the points.
+// deployMark marks a deployment in the plots.
 type deployMark struct {
-	Left string // of a hundred
-	N    int    // which point
+	Left string // position in percent
+	N    int    // index of the point
 	Says string
 }
 
-// figures are the values of a gauge, one for each point.
+// figures holds a gauge's values, one per point.
 type figures struct {
 	gauge
 	values []int64
 	words  func(i int) string
 }
 
-// cockpit reads the last day of a site.
+// cockpit loads the last day of a site.
 func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, list []deployment.Deployment) (cockpit, error) {
-	// As many steps as the plot of traffic below has, the last one still growing: both say the same of a day.
+	// The same steps as the traffic chart, including the current one, so that both show the same day.
 	s, err := d.Traffic.Series(ctx, q.Caller.Owner, head.Site.ID, db.Now().Add(-24*time.Hour+time.Duration(cockpitStep)), cockpitStep)
 	if err != nil || len(s.Points) < 2 {
 		return cockpit{}, err
@@ -62,7 +62,7 @@ func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, li
 	out := cockpit{From: int64(from), Step: time.Duration(cockpitStep).Milliseconds()}
 	place := func(at db.Time) int { return int((int64(at) - out.From) / out.Step) }
 	total := s.Total()
-	if head.Site.LiveRelease == "" && total.Requests() == 0 { // flat lines of a site that was never there
+	if head.Site.LiveRelease == "" && total.Requests() == 0 { // don't draw flat lines for a site that was never online
 		return cockpit{}, nil
 	}
 	of := func(value func(traffic.Counts) int64) []int64 {
@@ -127,7 +127,7 @@ func (d *Pages) cockpit(ctx context.Context, q *shell.Request, head SiteHead, li
 	return out, nil
 }
 
-// programGauges are those of a site's application.
+// programGauges returns the gauges of a site's program.
 func (d *Pages) programGauges(ctx context.Context, head SiteHead, n int, place func(db.Time) int) ([]figures, error) {
 	list, _, err := d.Programs.Figures(ctx, head.Site.ID)
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *Pages) programGauges(ctx context.Context, head SiteHead, n int, place f
 	}, nil
 }
 
-// draw makes the lines and words of a gauge: 100 wide, 32 high.
+// draw renders a gauge's line, 100 wide and 32 high, and its descriptions.
 func (f *figures) draw() {
 	top := max(largest(f.values), 1)
 	var line strings.Builder
@@ -171,17 +171,17 @@ func (f *figures) draw() {
 		words[i] = f.words(i)
 	}
 	f.Words = strings.Join(words, "|")
-	f.Line = template.HTMLAttr(`d="M` + line.String() + `"`) // numbers of ours
+	f.Line = template.HTMLAttr(`d="M` + line.String() + `"`) // only numbers
 	f.Area = template.HTMLAttr(`d="M0 32L` + line.String() + `L100 32Z"`)
 	f.Says = f.Title + " in the last 24 hours: " + f.Value + ". " + f.Note
 }
 
-// short writes a number with at most one decimal.
+// short formats a number with at most one decimal.
 func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// perMinute writes how many of a quarter of an hour there are in a minute.
+// perMinute formats a quarter-hour count as a rate per minute.
 func perMinute(n int64) string {
 	if n == 0 {
 		return "0"
@@ -199,7 +199,7 @@ func largest(v []int64) (most int64) {
 	return most
 }
 
-// latest returns the last value that is not zero.
+// latest returns the last nonzero value.
 func latest(v []int64) (last int64) {
 	for _, x := range v {
 		if x > 0 {

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Confirmed makes sure that the name of the site whose content an action destroys was typed. undone says
-// what did not happen otherwise.
+// Confirmed requires the typed name of the site whose content an action destroys. undone says what wasn't done
+// otherwise.
 func Confirmed(q *shell.Request, s site.Site, undone string) error {
 	if strings.TrimSpace(q.Value("confirm")) == s.Name {
 		return nil
@@ -22,7 +22,7 @@ func Confirmed(q *shell.Request, s site.Site, undone string) error {
 	}
 }
 
-// ConfirmedHere is Confirmed for the site of the page.
+// ConfirmedHere is [Confirmed] for the page's site.
 func (d *Pages) ConfirmedHere(ctx context.Context, q *shell.Request, undone string) error {
 	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err != nil {

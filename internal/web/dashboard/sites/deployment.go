@@ -39,16 +39,16 @@ func DeploymentPath(s site.ID, x deployment.ID) string {
 	return "/sites/" + string(s) + "/deployments/" + string(x)
 }
 
-// DeploymentRow is a deployment as lists and its page show it.
+// DeploymentRow is a deployment with the header of its site.
 type DeploymentRow struct {
 	deployment.Deployment
 	head SiteHead
 }
 
-// Row returns a deployment of the site with this header.
+// Row returns a DeploymentRow.
 func Row(h SiteHead, x deployment.Deployment) *DeploymentRow { return &DeploymentRow{x, h} }
 
-// RowsOf returns deployments of the site with this header.
+// RowsOf returns DeploymentRows of one site.
 func RowsOf(h SiteHead, list []deployment.Deployment) []DeploymentRow {
 	out := make([]DeploymentRow, len(list))
 	for i, x := range list {
@@ -57,10 +57,10 @@ func RowsOf(h SiteHead, list []deployment.Deployment) []DeploymentRow {
 	return out
 }
 
-// Path is where its page is.
+// Path returns the path of the deployment's page.
 func (r DeploymentRow) Path() string { return DeploymentPath(r.Site, r.ID) }
 
-// Name returns the title of a deployment, or what stands in for one.
+// Name returns the deployment's title, or a substitute.
 func (r DeploymentRow) Name() string {
 	line, _, _ := strings.Cut(r.CommitMessage, "\n")
 	switch {
@@ -74,7 +74,7 @@ func (r DeploymentRow) Name() string {
 	return "Deployment " + r.ID.Label()
 }
 
-// State is how the deployment is said to be: its status, or "skipped" where a pushed commit was not to be deployed.
+// State returns the displayed state: the status, or "skipped" for a commit that wasn't to be deployed.
 func (r DeploymentRow) State() string {
 	if r.Skipped() != "" {
 		return "skipped"
@@ -82,7 +82,7 @@ func (r DeploymentRow) State() string {
 	return string(r.Status)
 }
 
-// By says what triggered it.
+// By describes what triggered the deployment.
 func (r DeploymentRow) By() string {
 	switch r.Cause {
 	case deployment.ByProvision:
@@ -105,19 +105,19 @@ func (r DeploymentRow) By() string {
 	return string(r.Cause)
 }
 
-// Ended reports whether nothing will change any more.
+// Ended reports whether the deployment has reached its final status.
 func (r DeploymentRow) Ended() bool { return r.Status.Ended() }
 
-// Host is its own address without the scheme.
+// Host returns the deployment's URL without its scheme.
 func (r DeploymentRow) Host() string { return strings.TrimPrefix(r.URL, "https://") }
 
-// VisitURL returns the address by which visitors know the site.
+// VisitURL returns the site's main URL.
 func (r DeploymentRow) VisitURL() string { return r.head.Visit }
 
-// VisitHost returns VisitURL without the scheme.
+// VisitHost returns the host of VisitURL.
 func (r DeploymentRow) VisitHost() string { return r.head.VisitHost }
 
-// Label names the deployment for screen readers, apart from others of the same title.
+// Label identifies the deployment for screen readers among others with the same title.
 func (r DeploymentRow) Label() string {
 	if r.CommitHash != "" {
 		return shell.Short(80, r.Name()) + " (" + shell.Short(7, r.CommitHash) + ", " + r.ID.Label() + ")"
@@ -125,7 +125,7 @@ func (r DeploymentRow) Label() string {
 	return shell.Short(80, r.Name()) + " (" + r.ID.Label() + ")"
 }
 
-// CanRollBack reports whether its release can be made live again.
+// CanRollBack reports whether the release can be made live again.
 func (r DeploymentRow) CanRollBack() bool {
 	return r.Target == deployment.Production && r.Status == deployment.Success && r.Release != "" && !r.Current &&
 		(r.Release != r.head.Site.LiveRelease || r.Bundle != "") &&
@@ -138,7 +138,7 @@ func (r DeploymentRow) CanPromote() bool {
 		r.head.Site.Status != site.Stopped
 }
 
-// PromoteTo says what promoting it will do.
+// PromoteTo describes the effect of promoting it.
 func (r DeploymentRow) PromoteTo() string {
 	return fmt.Sprintf(
 		"%s will serve this preview of %s (%s) immediately, without a new build. Build-time environment variables are those of the preview.",
@@ -148,10 +148,10 @@ func (r DeploymentRow) PromoteTo() string {
 	)
 }
 
-// PreviewHost is the stable address of its branch without the scheme; empty for production.
+// PreviewHost returns the host of its branch's preview address, or "" for production.
 func (r DeploymentRow) PreviewHost() string { return strings.TrimPrefix(r.PreviewURL, "https://") }
 
-// RedeployLabel says which commit building it once more builds.
+// RedeployLabel says which commit a redeployment builds.
 func (r DeploymentRow) RedeployLabel() string {
 	verb := "Retry"
 	switch {
@@ -166,7 +166,7 @@ func (r DeploymentRow) RedeployLabel() string {
 	return verb + " " + shell.Short(7, r.CommitHash)
 }
 
-// RollBackTo says what rolling back to it will do.
+// RollBackTo describes the effect of rolling back to it.
 func (r DeploymentRow) RollBackTo() string {
 	what := "“" + shell.Short(80, r.Name()) + "”"
 	if r.CommitHash != "" {
@@ -181,7 +181,7 @@ func (r DeploymentRow) RollBackTo() string {
 	)
 }
 
-// Waits says what a pending one waits for.
+// Waits describes what a pending deployment waits for.
 func (r DeploymentRow) Waits() string {
 	if r.Queue == nil {
 		return ""
@@ -196,26 +196,26 @@ func (r DeploymentRow) Waits() string {
 	return fmt.Sprintf("Number %d in the queue, %s", r.Queue.Position, why)
 }
 
-// PlanView returns the build plan; nil before it is known.
+// PlanView returns the build plan, or nil until it is known.
 func (r DeploymentRow) PlanView() *planView {
 	if len(r.Plan) == 0 {
 		return nil
 	}
 	var p framework.Plan
 	if json.Unmarshal(r.Plan, &p) != nil {
-		return nil // of another version of the program
+		return nil // stored by another version
 	}
 	v := viewOf(p)
 	return &v
 }
 
-// stageNames are the stages in people's words.
+// stageNames holds the stages' display names.
 var stageNames = map[string]string{
 	"queue": "Queue", "fetch": "Fetch", "prepare": "Prepare", "install": "Install", "build": "Build",
 	"publish": "Publish", "activate": "Activate", "start": "Start",
 }
 
-// StageName is a stage in people's words.
+// StageName returns a stage's display name.
 func (r DeploymentRow) StageName(s string) string {
 	if w, ok := stageNames[s]; ok {
 		return w
@@ -230,14 +230,14 @@ type deploymentsData struct {
 	SiteHead
 	Rows  []DeploymentRow
 	Pages shell.Pages
-	Open  bool // the form for a deployment of one's own is open
+	Open  bool // whether the form of a manual deployment is open
 	Live  string
 
 	Filter   deploymentFilter
 	Statuses []deployment.Status
 }
 
-// deploymentFilter holds the filters of the list. Unknown values are ignored.
+// deploymentFilter is the filter of the list. Unknown values are ignored.
 type deploymentFilter struct{ Branch, Target, Status, Author, Pull string }
 
 func readDeploymentFilter(q *shell.Request) deploymentFilter {
@@ -267,10 +267,10 @@ func (f deploymentFilter) link(path string, page int) string {
 	)
 }
 
-// Any reports whether the list is narrowed at all.
+// Any reports whether the list is filtered.
 func (f deploymentFilter) Any() bool { return f != deploymentFilter{} }
 
-// RollBackTo returns the newest deployment of the page that can be rolled back to; empty: there is none.
+// RollBackTo returns the newest deployment on the page that can be rolled back to, or "".
 func (d deploymentsData) RollBackTo() deployment.ID {
 	for _, r := range d.Rows {
 		if r.CanRollBack() {
@@ -285,7 +285,7 @@ func (d *Pages) deploymentsPage(ctx context.Context, q *shell.Request) (shell.An
 	return shell.Page("site_deployments", "Deployments of "+data.Site.Name, data), err
 }
 
-// deploymentsLive sends the list again whenever it changes.
+// deploymentsLive updates the list when it changes.
 func (d *Pages) deploymentsLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "deployments"); err != nil {
 		return shell.Answer{}, err
@@ -306,7 +306,7 @@ func (d *Pages) deploymentsData(ctx context.Context, q *shell.Request) (deployme
 		return deploymentsData{}, err
 	}
 	n, f := shell.PageNumber(q), readDeploymentFilter(q)
-	pull, _ := strconv.Atoi(f.Pull) // empty: none
+	pull, _ := strconv.Atoi(f.Pull) // 0 if empty
 	list, total, err := d.Deployments.List(ctx, q.Caller.Owner, head.Site.ID, deployment.Filter{
 		Branch: f.Branch,
 		Target: deployment.Target(f.Target),
@@ -337,7 +337,7 @@ type deploymentData struct {
 	Log logView
 }
 
-// Progress is how this deployment goes, for the icon of the browser's tab.
+// Progress returns the deployment's progress for the favicon.
 func (x deploymentData) Progress() string {
 	switch {
 	case !x.Dep.Ended():
@@ -350,15 +350,15 @@ func (x deploymentData) Progress() string {
 	return ""
 }
 
-// Title names the deployment and how it goes: people look at other tabs meanwhile.
+// Title returns the state and name for the tab's title, which shows progress while people use other tabs.
 func (x deploymentData) Title() string {
 	return shell.Word("deployment", x.Dep.State()) + ": " + x.Dep.Name()
 }
 
-// Refreshing reports whether the page changes by itself.
+// Refreshing reports whether the page updates itself.
 func (x deploymentData) Refreshing() bool { return !x.Dep.Ended() }
 
-// deployment loads the asker's own deployment of the site in the address.
+// deployment loads the deployment in the URL if it belongs to the caller's site.
 func (d *Pages) deployment(ctx context.Context, q *shell.Request) (SiteHead, DeploymentRow, error) {
 	head, err := d.Head(ctx, q, "deployments")
 	if err != nil {
@@ -382,7 +382,7 @@ func (d *Pages) deploymentPage(ctx context.Context, q *shell.Request) (shell.Ans
 	return shell.Page("site_deployment", data.Title(), data), err
 }
 
-// deploymentLive sends the part over the log again whenever it changes.
+// deploymentLive updates the part above the log when it changes.
 func (d *Pages) deploymentLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	_, _, err := d.deployment(ctx, q)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// How much of a log a page carries (the rest is streamed, or turned to), how many lines
-// one event holds, and how many are read at a time for a download.
+// Limits of a log: lines on a page (more are streamed or on further pages), lines per event, and lines per read of a
+// download.
 const (
 	logPageLines = 200
 	logPageBytes = 48 << 10
@@ -25,15 +25,15 @@ const (
 	logRead      = 5000
 )
 
-// logView is the log as a page shows it before the stream goes on.
+// logView is the log on a page, before the stream continues.
 type logView struct {
-	HTML  template.HTML // lines, each an element of its own
-	After int64         // the number of the line before the first
-	Last  int64         // the number of the last line shown
-	More  bool          // there are more lines already
+	HTML  template.HTML // one element per line
+	After int64         // number of the line before the first
+	Last  int64         // number of the last line
+	More  bool          // whether more lines exist
 }
 
-// logView renders the first lines after the one the address names.
+// logView renders the lines after the one in the URL.
 func (d *Pages) logView(ctx context.Context, q *shell.Request, x DeploymentRow) (logView, error) {
 	v := logView{After: lineNumber(q.Query("after"))}
 	v.Last = v.After
@@ -62,7 +62,6 @@ func lineNumber(s string) int64 {
 	return n
 }
 
-// writeLine renders one line of a log.
 func writeLine(b *strings.Builder, l journal.Line) {
 	class := ""
 	switch l.Level {
@@ -79,8 +78,8 @@ func writeLine(b *strings.Builder, l journal.Line) {
 	b.WriteString("</span></div>")
 }
 
-// logLive streams lines as they come, several per event. The event's id is the number of
-// its last line: a browser that lost the connection goes on from there.
+// logLive streams new lines, several per event. An event's ID is the number of its last line, so that a reconnecting
+// browser continues there.
 func (d *Pages) logLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	_, x, err := d.deployment(ctx, q)
 	if err != nil {
@@ -123,7 +122,7 @@ func (d *Pages) followLog(e *shell.Events, q *shell.Request, id deployment.ID, a
 	})
 }
 
-// logDownload is the whole log as text.
+// logDownload downloads the whole log as text.
 func (d *Pages) logDownload(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	_, x, err := d.deployment(ctx, q)
 	if err != nil {
@@ -139,7 +138,7 @@ func (d *Pages) logDownload(ctx context.Context, q *shell.Request) (shell.Answer
 			w.Header().Set("Content-Disposition", `attachment; filename="`+string(x.ID)+`.log"`)
 			out := bufio.NewWriter(w)
 			for len(lines) > 0 {
-				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // test writers have no deadline
 				for _, l := range lines {
 					fmt.Fprintf(out, "%s %-5s %-8s %s\n", l.At, l.Level, l.Stage, l.Message)
 				}
@@ -155,7 +154,7 @@ func (d *Pages) logDownload(ctx context.Context, q *shell.Request) (shell.Answer
 	}), nil
 }
 
-// logError goes to the first error of a log: the way there for those without scripts.
+// logError redirects to a log's first error, for browsers without scripts.
 func (d *Pages) logError(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	_, x, err := d.deployment(ctx, q)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// dropped is an archive that was received.
+// dropped is a received archive.
 type dropped struct {
 	upload upload.Upload
 	left   []upload.Left
 }
 
-// dropTime is how long forgetting an upload may take that isn't deployed.
+// dropTime limits the deletion of an upload that isn't deployed.
 const dropTime = 10 * time.Second
 
-// receiveDropped stores the archive of a form while the browser sends it: a file that was chosen, or what drop.js made of a folder.
+// receiveDropped stores a form's archive during its upload: a chosen file, or a folder archived by drop.js.
 func (d *Pages) receiveDropped(ctx context.Context, q *shell.Request, file io.Reader) (any, func(), error) {
 	n := upload.NewUpload{Kind: upload.Source, Title: strings.TrimSpace(q.Value("title"))}
 	if q.Checked("prebuilt") {
@@ -42,7 +42,7 @@ func (d *Pages) receiveDropped(ctx context.Context, q *shell.Request, file io.Re
 	drop := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
 		defer cancel()
-		// Otherwise it is deleted a day later.
+		// If this fails, it is deleted a day later.
 		_ = d.DB.Write(ctx, func(tx *db.Tx) error { return d.Uploads.DeleteTx(ctx, tx, q.Caller.Owner, u.ID) })
 	}
 	u, left, err := d.Uploads.ReceiveArchive(ctx, q.Caller.Owner, u.ID, file)
@@ -56,7 +56,7 @@ func (d *Pages) receiveDropped(ctx context.Context, q *shell.Request, file io.Re
 	return dropped{u, left}, drop, nil
 }
 
-// deployDropped deploys the archive that was received.
+// deployDropped deploys the received archive.
 func (d *Pages) deployDropped(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	got, ok := q.Received.(dropped)
 	if !ok {
@@ -81,7 +81,7 @@ func (d *Pages) deployDropped(ctx context.Context, q *shell.Request) (shell.Answ
 	return shell.GoTo(DeploymentPath(site.ID(q.PathValue("id")), x.ID), leftOut(got.left)), err
 }
 
-// leftOut names what isn't deployed, in one sentence; empty: there is nothing.
+// leftOut lists skipped files in a sentence, or returns "".
 func leftOut(list []upload.Left) string {
 	if len(list) == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Rail lists the pages of a site: what it is, what it does, and how it is set up.
+// Rail returns the navigation of a site's pages.
 func (h SiteHead) Rail() []shell.NavGroup {
 	link := func(tab, name, key string) shell.NavLink {
 		path := h.Base() + "/" + tab
@@ -39,7 +39,7 @@ func (h SiteHead) Rail() []shell.NavGroup {
 	return []shell.NavGroup{{Links: first}, {Title: "Observe", Links: observe}, {Title: "Configure", Links: configure}}
 }
 
-// Here returns the link of the navigation that the page belongs to.
+// Here returns the navigation link of the page.
 func (h SiteHead) Here() (here shell.NavLink) {
 	for _, g := range h.Rail() {
 		for _, l := range g.Links {
@@ -51,12 +51,12 @@ func (h SiteHead) Here() (here shell.NavLink) {
 	return here
 }
 
-// Heading is the title of the page.
+// Heading returns the page's title.
 func (h SiteHead) Heading() string { return cmp.Or(h.Sub, h.Here().Name) }
 
-// Next returns what the owner most likely does next, which the main button of the site is for: start, view-error,
-// view-progress, redeploy, deploy-waiting, deploy, admin or visit. Settings that changed come before a commit that waits:
-// who decides what goes live wants them in what is live.
+// Next returns the action of the site's main button, the owner's most likely next step: start, view-error,
+// view-progress, redeploy, deploy-waiting, deploy, admin or visit. Changed settings come before a waiting commit, since
+// whoever reviews what goes live wants the settings in the live version.
 func (h SiteHead) Next() string {
 	switch last := h.Latest; {
 	case h.Site.Status == site.Stopped:
@@ -77,7 +77,7 @@ func (h SiteHead) Next() string {
 	return "visit"
 }
 
-// Progress is how the latest deployment goes, for the icon of the browser's tab: busy, bad or nothing.
+// Progress returns the latest deployment's progress for the favicon: busy, bad or "".
 func (h SiteHead) Progress() string {
 	switch last := h.Latest; {
 	case last != nil && !last.Status.Ended():
@@ -88,8 +88,7 @@ func (h SiteHead) Progress() string {
 	return ""
 }
 
-// HeadState is what the header and the navigation of a site's pages depend on: a page that follows the site asks for them
-// again when it changes.
+// HeadState identifies the state of the header and navigation. Live pages reload these when it changes.
 func (h SiteHead) HeadState() string {
 	state := h.Next() + " " + h.Health() + " " + string(h.Site.Status)
 	if h.Latest != nil {
@@ -104,7 +103,7 @@ func (h SiteHead) HeadState() string {
 	return state
 }
 
-// Waits returns the commit that waits to be deployed as a row; nil: none does.
+// Waits returns the commit that waits to be deployed, or nil.
 func (h SiteHead) Waits() *DeploymentRow {
 	if h.Waiting == nil {
 		return nil
@@ -112,5 +111,5 @@ func (h SiteHead) Waits() *DeploymentRow {
 	return Row(h, *h.Waiting)
 }
 
-// LatestPath is the page of the latest deployment.
+// LatestPath returns the path of the latest deployment's page.
 func (h SiteHead) LatestPath() string { return DeploymentPath(h.Site.ID, h.Latest.ID) }

@@ -23,19 +23,19 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// lookTime is how long a new site's repository may keep its owner waiting.
+// lookTime limits the inspection of a new site's repository.
 const lookTime = 45 * time.Second
 
-// pickTime is how long an account's repositories may.
+// pickTime limits listing an account's repositories.
 const pickTime = 10 * time.Second
 
-// dropType is the kind of a new site whose files are uploaded.
+// dropType is the form's type of a site with uploaded files.
 const dropType = "upload"
 
-// newData is the form of a new site. One page carries all of it: what was typed comes
-// back in every step, the credential too, since it is stored only with the site.
+// newData is the form of a new site. One page has all steps and returns the values in each, including the credential,
+// which is only stored with the site.
 type newData struct {
-	Step       int    // 1: where from, 2: what was found
+	Step       int    // 1: source, 2: inspection's result
 	Type       string // static, wordpress or upload
 	Name       string
 	Repository string
@@ -43,22 +43,22 @@ type newData struct {
 	TokenUser  string
 	DeployKey  string
 	Branch     string
-	Connection connection.ID           // the connected account that it is read with; empty: none
-	Accounts   []connection.Connection // that can be picked
+	Connection connection.ID           // connected account that reads it; empty: none
+	Accounts   []connection.Connection // selectable accounts
 	Search     string
-	Found      []connection.Repository // of the picked account; nil: not looked for
-	Branches   []string                // nil: not looked at
+	Found      []connection.Repository // of the selected account; nil: not loaded
+	Branches   []string                // nil: not loaded
 	Default    string
 	Framework  string
-	Env        string            // variables, as a .env file
+	Env        string            // variables in .env format
 	Build      map[string]string // root, install, command, output, node; empty: as detected
-	Changed    bool              // a build setting was typed
+	Changed    bool              // whether a build setting was entered
 	Plan       *planView         // nil: nothing was detected
-	PlanWhy    *shell.Problem    // why not
+	PlanWhy    *shell.Problem    // why nothing was detected
 	Presets    []framework.Preset
 }
 
-// Account is the picked connected account; nil: none.
+// Account returns the selected connected account, or nil.
 func (n newData) Account() *connection.Connection {
 	for i, c := range n.Accounts {
 		if c.ID == n.Connection {
@@ -68,10 +68,10 @@ func (n newData) Account() *connection.Connection {
 	return nil
 }
 
-// Private reports whether a credential was typed.
+// Private reports whether a credential was entered.
 func (n newData) Private() bool { return n.Token != "" || n.DeployKey != "" }
 
-// Rest is the body of the call that makes this site.
+// Rest returns the body of the equivalent API call.
 func (n newData) Rest() map[string]any {
 	if n.Type == dropType {
 		return map[string]any{"name": cmp.Or(n.Name, "My site"), "type": site.Static, "source": site.SourceUpload}
@@ -108,16 +108,16 @@ func (n newData) Rest() map[string]any {
 
 var buildFields = []string{"root", "install", "command", "output", "node"}
 
-// planView is a plan in words.
+// planView is a plan with display texts.
 type planView struct {
 	framework.Plan
-	InstallText, CommandText string // one line each; empty: nothing is run
+	InstallText, CommandText string // one line each; empty: no command
 }
 
-// Static reports whether the result is published as files.
+// Static reports whether the output is served as files.
 func (p planView) Static() bool { return p.Runtime == framework.Static }
 
-// StartText returns the command that starts the program; empty for static sites.
+// StartText returns the program's start command, or "" for static sites.
 func (p planView) StartText() string {
 	if p.Start == nil || len(p.Start.Command.Argv) == 0 && p.Start.Command.Shell == "" {
 		return ""
@@ -125,7 +125,7 @@ func (p planView) StartText() string {
 	return p.Start.Command.String()
 }
 
-// Unsupported says why the result could not be served; empty when it can.
+// Unsupported returns why the output can't be served, or "".
 func (p planView) Unsupported() string {
 	switch {
 	case p.Runtime == framework.PHP:
@@ -136,7 +136,7 @@ func (p planView) Unsupported() string {
 	return ""
 }
 
-// OutputText is the folder that is published.
+// OutputText returns the served folder.
 func (p planView) OutputText() string {
 	if o := path.Join(p.Root, p.Output); o != "" && o != "." {
 		return o
@@ -179,7 +179,7 @@ func readNew(q *shell.Request) newData {
 		}
 		n.Changed = n.Changed || n.Framework != ""
 		if n.DeployKey != "" {
-			n.DeployKey += "\n" // OpenSSH wants the line to end
+			n.DeployKey += "\n" // OpenSSH requires a final newline
 		}
 	}
 	if n.Type != string(site.WordPress) && n.Type != dropType {
@@ -205,11 +205,11 @@ func (n newData) build() site.Build {
 	return site.Build{Root: some("root"), Install: some("install"), Command: some("command"), Output: some("output"), Node: some("node")}
 }
 
-// newVars is how many variables a site may begin with. They are sealed inside the transaction that
-// creates it, since they are sealed for its id; larger files are imported later.
+// newVars caps the variables of a new site. They are sealed for the site's ID inside the transaction that creates it;
+// larger files can be imported later.
 const newVars = 100
 
-// variables reads the site's first variables. Those that look secret are.
+// variables parses the site's first variables. Variables with secret-looking names become secret.
 func (n newData) variables() ([]site.NewVar, error) {
 	if strings.TrimSpace(n.Env) == "" || n.Type != string(site.Static) {
 		return nil, nil
@@ -229,7 +229,7 @@ func (n newData) variables() ([]site.NewVar, error) {
 	return out, nil
 }
 
-// newPage shows the form; after a failure with the values submitted, at the step that failed.
+// newPage shows the form, after a failure with its values and at the failed step.
 func (d *Pages) newPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	n := readNew(q)
 	if err := d.pick(ctx, q, &n); err != nil {
@@ -238,14 +238,14 @@ func (d *Pages) newPage(ctx context.Context, q *shell.Request) (shell.Answer, er
 	if q.Problem != nil && q.Value("step") == "create" && n.Type == string(site.Static) {
 		n.Step = 2
 		if err := d.inspect(ctx, q.Caller.Owner, &n); err != nil {
-			n.Step = 1 // the problem at hand is shown, there
+			n.Step = 1 // step 1 shows the problem
 		}
 	}
 	return shell.Page("new_site", "New site", n), nil
 }
 
-// newStep goes on from a step: "look" reads the repository, "back" lets another be named,
-// "create" makes the site.
+// newStep handles the form's buttons: "look" inspects the repository, "back" returns to the source, "create" creates
+// the site.
 func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	n := readNew(q)
 	if err := d.pick(ctx, q, &n); err != nil {
@@ -260,7 +260,7 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 				return shell.Answer{}, err
 			}
 			if n.Name == ours {
-				n.Name = "" // it is from the repository that is about to change
+				n.Name = "" // it was derived from the previous repository
 			}
 		}
 		return shell.Page("new_site", "New site", n), nil
@@ -318,14 +318,14 @@ func (d *Pages) newStep(ctx context.Context, q *shell.Request) (shell.Answer, er
 	return shell.GoTo("/sites/"+string(s.ID)+"/first", ""), nil
 }
 
-// NameTaken refuses a name that another site has, and proposes one that is free.
+// NameTaken refuses another site's name and suggests a free one.
 func NameTaken(name, free string) error {
 	return shell.At("name", fault.New(fault.Conflict, "name_taken", "You already have a site named "+name,
 		"“"+free+"” is free"))
 }
 
-// pick fills in what connected accounts offer: the accounts, and the repositories of the
-// picked one. A forge that doesn't answer leaves the list empty, with the reason.
+// pick loads the connected accounts and the repositories of the selected one. If the provider doesn't respond, it
+// leaves the list empty and sets the reason.
 func (d *Pages) pick(ctx context.Context, q *shell.Request, n *newData) error {
 	if d.Connections == nil || n.Type != string(site.Static) {
 		return nil
@@ -334,7 +334,7 @@ func (d *Pages) pick(ctx context.Context, q *shell.Request, n *newData) error {
 	if n.Accounts, err = d.Connections.List(ctx, d.DB, q.Caller.Owner); err != nil {
 		return err
 	}
-	if len(n.Accounts) == 1 && n.Connection == "" && n.Repository == "" && q.PostForm == nil { // there is nothing to choose
+	if len(n.Accounts) == 1 && n.Connection == "" && n.Repository == "" && q.PostForm == nil { // there is only one choice
 		n.Connection = n.Accounts[0].ID
 	}
 	if n.Account() == nil {
@@ -354,9 +354,9 @@ func (d *Pages) pick(ctx context.Context, q *shell.Request, n *newData) error {
 	return err
 }
 
-// inspect checks that the repository can be read, and says what it is.
+// inspect checks access to the repository and detects its framework.
 func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) error {
-	if web, ok := forge.ParseWebAddress(n.Repository); ok { // a page of it, as the browser's address bar has it
+	if web, ok := forge.ParseWebAddress(n.Repository); ok { // URL of a page of the repository, copied from the browser
 		n.Repository = web.Repository
 		if n.Branch == "" {
 			n.Branch = web.Branch
@@ -416,7 +416,7 @@ func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) er
 	case err == nil:
 		v := viewOf(plan)
 		n.Plan = &v
-	case fault.As(err) != nil: // the owner may know better: it does not stand in the way
+	case fault.As(err) != nil: // don't block the owner, who may know better
 		n.PlanWhy, _ = shell.Describe(err, "")
 	case ctx.Err() != nil:
 		n.PlanWhy = &shell.Problem{Message: "Detection timed out", Details: "deploy the site to see the detected settings in the log"}
@@ -426,7 +426,7 @@ func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) er
 	return nil
 }
 
-// atRepository returns the field that a failed inspection of the repository belongs to.
+// atRepository assigns a failed inspection to a form field.
 func atRepository(ctx context.Context, err error) error {
 	if fault.As(err) == nil && ctx.Err() == context.DeadlineExceeded {
 		err = &fault.Error{
@@ -442,7 +442,7 @@ func atRepository(ctx context.Context, err error) error {
 	return shell.At("repository", err)
 }
 
-// AtBuild says at which build setting a fault belongs.
+// AtBuild assigns a fault to a build setting's field.
 func AtBuild(err error) error {
 	if f := fault.As(err); f != nil && f.Code == "invalid_build" {
 		for _, name := range buildFields {
@@ -456,7 +456,7 @@ func AtBuild(err error) error {
 	return err
 }
 
-// startWordPress notes the settings of a WordPress site that was made in tx.
+// startWordPress stores the settings of a WordPress site created in tx.
 func (d *Pages) startWordPress(ctx context.Context, tx *db.Tx, q *shell.Request, s site.Site) error {
 	u, err := d.Accounts.User(ctx, q.Caller.User)
 	if err != nil {
@@ -465,14 +465,13 @@ func (d *Pages) startWordPress(ctx context.Context, tx *db.Tx, q *shell.Request,
 	return d.WordPress.CreateTx(ctx, tx, s, wordpress.Settings{Locale: strings.TrimSpace(q.Value("locale"))}, u.Email)
 }
 
-// Repositories say what is in a repository before a site is made of it. A git.Look does.
+// Repositories inspects a repository before a site is created. It is implemented by git.Look.
 type Repositories interface {
-	// Branches lists a repository's branches and its default one, or says in a fault why
-	// they can't be read.
+	// Branches returns a repository's branches and default branch, or a fault if they can't be read.
 	Branches(
 		ctx context.Context, who account.OwnerID, repository string, c *fetch.Credential,
 	) (branches []string, byDefault string, err error)
-	// Detect says how a branch would be built.
+	// Detect returns the build plan of a branch.
 	Detect(
 		ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential,
 		o framework.Overrides,

@@ -20,15 +20,15 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// MaxLogSearch is how many bytes of a search text are used. A page of a program's log holds programLines
-// lines or programBytes of HTML; around a line that a link names, half of them lie on each side.
+// MaxLogSearch caps a search in bytes. A page has up to programLines lines or programBytes of HTML; around a linked
+// line, half of them on each side.
 const (
 	MaxLogSearch = 200
 	programLines = 200
 	programBytes = 56 << 10
 )
 
-// logRange is how far back a log is shown.
+// logRange is a selectable period of a log.
 type logRange struct {
 	Name, Label string
 	back        time.Duration
@@ -41,34 +41,34 @@ var logRanges = []logRange{
 	{"7d", "Last 7 days", 7 * 24 * time.Hour},
 }
 
-// programLog is a program's log as a page shows it.
+// programLog is a program's log on a page.
 type programLog struct {
-	Search, Stream, Level, Only, Range string // what it is narrowed to
-	Requests                           string // which requests of visitors stand beside the output: all, failed, or none where empty
+	Search, Stream, Level, Only, Range string // the filters
+	Requests                           string // visitors' requests to show between the lines: all, failed, or none if empty
 
 	HTML     template.HTML
-	Older    string // where the lines before the first are; empty where there are none
-	Newest   string // where the newest lines are; empty where they are shown
-	Live     string // where new lines come from; empty where the newest aren't shown
-	Last     int64  // the number of the last line
+	Older    string // URL of older lines, or empty
+	Newest   string // URL of the newest lines; empty if shown
+	Live     string // URL of the stream; empty unless the newest lines are shown
+	Last     int64  // number of the last line
 	Download string
 
 	base string
 }
 
-// Ranges lists the choices.
+// Ranges returns the selectable periods.
 func (programLog) Ranges() []logRange { return logRanges }
 
-// Narrowed reports whether some lines may be left out.
+// Narrowed reports whether the log is filtered.
 func (l programLog) Narrowed() bool { return l.Search+l.Stream+l.Level+l.Only+l.Range != "" }
 
-// link returns the address of a page of the same choices, with one parameter more.
+// link returns the URL of a page with the same filters and one more parameter.
 func (l programLog) link(path, name, value string) string {
 	return shell.Link(l.base+path, "q", l.Search, "range", l.Range, "level", l.Level, "stream", l.Stream, "process", l.Only, "requests",
 		l.Requests, name, value)
 }
 
-// filter returns what the choices narrow a log to.
+// filter returns the filter for the service.
 func (l programLog) filter() ProgramFilter {
 	f := ProgramFilter{Stream: l.Stream, Level: l.Level, Process: l.Only, Search: l.Search}
 	if i := slices.IndexFunc(logRanges, func(r logRange) bool { return r.Name == l.Range }); i >= 0 {
@@ -77,7 +77,7 @@ func (l programLog) filter() ProgramFilter {
 	return f
 }
 
-// logChoice reads what a log is to be narrowed to; what isn't a choice narrows nothing.
+// logChoice reads the filters from the URL and ignores invalid ones.
 func logChoice(q *shell.Request, base string) programLog {
 	among := func(name string, values ...string) string {
 		if v := q.Query(name); slices.Contains(values, v) {
@@ -100,11 +100,11 @@ func logChoice(q *shell.Request, base string) programLog {
 	return l
 }
 
-// programLog reads the newest lines, those before a line, or those around one.
+// programLog loads the newest lines, those before a line, or those around one.
 func (d *Pages) programLog(ctx context.Context, q *shell.Request, head SiteHead) (programLog, error) {
 	l := logChoice(q, head.Base()+"/logs")
 	output := l
-	output.Requests = "" // the access log is a download of its own
+	output.Requests = "" // the access log has its own download
 	l.Download = output.link("/download", "", "")
 	if d.Programs == nil {
 		return d.besideOutput(ctx, q, head, l, nil, l.filter().Since, 0)
@@ -159,13 +159,13 @@ func (d *Pages) programLog(ctx context.Context, q *shell.Request, head SiteHead)
 	return d.besideOutput(ctx, q, head, l, parts, from, to)
 }
 
-// logEntry is a line as a page shows it.
+// logEntry is a rendered line.
 type logEntry struct {
 	at   db.Time
 	html string
 }
 
-// page renders the last of lines that a page has room for, and returns how many it left out.
+// page renders the last lines that fit on a page and returns the number cut.
 func (l programLog) page(lines []ProgramLine) (parts []logEntry, cut int) {
 	room := programBytes
 	if l.Requests != "" {
@@ -182,11 +182,10 @@ func (l programLog) page(lines []ProgramLine) (parts []logEntry, cut int) {
 	return parts, 0
 }
 
-// processColors is how many colors badges of processes have.
+// processColors is the number of colors for processes' badges.
 const processColors = 6
 
-// line renders a line: when it was printed, which links to it among all others, how serious it is, by which process, and its
-// text with what was searched for marked.
+// line renders a line: its time with a link to it, level, process, and text with search matches marked.
 func (l programLog) line(x ProgramLine) string {
 	var b strings.Builder
 	class, level := "", x.Level
@@ -211,8 +210,8 @@ func (l programLog) line(x ProgramLine) string {
 	return b.String()
 }
 
-// writeMarked writes a text, with what was searched for marked, in any case. What other cases are other bytes
-// in length is not marked.
+// writeMarked writes text with matches of want marked, ignoring case. It doesn't mark matches whose other case has a
+// different length in bytes.
 func writeMarked(b *strings.Builder, text, want string) {
 	text = shell.Clean(text)
 	low, want := strings.ToLower(text), strings.ToLower(want)
@@ -231,8 +230,8 @@ func writeMarked(b *strings.Builder, text, want string) {
 	}
 }
 
-// programFollow streams lines as they are printed, those of the choices alone. The event's id is the number of
-// its last line: a browser that lost the connection goes on from there.
+// programFollow streams new lines that match the filters. An event's ID is the number of its last line, so that a
+// reconnecting browser continues there.
 func (d *Pages) programFollow(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "logs")
 	if err != nil {
@@ -292,7 +291,7 @@ func (d *Pages) followProgram(e *shell.Events, q *shell.Request, l programLog, i
 	})
 }
 
-// programDownload sends all lines of the choices as text, the oldest first.
+// programDownload downloads all lines that match the filters as text, oldest first.
 func (d *Pages) programDownload(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "logs")
 	if err != nil {
@@ -312,7 +311,7 @@ func (d *Pages) programDownload(ctx context.Context, q *shell.Request) (shell.An
 			w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(head.Site.Slug)+`.log"`)
 			out := bufio.NewWriter(w)
 			for len(lines) > 0 {
-				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+				_ = conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // test writers have no deadline
 				for _, x := range lines {
 					fmt.Fprintf(out, "%s %-5s %-6s %s %s\n", x.At, x.Level, x.Stream, x.Process, shell.Clean(x.Message))
 				}

@@ -17,14 +17,14 @@ type Process struct {
 	State     string // starting, running, sleeping, stopped or crashed
 	Since     db.Time
 	Restarts  int
-	Instances int    // that run
+	Instances int    // running ones
 	Memory    int64  // bytes
 	Message   string // why it crashed
 
-	NeedsRestart bool // it runs with other settings than the site has by now
+	NeedsRestart bool // whether the site's settings have changed since its start
 }
 
-// ProgramLine is one line that a program printed.
+// ProgramLine is a line of a program's output.
 type ProgramLine struct {
 	N       int64
 	At      db.Time
@@ -34,9 +34,9 @@ type ProgramLine struct {
 	Message string
 }
 
-// ProgramFilter narrows a program's log. Zero fields don't.
+// ProgramFilter selects lines of a program's log. Zero fields match everything.
 type ProgramFilter struct {
-	After, Before                  int64 // numbers of lines; without After, the newest; a negative one: from the oldest
+	After, Before                  int64 // line numbers; After 0 means the newest, negative means from the oldest
 	Since                          db.Time
 	Stream, Level, Process, Search string
 	Limit                          int
@@ -45,13 +45,13 @@ type ProgramFilter struct {
 // ProgramTask is a worker or a scheduled command.
 type ProgramTask struct {
 	Kind, Name, Command string
-	Schedule            string  // of a scheduled command
-	Next                db.Time // likewise
-	State               string  // of a worker
+	Schedule            string  // scheduled commands only
+	Next                db.Time // scheduled commands only
+	State               string  // workers only
 	Message             string
 }
 
-// Process is its name in the log.
+// Process returns the process's name in the log.
 func (t ProgramTask) Process() string { return t.Kind + ":" + t.Name }
 
 // HasProgram reports whether the site's live deployment is a program.
@@ -66,7 +66,7 @@ type programData struct {
 	Plots []shell.Plot
 }
 
-// ProcessOf returns the state of a site's program, or nil where it has none.
+// ProcessOf returns the state of a site's program, or nil if it has none.
 func (d *Pages) ProcessOf(s site.Site) *Process {
 	if !(SiteHead{Site: s}).HasProgram() || d.Programs == nil {
 		return nil
@@ -96,7 +96,7 @@ func (d *Pages) programPage(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("site_logs", "Logs of "+data.Site.Name, data), err
 }
 
-// runCommand starts a command and shows its lines.
+// runCommand runs a command and redirects to its output.
 func (d *Pages) runCommand(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	process := ""
@@ -114,7 +114,7 @@ func (d *Pages) runCommand(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo(shell.Link("/sites/"+string(id)+"/logs", "process", process), "Command started"), err
 }
 
-// programLive sends the state again whenever it changes.
+// programLive updates the state when it changes.
 func (d *Pages) programLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "logs"); err != nil {
 		return shell.Answer{}, err
@@ -129,31 +129,30 @@ func (d *Pages) programLive(ctx context.Context, q *shell.Request) (shell.Answer
 	}), nil
 }
 
-// Storage says how much a site's programs store.
+// Storage is the storage use of a site's programs.
 type Storage struct {
 	Bytes      int64
-	MeasuredAt db.Time // zero: never
+	MeasuredAt db.Time // whether the account's storage limit is reached
 	Full       bool    // the account can store no more
 }
 
-// Programs shows the programs of sites, and changes them. ProgramsOf returns package
-// app's.
+// Programs shows and changes sites' programs. [ProgramsOf] returns the implementation of package app.
 type Programs interface {
-	// Process returns the state of the program of a site's live deployment.
+	// Process returns the state of the live deployment's program.
 	Process(s site.Site) Process
-	// ProgramLog returns the latest lines that a site's programs printed, the oldest first.
+	// ProgramLog returns the latest matching lines, oldest first.
 	ProgramLog(ctx context.Context, id site.ID, f ProgramFilter) ([]ProgramLine, error)
-	// Figures returns those of a site's program over the last 24 hours, with the step between points.
+	// Figures returns the metrics of the last 24 hours and their step.
 	Figures(ctx context.Context, id site.ID) ([]ProgramFigures, time.Duration, error)
-	// ProgramTasks lists what runs beside a site's program.
+	// ProgramTasks returns a site's workers and scheduled commands.
 	ProgramTasks(ctx context.Context, id site.ID) ([]ProgramTask, error)
-	// RunOnceTx opens the operation that runs a command once, and returns its name in the log.
+	// RunOnceTx opens the operation that runs a command and returns the process's name in the log.
 	RunOnceTx(ctx context.Context, tx *db.Tx, by account.Caller, s site.Site, command string) (string, error)
-	// RestartSiteTx opens the operation that restarts a site's program.
+	// RestartSiteTx opens the operation that restarts the program.
 	RestartSiteTx(ctx context.Context, tx *db.Tx, s site.Site) error
-	// Storage returns what a site's programs store.
+	// Storage returns the storage use of a site's programs.
 	Storage(ctx context.Context, id site.ID) (Storage, error)
-	// Terminal runs a shell in the sandbox of a site's live deployment until it ends, or ctx does, and
-	// returns how it ended, in words.
+	// Terminal runs a shell in the live deployment's sandbox until it exits or ctx ends, and returns in words how it
+	// ended.
 	Terminal(ctx context.Context, s site.Site, t Terminal) (how string, err error)
 }

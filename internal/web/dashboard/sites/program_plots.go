@@ -11,12 +11,12 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// ProgramFigures are those of a site's program in one step.
+// ProgramFigures holds a program's metrics in one step.
 type ProgramFigures struct {
 	At             db.Time
 	Statuses       [4]int64 // 2xx, 3xx, 4xx, 5xx
 	P50, P95       time.Duration
-	Memory         int64 // bytes, the most
+	Memory         int64 // maximum in bytes
 	CPU            time.Duration
 	Wakes, Restart int64
 }
@@ -25,7 +25,7 @@ func (f ProgramFigures) requests() int64 {
 	return f.Statuses[0] + f.Statuses[1] + f.Statuses[2] + f.Statuses[3]
 }
 
-// programPlots draws the last 24 hours of a program; nothing where it did nothing.
+// programPlots draws the last 24 hours of a program, or returns nil without activity.
 func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, error) {
 	list, step, err := d.Programs.Figures(ctx, id)
 	if err != nil {

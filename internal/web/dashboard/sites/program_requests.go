@@ -16,20 +16,20 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// How many requests stand beside the output of a page, and how much room they have in it. New ones are looked for this often: they are
-// stored every ten seconds.
+// Limits of requests shown between a page's lines, and the interval of checking for new ones, which are stored every
+// ten seconds.
 const (
 	logRequests  = 100
 	requestBytes = 28 << 10
 	requestsWait = 5 * time.Second
 )
 
-// requestFilter returns what the choices narrow an access log to.
+// requestFilter returns the access log's filter.
 func (l programLog) requestFilter() traffic.RequestFilter {
 	return traffic.RequestFilter{Failed: l.Requests == "failed", Search: l.Search, Limit: logRequests}
 }
 
-// besideOutput puts requests of the same time between the lines of output, where they are wanted, and completes the log.
+// besideOutput inserts requests of the same period between the lines, if selected, and completes the log.
 func (d *Pages) besideOutput(
 	ctx context.Context, q *shell.Request, head SiteHead, l programLog, output []logEntry, from, to db.Time,
 ) (programLog, error) {
@@ -61,7 +61,7 @@ func (d *Pages) besideOutput(
 	return l, nil
 }
 
-// request renders a request like a line of output: when it was answered, how, and what it was for.
+// request renders a request like a line of output: time, status, and target.
 func (l programLog) request(x visit.Line) string {
 	var b strings.Builder
 	class := ""
@@ -88,7 +88,7 @@ func (l programLog) request(x visit.Line) string {
 	return b.String()
 }
 
-// logPlace is the id of an event: the number of the last line, and how far the requests were read.
+// logPlace returns an event's ID: the number of the last line and the position in the access log.
 func logPlace(after int64, place traffic.Place) string {
 	if place == (traffic.Place{}) {
 		return strconv.FormatInt(after, 10)
@@ -96,13 +96,13 @@ func logPlace(after int64, place traffic.Place) string {
 	return strconv.FormatInt(after, 10) + "/" + place.String()
 }
 
-// requestTail is where a stream is in the access log.
+// requestTail is a stream's position in the access log.
 type requestTail struct {
 	place  traffic.Place
 	looked time.Time
 }
 
-// followRequests sends the requests that were stored since the last look, where they are wanted, and reports whether there were some.
+// followRequests sends newly stored requests, if selected, and reports whether there were any.
 func (d *Pages) followRequests(e *shell.Events, q *shell.Request, l programLog, id site.ID, after int64, tail *requestTail) (bool, error) {
 	if l.Requests == "" || time.Since(tail.looked) < requestsWait {
 		return false, nil

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// siteRoutes is every route of the list of sites, of making one, and of watching one.
+// Routes lists the routes of creating sites and watching a site.
 func (d *Pages) Routes() []shell.Route {
 	rs := []shell.Route{
 		shell.Get("/new", shell.User, d.newPage).Takes(account.SitesWrite).Wide(),
@@ -47,36 +47,34 @@ func (d *Pages) Routes() []shell.Route {
 	return rs
 }
 
-// SiteHead holds the data of the header of every page of a site (templates/frame_site.html). Pages'
-// data embed it.
+// SiteHead is the data of the header of a site's pages (templates/frame_site.html). Pages' data embed it.
 type SiteHead struct {
 	Site site.Site
 	Tab  string
-	Sub  string // what the page is about, where it lies below one of the navigation; empty: it is one of them
-	URL  string // https://…, of the site's own address
+	Sub  string // title of a page below one of the navigation; empty: it is in the navigation
+	URL  string // https://…, the site's own address
 	Host string
 
-	Latest    *deployment.Deployment // the newest deployment; nil: none yet
-	Live      *deployment.Deployment // the live deployment, where the site needs to be redeployed; else nil
-	Waiting   *deployment.Deployment // stands for the commit that was pushed and waits to be deployed; nil: none does
-	Visit     string                 // https://…, by which visitors know the site: its primary domain's, or URL
-	VisitHost string                 // its host as people read it: with the letters of an IDN
+	Latest    *deployment.Deployment // newest deployment; nil: none
+	Live      *deployment.Deployment // live deployment if the site must be redeployed, otherwise nil
+	Waiting   *deployment.Deployment // commit that was pushed and waits to be deployed; nil: none
+	Visit     string                 // https://…, the site's main URL: of its primary domain, or URL
+	VisitHost string                 // its host in Unicode
 	Theme     Theme
 
-	Databases  bool // whether it has any
-	OwnActions bool // the page has buttons of its own instead of the site's
+	Databases  bool // whether it has databases
+	OwnActions bool // the page has its own buttons instead of the site's
 
-	Process *Process // of the live deployment's program; nil: the site has none
+	Process *Process // of the live deployment's program; nil: no program
 }
 
-// Head is the header itself: a page's own field of the same name, such as Live, would hide one
-// of the header's from the template.
+// Head returns the header. Templates use it when a page's own field, such as Live, hides one of the header's.
 func (h SiteHead) Head() SiteHead { return h }
 
-// Health is how the site is: its status, or "crashed" where its program ended by itself and is not up again.
+// Health returns the site's status, or "crashed" if its program crashed and isn't running again.
 func (h SiteHead) Health() string { return HealthOf(h.Site, h.Process) }
 
-// HealthOf returns a site's status, or "crashed" where its program ended by itself and is not up again.
+// HealthOf returns a site's status, or "crashed" if its program crashed and isn't running again.
 func HealthOf(s site.Site, p *Process) string {
 	if s.Status == site.Active && p != nil && p.State == "crashed" {
 		return "crashed"
@@ -84,26 +82,25 @@ func HealthOf(s site.Site, p *Process) string {
 	return string(s.Status)
 }
 
-// Base is where the site's pages are.
+// Base returns the path of the site's pages.
 func (h SiteHead) Base() string { return "/sites/" + string(h.Site.ID) }
 
-// Deployable reports whether there is a repository of which a deployment can be asked for: a
-// WordPress may have one for its wp-content.
+// Deployable reports whether the site can be deployed from a repository. A WordPress site may have one for wp-content.
 func (h SiteHead) Deployable() bool { return h.Site.Type == site.Static || h.Site.Repository != "" }
 
-// Uploaded reports whether the site has no repository: its files are uploaded.
+// Uploaded reports whether the site's files are uploaded.
 func (h SiteHead) Uploaded() bool { return h.Site.Source() == site.SourceUpload }
 
-// CanRedeploy reports whether the commit that is live can be built again for production. One
-// that was promoted from another branch can't: production is built from its branch.
+// CanRedeploy reports whether the live commit can be built again for production. A commit promoted from another branch
+// can't, since production is built from its own branch.
 func (h SiteHead) CanRedeploy() bool {
 	return h.Live != nil && h.Live.CommitHash != "" && h.Live.Status.Ended() && (h.Site.Branch == "" || h.Live.Branch == h.Site.Branch)
 }
 
-// CanDeploy reports whether asking for one now would be answered.
+// CanDeploy reports whether a deployment can be started now.
 func (h SiteHead) CanDeploy() bool { return h.Deployable() && h.Site.Status != site.Stopped }
 
-// Head loads the asker's own site; any other does not exist.
+// Head loads the header of the caller's site. Other sites are not found.
 func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHead, error) {
 	s, err := d.Sites.Get(ctx, q.Caller.Owner, shell.PathID[site.ID](q, "id"))
 	if err != nil {
@@ -169,7 +166,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 	return h, nil
 }
 
-// DeploySite asks for a deployment and goes to where it can be watched.
+// DeploySite starts a deployment and redirects to its page.
 func (d *Pages) DeploySite(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	t := deploy.Trigger{
@@ -193,7 +190,7 @@ func (d *Pages) DeploySite(ctx context.Context, q *shell.Request) (shell.Answer,
 	return shell.GoTo(DeploymentPath(id, x.ID), ""), err
 }
 
-// mayDeploy is nil unless a deployment is to production and the caller may only make previews.
+// mayDeploy refuses production deployments of callers who may only create previews.
 func mayDeploy(c account.Caller, x deployment.Deployment) error {
 	if x.Target == deployment.Production {
 		return c.RequireOn(account.DeploymentsWrite, x.Site)
@@ -201,7 +198,6 @@ func mayDeploy(c account.Caller, x deployment.Deployment) error {
 	return nil
 }
 
-// rollBack makes an earlier release live again.
 func (d *Pages) rollBack(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	var x deployment.Deployment

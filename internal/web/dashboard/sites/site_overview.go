@@ -11,7 +11,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// trouble is a problem of a site, in words, and where to fix it.
+// trouble is a problem of a site with the page that solves it.
 type trouble struct {
 	Title, Text, Link, Label string
 }
@@ -20,12 +20,12 @@ type overview struct {
 	SiteHead
 	Rows    []DeploymentRow
 	Domains []domain.Domain
-	Hooks   []site.Hook // the newest three
+	Hooks   []site.Hook // newest three
 	Trouble []trouble
-	Current *DeploymentRow // what is served; nil when nothing, or when it is long ago
+	Current *DeploymentRow // the live deployment; nil if none, or if it is old
 	Visits  visits
 	Cockpit cockpit
-	Events  []happening // the newest first
+	Events  []happening // newest first
 }
 
 func (d *Pages) siteOverview(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -33,7 +33,7 @@ func (d *Pages) siteOverview(ctx context.Context, q *shell.Request) (shell.Answe
 	return shell.Page("site_overview", data.Site.Name, data), err
 }
 
-// siteLive sends the overview again whenever the site or a deployment of it moves.
+// siteLive updates the overview when the site or its deployments change.
 func (d *Pages) siteLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "overview"); err != nil {
 		return shell.Answer{}, err
@@ -91,7 +91,7 @@ func (d *Pages) siteOverviewData(ctx context.Context, q *shell.Request) (overvie
 	return data, nil
 }
 
-// troubles says what needs the owner, the worst first. What the site's main button leads to has no link beside it.
+// troubles lists the site's problems, worst first. A problem whose page is the main button's target has no link.
 func troubles(h SiteHead, list []deployment.Deployment, domains []domain.Domain) []trouble {
 	var out []trouble
 	switch {
@@ -128,8 +128,8 @@ func troubles(h SiteHead, list []deployment.Deployment, domains []domain.Domain)
 	return out
 }
 
-// firstDeployment goes to a new site's first deployment as soon as there is one. The job
-// that makes it usually has by the time a browser asks.
+// firstDeployment redirects to a new site's first deployment as soon as it exists, which is usually before the browser
+// asks.
 func (d *Pages) firstDeployment(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	wake, stop := d.Follow(q)
 	defer stop()
@@ -149,7 +149,7 @@ func (d *Pages) firstDeployment(ctx context.Context, q *shell.Request) (shell.An
 		if len(list) > 0 {
 			return shell.GoTo(DeploymentPath(head.Site.ID, list[0].ID), ""), nil
 		}
-		if head.Uploaded() { // nothing is deployed before something is uploaded
+		if head.Uploaded() { // nothing is deployed before the first upload
 			return shell.GoTo(head.Base()+"/deployments", ""), nil
 		}
 		if !head.Deployable() {
@@ -166,7 +166,7 @@ func (d *Pages) firstDeployment(ctx context.Context, q *shell.Request) (shell.An
 	}
 }
 
-// firstLive ends as soon as there is a deployment; the page then loads itself anew.
+// firstLive ends once a deployment exists, whereupon the page reloads.
 func (d *Pages) firstLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "deployments")
 	if err != nil {

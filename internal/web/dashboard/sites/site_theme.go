@@ -21,20 +21,19 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Theme is how a site is shown: by the metadata of its pages or, while there is none, by
-// its name before colors derived from its subdomain.
+// Theme is a site's appearance, from its pages' metadata or else from its name and colors derived from its subdomain.
 type Theme struct {
 	Name, Seed  string
 	Title, Text string
 	Color       string // #rrggbb, or empty
-	Icon, Image string // addresses of pictures of our own making, or empty
-	Screenshot  string // likewise, of the site as visitors see it
+	Icon, Image string // URLs of images generated here, or empty
+	Screenshot  string // URL of a screenshot, or empty
 	TakenAt     db.Time
-	Online      bool // there is something to show
-	Failed      bool // the site is not live because its deployment failed
+	Online      bool // whether the site has something to show
+	Failed      bool // whether the site isn't live because its deployment failed
 }
 
-// ThemeOf returns how a site is shown, from what is known of its pages and its screenshots.
+// ThemeOf returns a site's appearance from its pages' metadata and its screenshots.
 func ThemeOf(s site.Site, p thumbnail.Summary, taken []screenshot.Found) Theme {
 	l := Theme{
 		Name:   s.Name,
@@ -60,20 +59,19 @@ func ThemeOf(s site.Site, p thumbnail.Summary, taken []screenshot.Found) Theme {
 	return l
 }
 
-// ScreenshotPath is where a picture of a site is. It names the moment, so what is there never changes.
+// ScreenshotPath returns the path of a site's screenshot. It contains the time, so its content never changes.
 func ScreenshotPath(id site.ID, f screenshot.Found) string {
 	return fmt.Sprintf("/sites/%s/pictures/%s-%d.shot", id, f.Kind, f.MadeAt)
 }
 
-// shade are numbers that belong to a site's address.
+// shade returns a hash of the site's address.
 func (l Theme) shade() uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(l.Seed))
 	return h.Sum32()
 }
 
-// ground is the site's color as an SVG attribute takes it, and a color that can be read
-// on it.
+// ground returns the site's color as an SVG attribute value, and a readable text color on it.
 func (l Theme) ground() (back, ink string) {
 	if c := l.Color; len(c) == 7 && c[0] == '#' {
 		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
@@ -86,8 +84,7 @@ func (l Theme) ground() (back, ink string) {
 	return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360), "#fff"
 }
 
-// Backdrop returns the background of a site's preview: its color, and shapes derived from its
-// address.
+// Backdrop returns the background of a site's preview: its color, with shapes derived from its address.
 func (l Theme) Backdrop() template.HTML {
 	n := l.shade()
 	back, _ := l.ground()
@@ -105,7 +102,7 @@ func (l Theme) Backdrop() template.HTML {
 	))
 }
 
-// Picture is a site's icon, or its initials.
+// Picture returns a site's icon, or its initials.
 func Picture(l Theme) template.HTML {
 	if l.Icon != "" {
 		return template.HTML(`<img class="picture icon" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96">`)
@@ -140,9 +137,9 @@ func initials(name string) string {
 	return out
 }
 
-// pictureFile serves an image of a site's release: its icon (.png, whatever its type) or
-// its preview (.jpg). The address names the release, so it never changes. An SVG icon is
-// the tenant's own file: wherever it is opened it runs nothing and loads nothing.
+// pictureFile serves an image of a site's release: its icon (.png, whatever its type) or its preview (.jpg). The URL
+// contains the release, so its content never changes. An SVG icon is the tenant's own file and is served with a policy
+// under which it can't run or load anything.
 func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	of, part, _ := strings.Cut(q.PathValue("picture"), ".")
@@ -170,6 +167,6 @@ func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer
 		}
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Cache-Control", "private, max-age=31536000, immutable")
-		w.Write(b) // a client that is gone is no error of ours
+		w.Write(b) // errors mean that the client is gone
 	}), err
 }

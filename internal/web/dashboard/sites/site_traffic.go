@@ -13,14 +13,14 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// visits holds a site's traffic for templates.
+// visits is a site's traffic for templates.
 type visits struct {
 	Stretches []shell.Stretch
 	Stretch   shell.Stretch
 	Total     traffic.Counts
 	Plots     []shell.Plot
-	Rows      []visitRow // for the table; the newest first, those without visits left out
-	Live      string     // where the live part comes from
+	Rows      []visitRow // rows with visits, newest first
+	Live      string     // URL of the live part
 	Query     string     // of the REST call
 }
 
@@ -29,10 +29,10 @@ type visitRow struct {
 	traffic.Counts
 }
 
-// Errors is how many answers told of one.
+// Errors returns the number of error responses.
 func (v visits) Errors() int64 { return v.Total.ClientErrors + v.Total.ServerErrors }
 
-// Share is how many of a hundred answers told of an error, in words.
+// Share describes the percentage of error responses.
 func (v visits) Share() string {
 	all, bad := v.Total.Requests(), v.Errors()
 	switch share := 100 * float64(bad) / float64(max(all, 1)); {
@@ -51,8 +51,8 @@ type siteTraffic struct {
 	SiteHead
 	Visits visits
 	Tops   []topList
-	Since  string // from when on those were counted
-	Log    string // where the access log is downloaded; empty where none is written
+	Since  string // start of their counts
+	Log    string // URL of the access log's download; empty if none is written
 }
 
 // topList holds the most frequent names of a kind.
@@ -62,7 +62,7 @@ type topList struct {
 	Others            int64
 }
 
-// topLists reads what came most often in a stretch of time.
+// topLists loads the most frequent names in a period.
 func (d *Pages) topLists(
 	ctx context.Context, q *shell.Request, head SiteHead, on shell.Stretch,
 ) (lists []topList, since db.Time, err error) {
@@ -88,7 +88,7 @@ func (d *Pages) topLists(
 	return lists, since, nil
 }
 
-// accessLog is the last seven days of a site's requests, one line of JSON for each.
+// accessLog downloads the last seven days of a site's requests as JSON lines.
 func (d *Pages) accessLog(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "traffic")
 	if err != nil {
@@ -102,19 +102,19 @@ func (d *Pages) accessLog(ctx context.Context, q *shell.Request) (shell.Answer, 
 			http.NewResponseController(w),
 		}); err != nil {
 			d.Log.WarnContext(ctx, "access log download failed", "request", q.ID, "err", err)
-			panic(http.ErrAbortHandler) // half a file must not look whole
+			panic(http.ErrAbortHandler) // abort, so that a partial file doesn't look complete
 		}
 	}), nil
 }
 
-// patientWriter gives each write of a long answer its own deadline.
+// patientWriter sets a deadline for each write of a long response.
 type patientWriter struct {
 	io.Writer
 	conn *http.ResponseController
 }
 
 func (w *patientWriter) Write(b []byte) (int, error) {
-	w.conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // where there is none to be set, there is none
+	w.conn.SetWriteDeadline(time.Now().Add(shell.SendTime)) // test writers have no deadline
 	return w.Writer.Write(b)
 }
 
@@ -123,7 +123,7 @@ func (d *Pages) trafficPage(ctx context.Context, q *shell.Request) (shell.Answer
 	return shell.Page("site_traffic", "Traffic of "+data.Site.Name, data), err
 }
 
-// trafficLive sends the page's figures again as they grow.
+// trafficLive updates the page's numbers.
 func (d *Pages) trafficLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if _, err := d.Head(ctx, q, "traffic"); err != nil {
 		return shell.Answer{}, err
@@ -169,7 +169,7 @@ func (d *Pages) siteTraffic(ctx context.Context, q *shell.Request) (siteTraffic,
 	return data, err
 }
 
-// visits reads a site's traffic for a stretch of time.
+// visits loads a site's traffic in a period.
 func (d *Pages) visits(ctx context.Context, q *shell.Request, head SiteHead, on shell.Stretch) (visits, traffic.Series, error) {
 	since := db.Now().Add(-time.Duration(on.Step) * time.Duration(on.N-1))
 	s, err := d.Traffic.Series(ctx, q.Caller.Owner, head.Site.ID, since, on.Step)
@@ -179,7 +179,7 @@ func (d *Pages) visits(ctx context.Context, q *shell.Request, head SiteHead, on 
 	return visits{Stretch: on, Total: s.Total(), Query: "?since=" + on.Name + "&step=" + on.Step.String()}, s, err
 }
 
-// weekly adds the days of each week up. The first week begins with the series.
+// weekly sums the days of each week. The first week begins with the series.
 func weekly(s traffic.Series) traffic.Series {
 	out := traffic.Series{Step: shell.Week}
 	for i, p := range s.Points {
@@ -258,7 +258,7 @@ func bytesPlot(s traffic.Series, on shell.Stretch) shell.Plot {
 	return p
 }
 
-// statusWords says how many requests there were, and those that are not as they should be.
+// statusWords describes the numbers of requests and of problematic responses.
 func statusWords(c traffic.Counts) string {
 	text := shell.Pluralize(c.Requests(), "request")
 	for _, x := range []struct {

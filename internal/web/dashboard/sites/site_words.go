@@ -6,16 +6,16 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// VarPath is where one variable is edited.
+// VarPath returns the path of the page that edits a variable.
 func (h SiteHead) VarPath(v site.Var) string {
 	name := v.Key
-	if v.Scope() != "" { // there may be two
+	if v.Scope() != "" { // the key may have two variables
 		name = v.ID
 	}
 	return h.Base() + "/env/var/" + url.PathEscape(name)
 }
 
-// Scopes are the choices of scopeOf in people's words.
+// Scopes returns the choices of scopes with their labels.
 func (h SiteHead) Scopes() [][2]string {
 	return [][2]string{
 		{"all", "Production and previews"},
@@ -25,7 +25,7 @@ func (h SiteHead) Scopes() [][2]string {
 	}
 }
 
-// ScopeOf is which of Scopes a variable has.
+// ScopeOf returns the element of Scopes for a variable.
 func (h SiteHead) ScopeOf(v site.Var) string {
 	switch {
 	case v.Branch != "":
@@ -36,7 +36,7 @@ func (h SiteHead) ScopeOf(v site.Var) string {
 	return v.Scope()
 }
 
-// ScopeTag says which deployments see a variable; empty where all do.
+// ScopeTag returns the deployments that see a variable, or "" for all.
 func (h SiteHead) ScopeTag(v site.Var) string {
 	switch {
 	case v.Branch != "":
@@ -49,5 +49,5 @@ func (h SiteHead) ScopeTag(v site.Var) string {
 	return ""
 }
 
-// IsWordPress reports whether the site is a WordPress.
+// IsWordPress reports whether it is a WordPress site.
 func (h SiteHead) IsWordPress() bool { return h.Site.Type == site.WordPress }

@@ -1,6 +1,5 @@
-// Package sites owns the pages on which sites are made and watched: the overview, deployments, logs,
-// traffic and the terminal. Their list is in package home. What their owners set up for them is in
-// package configure, which draws the same header (SiteHead).
+// Package sites owns the pages on which sites are created and watched: the overview, deployments, logs, traffic and the
+// terminal. Package home has their list, and package configure, which shares the header (SiteHead), their setup.
 package sites
 
 import (
@@ -18,7 +17,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// Config names the services that these pages show.
+// Config holds the services used by these pages.
 type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
@@ -31,8 +30,8 @@ type Config struct {
 	Backups      *backup.Backups
 	WordPress    *wordpress.WordPress
 	Traffic      *traffic.Traffic
-	Repositories Repositories // Optional: without it a new site's repository is not inspected.
-	Programs     Programs     // Optional: without it the pages show none.
+	Repositories Repositories // Optional: without it, new sites' repositories aren't inspected.
+	Programs     Programs     // Optional: without it, pages show no programs.
 }
 
 // Pages serves the pages of sites.
@@ -41,7 +40,6 @@ type Pages struct {
 	Config
 }
 
-// New returns the pages of sites.
 func New(s *shell.Shell, c Config) *Pages {
 	return &Pages{s, c}
 }

@@ -25,22 +25,21 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// CloseRefused closes a WebSocket for a reason of ours, which the page shows.
+// CloseRefused is the WebSocket close code for reasons that the page displays.
 const CloseRefused websocket.StatusCode = 4000
 
-// MaxMessage is the most bytes of a browser's message.
+// MaxMessage caps a browser's message in bytes.
 const MaxMessage = 64 << 10
 
 // Terminal is the browser's end of a terminal.
 type Terminal struct {
-	Input         io.Reader // what is typed
-	Output        io.Writer // what is shown
+	Input         io.Reader // keyboard input
+	Output        io.Writer // screen output
 	Columns, Rows int
-	Sizes         <-chan [2]int // columns and rows, when they change
+	Sizes         <-chan [2]int // columns and rows after each change
 }
 
-// The most terminals of one user; how long one may be open, with and without anything happening in it; and how much it may
-// show.
+// Limits of terminals: number per user, duration with and without activity, and output.
 const (
 	MaxUserTerminals = requestinfo.UserTerminals
 	terminalTime     = time.Hour
@@ -48,8 +47,7 @@ const (
 	terminalOutput   = 64 << 20 // bytes
 )
 
-// How often a terminal's connection is tried, and how often it is checked that the site still
-// allows it.
+// The intervals of pings, and of checking that the site still allows the terminal.
 const (
 	pingEvery  = 15 * time.Second
 	checkEvery = 3 * time.Second
@@ -69,10 +67,10 @@ type terminalData struct {
 	Connect string
 }
 
-// Running reports whether there is something to open a terminal in.
+// Running reports whether a terminal can be opened.
 func (t terminalData) Running() bool { return t.HasProgram() && t.Site.Status != site.Stopped }
 
-// allowsTerminal reports whether the owner allows terminals in the site's sandbox.
+// allowsTerminal reports whether the owner allows terminals for the site.
 func allowsTerminal(s site.Site) bool { return s.Run.Terminal != nil && *s.Run.Terminal }
 
 func (d *Pages) terminalPage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -84,7 +82,7 @@ func (d *Pages) terminalPage(ctx context.Context, q *shell.Request) (shell.Answe
 	}), err
 }
 
-// allowTerminal allows terminals for a site, or no longer.
+// allowTerminal allows or forbids terminals for a site.
 func (d *Pages) allowTerminal(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	allow, id := q.Value("allow") == "1", shell.PathID[site.ID](q, "id")
 	action, said := "site.terminal_disabled", "Terminal disabled"
@@ -114,7 +112,7 @@ func (d *Pages) connectTerminal(ctx context.Context, q *shell.Request) (shell.An
 	return shell.Raw(func(w http.ResponseWriter) { d.serveTerminal(w, q, head.Site.ID) }), nil
 }
 
-// serveTerminal holds one terminal until it ends, for whatever reason, and says why.
+// serveTerminal runs a terminal and closes its connection with the reason.
 func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.ID) {
 	c, err := socket.Accept(w, q.Request, MaxMessage)
 	if err != nil {
@@ -142,7 +140,7 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 	begun := time.Now()
 	t := &terminal{d: d, q: q, c: c, id: id}
 	code, reason := t.run(ctx)
-	done() // who hears of the end may open the next
+	done() // free the place before the browser sees the end
 	socket.Close(c, code, reason)
 	t.receiving.Wait()
 	if t.audited {
@@ -150,7 +148,7 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 	}
 }
 
-// terminal is one that is open.
+// terminal is an open terminal.
 type terminal struct {
 	d  *Pages
 	q  *shell.Request
@@ -158,8 +156,8 @@ type terminal struct {
 	id site.ID
 
 	audited bool
-	sent    int64        // bytes; the output's alone
-	active  atomic.Int64 // when something was typed or shown, in nanoseconds
+	sent    int64        // bytes of output
+	active  atomic.Int64 // time of the last activity in nanoseconds
 	end     context.CancelCauseFunc
 
 	receiving panics.Background
@@ -173,7 +171,7 @@ var (
 	errTerminalOff    = &fault.Error{Kind: fault.Conflict, Message: "The terminal is not enabled for this site", Code: "terminal_disabled"}
 )
 
-// allowed returns the site, where it allows a terminal.
+// allowed returns the site if it allows terminals.
 func (t *terminal) allowed(ctx context.Context) (site.Site, error) {
 	s, err := t.d.Sites.Get(ctx, t.q.Caller.Owner, t.id)
 	switch {
@@ -187,7 +185,7 @@ func (t *terminal) allowed(ctx context.Context) (site.Site, error) {
 	return s, nil
 }
 
-// run opens the terminal and returns with which code and words its connection ends.
+// run runs the terminal and returns the connection's close code and reason.
 func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason string) {
 	ctx, t.end = context.WithCancelCause(ctx)
 	defer t.end(nil)
@@ -211,7 +209,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 	if t.d.Programs == nil {
 		return refused(&fault.Error{Kind: fault.Unavailable, Message: "Applications can't run on this server", Code: "no_runtime"})
 	}
-	if !t.audit("site.terminal", "") { // what can't be recorded does not happen
+	if !t.audit("site.terminal", "") { // don't open a terminal that can't be audited
 		return CloseRefused, "Internal error (request " + t.q.ID + ")"
 	}
 	t.audited = true
@@ -223,7 +221,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 	t.active.Store(time.Now().UnixNano())
 	t.receiving.Go(func() {
 		defer typed.Close()
-		defer t.end(errTerminalLeft) // before the program hears of it: this is why it ends
+		defer t.end(errTerminalLeft) // before the program sees the end, so that this is the reason
 		t.receive(context.WithoutCancel(ctx), typed, sizes)
 	})
 	panics.Go(func() { t.keep(ctx) })
@@ -243,8 +241,7 @@ func (t *terminal) run(ctx context.Context) (code websocket.StatusCode, reason s
 	return websocket.StatusNormalClosure, how
 }
 
-// receive takes what the browser sends, until it sends no more: bytes that were typed, and sizes
-// as JSON.
+// receive reads the browser's messages until they end: input as bytes, and sizes as JSON.
 func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]int) {
 	for {
 		kind, data, err := t.c.Read(ctx)
@@ -254,7 +251,7 @@ func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]i
 		if kind == websocket.MessageBinary {
 			t.active.Store(time.Now().UnixNano())
 			if _, err := typed.Write(data); err != nil {
-				return // the program has ended
+				return // the program has exited
 			}
 			continue
 		}
@@ -263,7 +260,7 @@ func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]i
 			socket.Close(t.c, websocket.StatusInvalidFramePayloadData, "Unknown message")
 			return
 		}
-		select { // the newest counts
+		select { // only the newest size matters
 		case <-sizes:
 		default:
 		}
@@ -271,7 +268,7 @@ func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]i
 	}
 }
 
-// Write shows what the program wrote.
+// Write sends the program's output to the browser.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.active.Store(time.Now().UnixNano())
 	if t.sent += int64(len(p)); t.sent > terminalOutput {
@@ -285,8 +282,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep ends the terminal when nobody is there, nothing happens, or the owner no longer allows
-// it.
+// keep ends the terminal if the browser is gone, nothing happens, or the owner no longer allows it.
 func (t *terminal) keep(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -300,7 +296,7 @@ func (t *terminal) keep(ctx context.Context) {
 			t.end(errTerminalIdle)
 			return
 		}
-		if _, err := t.allowed(ctx); fault.As(err) != nil { // a database that does not answer ends nothing
+		if _, err := t.allowed(ctx); fault.As(err) != nil { // an unavailable database isn't a reason to end it
 			t.end(err)
 			return
 		}
@@ -311,7 +307,7 @@ func (t *terminal) keep(ctx context.Context) {
 	}
 }
 
-// audit writes a line of the audit log, and reports whether it is there.
+// audit writes the audit log and reports success.
 func (t *terminal) audit(action, detail string) bool {
 	ctx, done := context.WithTimeout(context.WithoutCancel(t.q.Context()), 10*time.Second)
 	defer done()
@@ -324,7 +320,7 @@ func (t *terminal) audit(action, detail string) bool {
 	return err == nil
 }
 
-// closed records the end. It is no act of the user's, who may have lost the right to any: then their removal is why it ended.
+// closed records the end. The entry isn't an act of the user, who may have been removed, which may be why it ended.
 func (t *terminal) closed(after time.Duration) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(t.q.Context()), 10*time.Second)
 	defer done()

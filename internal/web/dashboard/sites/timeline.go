@@ -16,26 +16,26 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// The timeline shows the newest happenings of a site, timelineRows of them. It looks back over timelineDays in
-// the audit log of the owner, of which it reads timelineRead entries.
+// The timeline shows the latest timelineRows events of a site from the last timelineDays. It reads up to timelineRead
+// entries of the owner's audit log.
 const (
 	timelineRows = 12
 	timelineDays = 30
 	timelineRead = 100
 )
 
-// happening is a row of the timeline.
+// happening is an event in the timeline.
 type happening struct {
 	At     db.Time
 	Kind   string // deployment, crash, backup or change
-	Tone   string // ok, bad, or nothing
+	Tone   string // ok, bad or empty
 	Title  string
-	Action string // of the audit log, instead of a title
+	Action string // audit action, instead of a title
 	Text   string
 	Path   string
 }
 
-// timeline gathers what happened to a site from what is stored anyway, the newest first.
+// timeline collects a site's events from existing records, newest first.
 func (d *Pages) timeline(
 	ctx context.Context, q *shell.Request, head SiteHead, list []deployment.Deployment, domains []domain.Domain,
 ) ([]happening, error) {
@@ -90,8 +90,7 @@ func (d *Pages) timeline(
 	return out[:min(len(out), timelineRows)], nil
 }
 
-// crashes are what the service wrote into the log of an application that ended. What is told again and again is
-// told once, with its last time.
+// crashes returns the crashes recorded in a program's log. Repeated messages are listed once with their latest time.
 func (d *Pages) crashes(ctx context.Context, head SiteHead) (out []happening, err error) {
 	if !head.HasProgram() || d.Programs == nil {
 		return nil, nil
@@ -101,7 +100,7 @@ func (d *Pages) crashes(ctx context.Context, head SiteHead) (out []happening, er
 		return nil, err
 	}
 	for _, x := range slices.Backward(lines) {
-		if strings.Contains(x.Message, " was answered with ") { // a request's failure, which the plots count
+		if strings.Contains(x.Message, " was answered with ") { // a failed request, which the charts count
 			continue
 		}
 		why, _, _ := strings.Cut(x.Message, ", ")
@@ -116,7 +115,7 @@ func (d *Pages) crashes(ctx context.Context, head SiteHead) (out []happening, er
 	return out, nil
 }
 
-// changes are what people did to the site and its domains.
+// changes returns people's changes to the site and its domains.
 func (d *Pages) changes(ctx context.Context, q *shell.Request, head SiteHead, domains []domain.Domain) (out []happening, err error) {
 	entries, err := d.Accounts.Audit(ctx, audit.Filter{
 		Owner: q.Caller.Owner, Since: db.Now().Add(-timelineDays * 24 * time.Hour), Limit: timelineRead,

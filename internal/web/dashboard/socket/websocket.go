@@ -1,5 +1,5 @@
-// Package socket owns the WebSockets of pages: who may open one, how much a message holds, and how one ends
-// with a reason that the page shows.
+// Package socket owns the pages' WebSockets: the check of their origin, message limits, and closing with a reason that
+// the page displays.
 package socket
 
 import (
@@ -14,14 +14,13 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Wanted reports whether a request asks for a WebSocket. Whether it may have one, Accept
-// checks.
+// Wanted reports whether a request asks for a WebSocket. Accept decides whether it gets one.
 func Wanted(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// OwnOrigin reports whether a page of this dashboard, which is reached at base, sends the request. Browsers send
-// Origin with every WebSocket; what comes without is refused.
+// OwnOrigin reports whether a page of the dashboard at base sent the request. Browsers always send Origin with
+// WebSockets; requests without it are refused.
 func OwnOrigin(r *http.Request, base string) bool {
 	list := r.Header["Origin"]
 	if len(list) != 1 {
@@ -37,10 +36,10 @@ func OwnOrigin(r *http.Request, base string) bool {
 	return strings.EqualFold(at.Host, r.Host) && (r.TLS == nil || at.Scheme == "https")
 }
 
-// Accept answers a request of OwnOrigin with a WebSocket whose messages have at most limit bytes, or with what
-// is wrong with it.
+// Accept upgrades a request that passed OwnOrigin to a WebSocket with messages of up to limit bytes, or responds with
+// an error.
 func Accept(w http.ResponseWriter, r *http.Request, limit int64) (*websocket.Conn, error) {
-	// its check allows requests without Origin, OwnOrigin does not
+	// websocket.Accept allows requests without Origin; OwnOrigin doesn't.
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err
@@ -49,16 +48,16 @@ func Accept(w http.ResponseWriter, r *http.Request, limit int64) (*websocket.Con
 	return c, nil
 }
 
-// Send sends bytes, which the browser must take within shell.SendTime. The context of a terminal
-// is over before its last words are: it is no limit here.
+// Send sends data within shell.SendTime. It ignores ctx's cancellation, since a terminal's context ends before its last
+// output.
 func Send(ctx context.Context, c *websocket.Conn, data []byte) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), shell.SendTime)
 	defer done()
 	return c.Write(ctx, websocket.MessageBinary, data)
 }
 
-// Ping keeps proxies from closing an idle connection. A browser whose answer does not come
-// in time may be one whose input is not read at the moment.
+// Ping keeps proxies from closing an idle connection. A late pong isn't an error, since the browser's input may
+// currently not be read.
 func Ping(ctx context.Context, c *websocket.Conn, limit time.Duration) error {
 	waiting, done := context.WithTimeout(ctx, limit)
 	defer done()
@@ -69,10 +68,10 @@ func Ping(ctx context.Context, c *websocket.Conn, limit time.Duration) error {
 	return err
 }
 
-// maxReason is the most bytes of the reason in a closing frame (RFC 6455, section 5.5).
+// maxReason caps the reason in a close frame in bytes (RFC 6455 §5.5).
 const maxReason = 123
 
-// Close ends a WebSocket with a reason that the page shows.
+// Close closes a WebSocket with a reason that the page displays.
 func Close(c *websocket.Conn, code websocket.StatusCode, reason string) {
-	_ = c.Close(code, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")) // closed already it has another reason
+	_ = c.Close(code, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")) // fails if already closed for another reason
 }

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// perPage is how many members a page lists.
+// perPage is the number of members per page.
 const perPage = 50
 
 type membersData struct {
@@ -27,9 +27,9 @@ type membersData struct {
 	Total       int
 	Search      string
 	Pages       shell.Pages
-	Link        string // of an invitation, where no mail could be sent: shown once
+	Link        string // invitation link, shown once if it couldn't be emailed
 	LinkFor     string
-	Removed     string // the address of a member who was just removed
+	Removed     string // address of a member who was just removed
 	Known       []team.Known
 }
 
@@ -61,7 +61,7 @@ type inviteData struct {
 	head
 	Roles, SiteRoles []choice
 	Sites            []site.Site
-	More             int // sites that are not offered
+	More             int // number of sites not listed
 }
 
 func (d *Pages) invitePage(ctx context.Context, q *shell.Request) (shell.Answer, error) {
@@ -95,7 +95,7 @@ func (d *Pages) invite(ctx context.Context, q *shell.Request) (shell.Answer, err
 	return d.invited(ctx, q, i, token)
 }
 
-// invited says that an invitation was sent, or shows its link where the installation sends no mail.
+// invited confirms that an invitation was emailed, or shows its link.
 func (d *Pages) invited(ctx context.Context, q *shell.Request, i team.Invitation, token string) (shell.Answer, error) {
 	if d.Accounts.Mails() {
 		return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Invitation sent to "+i.Email), nil
@@ -126,7 +126,7 @@ func (d *Pages) revoke(ctx context.Context, q *shell.Request) (shell.Answer, err
 	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Invitation revoked"), err
 }
 
-// siteRole is a member's role on one site.
+// siteRole is a member's role on a site.
 type siteRole struct {
 	ID, Name string
 	Role     account.Role
@@ -136,7 +136,7 @@ type memberData struct {
 	head
 	Member    team.Member
 	Self      bool
-	MayChange bool // their role in the team
+	MayChange bool // whether the caller may change the member's team role
 	Roles     []choice
 	SiteRoles []choice
 	On        []siteRole
@@ -144,7 +144,7 @@ type memberData struct {
 	More      int
 }
 
-// Example returns the role in the request of the API drawer: one that can be set, whoever the member is.
+// Example returns a role that can be set, for the example call.
 func (d memberData) Example() account.Role {
 	if d.Member.Role == account.RoleOwner {
 		return account.RoleOwner
@@ -208,7 +208,7 @@ func (d *Pages) removeSiteRole(ctx context.Context, q *shell.Request) (shell.Ans
 	err := d.actOn(ctx, q, user, audit.Event{Action: "member.role_changed", Detail: "no role on " + shell.Short(60, id)},
 		func(tx *db.Tx) (team.Member, error) {
 			m, err := d.Teams.RemoveSiteTx(ctx, tx, q.Caller, site.ID(id), user)
-			left = m.Role == account.RoleGuest && len(m.Sites) <= 1 // they had this role alone
+			left = m.Role == account.RoleGuest && len(m.Sites) <= 1 // it was their only role
 			return m, err
 		})
 	to := "/teams/" + q.Caller.Slug + "/members"
@@ -238,7 +238,7 @@ func (d *Pages) remove(ctx context.Context, q *shell.Request) (shell.Answer, err
 	return shell.GoTo("/teams/"+q.Caller.Slug+"/members", "Member removed"), err
 }
 
-// leave ends the asker's own membership.
+// leave ends the caller's membership.
 func (d *Pages) leave(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	t, err := d.Teams.Find(ctx, d.DB, q.User.ID, q.PathValue("team"))
 	if err != nil {
@@ -252,7 +252,7 @@ func (d *Pages) leave(ctx context.Context, q *shell.Request) (shell.Answer, erro
 		}
 		return d.Teams.LeaveTx(ctx, tx, q.User.ID, t)
 	})
-	if err != nil { // the page of the team may be closed to the asker
+	if err != nil { // the caller may no longer see the team's page
 		return shell.Answer{}, err
 	}
 	return shell.GoTo("/", "You left the team "+t.Name), nil

@@ -6,15 +6,15 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// choice is a role as a form offers it, with what it may do.
+// choice is a role in a form, with its description.
 type choice struct {
 	Role  account.Role
 	Name  string
 	Words string
-	No    bool // the person who chooses may not give it
+	No    bool // whether the caller may not assign it
 }
 
-// RoleName is a role in people's words.
+// RoleName returns a role's display name.
 func RoleName(r account.Role) string {
 	if r == account.RoleGuest {
 		return "Guest"
@@ -27,7 +27,7 @@ func RoleName(r account.Role) string {
 	return cmp.Or(string(r), "Guest")
 }
 
-// The roles with what they may do, as docs/teams.md has it.
+// The roles and their descriptions, as in docs/teams.md.
 var (
 	teamRoles = []choice{
 		{
@@ -51,7 +51,7 @@ var (
 	}
 )
 
-// rolesFor returns the roles that a member with this role may choose from.
+// rolesFor returns the roles that a member with this role may assign.
 func rolesFor(by account.Role) (list []choice) {
 	for _, c := range teamRoles {
 		c.No = !by.MayGrant(c.Role)

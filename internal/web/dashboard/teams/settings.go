@@ -17,7 +17,7 @@ type settingsData struct {
 	head
 	Limits []limits.Use
 
-	Counting string // when what is limited by the month counts
+	Counting string // period of monthly limits
 
 	Without int // members who would be blocked
 	Own     bool
@@ -74,7 +74,7 @@ func (d *Pages) requireTwoFactor(ctx context.Context, q *shell.Request) (shell.A
 	return shell.GoTo("/teams/"+t.Slug+"/settings", says), err
 }
 
-// saveApps changes which apps members may authorize for the team.
+// saveApps sets which apps members may authorize for the team.
 func (d *Pages) saveApps(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	apps := q.Value("apps")
 	t, err := d.update(ctx, q, team.Patch{Apps: &apps}, "apps: "+shell.Short(20, apps))
@@ -85,14 +85,14 @@ func (d *Pages) saveApps(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return shell.GoTo("/teams/"+t.Slug+"/settings", said), err
 }
 
-// delete ends the team, once its slug was typed.
+// delete deletes the team after its slug was typed.
 func (d *Pages) delete(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var o *operation.Operation
 	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
-		if err := account.LockOwnerTx(ctx, tx, q.Caller.Owner); err != nil { // whoever removes the user at this moment comes before or after
+		if err := account.LockOwnerTx(ctx, tx, q.Caller.Owner); err != nil { // serializes with a concurrent removal of the user
 			return err
 		}
-		// The line goes first: with the team goes the membership that it is checked against.
+		// Write the log first, since its check needs the membership, which is deleted with the team.
 		e := audit.Event{Action: "team.deleted", Subject: q.Caller.Team, Detail: q.Caller.Slug}
 		if err := d.Accounts.AuditTx(ctx, tx, q.Actor(), e); err != nil {
 			return err

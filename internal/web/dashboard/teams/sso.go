@@ -42,7 +42,7 @@ type ssoData struct {
 	Providers []offered
 	Owners    []team.Member
 	Unlinked  int  // members who would be blocked
-	Linked    bool // the user has an account at a provider of the team
+	Linked    bool // whether the user has linked an account of a team's provider
 	IsOwner   bool
 }
 
@@ -84,7 +84,7 @@ func orMissing(err error) error {
 	return err
 }
 
-// changeSSO runs a change of the team's sign-in and goes back to its page.
+// changeSSO performs a change of the team's sign-in and redirects to its page.
 func (d *Pages) changeSSO(
 	ctx context.Context, q *shell.Request, says string, fn func(tx *db.Tx) (audit.Event, error),
 ) (shell.Answer, error) {
@@ -112,7 +112,7 @@ func (d *Pages) addProvider(ctx context.Context, q *shell.Request) (shell.Answer
 func (d *Pages) saveProvider(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	name, client, join := q.Value("name"), q.Value("client"), account.Role(q.Value("join"))
 	c := sso.TeamProviderPatch{Name: &name, ClientID: &client, JoinRole: &join}
-	if secret := sso.Secret(q.Value("secret")); secret != "" { // the form shows none: empty keeps it
+	if secret := sso.Secret(q.Value("secret")); secret != "" { // the form never shows the secret; empty keeps it
 		c.Secret = &secret
 	}
 	return d.changeSSO(ctx, q, "Saved", func(tx *db.Tx) (audit.Event, error) {
@@ -164,8 +164,8 @@ func (d *Pages) requireSSO(ctx context.Context, q *shell.Request) (shell.Answer,
 		detail, says = "single sign-on required", "Single sign-on is required"
 	}
 	err := d.DB.Write(ctx, func(tx *db.Tx) error {
-		// The line first, which asks for the owner's rights again: this very session may be one that doesn't come in afterwards.
-		// Locked before: whoever removes them at this moment comes before or after both.
+		// Write the log first: it checks the owner's rights, which this session may lose by the change. The lock
+		// serializes both with a concurrent removal of the user.
 		if err := account.LockOwnerTx(ctx, tx, q.Caller.Owner); err != nil {
 			return err
 		}

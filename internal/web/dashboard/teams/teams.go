@@ -1,9 +1,8 @@
-// Package teams owns the pages of teams: making one, its members and invitations, its settings, and the transfer of sites
-// between accounts.
+// Package teams owns the pages of teams: creation, members and invitations, settings, and the transfer of sites between
+// accounts.
 //
-// The team is in the path. What a member may do there is decided by the scopes of the routes, as in the API; members of
-// other teams, and people without one, find nothing. A team's API keys, webhooks and notifications are the pages of
-// package account with ?team=.
+// The team is in the path. The routes' scopes decide what a member may do, as in the API; everyone else gets "not
+// found". A team's API keys, webhooks and notifications are on the pages of package account with ?team=.
 package teams
 
 import (
@@ -19,11 +18,11 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Config names the services that these pages show.
+// Config holds the services used by these pages.
 type Config struct {
 	Teams *team.Teams
 	Sites *site.Sites
-	SSO   *sso.SSO // Optional: without it teams have no sign-in providers.
+	SSO   *sso.SSO // Optional: without it, teams have no sign-in providers.
 }
 
 // Pages serves the pages of teams.
@@ -32,10 +31,8 @@ type Pages struct {
 	Config
 }
 
-// New returns the pages of teams.
 func New(s *shell.Shell, c Config) *Pages { return &Pages{s, c} }
 
-// Routes lists every route of teams.
 func (d *Pages) Routes() []shell.Route {
 	read := func(path string, do shellHandler) shell.Route {
 		return shell.Get(path, shell.User, do).Takes(account.TeamRead).Wide()
@@ -57,7 +54,7 @@ func (d *Pages) Routes() []shell.Route {
 		write("/teams/{team}/members/{user}/sites", d.setSiteRole, d.memberPage),
 		write("/teams/{team}/members/{user}/sites/remove", d.removeSiteRole, d.memberPage),
 		write("/teams/{team}/members/{user}/remove", d.remove, d.memberPage),
-		shell.Post("/teams/{team}/leave", shell.User, d.leave, nil), // anybody may, whatever their role includes
+		shell.Post("/teams/{team}/leave", shell.User, d.leave, nil), // allowed for every role
 
 		read("/teams/{team}/settings", d.settingsPage),
 		write("/teams/{team}/settings", d.saveSettings, d.settingsPage),
@@ -69,13 +66,13 @@ func (d *Pages) Routes() []shell.Route {
 
 type shellHandler = func(ctx context.Context, q *shell.Request) (shell.Answer, error)
 
-// head holds the team that a page is about.
+// head is the team of a page.
 type head struct {
 	Team team.Team
-	May  bool // change members and settings
+	May  bool // whether the caller may change members and settings
 }
 
-// Base is where the team's pages are.
+// Base returns the path of the team's pages.
 func (h head) Base() string { return "/teams/" + h.Team.Slug }
 
 func (d *Pages) headOf(ctx context.Context, q *shell.Request) (head, error) {
@@ -84,8 +81,8 @@ func (d *Pages) headOf(ctx context.Context, q *shell.Request) (head, error) {
 	return head{t, q.Caller.Require(account.TeamWrite) == nil}, err
 }
 
-// actOn is ActOn for what is done to a member. What people do to their own membership is written down before: afterwards
-// they may not any more.
+// actOn is ActOn for changes of a member. Changes of one's own membership are logged first, since the log's check would
+// fail afterwards.
 func (d *Pages) actOn(
 	ctx context.Context, q *shell.Request, user account.UserID, e audit.Event, fn func(tx *db.Tx) (team.Member, error),
 ) error {
@@ -119,13 +116,13 @@ func (d *Pages) create(ctx context.Context, q *shell.Request) (shell.Answer, err
 			return err
 		}
 		by := q.Actor()
-		by.Owner = t.Owner // the first line of the team's own log
+		by.Owner = t.Owner // the first entry in the team's log
 		return d.Accounts.AuditTx(ctx, tx, by, audit.Event{Action: "team.created", Subject: string(t.ID), Detail: t.Name})
 	})
 	return shell.GoTo("/teams/"+t.Slug+"/members", "Team created. Invite its members"), atTeam(err)
 }
 
-// atTeam says at which field of a team's form an error belongs.
+// atTeam assigns an error to a field of a team's form.
 func atTeam(err error) error {
 	return shell.AtCode(err,
 		map[string]string{"invalid_slug": "slug", "slug_taken": "slug", "invalid_confirm": "confirm", "missing_role": "sites"})

@@ -26,14 +26,14 @@ func (d *Pages) extensionRoutes() []shell.Route {
 	}
 }
 
-// deleteData asks before plugins or themes are deleted.
+// deleteData is the page that confirms the deletion of plugins or themes.
 type deleteData struct {
 	sites.SiteHead
 	Kind string
 	List []wordpress.Extension
 }
 
-// manageExtensions does what a button says with the plugins or themes that are selected. A deletion is asked about first.
+// manageExtensions performs a button's action on the selected plugins or themes. It asks for confirmation of deletions.
 func (d *Pages) manageExtensions(ctx context.Context, q *shell.Request, kind string) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	if _, err := d.Sites.Get(ctx, q.Caller.Owner, id); err != nil {
@@ -66,7 +66,7 @@ func (d *Pages) manageExtensions(ctx context.Context, q *shell.Request, kind str
 	return shell.GoTo("/sites/"+string(id)+"/wordpress", startWords[action]), err
 }
 
-// startWords say that an action has begun.
+// startWords holds the messages after starting an action.
 var startWords = map[string]string{
 	wordpress.Activate: "Activation started", wordpress.Deactivate: "Deactivation started", wordpress.Delete: "Deletion started",
 	wordpress.EnableAutoUpdate: "Enabling automatic updates", wordpress.DisableAutoUpdate: "Disabling automatic updates",

@@ -18,29 +18,29 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// pushData holds what a push of a WordPress over another would change.
+// pushData is the effect of pushing one WordPress site to another.
 type pushData struct {
 	sites.SiteHead
 	To    site.Site
 	Rows  []pushRow
-	Since db.Time  // when both had the same content; 0: unknown
-	Newer string   // what of the target is newer than that: "12 posts and 3 orders"; empty: nothing
-	Whole bool     // whether the target says all of what is newer
-	Why   []string // why not everything could be compared
+	Since db.Time  // time of the last common content; 0: unknown
+	Newer string   // content of the target newer than that: "12 posts and 3 orders"; empty: none
+	Whole bool     // whether the target reported all newer content
+	Why   []string // why the comparison is incomplete
 }
 
 // pushRow compares one kind of content.
 type pushRow struct {
 	Name     string
 	From, To pushCell
-	Says     string   // how the two differ; empty: unknown
-	Examples []string // names of what differs, the first of them
+	Says     string   // the difference in words; empty: unknown
+	Examples []string // names of the first differences
 }
 
-// pushCell is what one site has of a kind of content.
+// pushCell is one site's content of a kind.
 type pushCell struct {
 	Text string
-	At   db.Time // of the last change; 0: unknown
+	At   db.Time // time of the last change; 0: unknown
 }
 
 const unknown = "Unknown"
@@ -54,7 +54,7 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	if q.PostForm != nil {
 		id = site.ID(q.Value("to"))
 	}
-	if id == "" { // the site is chosen there
+	if id == "" { // no target is selected yet
 		return shell.GoTo(head.Base()+"/wordpress", ""), nil
 	}
 	to, err := d.Sites.Get(ctx, q.Caller.Owner, id)
@@ -80,16 +80,16 @@ func (d *Pages) pushPage(ctx context.Context, q *shell.Request) (shell.Answer, e
 	return shell.Page("site_push", "Push "+head.Site.Name+" to "+to.Name, data), nil
 }
 
-// nouns of types of posts that people know. Others have the names that WordPress shows.
+// nouns names common post types. Others use WordPress's names.
 var nouns = map[string]string{
 	"post": "post", "page": "page", "attachment": "media file", "product": "product", "shop_order": "order", "shop_coupon": "coupon",
 	"comment": "comment", "user": "user", "file": "file",
 }
 
-// Noun is what people call a kind of content, or empty where it has no name of its own.
+// Noun returns the display name of a kind of content, or "".
 func Noun(kind string) string { return nouns[kind] }
 
-// amounts lists in words what is newer: "12 posts, 3 orders and 1 user".
+// amounts lists newer content in words: "12 posts, 3 orders and 1 user".
 func amounts(list []difference.Amount) string {
 	var parts []string
 	for _, a := range list {
@@ -98,7 +98,7 @@ func amounts(list []difference.Amount) string {
 	return shell.Enumerate(parts)
 }
 
-// contentWord says how much there is of a type of content.
+// contentWord returns the number and name of a type of content.
 func contentWord(n int64, kind, name string) string {
 	if noun := Noun(kind); noun != "" {
 		return shell.Pluralize(n, noun)
@@ -106,7 +106,7 @@ func contentWord(n int64, kind, name string) string {
 	return shell.Thousands(n) + " of " + name
 }
 
-// pushRows compares two sites. What one of them doesn't say is unknown.
+// pushRows compares two sites. Facts that a site doesn't report are unknown.
 func pushRows(c wordpress.Comparison) []pushRow {
 	from, to := c.From.State, c.To.State
 	rows := []pushRow{
@@ -126,7 +126,7 @@ func pushRows(c wordpress.Comparison) []pushRow {
 	return rows
 }
 
-// said compares what both sites say of themselves.
+// said compares facts that both sites reported.
 func said(name string, c wordpress.Comparison, from, to pushCell) pushRow {
 	r := pushRow{Name: name, From: from, To: to}
 	if c.From.Err != nil {
@@ -145,7 +145,7 @@ func said(name string, c wordpress.Comparison, from, to pushCell) pushRow {
 	return r
 }
 
-// postRows compares posts by type. A type that one site doesn't have counts 0 there.
+// postRows compares posts by type. A type missing on one site counts as 0.
 func postRows(c wordpress.Comparison) []pushRow {
 	from, to := c.From.State.Content.Posts, c.To.State.Content.Posts
 	if from == nil && to == nil {
@@ -171,7 +171,7 @@ func postRows(c wordpress.Comparison) []pushRow {
 	return rows
 }
 
-// counted compares how much both have, and what is newer in each than the time when they were the same.
+// counted compares both sites' numbers, and what changed in each since the time of the last common content.
 func counted(name string, from, to *difference.Amount, since db.Time) pushRow {
 	r := pushRow{Name: name, From: amountCell(from), To: amountCell(to)}
 	switch {
@@ -251,7 +251,7 @@ func filesRow(c wordpress.Comparison) pushRow {
 	return r
 }
 
-// extensions says how many there are, and how many of them are active.
+// extensions describes how many exist and are active.
 func extensions(list []wordpress.Extension, noun string) string {
 	active := 0
 	for _, x := range list {
@@ -262,7 +262,7 @@ func extensions(list []wordpress.Extension, noun string) string {
 	return fmt.Sprintf("%s, %d active", shell.Pluralize(int64(len(list)), noun), active)
 }
 
-// pushWordPress replaces the content of another site, whose name was typed.
+// pushWordPress replaces the content of another site after its name was typed.
 func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	to, err := d.Sites.Get(ctx, q.Caller.Owner, site.ID(q.Value("to")))

@@ -11,8 +11,8 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// receiveArchive stores the archive of an import while the browser sends it. The name of the site, which stands before
-// it, is checked first: nobody waits for an upload that is refused.
+// receiveArchive stores an import's archive during its upload. It first checks the typed site name, which precedes the
+// file, so that a wrong one is refused before the upload.
 func (d *Pages) receiveArchive(ctx context.Context, q *shell.Request, file io.Reader) (any, func(), error) {
 	if err := d.ConfirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return nil, nil, err
@@ -24,7 +24,7 @@ func (d *Pages) receiveArchive(ctx context.Context, q *shell.Request, file io.Re
 	return i, drop, nil
 }
 
-// uploadArchive begins the import of the archive that was received.
+// uploadArchive starts the import of the received archive.
 func (d *Pages) uploadArchive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.ConfirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return shell.Answer{}, err

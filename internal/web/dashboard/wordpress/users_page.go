@@ -30,7 +30,7 @@ func (d *Pages) wordpressUserRoutes() []shell.Route {
 	}
 }
 
-// usersPerPage keeps the page small.
+// usersPerPage limits the page's size.
 const usersPerPage = 100
 
 type usersData struct {
@@ -39,7 +39,7 @@ type usersData struct {
 	Total int
 	Roles []string
 	Pages shell.Pages
-	Error string // why WordPress doesn't answer
+	Error string // why WordPress doesn't respond
 	Work  []wordpressWork
 }
 
@@ -75,10 +75,10 @@ func (d *Pages) wordpressUsers(ctx context.Context, q *shell.Request) (shell.Ans
 	return shell.Page("site_wordpress_users", "WordPress users of "+head.Site.Name, data), nil
 }
 
-// Working reports whether an operation runs.
+// Working reports whether an operation is running.
 func (d usersData) Working() bool { return working(d.Work) }
 
-// wordpressUsersLive sends the operations until none runs: the page then lists the users anew.
+// wordpressUsersLive updates the operations until none is running, whereupon the page reloads.
 func (d *Pages) wordpressUsersLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "wordpress")
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// Routes lists what is served.
 func (d *Pages) Routes() []shell.Route {
 	return slices.Concat(d.extensionRoutes(), d.wordpressUserRoutes(), []shell.Route{
 		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage).Takes(account.SitesRead),
@@ -44,17 +43,17 @@ func (d *Pages) Routes() []shell.Route {
 type wordpressData struct {
 	sites.SiteHead
 	State  wordpress.State
-	At     db.Time // when WordPress said so; 0: never
-	Error  string  // why WordPress does not answer
-	Stale  bool    // WordPress is being asked behind the page
+	At     db.Time // time of WordPress's report; 0: none
+	Error  string  // why WordPress doesn't respond
+	Stale  bool    // whether a new report is being requested
 	Work   []wordpressWork
-	Others []site.Site // that this one can be pushed to, the one it was cloned from first
-	Origin site.ID     // the site that it was cloned from; empty: none that can be pushed to
-	// NoObjectCache says why the server offers no object cache; empty: it does.
+	Others []site.Site // possible push targets, the site's origin first
+	Origin site.ID     // site that it was cloned from; empty: none that can be a target
+	// NoObjectCache is why the object cache is unavailable; empty: it is available.
 	NoObjectCache string
 }
 
-// ObjectCacheState says in words what the site's object cache is doing; empty where it is off.
+// ObjectCacheState describes the state of the object cache, or returns "" if it is off.
 func (d wordpressData) ObjectCacheState() string {
 	c := d.State.ObjectCache
 	switch c.Status {
@@ -81,7 +80,7 @@ func (d wordpressData) ObjectCacheState() string {
 	return ""
 }
 
-// Has says in words what an import or a replacement changes: "128 posts, 3 users and 1,204 files"; empty: unknown.
+// Has describes what an import or replacement affects: "128 posts, 3 users and 1,204 files". It is "" if unknown.
 func (d wordpressData) Has() string {
 	c := d.State.Content
 	var parts []string
@@ -104,7 +103,7 @@ func (d wordpressData) Has() string {
 	return shell.Enumerate(parts)
 }
 
-// LastChange returns when the content changed last; 0: unknown.
+// LastChange returns the time of the content's last change; 0 means unknown.
 func (d wordpressData) LastChange() (at db.Time) {
 	c := d.State.Content
 	for _, p := range c.Posts {
@@ -118,7 +117,7 @@ func (d wordpressData) LastChange() (at db.Time) {
 	return at
 }
 
-// Updates reports whether something has a newer version.
+// Updates reports whether any update is available.
 func (d wordpressData) Updates() bool {
 	newer := func(x wordpress.Extension) bool { return x.UpdateVersion != "" }
 	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version || slices.ContainsFunc(
@@ -127,25 +126,25 @@ func (d wordpressData) Updates() bool {
 	) || slices.ContainsFunc(d.State.Themes, newer)
 }
 
-// wordpressWork is an operation as the page shows it.
+// wordpressWork is an operation on the page.
 type wordpressWork struct {
 	Name, Message, Error string
 	Percent              int
-	Site                 site.ID // that it made; empty: none
+	Site                 site.ID // site that it created; empty: none
 	Over, Failed         bool
 	At, Ended            db.Time
 
-	Changed  []wordpress.Changed // by an update: what, from which version to which
-	Pictures []workPicture       // of the site before and after the newest update
+	Changed  []wordpress.Changed // updated components with their versions
+	Pictures []workPicture       // screenshots before and after the latest update
 }
 
-// workPicture is a screenshot that belongs to an operation.
+// workPicture is a screenshot of an operation.
 type workPicture struct {
 	Label, Path string
 	At          db.Time
 }
 
-// pictures returns those that were taken while an update ran.
+// pictures returns the screenshots taken during an update.
 func pictures(id site.ID, found []screenshot.Found, from, to db.Time) (out []workPicture) {
 	for _, kind := range []screenshot.Kind{screenshot.Before, screenshot.After} {
 		for _, f := range found {
@@ -160,7 +159,7 @@ func pictures(id site.ID, found []screenshot.Found, from, to db.Time) (out []wor
 	return out
 }
 
-// workNames are the kinds of operations in people's words.
+// workNames holds the operations' display names.
 var workNames = map[string]string{
 	"wordpress.update":         "Update",
 	"wordpress.search_replace": "Search and replace",
@@ -179,7 +178,7 @@ func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	data := wordpressData{SiteHead: head, NoObjectCache: d.WordPress.NoObjectCache()}
-	if q.Query("refresh") != "" { // without scripts
+	if q.Query("refresh") != "" { // for browsers without scripts
 		if _, err = d.WordPress.Read(ctx, q.Caller.Owner, head.Site.ID); err != nil && fault.As(err) == nil {
 			return shell.Answer{}, err
 		}
@@ -223,7 +222,7 @@ func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID)
 				Updated []wordpress.Changed
 			}
 			if o.CompletedAt != 0 && o.Error == "" && len(o.Result) > 0 {
-				_ = json.Unmarshal(o.Result, &result) // one that names no site made none
+				_ = json.Unmarshal(o.Result, &result) // no site if the result names none
 			}
 			out = append(out, wordpressWork{
 				Name:    name,
@@ -244,11 +243,10 @@ func (d *Pages) wordpressWork(ctx context.Context, q *shell.Request, id site.ID)
 	return out, nil
 }
 
-// factsLife is how long what WordPress said is shown without asking again.
+// factsLife is how long WordPress's report is considered current.
 const factsLife = time.Minute
 
-// stale reports whether WordPress is to be asked again: what it said is old, or from before the end of an
-// operation.
+// stale reports whether WordPress must report again, because the report is old or precedes the end of an operation.
 func (d wordpressData) stale() bool {
 	if db.Now().Sub(d.At) > factsLife {
 		return true
@@ -256,14 +254,14 @@ func (d wordpressData) stale() bool {
 	return slices.ContainsFunc(d.Work, func(w wordpressWork) bool { return !w.Over || w.Ended > d.At })
 }
 
-// How long the page of a WordPress that doesn't answer waits before it asks again: twice as long each time.
+// The delays before asking a WordPress that doesn't respond again, doubled each time.
 const (
 	firstAgain   = 2 * time.Second
 	longestAgain = 5 * time.Minute
 )
 
-// wordpressState asks WordPress behind the page, waking it, and ends once what is stored is new: the page then
-// shows that. Where it doesn't answer the page says why, and it is asked again, later and later.
+// wordpressState requests WordPress's report in the background, waking it, and ends once a new report is stored, which
+// the page then shows. If WordPress doesn't respond, the page shows why, and it retries with increasing delays.
 func (d *Pages) wordpressState(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "wordpress")
 	if err != nil {
@@ -291,8 +289,8 @@ func (d *Pages) wordpressState(ctx context.Context, q *shell.Request) (shell.Ans
 	}), nil
 }
 
-// askWordPress brings data up to date. What is old is asked for, unless an operation is working on it; fresh reports that
-// nothing is old any more.
+// askWordPress refreshes data. It requests a new report if the stored one is stale, unless an operation is running.
+// fresh is true if nothing is stale any more.
 func (d *Pages) askWordPress(ctx context.Context, q *shell.Request, data *wordpressData) (fresh bool, err error) {
 	if data.State, data.At, err = d.WordPress.Stored(ctx, q.Caller.Owner, data.Site.ID); err != nil {
 		return false, err
@@ -307,7 +305,7 @@ func (d *Pages) askWordPress(ctx context.Context, q *shell.Request, data *wordpr
 	return err == nil, err
 }
 
-// wordpressLive sends the operations again whenever they have come further.
+// wordpressLive updates the operations as they progress.
 func (d *Pages) wordpressLive(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "wordpress")
 	if err != nil {
@@ -319,7 +317,7 @@ func (d *Pages) wordpressLive(ctx context.Context, q *shell.Request) (shell.Answ
 	}), nil
 }
 
-// workPart renders the operations anew for a page that shows them.
+// workPart renders the operations for a page.
 func (d *Pages) workPart(ctx context.Context, q *shell.Request, head sites.SiteHead, page string) ([]byte, []wordpressWork, error) {
 	work, err := d.wordpressWork(ctx, q, head.Site.ID)
 	if err != nil {
@@ -329,12 +327,12 @@ func (d *Pages) workPart(ctx context.Context, q *shell.Request, head sites.SiteH
 	return html, work, err
 }
 
-// working reports whether an operation runs.
+// working reports whether an operation is running.
 func working(work []wordpressWork) bool {
 	return slices.ContainsFunc(work, func(w wordpressWork) bool { return !w.Over })
 }
 
-// loginWordPress sends the owner into wp-admin by a link that works once.
+// loginWordPress signs the owner in to wp-admin with a one-time link.
 func (d *Pages) loginWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	head, err := d.Head(ctx, q, "wordpress")
 	if err != nil {
@@ -356,7 +354,7 @@ func (d *Pages) purgeWordPress(ctx context.Context, q *shell.Request) (shell.Ans
 	})
 }
 
-// actOnWordPress does something to the site and returns to its page.
+// actOnWordPress performs an action on the site and redirects to its page.
 func (d *Pages) actOnWordPress(
 	ctx context.Context, q *shell.Request, action, toast string, fn func(tx *db.Tx, id site.ID) error,
 ) (shell.Answer, error) {
@@ -373,7 +371,7 @@ func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 		auto = wordpress.AutoMinor
 	}
 	p := wordpress.Patch{Maintenance: &maintenance, XMLRPC: &xmlrpc, Debug: &debug, AutoUpdate: &auto}
-	if q.PostForm.Has("object_cache_shown") { // the page offers it
+	if q.PostForm.Has("object_cache_shown") { // the page shows this option
 		objects := q.Checked("object_cache")
 		p.ObjectCache = &objects
 	}
@@ -438,7 +436,7 @@ func (d *Pages) replaceWordPress(ctx context.Context, q *shell.Request) (shell.A
 	})
 }
 
-// importWordPress begins an import whose archive is at an address.
+// importWordPress starts an import from a URL.
 func (d *Pages) importWordPress(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	if err := d.ConfirmedHere(ctx, q, "nothing was imported"); err != nil {
 		return shell.Answer{}, err
