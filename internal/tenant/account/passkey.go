@@ -184,6 +184,9 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 		return err
 	}
 	return a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := HoldTx(ctx, tx, by); err != nil {
+			return err
+		}
 		first, err := a.factors(ctx, tx, by)
 		if err != nil {
 			return err

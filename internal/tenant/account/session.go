@@ -91,7 +91,7 @@ func sessionFields(s *Session) []any {
 // fault, and only the right password learns that the user is suspended (Forbidden);
 // throttling is the caller's.
 func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device) (Session, string, error) {
-	u, err := a.CheckPassword(ctx, email, password)
+	u, phc, err := a.checkPassword(ctx, email, password)
 	if fault.Is(err, fault.Unauthorized) {
 		if u, err := a.UserByEmail(ctx, email); err == nil {
 			a.noteRefusal(u.ID, d, "wrong password")
@@ -103,6 +103,9 @@ func (a *Accounts) SignIn(ctx context.Context, email, password string, d Device)
 	var s Session
 	var token string
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := holdPassword(ctx, tx, u.ID, phc); err != nil {
+			return err
+		}
 		owed, err := confirmed(ctx, tx, u.ID)
 		if err != nil {
 			return err
@@ -152,7 +155,8 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 	if err != nil {
 		return next, "", err
 	}
-	if _, err := a.CheckPassword(ctx, u.Email, old); err != nil {
+	_, was, err := a.checkPassword(ctx, u.Email, old)
+	if err != nil {
 		return next, "", err
 	}
 	phc, err := a.hashes.Hash(ctx, u.Email, password)
@@ -160,6 +164,12 @@ func (a *Accounts) ChangePassword(ctx context.Context, s Session, old, password 
 		return next, "", err
 	}
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := HoldTx(ctx, tx, audit.Actor{User: u.ID, Session: s.ID}); err != nil {
+			return err
+		}
+		if err := holdPassword(ctx, tx, u.ID, was); err != nil {
+			return err
+		}
 		if err := setPassword(ctx, tx, u.ID, phc); err != nil {
 			return err
 		}

@@ -62,6 +62,9 @@ func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, er
 // RenewCodes replaces the recovery codes of a second factor that is on.
 func (a *Accounts) RenewCodes(ctx context.Context, by audit.Actor) (codes []string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := HoldTx(ctx, tx, by); err != nil {
+			return err
+		}
 		on, err := confirmed(ctx, tx, by.User)
 		if err != nil {
 			return err

@@ -136,6 +136,9 @@ func (a *Accounts) offered(ctx context.Context, r db.Reader, user UserID, s Sess
 // session stays; others that owe nothing too. Every offer to the user ends.
 func (a *Accounts) ConfirmTOTP(ctx context.Context, by audit.Actor, token, code string) (codes []string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := HoldTx(ctx, tx, by); err != nil {
+			return err
+		}
 		on, err := confirmed(ctx, tx, by.User)
 		if err != nil {
 			return err

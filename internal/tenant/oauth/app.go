@@ -170,15 +170,11 @@ func (s *Server) DeleteAppTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if _, err := tx.Exec(ctx, `DELETE FROM oauth_approvals WHERE app_id = $1`, id); err != nil {
 		return err
 	}
-	if err := s.endGrantsTx(ctx, tx, `app_id = $1`, id); err != nil {
+	if err := s.endAccessTx(ctx, tx, `app_id = $1`, id); err != nil {
 		return err
 	}
-	for _, q := range []string{
-		`DELETE FROM oauth_codes WHERE app_id = $1`, `DELETE FROM oauth_devices WHERE app_id = $1`, `DELETE FROM oauth_apps WHERE id = $1`,
-	} {
-		if _, err := tx.Exec(ctx, q, id); err != nil {
-			return fmt.Errorf("delete app: %w", err)
-		}
+	if _, err := tx.Exec(ctx, `DELETE FROM oauth_apps WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("delete app: %w", err)
 	}
 	return nil
 }
@@ -219,7 +215,7 @@ func (s *Server) SetDisabledTx(ctx context.Context, tx *db.Tx, id AppID, disable
 		return fault.Missing("app")
 	}
 	if disabled {
-		return s.endGrantsTx(ctx, tx, `app_id = $1`, id)
+		return s.endAccessTx(ctx, tx, `app_id = $1`, id)
 	}
 	return nil
 }

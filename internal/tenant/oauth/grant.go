@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -103,45 +104,34 @@ func (s *Server) endGrantsTx(ctx context.Context, tx *db.Tx, where string, args 
 	return nil
 }
 
-// EndMemberTx ends what a member granted for an owner; user empty: what anybody did.
-func (s *Server) EndMemberTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
-	if err := s.endGrantsTx(ctx, tx, `owner_id = $1 AND ($2 = '' OR user_id = $2)`, owner, user); err != nil {
-		return err
-	}
+// endAccessTx is endGrantsTx, and ends the codes and devices of the condition, from which grants would begin. They go first: one that
+// is being redeemed is waited for, and its grant is found.
+func (s *Server) endAccessTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
 	for _, table := range []string{"oauth_codes", "oauth_devices"} {
-		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE owner_id = $1 AND ($2 = '' OR user_id = $2)`, owner, user); err != nil {
-			return fmt.Errorf("end grants of a member: %w", err)
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+strings.ReplaceAll(where, "oauth_grants", table), args...); err != nil {
+			return fmt.Errorf("end codes: %w", err)
 		}
 	}
-	return nil
+	return s.endGrantsTx(ctx, tx, where, args...)
+}
+
+// EndMemberTx ends what a member granted for an owner; user empty: what anybody did.
+func (s *Server) EndMemberTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID) error {
+	return s.endAccessTx(ctx, tx, `owner_id = $1 AND ($2 = '' OR user_id = $2)`, owner, user)
 }
 
 // EndProviderTx ends what people granted in sessions of a team's sign-in provider; user empty: what anybody did.
 func (s *Server) EndProviderTx(ctx context.Context, tx *db.Tx, provider string, user account.UserID) error {
-	through := `provider_id = $1 AND ($2 = '' OR user_id = $2)`
-	if err := s.endGrantsTx(ctx, tx, through, provider, user); err != nil {
-		return err
-	}
-	for _, table := range []string{"oauth_codes", "oauth_devices"} {
-		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+through, provider, user); err != nil {
-			return fmt.Errorf("end grants of a provider: %w", err)
-		}
-	}
-	return nil
+	return s.endAccessTx(ctx, tx, `provider_id = $1 AND ($2 = '' OR user_id = $2)`, provider, user)
 }
 
 // CloseOwnerTx ends everything that an owner who goes has of apps: what they may do, and those that the owner registered.
 func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
-	if err := s.EndMemberTx(ctx, tx, owner, ""); err != nil {
-		return err
-	}
 	own := `app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $1)`
-	if err := s.endGrantsTx(ctx, tx, own, owner); err != nil {
+	if err := s.endAccessTx(ctx, tx, `(owner_id = $1 OR `+own+`)`, owner); err != nil {
 		return err
 	}
 	for _, q := range []string{
-		`DELETE FROM oauth_codes WHERE ` + own,
-		`DELETE FROM oauth_devices WHERE ` + own,
 		`DELETE FROM oauth_approvals WHERE owner_id = $1 OR ` + own,
 		`DELETE FROM oauth_apps WHERE owner_id = $1`,
 	} {
@@ -154,15 +144,7 @@ func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.Owne
 
 // ForgetUserTx ends what a user who is deleted granted, for any owner.
 func (s *Server) ForgetUserTx(ctx context.Context, tx *db.Tx, user account.UserID) error {
-	if err := s.endGrantsTx(ctx, tx, `user_id = $1`, user); err != nil {
-		return err
-	}
-	for _, table := range []string{"oauth_codes", "oauth_devices"} {
-		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, user); err != nil {
-			return fmt.Errorf("forget what a user granted: %w", err)
-		}
-	}
-	return nil
+	return s.endAccessTx(ctx, tx, `user_id = $1`, user)
 }
 
 // note remembers a use until the next flush. Only grants that exist get here, so the map is bounded by their number.

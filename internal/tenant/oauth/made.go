@@ -144,6 +144,10 @@ func (s *Server) RemoveMovedTx(ctx context.Context, tx *db.Tx, kind Kind, ids []
 
 // removeMadeTx deletes what the grants of a condition have created.
 func (s *Server) removeMadeTx(ctx context.Context, tx *db.Tx, where string, args ...any) error {
+	// Transactions in which apps make something hold their grants: they come before, and are found, or afterwards, and are refused.
+	if _, err := tx.Exec(ctx, `UPDATE oauth_grants SET id = id WHERE `+where, args...); err != nil {
+		return fmt.Errorf("lock grants: %w", err)
+	}
 	of := ` FROM oauth_made WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`
 	rows, err := tx.Query(ctx, `SELECT kind, id, owner_id`+of, args...)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (m made, err error) { return m, r.Scan(&m.kind, &m.id, &m.owner) })

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
@@ -65,12 +64,7 @@ func (s *Server) EndExcludedTx(ctx context.Context, tx *db.Tx, owner account.Own
 	if err != nil {
 		return nil, fmt.Errorf("find excluded apps: %w", err)
 	}
-	for _, table := range []string{"oauth_codes", "oauth_devices"} { // what was consented to and isn't a grant yet
-		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+strings.ReplaceAll(where, "oauth_grants", table), owner); err != nil {
-			return nil, fmt.Errorf("end codes of excluded apps: %w", err)
-		}
-	}
-	return names, s.endGrantsTx(ctx, tx, where, owner)
+	return names, s.endAccessTx(ctx, tx, where, owner)
 }
 
 // Allowed returns nil where an app may be authorized for the caller's owner, else a Forbidden fault.

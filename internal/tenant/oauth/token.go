@@ -369,6 +369,19 @@ func (s *Server) Holds(ctx context.Context, c account.Caller) error {
 	return s.c.Accounts.Holds(ctx, c)
 }
 
+// HoldTx locks the grant of a caller's app, so that its revocation waits until the transaction ends and finds what the app made
+// in it, or is an Unauthorized fault once it was revoked.
+func (s *Server) HoldTx(ctx context.Context, tx *db.Tx, by account.Caller) error {
+	n, err := tx.Exec(ctx, `UPDATE oauth_grants SET id = id WHERE id = $1`, by.Grant)
+	if err != nil {
+		return fmt.Errorf("hold grant: %w", err)
+	}
+	if n == 0 {
+		return errToken
+	}
+	return nil
+}
+
 func splitScopes(text string) (out account.Scopes) {
 	for n := range strings.FieldsSeq(text) {
 		out = append(out, account.Scope(n))

@@ -155,6 +155,9 @@ func (s *SSO) Link(ctx context.Context, p Proof, by audit.Actor) error {
 		return invalid("This sign-in was started in another session", "start again under Account > Sign-in and security", "invalid_state")
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := account.HoldTx(ctx, tx, by); err != nil {
+			return err
+		}
 		if _, err := s.Get(ctx, tx, p.Provider.ID); err != nil {
 			return err
 		}

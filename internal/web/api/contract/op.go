@@ -99,6 +99,10 @@ type prepared[I, O, P any] func(ctx context.Context, tx *db.Tx, c account.Caller
 // run acts and writes its line of the audit log, in the caller's transaction.
 // Every operation that changes something comes through here.
 func (fn prepared[I, O, P]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I, p P) (O, error) {
+	if err := a.HoldTx(ctx, tx, c); err != nil {
+		var none O
+		return none, err
+	}
 	out, did, err := fn(ctx, tx, c, in, p)
 	if err != nil {
 		return out, err

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"slipway/internal/deploy/pushes"
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/panics"
 	"slipway/internal/tenant/account"
@@ -289,6 +290,15 @@ func (a *API) Holds(ctx context.Context, c account.Caller) error {
 		return a.OAuth.Holds(ctx, c)
 	}
 	return a.Accounts.Holds(ctx, c)
+}
+
+// HoldTx has the revocation of what the caller came with wait until the transaction ends, or is an Unauthorized fault once it
+// was revoked. Each transaction in which a caller changes something begins with it.
+func (a *API) HoldTx(ctx context.Context, tx *db.Tx, c account.Caller) error {
+	if c.Grant != "" {
+		return a.OAuth.HoldTx(ctx, tx, c)
+	}
+	return account.HoldTx(ctx, tx, c.Actor(netip.Addr{}))
 }
 
 // prepare checks what every request must keep to, and reads the body.

@@ -126,6 +126,9 @@ func (a *API) deployArchive(ctx context.Context, r contract.Route, in *archiveIn
 	// The body is part of what the key was used for.
 	print = sha256.Sum256(append(print[:], u.Manifest...))
 	kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
+		if err := a.HoldTx(ctx, tx, c); err != nil {
+			return nil, err
+		}
 		d, err := a.Deployments.DeployUploadTx(ctx, tx, c.Owner, whole, deployment.ByAPI)
 		if err == nil {
 			err = a.Deployments.LimitTx(ctx, tx, c, d)

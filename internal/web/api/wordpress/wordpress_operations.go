@@ -333,6 +333,9 @@ func (a *API) beginImport(
 		return o, err
 	}
 	err = a.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := a.HoldTx(ctx, tx, c); err != nil {
+			return err
+		}
 		if err := a.Allowed(ctx, tx, c, id); err != nil {
 			return err
 		}

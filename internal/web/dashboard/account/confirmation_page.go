@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/confirmation"
 	"slipway/internal/web/dashboard/shell"
@@ -42,6 +43,9 @@ func (d *Pages) confirmCall(ctx context.Context, q *shell.Request) (shell.Answer
 		return shell.Answer{}, err
 	}
 	err = d.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := account.HoldTx(ctx, tx, q.Actor()); err != nil {
+			return err
+		}
 		if err := d.Confirmations.DecideTx(ctx, tx, q.User.ID, c.ID, decision); err != nil {
 			return err
 		}

@@ -211,9 +211,9 @@ func (d *Pages) decideConsent(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, err
 	}
 	var to string
-	err = d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (_ audit.Event, err error) {
 		to, err = d.OAuth.ApproveTx(ctx, tx, q.Caller, r, c)
-		return err
+		return audit.Unchanged, err // the log has it once the app gets its tokens
 	})
 	if err != nil {
 		return shell.Answer{}, shell.At("scopes", err)
@@ -287,7 +287,9 @@ func (d *Pages) enterDevice(ctx context.Context, q *shell.Request) (shell.Answer
 		}
 		c, done = &chosen, "The device is connected. You can close this page and go back to it."
 	}
-	err = d.DB.Write(ctx, func(tx *db.Tx) error { return d.OAuth.DecideDeviceTx(ctx, tx, q.Caller, dev, c) })
+	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
+		return audit.Unchanged, d.OAuth.DecideDeviceTx(ctx, tx, q.Caller, dev, c)
+	})
 	if err != nil {
 		return shell.Answer{}, shell.At("scopes", err)
 	}

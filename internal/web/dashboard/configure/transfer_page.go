@@ -147,6 +147,9 @@ func (d *Pages) transfer(ctx context.Context, q *shell.Request) (shell.Answer, e
 	}
 	if to.Caller != nil {
 		err := d.DB.Write(ctx, func(tx *db.Tx) error {
+			if err := account.HoldTx(ctx, tx, q.Actor()); err != nil {
+				return err
+			}
 			by := to.Caller.Actor(q.Addr)
 			by.Session = q.Session.ID
 			_, err := d.Teams.HandOverTx(ctx, tx, id, q.Actor(), by, team.NameOf(*to.Caller), keep)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 )
 
@@ -18,6 +19,9 @@ func (d *Shell) Act(ctx context.Context, q *Request, action string, fn func(tx *
 // ActOn is [Shell.Act] for an event with more than an ID.
 func (d *Shell) ActOn(ctx context.Context, q *Request, fn func(tx *db.Tx) (audit.Event, error)) error {
 	return d.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := account.HoldTx(ctx, tx, q.Actor()); err != nil {
+			return err
+		}
 		deed, err := fn(tx)
 		if err != nil {
 			return err

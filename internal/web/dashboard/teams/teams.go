@@ -112,6 +112,9 @@ func (d *Pages) newPage(context.Context, *shell.Request) (shell.Answer, error) {
 func (d *Pages) create(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	var t team.Team
 	err := d.DB.Write(ctx, func(tx *db.Tx) (err error) {
+		if err := account.HoldTx(ctx, tx, q.Actor()); err != nil {
+			return err
+		}
 		if t, err = d.Teams.CreateTx(ctx, tx, q.User, team.NewTeam{Name: q.Value("name"), Slug: q.Value("slug")}); err != nil {
 			return err
 		}

@@ -1,0 +1,107 @@
+package account_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
+)
+
+// between returns a function that has something happen just before the next transaction that writes.
+func between(d *db.DB) (next func(func(context.Context) error)) {
+	var armed atomic.Pointer[func(context.Context) error]
+	d.Guard(func(ctx context.Context) error {
+		if f := armed.Swap(nil); f != nil {
+			return (*f)(db.Unguarded(ctx))
+		}
+		return nil
+	})
+	return func(f func(context.Context) error) { armed.Store(&f) }
+}
+
+// Who signs in with a password, or changes it, while it is replaced has compared the old one: neither gets in.
+func TestPasswordReplacedInBetween(t *testing.T) {
+	t.Parallel()
+	const next = "another good password 3"
+	for what, enter := range map[string]func(a *account.Accounts, s account.Session) (string, error){
+		"sign-in": func(a *account.Accounts, _ account.Session) (string, error) {
+			_, token, err := a.SignIn(t.Context(), "ada@example.test", good, laptop)
+			return token, err
+		},
+		"change": func(a *account.Accounts, s account.Session) (string, error) {
+			_, token, err := a.ChangePassword(t.Context(), s, good, "a password of a thief 4", laptop)
+			return token, err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			a, d := guarded(t)
+			ada := enrol(t, a, "ada@example.test")
+			s, _ := signIn(t, a, "ada@example.test")
+			between(d)(func(ctx context.Context) error { return a.SetPassword(ctx, ada.ID, next) })
+			if token, err := enter(a, s); !fault.Is(err, fault.Unauthorized) || alive(t, a, token) {
+				t.Errorf("with the old password: %v", err)
+			}
+			if _, _, err := a.SignIn(t.Context(), "ada@example.test", next, laptop); err != nil {
+				t.Errorf("with the new password: %v", err)
+			}
+		})
+	}
+}
+
+// A session that is ended while it adds a way to sign in adds none.
+func TestSessionEndedInBetween(t *testing.T) {
+	t.Parallel()
+	a, d := guarded(t)
+	ctx := t.Context()
+	ada := enrol(t, a, "ada@example.test")
+	next := between(d)
+	end := func(ctx context.Context) error {
+		return d.Write(ctx, func(tx *db.Tx) error {
+			_, err := a.EndSessionsTx(ctx, tx, ada.ID, "")
+			return err
+		})
+	}
+	s, _ := signIn(t, a, "ada@example.test")
+	offer, err := a.OfferTOTP(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next(end)
+	_, err = a.ConfirmTOTP(ctx, audit.Actor{User: ada.ID, Session: s.ID}, offer.Token, codeAt(t, offer.Secret, time.Now()))
+	if !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("an authenticator app: %v", err)
+	}
+	add := func(ended bool) error {
+		s, _ = signIn(t, a, "ada@example.test")
+		c, err := a.OfferPasskey(ctx, ada.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := newDevice(t, "https://slipway.test").create(c)
+		if ended {
+			next(end)
+		}
+		return a.AddPasskey(ctx, audit.Actor{User: ada.ID, Session: s.ID}, "Key", c.Token, made)
+	}
+	if err := add(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(true); !fault.Is(err, fault.Unauthorized) {
+		t.Errorf("a second passkey: %v", err)
+	}
+	s, _ = signIn(t, a, "ada@example.test")
+	next(end)
+	_, token, err := a.ChangePassword(ctx, s, good, "another good password 3", laptop)
+	if !fault.Is(err, fault.Unauthorized) || alive(t, a, token) {
+		t.Errorf("a password: %v", err)
+	}
+	if s, _ := signIn(t, a, "ada@example.test"); s.Pending { // a factor would be asked for
+		t.Errorf("a second factor was added")
+	}
+}
