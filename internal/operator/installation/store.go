@@ -90,7 +90,10 @@ func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Migrate(ctx); err != nil {
+	if err = d.Sessions(ctx); err == nil {
+		err = d.Migrate(ctx)
+	}
+	if err != nil {
 		d.Close()
 		return nil, err
 	}
