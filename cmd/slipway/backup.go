@@ -15,6 +15,7 @@ type backupCommand struct {
 	Create  backupCreate  `cmd:"" help:"Back the whole installation up while it runs: database, keys, files, sites' storage and databases. What the last backup has is not stored again."`
 	List    backupList    `cmd:"" help:"List backups of the installation."`
 	Verify  backupVerify  `cmd:"" help:"Check that a backup can be restored: read all of it, load its databases into a temporary server and compare them."`
+	Repair  backupRepair  `cmd:"" help:"Read everything that backups need and store again what is missing or damaged, as far as the installation still has it. It takes a new backup, and lists those that can't be restored whole."`
 	Restore backupRestore `cmd:"" help:"Restore an installation from a backup, into an empty data directory."`
 
 	RestoreStorage backupRestoreStorage `cmd:"" help:"Restore what sites store while the installation runs, from their newest backups or one of the installation: into volumes of Kubernetes, or where storage alone was lost."`
@@ -28,6 +29,16 @@ type backupCreate struct {
 // Run has the running service take the backup, and waits for it.
 func (b backupCreate) Run(ctx context.Context) error {
 	return recovery.Create(ctx, b.Store(), b.To, stdout)
+}
+
+type backupRepair struct {
+	flags.Data
+	To string `name:"to" help:"Where the backups are: s3://BUCKET?endpoint=https://HOST or a directory. Default: --backup-to of slipway serve." placeholder:"URL"`
+}
+
+// Run has the running service repair the backups, and waits for it.
+func (b backupRepair) Run(ctx context.Context) error {
+	return recovery.Repair(ctx, b.Store(), b.To, stdout)
 }
 
 // place holds where backups are and what opens them.

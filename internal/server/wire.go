@@ -368,6 +368,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		Alarm:       s.Backup.Alarm,
 		Log:         s.Log,
 		Mail:        h.Accounts,
+		Operators:   h.Accounts,
 		Places:      h.places,
 	}
 	if h.engine != nil {
@@ -597,7 +598,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		})
 		h.services = append(h.services, service{"edge", h.edge.Run}, service{"certificates", h.certs.Run})
 	}
-	metrics.Register(h.metrics, h.DB, s.DataDir)
+	metrics.Register(h.metrics, h.DB, s.DataDir, s.Mailer)
 	return h, nil
 }
 

@@ -137,6 +137,13 @@ type Config struct {
 	// means three of its intervals. Mail tells its owner then. Optional.
 	Alarm time.Duration
 	Mail  account.Mailer
+	// Operators are told of problems with the backups of the installation. Optional.
+	Operators Operators
+}
+
+// Operators are told by mail. Accounts tell them.
+type Operators interface {
+	TellOperatorsTx(ctx context.Context, tx *db.Tx, subject, text, path string) error
 }
 
 // Installation is the whole of what is installed.

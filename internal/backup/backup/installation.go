@@ -51,6 +51,7 @@ type Source struct {
 	Storage   snapshot.Storage        // nil: this node runs no programs
 	Databases snapshot.DatabaseServer // nil: there are none
 
+	All      bool                           // every object that backups need is read, and damage repaired as far as possible
 	Progress func(text string, bytes int64) // is told now and then. Optional.
 	// before a site is read again whose database server was away or slow; the second time twice as long.
 	// Optional: 0 means 2s.
@@ -81,7 +82,23 @@ func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled
 			err = errors.Join(err, w.Abandon())
 		}
 	}()
-	base, err := newestCopy(ctx, r, s.Log)
+	earlier, broken, err := copies(ctx, r)
+	if err != nil {
+		return c, err
+	}
+	if s.All { // what their backups held is not known any more
+		for _, name := range broken {
+			if err := r.DeleteObject(ctx, name); err != nil {
+				return c, err
+			}
+		}
+		c.Damage += len(broken)
+	}
+	base, err := newestCopy(ctx, r, earlier, s.Log)
+	if err != nil {
+		return c, err
+	}
+	affected, err := s.examine(ctx, r, w, base, earlier, &c)
 	if err != nil {
 		return c, err
 	}
@@ -123,6 +140,9 @@ func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled
 	if err := w.Close(); err != nil {
 		return c, err
 	}
+	if err := noteDamage(ctx, r, affected, w.Bad()); err != nil {
+		return c, err
+	}
 	w.List(&m.Contents)
 	raw, err := m.Encode()
 	if err != nil {
@@ -139,11 +159,7 @@ func TakeCopy(ctx context.Context, r *repository.Repository, s Source, scheduled
 
 // newestCopy returns the newest backup of the installation that can be read, nil where there
 // is none.
-func newestCopy(ctx context.Context, r *repository.Repository, log *slog.Logger) (*snapshot.Manifest, error) {
-	list, err := Copies(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+func newestCopy(ctx context.Context, r *repository.Repository, list []Copy, log *slog.Logger) (*snapshot.Manifest, error) {
 	for _, c := range list {
 		m, err := snapshot.Load(ctx, r, c.Manifest)
 		if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {

@@ -19,6 +19,7 @@ type BackUpInstallation struct {
 	Operation operation.ID
 	To        string // place; empty: that of the settings
 	Scheduled bool
+	Repair    bool // read all objects that backups need, and store again what is missing or damaged
 }
 
 // Kind names the job.
@@ -54,11 +55,21 @@ func BackUpInstallationTx(
 	to string,
 	scheduled bool,
 ) (operation.Operation, error) {
+	return beginInstallationTx(ctx, tx, ops, BackUpInstallation{To: to, Scheduled: scheduled})
+}
+
+// RepairInstallationTx has all objects read that backups need, and what is missing or damaged stored again, by whichever node serves.
+func RepairInstallationTx(ctx context.Context, tx *db.Tx, ops *operation.Operations, to string) (operation.Operation, error) {
+	return beginInstallationTx(ctx, tx, ops, BackUpInstallation{To: to, Repair: true})
+}
+
+func beginInstallationTx(ctx context.Context, tx *db.Tx, ops *operation.Operations, b BackUpInstallation) (operation.Operation, error) {
 	o, err := ops.OpenTx(ctx, tx, OfInstallation, operation.NewOperation{Kind: installationBackup, Unique: installationBackup})
 	if err != nil {
 		return o, err
 	}
-	_, err = job.Enqueue(ctx, tx, BackUpInstallation{o.ID, to, scheduled}, job.Options{Queue: QueueName, Group: "installation"})
+	b.Operation = o.ID
+	_, err = job.Enqueue(ctx, tx, b, job.Options{Queue: QueueName, Group: "installation"})
 	return o, err
 }
 
@@ -69,8 +80,8 @@ func (s *Backups) backUpInstallation(ctx context.Context, b BackUpInstallation, 
 	case err != nil || o.CompletedAt != 0: // as EndCopied leaves it
 		return nil
 	}
-	c, err := s.takeInstallation(ctx, b)
-	why := ""
+	done, err := s.takeInstallation(ctx, b)
+	c, why := done.Copy, ""
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // the service is stopping: it begins again
@@ -89,25 +100,61 @@ func (s *Backups) backUpInstallation(ctx context.Context, b BackUpInstallation, 
 		)
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := s.endInstallationTx(ctx, tx, b, done, why); err != nil {
+			return err
+		}
+		if b.Repair {
+			return s.c.Operations.EndTx(ctx, tx, b.Operation, "Completed", why, done)
+		}
 		return s.c.Operations.EndTx(ctx, tx, b.Operation, "Completed", why, c)
 	})
 }
 
-func (s *Backups) takeInstallation(ctx context.Context, b BackUpInstallation) (Copy, error) {
+// endInstallationTx notes how a backup of the installation ended, and has operators told. One to another place than that of the settings
+// says nothing of the schedule.
+func (s *Backups) endInstallationTx(ctx context.Context, tx *db.Tx, b BackUpInstallation, done Repair, why string) error {
+	if b.To != "" {
+		return nil
+	}
+	if err := noteEndTx(ctx, tx, done.Copy, done.Damaged, why); err != nil {
+		return err
+	}
+	return s.tellTx(ctx, tx, db.Now())
+}
+
+// installationGivenUp ends a backup of the installation whose job failed too often.
+func (s *Backups) installationGivenUp(ctx context.Context, b BackUpInstallation, why error) error {
+	o, err := s.c.Operations.Get(ctx, OfInstallation, b.Operation)
+	if fault.Is(err, fault.NotFound) || err == nil && o.CompletedAt != 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := s.endInstallationTx(ctx, tx, b, Repair{}, why.Error()); err != nil {
+			return err
+		}
+		return s.c.Operations.EndTx(ctx, tx, b.Operation, "", why.Error(), nil)
+	})
+}
+
+func (s *Backups) takeInstallation(ctx context.Context, b BackUpInstallation) (done Repair, err error) {
 	if s.c.Installation == nil {
-		return Copy{}, errors.New("this node can't back the installation up")
+		return done, errors.New("this node can't back the installation up")
 	}
 	if n, err := s.c.Places.Others(ctx); err != nil {
-		return Copy{}, err
+		return done, err
 	} else if n > 0 {
-		return Copy{}, fault.New(fault.Conflict, "several_nodes",
+		return done, fault.New(fault.Conflict, "several_nodes",
 			fmt.Sprintf("%d sites have their files on other nodes, which this backup would not hold", n),
 			"give these sites a backup schedule instead")
 	}
 	repo, source, err := s.c.Installation.Open(b.To)
 	if err != nil {
-		return Copy{}, err
+		return done, err
 	}
+	source.All = b.Repair
 	source.Progress = func(text string, bytes int64) {
 		err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 			return s.c.Operations.AdvanceTx(ctx, tx, b.Operation, -1, "", fmt.Sprintf("%s: %d MiB", text, bytes>>20))
@@ -116,17 +163,30 @@ func (s *Backups) takeInstallation(ctx context.Context, b BackUpInstallation) (C
 			s.c.Log.WarnContext(ctx, "progress of backup not noted", "err", err)
 		}
 	}
-	c, err := TakeCopy(ctx, repo, source, b.Scheduled)
-	if err != nil {
-		return c, err
+	if done.Copy, err = TakeCopy(ctx, repo, source, b.Scheduled); err != nil {
+		return done, err
+	}
+	if b.Repair {
+		if done.Sites, err = s.repairSites(ctx); err != nil {
+			return done, err
+		}
 	}
 	if _, err := PruneCopies(ctx, repo, DefaultSchedule.Keep); err != nil {
-		return c, err
+		return done, err
 	}
 	if err := s.SweepPlace(ctx, repo); err != nil { // the next one does it
 		s.c.Log.WarnContext(ctx, "place of backups not swept", "err", err)
 	}
-	return c, nil
+	list, err := Copies(ctx, repo)
+	for _, c := range list {
+		if c.Damaged {
+			done.Damaged = append(done.Damaged, string(c.ID))
+		}
+		if c.ID == done.Copy.ID { // as it is listed
+			done.Copy.VerifiedAt = c.VerifiedAt
+		}
+	}
+	return done, err
 }
 
 // installationDue begins a scheduled backup of the installation, on whichever node comes

@@ -28,7 +28,7 @@ type CopyReader struct {
 
 // OpenCopy opens a backup of the installation; the newest where id is empty.
 func OpenCopy(ctx context.Context, r *repository.Repository, id ID) (*CopyReader, error) {
-	list, err := Copies(ctx, r)
+	list, _, err := copies(ctx, r) // others may be damaged
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,11 @@ func (c *CopyReader) LoadDatabases(ctx context.Context, load func(id id.Database
 	return nil
 }
 
-// Verified notes in the repository that the backup could be restored, just now.
-func (c *CopyReader) Verified(ctx context.Context) error {
-	return c.in.Repository.PutNamed(ctx, verifiedKind, string(c.Copy.ID), time.Now().UTC())
+// Verified notes in the repository that the backup could be restored just now, or that it is damaged.
+func (c *CopyReader) Verified(ctx context.Context, whole bool) error {
+	r, now := c.in.Repository, time.Now().UTC()
+	if !whole {
+		return r.PutNamed(ctx, damagedKind, string(c.Copy.ID), now)
+	}
+	return errors.Join(r.PutNamed(ctx, verifiedKind, string(c.Copy.ID), now), r.DeleteNamed(ctx, damagedKind, string(c.Copy.ID)))
 }

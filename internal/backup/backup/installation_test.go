@@ -136,7 +136,7 @@ func TestInstallation(t *testing.T) {
 	}
 	mine, err := OpenCopy(t.Context(), repo, second.ID)
 	ok(t, err)
-	ok(t, mine.Verified(t.Context()))
+	ok(t, mine.Verified(t.Context(), true))
 	if list, err = Copies(t.Context(), alone); err != nil || list[0].VerifiedAt.IsZero() || !list[1].VerifiedAt.IsZero() {
 		t.Errorf("%+v, %v", list, err)
 	}

@@ -223,6 +223,9 @@ func (s *Backups) tend(ctx context.Context, _ Tend, _ int64) error {
 	if err := s.installationDue(ctx, now); err != nil {
 		return err
 	}
+	if err := s.tendInstallation(ctx, db.At(now)); err != nil {
+		return err
+	}
 	if s.c.Repository == nil {
 		return job.Later(tendEvery)
 	}

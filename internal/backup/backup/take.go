@@ -76,6 +76,13 @@ func (s *Backups) Work(j *job.Jobs) {
 		Timeout:  24 * time.Hour,
 		Attempts: 20,
 		Backoff:  func(int) time.Duration { return 10 * time.Second },
+		GivenUp: func(ctx context.Context, args []byte, why error) error {
+			var b BackUpInstallation
+			if err := json.Unmarshal(args, &b); err != nil {
+				return err
+			}
+			return s.installationGivenUp(ctx, b, why)
+		},
 	}, s.backUpInstallation)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, s.tend)
 }
@@ -175,7 +182,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *snapshot.Manifest, 
 			err = errors.Join(err, w.Abandon())
 		}
 	}()
-	base, err := s.buildOn(ctx, b, w)
+	base, found, err := s.buildOn(ctx, b, w)
 	if err != nil {
 		return nil, w, err
 	}
@@ -210,6 +217,11 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *snapshot.Manifest, 
 	if err := w.Close(); err != nil {
 		return nil, w, err
 	}
+	if found { // their pages say what can be restored, now that all was mended that could be
+		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.verifyEarlierTx(ctx, tx, b) }); err != nil {
+			return nil, w, err
+		}
+	}
 	w.List(&m.Contents)
 	return m, w, nil
 }
@@ -220,18 +232,18 @@ func (s *Backups) collection(w *repository.Writer, m, base *snapshot.Manifest) *
 }
 
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
-// them that can be read; nil where there is none.
-func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (newest *snapshot.Manifest, err error) {
+// them that can be read; nil where there is none. found reports whether something of them is missing or damaged.
+func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (newest *snapshot.Manifest, found bool, err error) {
 	if b.base == "" {
-		return nil, nil
+		return nil, false, nil
 	}
 	names := strings.Split(b.base, ",")
 	list := make([]*snapshot.Manifest, len(names))
-	loads, ctx := errgroup.WithContext(ctx)
+	loads, loading := errgroup.WithContext(ctx)
 	for i, name := range names {
 		loads.Go(panics.Safe(func() (err error) {
-			list[i], err = snapshot.Load(ctx, s.c.Repository, name)
-			if errors.Is(err, repository.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			list[i], err = snapshot.Load(loading, s.c.Repository, name)
+			if isBad(err) {
 				s.c.Log.WarnContext(ctx, "earlier backup not reused", "backup", b.ID, "err", err)
 				return nil // what it has is stored anew
 			}
@@ -239,7 +251,10 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (
 		}))
 	}
 	if err := loads.Wait(); err != nil {
-		return nil, err
+		return nil, false, err
+	}
+	if found, err = s.healSite(ctx, b, list, w); err != nil {
+		return nil, false, err
 	}
 	for _, m := range list {
 		if m != nil {
@@ -247,7 +262,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (
 			newest = cmp.Or(newest, m)
 		}
 	}
-	return newest, nil
+	return newest, found, nil
 }
 
 // report writes how much was read, while it is being read.
@@ -353,9 +368,7 @@ func (s *Backups) complete(ctx context.Context, b Backup, m *snapshot.Manifest, 
 			return err
 		}
 		b.Status, b.Size, b.CompletedAt = Completed, m.Size(), now
-		if _, err := job.Enqueue(ctx, tx, Verify{
-			Backup: b.ID,
-		}, job.Options{Queue: VerifyQueue, Unique: "verify/" + string(b.ID), Share: string(b.Owner)}); err != nil {
+		if err := s.verifyAgainTx(ctx, tx, b); err != nil {
 			return err
 		}
 		if err := s.emitTx(ctx, tx, b); err != nil {

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -36,11 +35,7 @@ func (r *Repository) PutNamed(ctx context.Context, kind string, id string, v any
 		return err
 	}
 	name := k.named(kind, id)
-	sealed := k.seal(name, plain)
-	if err := r.at.Put(ctx, name, bytes.NewReader(sealed), int64(len(sealed))); err != nil {
-		return storeError(err)
-	}
-	return nil
+	return r.store(ctx, name, k.seal(name, plain))
 }
 
 // GetNamed reads an object that PutNamed has stored.
@@ -97,4 +92,10 @@ func (r *Repository) DeleteNamed(ctx context.Context, kind, id string) error {
 		return err
 	}
 	return r.at.Delete(ctx, k.named(kind, id))
+}
+
+// DeleteObject removes an object by its name. It is no error when it is absent.
+func (r *Repository) DeleteObject(ctx context.Context, name string) error {
+	r.at.Distrust(name)
+	return r.at.Delete(ctx, name)
 }

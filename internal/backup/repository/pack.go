@@ -55,6 +55,14 @@ type Writer struct {
 	names  map[int]string
 	stored int64
 	own    []string // names of packs that no other writer can refer to
+
+	// of Heal, guarded by mu
+	// share: none, one backup's: bounded by the packs that it builds on
+	bad map[string]bool
+	// share: none, one backup's: bounded by the pieces of mends
+	wanted map[[sha256.Size]byte][]spot
+	// share: none, one backup's: at most mostMended
+	mends map[string]*mending
 }
 
 // NewWriter returns a writer to a repository. Its packs are uploaded until ctx ends.
@@ -71,15 +79,23 @@ func NewWriter(ctx context.Context, repo *Repository) *Writer {
 // is added. The backup's files then refer to the writer's pieces.
 func (w *Writer) Adopt(c *Contents) {
 	packs, pieces := len(w.packs), len(w.pieces)
+	damaged := func(i int) bool { return w.bad[c.Packs[c.Pieces[i].Pack]] }
+	if len(w.bad) > 0 { // such files are read anew
+		c.Files = slices.DeleteFunc(c.Files, func(f File) bool { return slices.ContainsFunc(f.Pieces, damaged) })
+		c.Index()
+	}
 	w.packs = append(w.packs, c.Packs...)
 	w.pieces = slices.Grow(w.pieces, len(c.Pieces))
 	if len(w.have) == 0 {
 		w.have = make(map[[sha256.Size]byte]int, len(c.Pieces))
 	}
 	for i, p := range c.Pieces {
+		lost := damaged(i)
 		p.Pack += packs
 		w.pieces = append(w.pieces, p)
-		w.have[p.Sum] = pieces + i
+		if !lost {
+			w.have[p.Sum] = pieces + i
+		}
 	}
 	for _, f := range c.Files {
 		for k := range f.Pieces {
@@ -184,6 +200,10 @@ func (w *Writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 	sum := sha256.Sum256(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, s := range w.wanted[sum] {
+		s.fill(b)
+	}
+	delete(w.wanted, sum)
 	if i, ok := w.have[sum]; ok {
 		return i, sum, nil
 	}
@@ -206,8 +226,9 @@ func (w *Writer) piece(b []byte) (int, [sha256.Size]byte, error) {
 func (w *Writer) hole() (int, error) {
 	w.mu.Lock()
 	i, ok := w.have[zerosSum()]
+	_, wanted := w.wanted[zerosSum()]
 	w.mu.Unlock()
-	if ok {
+	if ok && !wanted {
 		return i, nil
 	}
 	i, _, err := w.piece(zeros[:])
@@ -260,7 +281,7 @@ func (w *Writer) Close() error {
 	for at, name := range w.names {
 		w.packs[at] = name
 	}
-	return err
+	return w.mend(err)
 }
 
 // Abandon deletes what the writer has stored for a backup that failed, as far as nothing else

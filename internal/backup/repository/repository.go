@@ -230,10 +230,12 @@ func (r *Repository) putBy(ctx context.Context, digests, plain []byte) (name str
 	}
 	name = k.nameOf(digests)
 	sealed := k.seal(name, plain)
-	if err := r.at.Put(ctx, name, bytes.NewReader(sealed), int64(len(sealed))); err != nil {
-		return "", 0, storeError(err)
-	}
-	return name, int64(len(sealed)), nil
+	return name, int64(len(sealed)), r.store(ctx, name, sealed)
+}
+
+// store stores a sealed object.
+func (r *Repository) store(ctx context.Context, name string, sealed []byte) error {
+	return storeError(r.at.Put(ctx, name, bytes.NewReader(sealed), int64(len(sealed))))
 }
 
 // seal compresses and encrypts an object for its name.

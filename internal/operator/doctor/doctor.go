@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway/internal/backup/backup"
 	"slipway/internal/build/phpversion"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/installation"
@@ -82,6 +83,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		storage(ctx, s),
 		jobs(ctx, s),
 		nodes(ctx, s),
+		backups(ctx, s),
 		gitTool(ctx),
 		loopback(),
 		mailServer(ctx, m),
@@ -330,6 +332,36 @@ func NodesOf(ctx context.Context, s installation.Store, d *db.DB) ([]node.Node, 
 		}
 	}
 	return list, err
+}
+
+// backups reports how the backups of the whole installation go.
+func backups(ctx context.Context, s installation.Store) Check {
+	c := Check{Name: "backups"}
+	d, _, err := s.Open(ctx, nil)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	defer d.Close()
+	x, err := backup.StandingOf(ctx, d)
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	problems := x.Problems(d.Now())
+	switch {
+	case len(problems) > 0:
+		c.Text = strings.Join(problems, ". ")
+		return c
+	case x.Every == 0 && x.Succeeded == 0:
+		c.Text = "the installation is not backed up: --backup-to and --backup-every of slipway serve"
+	case x.Succeeded == 0:
+		c.Text = "the first backup of the installation is due"
+	default:
+		c.Text = "the newest backup of the installation is of " + x.Succeeded.String()
+	}
+	c.OK = true
+	return c
 }
 
 func gitTool(ctx context.Context) Check {

@@ -45,7 +45,15 @@ func Create(ctx context.Context, s installation.Store, to string, out io.Writer)
 	if err != nil {
 		return err
 	}
+	return taken(c, out)
+}
+
+// taken prints what a backup holds, and returns an error if something is missing in it.
+func taken(c backup.Copy, out io.Writer) error {
 	fmt.Fprintf(out, "%s: %s, of which %s are new, in %.1f s\n", c.ID, text.Size(c.Size), text.Size(c.Stored), c.Took)
+	if c.Damage > 0 {
+		fmt.Fprintf(out, "%d stored objects were missing or damaged. What they held and is still there was stored again\n", c.Damage)
+	}
 	for _, p := range c.Problems {
 		fmt.Fprintln(out, "Problem:", p)
 	}
@@ -53,6 +61,30 @@ func Create(ctx context.Context, s installation.Store, to string, out io.Writer)
 		return fmt.Errorf("the backup was taken, but %d things are missing in it", len(c.Problems))
 	}
 	return nil
+}
+
+// Repair has the service that runs on the data directory read everything that backups need, store again what is missing or damaged, and
+// waits for it.
+func Repair(ctx context.Context, s installation.Store, to string, out io.Writer) error {
+	var r backup.Repair
+	err := inService(ctx, s, "--to", to, out, &r, func(tx *db.Tx, ops *operation.Operations, to string) (operation.Operation, error) {
+		return backup.RepairInstallationTx(ctx, tx, ops, to)
+	})
+	if err != nil {
+		return err
+	}
+	if r.Copy.Damage == 0 && r.Sites == 0 {
+		fmt.Fprintln(out, "Every stored object is there and whole")
+	}
+	err = taken(r.Copy, out)
+	if r.Sites > 0 {
+		fmt.Fprintf(out, "%d backups of sites need an object that was missing or damaged. ", r.Sites)
+		fmt.Fprintln(out, "They are verified again: their pages show the result")
+	}
+	if len(r.Damaged) > 0 {
+		return errors.Join(err, fmt.Errorf("these backups can't be restored whole: %s", strings.Join(r.Damaged, ", ")))
+	}
+	return err
 }
 
 // RestoreStorage has the service that runs on the data directory put what sites store back from a backup of the installation at a place,
@@ -239,6 +271,9 @@ func List(ctx context.Context, s installation.Store, p Place, out io.Writer) err
 		verified := "never"
 		if !c.VerifiedAt.IsZero() {
 			verified = c.VerifiedAt.UTC().Format(time.DateTime)
+		}
+		if c.Damaged {
+			verified = "damaged"
 		}
 		fmt.Fprintf(
 			table,

@@ -1766,6 +1766,17 @@ CREATE TABLE forgotten_nodes (
   forgotten_at BIGINT NOT NULL
 );
 CREATE VIEW primary_hosts AS SELECT site_id, name AS host FROM domains WHERE is_primary AND status = 'active';
+CREATE TABLE installation_backup (
+  id           BIGINT PRIMARY KEY,
+  every        BIGINT NOT NULL DEFAULT 0, -- seconds from one to the next; 0: by hand alone
+  since        BIGINT NOT NULL DEFAULT 0, -- when that was set
+  succeeded_at BIGINT NOT NULL DEFAULT 0,
+  proven_at    BIGINT NOT NULL DEFAULT 0, -- when all that the newest holds was last known to be readable
+  failed_at    BIGINT NOT NULL DEFAULT 0,
+  error        TEXT NOT NULL DEFAULT '',  -- of the last failure
+  damaged      TEXT NOT NULL DEFAULT '',  -- ids of backups that need a missing or damaged object, with commas
+  told_at      BIGINT NOT NULL DEFAULT 0  -- when operators were told of a problem; 0: there was none since
+);
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

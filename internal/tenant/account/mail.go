@@ -141,20 +141,28 @@ func (a *Accounts) deliver(ctx context.Context, queued Mail, _ int64) error {
 	if !a.Mails() {
 		return errors.New("mail is not set up on this node")
 	}
-	text, err := a.seal.Open(queued.Box, mailPurpose)
+	m, err := a.open(queued)
 	if err != nil {
-		return fmt.Errorf("open mail: %w", err)
-	}
-	var m mail.Message
-	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("open mail: %w", err)
+		return err
 	}
 	err = a.mail.Send(ctx, m)
 	var no *mail.Refused
 	if errors.As(err, &no) {
-		return a.undelivered(ctx, queued.User, no.Error())
+		return a.undelivered(ctx, queued.User, m.To, no.Error())
 	}
 	return err
+}
+
+// open opens a queued mail.
+func (a *Accounts) open(queued Mail) (m mail.Message, err error) {
+	text, err := a.seal.Open(queued.Box, mailPurpose)
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("open mail: %w", err)
+	}
+	return m, nil
 }
 
 func (a *Accounts) mailGivenUp(ctx context.Context, args []byte, why error) error {
@@ -162,16 +170,22 @@ func (a *Accounts) mailGivenUp(ctx context.Context, args []byte, why error) erro
 	if err := json.Unmarshal(args, &l); err != nil {
 		return fmt.Errorf("read job arguments: %w", err)
 	}
-	return a.undelivered(ctx, l.User, why.Error())
+	to := "an unknown address" // the mail can't be opened
+	if a.Mails() {
+		if m, err := a.open(l); err == nil {
+			to = m.To
+		}
+	}
+	return a.undelivered(ctx, l.User, to, why.Error())
 }
 
-// undelivered says in the log that a user did not get a mail, and why.
-func (a *Accounts) undelivered(ctx context.Context, user UserID, why string) error {
+// undelivered says in the log that a mail to an address was not delivered, and why. It may be a user's.
+func (a *Accounts) undelivered(ctx context.Context, user UserID, to, why string) error {
 	a.log.WarnContext(ctx, "email not delivered", "user", user, "err", why)
 	return a.db.Write(ctx, func(tx *db.Tx) error {
 		return a.AuditTx(ctx, tx, audit.Actor{
 			Via: "mail server",
-		}, audit.Event{Action: "mail.undelivered", Subject: string(user), About: user, Detail: why})
+		}, audit.Event{Action: "mail.undelivered", Subject: string(user), About: user, Detail: "To " + to + ": " + why})
 	})
 }
 

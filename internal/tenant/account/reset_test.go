@@ -349,7 +349,8 @@ func TestRefusedRecipient(t *testing.T) {
 		t.Errorf("tried %d times", n)
 	}
 	log, err := o.Audit(ctx, audit.Filter{User: gone.ID, Action: "mail.undelivered"})
-	if err != nil || len(log) != 1 || !strings.Contains(log[0].Detail, "No such mailbox here") || log[0].User != "" || log[0].Via == "" {
+	if err != nil || len(log) != 1 || !strings.Contains(log[0].Detail, "To gone@example.test: 550 ") ||
+		!strings.Contains(log[0].Detail, "No such mailbox here") || log[0].User != "" || log[0].Via == "" {
 		t.Errorf("log %+v, %v", log, err)
 	}
 	o.ask("busy@example.test")
@@ -363,6 +364,9 @@ func TestRefusedRecipient(t *testing.T) {
 	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
 	write(t, o.db, `UPDATE jobs SET run_at = 0, failures = 1000 WHERE kind = 'account.mail'`)
 	o.until("given up", `SELECT count(*) = 2 FROM audit WHERE action = 'mail.undelivered'`)
+	if log, err = o.Audit(ctx, audit.Filter{Action: "mail.undelivered"}); err != nil || !strings.HasPrefix(log[0].Detail, "To busy@example.test: ") {
+		t.Errorf("log %+v, %v", log, err)
+	}
 }
 
 // An invitation goes by mail too, with the link that the operator sees; it is not told to

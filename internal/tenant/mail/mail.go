@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,6 +51,8 @@ type Mailer struct {
 	c    Config
 	host string
 	from *mail.Address
+
+	sent, failed atomic.Int64
 }
 
 // New checks the settings without connecting.
@@ -88,7 +91,7 @@ func New(c Config) (*Mailer, error) {
 	if a, err := netip.ParseAddr(c.Name); err == nil { // EHLO takes addresses as literals (RFC 5321 §4.1.3)
 		c.Name = map[bool]string{true: "[" + a.String() + "]", false: "[IPv6:" + a.String() + "]"}[a.Is4()]
 	}
-	return &Mailer{c, host, from}, nil
+	return &Mailer{c: c, host: host, from: from}, nil
 }
 
 // Message is an email to one recipient.
@@ -119,7 +122,20 @@ func (m *Mailer) Send(ctx context.Context, msg Message) error {
 	if err != nil {
 		return err
 	}
-	return m.talk(ctx, func(c *conversation) error { return c.hand(m.from.Address, msg.To, text) })
+	if err := m.talk(ctx, func(c *conversation) error { return c.hand(m.from.Address, msg.To, text) }); err != nil {
+		m.failed.Add(1)
+		return err
+	}
+	m.sent.Add(1)
+	return nil
+}
+
+// Counts returns how many mails the server has taken since the start, and how many attempts failed. A nil Mailer sends none.
+func (m *Mailer) Counts() (sent, failed int64) {
+	if m == nil {
+		return 0, 0
+	}
+	return m.sent.Load(), m.failed.Load()
 }
 
 // Check connects and authenticates without sending, and describes the connection.

@@ -200,7 +200,7 @@ func TestInviteByMail(t *testing.T) {
 	// A mailbox that is not there is in the log, where the page says.
 	root.post("/operator/users/invite", "email", "typo@example.test").want(t, 200, "the audit log shows why")
 	w.eventually("the refusal is in the log", func() bool { return w.logged("mail.undelivered") == 1 })
-	root.get("/operator/audit?what=mail").want(t, 200, "Email delivery failed", "No such mailbox", "Slipway")
+	root.get("/operator/audit?what=mail").want(t, 200, "Email delivery failed", "To typo@example.test", "No such mailbox", "Slipway")
 	if all := srv.All(); len(all) != 2 {
 		t.Errorf("%d mails arrived, want the two invitations: %+v", len(all), all)
 	}

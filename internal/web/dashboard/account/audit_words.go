@@ -101,6 +101,9 @@ var auditLabels = map[string]string{
 	"user.resumed":                "User unsuspended",
 	"user.role":                   "Role changed",
 	"user.deleted":                "User deleted",
+
+	"installation.backup_failed":    "Backups of the installation need attention",
+	"installation.backup_recovered": "Backups of the installation work again",
 }
 
 // nouns holds the nouns whose display name differs.
