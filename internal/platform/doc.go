@@ -1,7 +1,7 @@
-// Package platform owns no code. It is the district of what all others stand on and what could be
-// published: database, jobs, blobs, sandbox, egress, fairness.
+// Package platform is the district of what all others build on and what could be published: database, jobs, blobs,
+// sandbox, egress, fairness. It has no code of its own.
 //
-// Its rule: of sites and users it knows no more than their ids.
+// Its rule: it knows sites and users only by their ids.
 //
-// Begin with db/db.go and job/job.go.
+// Start with db/db.go and job/job.go.
 package platform

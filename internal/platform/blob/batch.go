@@ -14,17 +14,17 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// workers is how many blobs a Batch writes at once: see journal.go for the figures.
+// workers is how many blobs a Batch writes at once; journal.go has the measurements.
 const workers = 16
 
-// held is how many bytes a Batch may keep in memory while they wait to be written.
+// held caps the bytes that a Batch buffers before they are written.
 const held = 64 << 20
 
-// Batch puts many blobs at once. Nothing of it is durable before Flush returns nil.
-// Put and PutBytes may be called concurrently; Flush comes once, after the last of them.
+// Batch puts many blobs at once. None is durable before Flush returns nil. Put and PutBytes may be called concurrently;
+// call Flush once, after the last of them.
 type Batch struct {
 	store *Store
-	ctx   context.Context // the batch's own life, not a request's: ended by the first error
+	ctx   context.Context // lives as long as the batch; the first error cancels it
 	stop  context.CancelCauseFunc
 	bulk  Bulk
 	start time.Time
@@ -37,7 +37,7 @@ type Batch struct {
 	seen map[Digest]bool
 }
 
-// Batch begins a batch, which ends with Flush, or with ctx.
+// Batch begins a batch, which ends with [Batch.Flush] or with ctx.
 func (s *Store) Batch(ctx context.Context) *Batch {
 	b := &Batch{
 		store: s, bulk: s.backend.Begin(), start: time.Now(),
@@ -48,11 +48,10 @@ func (s *Store) Batch(ctx context.Context) *Batch {
 	return b
 }
 
-// Put reads r to its end before it returns, and writes it meanwhile or later. The error
-// is r's, or the first of the batch.
+// Put reads r to its end; the write may happen after it returns. It returns r's error or the batch's first one.
 func (b *Batch) Put(r io.Reader) (Digest, int64, error) {
 	if rs, ok := r.(io.ReadSeeker); ok {
-		r = struct{ io.Reader }{rs} // the caller may close or reuse it: it must be copied
+		r = struct{ io.Reader }{rs} // hide Seek: the caller may close or reuse r, so it must be copied
 	}
 	p, err := b.store.spool(b.ctx, r)
 	if err != nil {
@@ -61,14 +60,14 @@ func (b *Batch) Put(r io.Reader) (Digest, int64, error) {
 	return p.digest, p.size, b.queue(p)
 }
 
-// ErrMismatch is the error of PutExpected for bytes with another digest.
+// ErrMismatch is returned by [Batch.PutExpected] if the bytes have another digest.
 var ErrMismatch = errors.New("bytes have another digest")
 
-// PutExpected is Put for bytes whose digest is known beforehand. Bytes with another one are not stored, and end in ErrMismatch,
-// which doesn't end the batch.
+// PutExpected is [Batch.Put] for bytes with a known digest. Bytes with another digest aren't stored; ErrMismatch
+// doesn't end the batch.
 func (b *Batch) PutExpected(r io.Reader, want Digest) (int64, error) {
 	if rs, ok := r.(io.ReadSeeker); ok {
-		r = struct{ io.Reader }{rs} // as Put has it
+		r = struct{ io.Reader }{rs} // see Put
 	}
 	p, err := b.store.spool(b.ctx, r)
 	if err != nil {
@@ -80,13 +79,13 @@ func (b *Batch) PutExpected(r io.Reader, want Digest) (int64, error) {
 	return p.size, b.queue(p)
 }
 
-// PutBytes is Put for bytes that the caller will not change any more.
+// PutBytes is [Batch.Put] for a slice that the caller won't change.
 func (b *Batch) PutBytes(c []byte) (Digest, error) {
 	p := &piece{digest: Sum(c), size: int64(len(c)), r: bytes.NewReader(c)}
 	return p.digest, b.queue(p)
 }
 
-// queue waits for a slot and for memory, then writes behind the caller's back.
+// queue waits for a slot and for memory, then writes in a goroutine.
 func (b *Batch) queue(p *piece) error {
 	b.mu.Lock()
 	again := b.seen[p.digest]
@@ -117,9 +116,8 @@ func (b *Batch) queue(p *piece) error {
 	return nil
 }
 
-// Flush waits until everything is written and durable. After an error some blobs are
-// there and some are not; those that are do no harm and are swept one day. ErrSwept asks
-// for the batch to be made again.
+// Flush waits until everything is durable. After an error some blobs may be stored; a later sweep removes them. If the
+// error is ErrSwept, repeat the batch.
 func (b *Batch) Flush() error {
 	b.wg.Wait()
 	err := b.cause(nil)
@@ -135,7 +133,7 @@ func (b *Batch) Flush() error {
 	return err
 }
 
-// cause prefers what ended the batch to what that made of a later call.
+// cause returns the error that ended the batch, if there is one, rather than err, which follows from it.
 func (b *Batch) cause(err error) error {
 	if c := context.Cause(b.ctx); c != nil {
 		return c

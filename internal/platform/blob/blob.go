@@ -1,15 +1,11 @@
-// Package blob owns content-addressed bytes: what goes in is named by its SHA-256,
-// and what is acknowledged is durable.
+// Package blob owns content-addressed bytes: a blob's name is its SHA-256, and acknowledged blobs are durable.
 //
-// A Store sits on a Backend: a directory, or a bucket of an S3 object store with a
-// bounded cache on the local disk. Put is durable when it returns; a Batch puts thousands
-// of blobs concurrently and is durable when Flush returns. Putting bytes that are already
-// there costs a comparison and makes them young again. That, and the record of deletions
-// (deletion.go), keeps a Sweep, on whatever node, away from what somebody is about to
-// refer to. Reading verifies: bytes that are no longer the ones that were put end in
-// ErrCorrupt before the last of them is handed out, so a damaged blob is never taken
-// for a whole one. The package knows neither names nor media types nor who refers to
-// what.
+// A [Store] uses a [Backend]: a directory, or a bucket of an S3 object store with a bounded cache on the local disk.
+// Put is durable when it returns; a [Batch] puts thousands of blobs concurrently and is durable when Flush returns.
+// Putting existing bytes compares them and renews their time. Together with the record of deletions (deletion.go), that
+// keeps a Sweep on any node from deleting blobs that are about to be referenced. Reads are verified: if the bytes have
+// changed, the read fails with ErrCorrupt before it returns the last of them. The package knows neither names nor media
+// types nor what references a blob.
 package blob
 
 import (
@@ -26,7 +22,7 @@ import (
 	"time"
 )
 
-// ErrCorrupt is the error of reading a blob whose bytes are not those that were put.
+// ErrCorrupt is returned when a blob's bytes have changed since they were put.
 var ErrCorrupt = errors.New("blob is corrupt")
 
 // Digest is the SHA-256 (FIPS 180-4) of a blob's bytes, and its name.
@@ -38,7 +34,7 @@ func Sum(b []byte) Digest { return sha256.Sum256(b) }
 // String returns 64 lower-case hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// ParseDigest is the inverse of String; it takes nothing else, upper case included.
+// ParseDigest is the inverse of [Digest.String]. It refuses upper case.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != 2*len(d) {
@@ -53,36 +49,34 @@ func ParseDigest(s string) (Digest, error) {
 	return d, nil
 }
 
-// Backend keeps named bytes. Names are those that Digest.String makes. All methods may
-// be called concurrently.
+// Backend stores named bytes. Names are made by [Digest.String]. All methods may be called concurrently.
 type Backend interface {
-	// Put stores size bytes of r under name and returns when they are durable. A
-	// reader's error or a wrong length stores nothing. A name that is there already
-	// holds r's bytes afterwards, and its Time is at most RefreshAfter ago.
+	// Put stores size bytes of r under name and returns once they are durable. If r fails or has another length,
+	// nothing is stored. An existing name holds r's bytes afterwards, and its Time is at most RefreshAfter ago.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	// Begin starts a bulk of puts that become durable together.
+	// Begin starts a set of puts that become durable together.
 	Begin() Bulk
-	// Get opens the bytes and says how many there are. fs.ErrNotExist when absent.
+	// Get opens the bytes and returns their number, or fs.ErrNotExist.
 	Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, error)
-	// Stat returns what List would say of the name. fs.ErrNotExist when absent.
+	// Stat returns the name's Entry as List would, or fs.ErrNotExist.
 	Stat(ctx context.Context, name string) (Entry, error)
-	// Delete removes the name. It is no error when it is absent.
+	// Delete removes a name. A missing name isn't an error.
 	Delete(ctx context.Context, name string) error
-	// List yields every name, in any order. An error ends it.
+	// List yields every name, in any order, until an error.
 	List(ctx context.Context) iter.Seq2[Entry, error]
-	// Distrust drops a copy of the name that is not the original, because it was corrupt.
+	// Distrust drops a local copy of the name, because it was corrupt.
 	Distrust(name string)
-	// Close ends work in the background.
+	// Close stops background work.
 	Close()
 }
 
-// Bulk is many puts. Put may be called concurrently; then comes Flush or Drop, once.
+// Bulk is a set of puts. Put may be called concurrently, then Flush or Drop once.
 type Bulk interface {
-	// Put is Backend.Put, except that the bytes may not be durable before Flush.
+	// Put is [Backend].Put, except that the bytes may not be durable before Flush.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	// Flush returns when all that was put is durable.
+	// Flush returns once all puts are durable.
 	Flush() error
-	// Drop forgets what is not durable.
+	// Drop abandons puts that aren't durable yet.
 	Drop()
 }
 
@@ -90,29 +84,28 @@ type Bulk interface {
 type Entry struct {
 	Name string
 	Size int64
-	Time time.Time // of the last Put, give or take RefreshAfter
+	Time time.Time // of the last Put, accurate to RefreshAfter
 }
 
-// RefreshAfter is the age from which a Put of what is there already makes it young.
-// The grace of a Sweep must be much longer.
+// RefreshAfter is the age at which a Put of existing bytes renews their time. The grace of a Sweep must be much longer.
 const RefreshAfter = 15 * time.Minute
 
 // Config holds what a Store needs.
 type Config struct {
 	Backend   Backend
-	Scratch   string    // directory for what is too long for memory. Optional: "" means the system's.
-	Deletions Deletions // Optional: nil is enough for one process.
+	Scratch   string    // directory for blobs too large for memory. Optional: "" means the system's.
+	Deletions Deletions // Optional: nil works for a single process.
 }
 
-// Store is content-addressed bytes on a Backend. It is safe for concurrent use.
+// Store stores content-addressed bytes in a Backend. It is safe for concurrent use.
 type Store struct {
 	backend   Backend
 	scratch   string
 	deletions Deletions
-	sweeping  sync.Mutex // held by a Sweep
+	sweeping  sync.Mutex // held during a Sweep
 }
 
-// New returns a Store. It touches nothing.
+// New returns a Store. It accesses nothing.
 func New(c Config) *Store {
 	if c.Deletions == nil {
 		c.Deletions = &memory{}
@@ -120,14 +113,14 @@ func New(c Config) *Store {
 	return &Store{backend: c.Backend, scratch: c.Scratch, deletions: c.Deletions}
 }
 
-// Close ends work in the background, which the next start then does. It is not needed
-// for anything to be durable. Nothing may be put afterwards.
+// Close stops background work, which the next start continues. Durability doesn't need it. No puts are allowed
+// afterwards.
 func (s *Store) Close() { s.backend.Close() }
 
-// inMemory is how long a reader's bytes may be before they are spooled to a file.
+// inMemory is the largest blob that is buffered in memory; larger ones are spooled to a file.
 const inMemory = 1 << 20
 
-// Put stores what r holds and returns its name and length once it is durable.
+// Put stores r's bytes and returns their digest and length once they are durable.
 func (s *Store) Put(ctx context.Context, r io.Reader) (Digest, int64, error) {
 	p, err := s.spool(ctx, r)
 	if err != nil {
@@ -149,8 +142,8 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (Digest, int64, error) {
 	}
 }
 
-// store hands a piece to put. The reader is verified although it was hashed a moment ago:
-// a file that changed between the two would otherwise be stored under a wrong name.
+// store passes a piece to put. It verifies the bytes again: a file that changed after it was hashed would otherwise be
+// stored under a wrong name.
 func (s *Store) store(ctx context.Context, p *piece, put func(context.Context, string, io.Reader, int64) error) error {
 	if err := put(ctx, p.digest.String(), verify(p.r, p.digest, p.size), p.size); err != nil {
 		return fmt.Errorf("put blob %s: %w", p.digest, err)
@@ -158,10 +151,9 @@ func (s *Store) store(ctx context.Context, p *piece, put func(context.Context, s
 	return nil
 }
 
-// Open opens a blob and returns its length in bytes. The error is fs.ErrNotExist when
-// it is absent. Reading it from the beginning to its end verifies it: when the bytes
-// are others, the read that would return the last of them returns ErrCorrupt instead.
-// Who seeks elsewhere reads unverified bytes, and compares the length to the expected.
+// Open opens a blob and returns its length in bytes, or fs.ErrNotExist. Reading from beginning to end verifies it: if
+// the bytes have changed, the last read returns ErrCorrupt instead of data. Reads after a seek elsewhere aren't
+// verified; the caller must compare the length.
 func (s *Store) Open(ctx context.Context, d Digest) (io.ReadSeekCloser, int64, error) {
 	f, size, err := s.backend.Get(ctx, d.String())
 	if err != nil {
@@ -172,7 +164,7 @@ func (s *Store) Open(ctx context.Context, d Digest) (io.ReadSeekCloser, int64, e
 	return v, size, nil
 }
 
-// Has reports whether a blob is there, without reading it.
+// Has reports whether a blob exists, without reading it.
 func (s *Store) Has(ctx context.Context, d Digest) (bool, error) {
 	_, err := s.backend.Stat(ctx, d.String())
 	if errors.Is(err, os.ErrNotExist) {
@@ -181,10 +173,10 @@ func (s *Store) Has(ctx context.Context, d Digest) (bool, error) {
 	return err == nil, err
 }
 
-// ReadAll returns a whole blob, verified. It refuses one longer than limit bytes.
+// ReadAll returns a whole, verified blob of at most limit bytes.
 func (s *Store) ReadAll(ctx context.Context, d Digest, limit int64) ([]byte, error) {
 	b, err := s.readAll(ctx, d, limit)
-	if errors.Is(err, ErrCorrupt) { // it may have been a copy
+	if errors.Is(err, ErrCorrupt) { // a local copy may be damaged
 		s.backend.Distrust(d.String())
 		b, err = s.readAll(ctx, d, limit)
 	}
@@ -213,7 +205,7 @@ func (s *Store) readAll(ctx context.Context, d Digest, limit int64) ([]byte, err
 	return b, nil
 }
 
-// piece is bytes whose digest is known, ready to be stored.
+// piece is bytes with their digest, ready to be stored.
 type piece struct {
 	digest Digest
 	size   int64
@@ -228,8 +220,8 @@ func (p *piece) Close() error {
 	return p.close()
 }
 
-// spool reads r to its end, because the name comes before the bytes: short ones into
-// memory, long ones into an unlinked file. Something that can seek is only hashed.
+// spool reads r to its end, because the digest is needed before storing: small blobs into memory, large ones into an
+// unlinked file. A seekable r is only hashed.
 func (s *Store) spool(ctx context.Context, r io.Reader) (*piece, error) {
 	h := sha256.New()
 	if rs, ok := r.(io.ReadSeeker); ok {
@@ -254,7 +246,7 @@ func (s *Store) spool(ctx context.Context, r io.Reader) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.Name()) // a crash leaves nothing behind
+	os.Remove(f.Name()) // unlink now, so that a crash leaves nothing behind
 	n, err = io.Copy(f, io.MultiReader(&buf, r))
 	if err != nil {
 		f.Close()
@@ -263,7 +255,7 @@ func (s *Store) spool(ctx context.Context, r io.Reader) (*piece, error) {
 	return &piece{digest: Digest(h.Sum(nil)), size: n, r: f, close: f.Close}, nil
 }
 
-// contextReader ends a long copy when ctx does.
+// contextReader stops a long copy when ctx ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -276,8 +268,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// List yields every blob that is stored, in any order. One that it yields may be gone by
-// the time that it is opened.
+// List yields every stored blob, in any order. A yielded blob may be deleted before it is opened.
 func (s *Store) List(ctx context.Context) iter.Seq2[Digest, error] {
 	return func(yield func(Digest, error) bool) {
 		for e, err := range s.backend.List(ctx) {

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// OpenBriefly is Open for who may take long between two reads: the blob is opened anew for
-// each, so that no file descriptor is held meanwhile.
+// OpenBriefly is [Store.Open] for slow readers: it opens the blob anew for each read, so that no file descriptor is
+// held in between.
 func (s *Store) OpenBriefly(ctx context.Context, d Digest) (io.ReadSeekCloser, int64, error) {
 	f, size, err := s.backend.Get(ctx, d.String())
 	if err != nil {
@@ -20,7 +20,6 @@ func (s *Store) OpenBriefly(ctx context.Context, d Digest) (io.ReadSeekCloser, i
 	return v, size, nil
 }
 
-// brief reads a blob that is open only while it is read.
 type brief struct {
 	ctx      context.Context
 	backend  Backend
@@ -46,7 +45,7 @@ func (b *brief) Read(p []byte) (int, error) {
 	n, err := f.Read(p)
 	b.at += int64(n)
 	if n > 0 && err == io.EOF {
-		err = nil // the next read says so
+		err = nil // the next read reports it
 	}
 	return n, err
 }

@@ -20,21 +20,20 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// cache keeps copies of remote blobs in a directory: the ones read last, up to a limit of
-// bytes. A copy appears by rename, whole and verified; what the disk makes of it later is
-// found out by whoever reads it to its end.
+// cache keeps copies of remote blobs in a directory: the most recently read, up to a limit of bytes. A copy appears by
+// rename, complete and verified. Readers that read to the end detect later damage.
 type cache struct {
 	root   *os.Root
 	limit  int64
-	opaque bool // names are not digests: nothing is verified
+	opaque bool // names aren't digests, so nothing is verified
 	log    *slog.Logger
-	loads  chan struct{} // places for downloads
+	loads  chan struct{} // limits concurrent downloads
 
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the fields below
 	size int64
 	// share: total --blob-cache (2 GiB) of files; owner what others leave; edge those used longest ago are downloaded again
 	items map[string]*list.Element
-	order list.List // of copied, the one read last in front
+	order list.List // elements of copied, most recently read first
 	// share: total the files that are downloaded at the time; owner what others leave; edge none: who asks waits for its own
 	loading map[string]*load
 }
@@ -44,13 +43,13 @@ type copied struct {
 	size int64
 }
 
-// load is a download under way, which everybody who wants the blob waits for.
+// load is a download in progress, shared by everyone who wants the blob.
 type load struct {
 	done chan struct{}
 	err  error
 }
 
-// loadTime is how long a download may take, whoever waits. One that stalls ends sooner.
+// loadTime is the time limit of a download. A stalled one ends sooner.
 const loadTime = 30 * time.Minute
 
 func newCache(dir string, limit int64, opaque bool, log *slog.Logger) (*cache, error) {
@@ -77,7 +76,7 @@ func newCache(dir string, limit int64, opaque bool, log *slog.Logger) (*cache, e
 	return c, c.scan()
 }
 
-// scan takes over what an earlier process left, oldest first, and removes halves.
+// scan registers the copies of an earlier process, oldest first, and removes incomplete ones.
 func (c *cache) scan() error {
 	halves, err := fs.ReadDir(c.root.FS(), tmp)
 	if err != nil {
@@ -104,9 +103,9 @@ func (c *cache) scan() error {
 	return nil
 }
 
-// open returns a copy of the blob, which fetch writes when there is none.
+// open returns a copy of the blob. If there is none, fetch writes it.
 func (c *cache) open(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (io.ReadSeekCloser, int64, error) {
-	for range 5 { // a copy may be displaced before it is opened
+	for range 5 { // a copy may be evicted before it is opened
 		if f, size, err := c.have(name); !errors.Is(err, fs.ErrNotExist) {
 			return f, size, err
 		}
@@ -140,7 +139,7 @@ func (c *cache) have(name string) (*os.File, int64, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() != e.Value.(copied).size {
-		err = fs.ErrNotExist // damaged: it is fetched again
+		err = fs.ErrNotExist // damaged; fetch it again
 	}
 	if err != nil {
 		f.Close()
@@ -151,8 +150,8 @@ func (c *cache) have(name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// load joins the download of a blob, or begins it. It does not end with the context of
-// the one who began it, because others may wait.
+// load joins or begins the download of a blob. The download doesn't end with its first caller's context, because others
+// may wait for it.
 func (c *cache) load(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) *load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +179,7 @@ func (c *cache) load(ctx context.Context, name string, fetch func(context.Contex
 	return l
 }
 
-// fetch downloads a blob, a few times where it arrives cut or changed.
+// fetch downloads a blob. It retries a few times if the bytes are incomplete or wrong.
 func (c *cache) fetch(ctx context.Context, name string, fetch func(context.Context, io.Writer) error) (size int64, err error) {
 	for try := 1; ; try++ {
 		size, err = c.fetchOnce(ctx, name, fetch)
@@ -219,8 +218,7 @@ func (c *cache) fetchOnce(ctx context.Context, name string, fetch func(context.C
 	return size, err
 }
 
-// add counts a copy that is there, and displaces those that were read longest ago. The
-// caller holds mu, or is the only one.
+// add registers a copy and evicts the least recently read ones. The caller holds mu, or no one else has the cache yet.
 func (c *cache) add(name string, size int64) {
 	if e := c.items[name]; e != nil {
 		c.size -= e.Value.(copied).size
@@ -233,7 +231,7 @@ func (c *cache) add(name string, size int64) {
 	}
 }
 
-// drop removes a copy. Who has it open goes on reading. The caller holds mu.
+// drop removes a copy; open readers can continue. The caller holds mu.
 func (c *cache) drop(e *list.Element) {
 	x := e.Value.(copied)
 	c.root.Remove(x.name)

@@ -11,43 +11,39 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Several nodes put and one sweeps. A blob that is old and that nobody refers to may be put
-// again at the very moment at which it is deleted, and no object store deletes on
-// condition. So every deletion is on record before it begins, and who has put looks there
-// afterwards:
+// Several nodes put blobs and one sweeps. An old, unreferenced blob may be put again at the moment it is deleted, and
+// object stores have no conditional delete. So each deletion is recorded before it begins, and each put checks the
+// record afterwards:
 //
 //	sweep   record it · is it still old? · delete · record the end
-//	put     make it young (or write it) · is it on record? · wait for the end · is it there?
+//	put     renew it (or write it) · is it recorded? · wait for the end · does it exist?
 //
-// If the put made it young before the sweep asked, the sweep leaves it alone. If it did so
-// later, the deletion is on record when the put looks, and a blob that is gone then is put
-// again.
+// If the put renews the blob before the sweep checks its age, the sweep leaves it alone. Otherwise the put finds the
+// recorded deletion and puts the blob again if it is gone.
 
-// ErrSwept is the error of a put whose bytes were deleted by a sweep at the same moment.
-// Putting them again helps.
+// ErrSwept is returned by a put whose bytes a sweep deleted at the same moment. The caller should put them again.
 var ErrSwept = errors.New("swept at the same moment")
 
-// Deletions is the record of what sweeps are deleting, shared by everybody who puts into
-// the same Backend.
+// Deletions records which blobs sweeps are deleting. All users of a Backend share it.
 type Deletions interface {
-	// Begin records that blobs are about to be deleted, before it returns.
+	// Begin records, before it returns, that blobs are about to be deleted.
 	Begin(ctx context.Context, blobs []Digest) error
-	// End records that what Begin was told is over.
+	// End records that the deletion has ended.
 	End(ctx context.Context, blobs []Digest) error
-	// Since returns those whose deletion began or ended at t or later, and whether each is
-	// still under way. One that its sweeper has not ended within SweepTime is over.
+	// Since returns the blobs whose deletion began or ended at t or later, and whether it is still in progress. A
+	// deletion counts as ended after SweepTime.
 	Since(ctx context.Context, t time.Time) (underWay map[Digest]bool, err error)
 }
 
-// SweepTime is how long the deletion of one page of blobs may take.
+// SweepTime is the time limit for deleting one page of blobs.
 const SweepTime = 2 * time.Minute
 
 const (
-	sweepPage = 200             // blobs that are on record together
-	skew      = 5 * time.Minute // between the clocks of nodes
+	sweepPage = 200             // blobs recorded at once
+	skew      = 5 * time.Minute // allowed difference between nodes' clocks
 )
 
-// undeleted returns nil once it is certain that no sweep deletes what was put since start.
+// undeleted returns nil once no sweep can delete what was put since start.
 func (s *Store) undeleted(ctx context.Context, start time.Time, put map[Digest]bool) error {
 	checked := map[Digest]bool{}
 	for {
@@ -81,9 +77,9 @@ func (s *Store) undeleted(ctx context.Context, start time.Time, put map[Digest]b
 	}
 }
 
-// Sweep removes every blob that keep does not want and that nobody has put for longer
-// than grace. It says how many blobs and bytes went. Grace must be longer than RefreshAfter
-// and the time between putting a blob and recording who refers to it together.
+// Sweep deletes every blob that keep doesn't want and that wasn't put within grace. It returns the number of deleted
+// blobs and their bytes. Grace must exceed RefreshAfter plus the time between putting a blob and recording its
+// reference.
 func (s *Store) Sweep(ctx context.Context, keep func(Digest) bool, grace time.Duration) (removed int, size int64, err error) {
 	if !s.sweeping.TryLock() {
 		return 0, 0, errors.New("sweep blobs: another sweep is running")
@@ -117,13 +113,12 @@ func (s *Store) Sweep(ctx context.Context, keep func(Digest) bool, grace time.Du
 	return removed, size, nil
 }
 
-// sweep deletes one page, except what has become young since it was listed.
+// sweep deletes one page, except blobs renewed since they were listed.
 func (s *Store) sweep(ctx context.Context, page []Digest, before time.Time) (removed int, size int64, err error) {
 	if len(page) == 0 {
 		return 0, 0, nil
 	}
-	// Nothing is deleted after half the time, however long a call hangs: by then others
-	// may take the deletion for over.
+	// Stop deleting at half of SweepTime, even if a call hangs: later, others may consider the deletion ended.
 	bounded, cancel := context.WithTimeout(ctx, SweepTime/2)
 	defer cancel()
 	if err := s.deletions.Begin(bounded, page); err != nil {
@@ -164,7 +159,7 @@ func (s *Store) sweep(ctx context.Context, page []Digest, before time.Time) (rem
 	return removed, size, err
 }
 
-// memory is the record of deletions of one process.
+// memory records deletions of a single process.
 type memory struct {
 	mu sync.Mutex // guards at
 	// share: total the files that the running sweep deletes, 200 at a time; owner any part; edge none: the sweep ends with them
@@ -187,7 +182,7 @@ func (m *memory) note(blobs []Digest, underWay bool) error {
 		m.at = map[Digest]deletion{}
 	}
 	for d, x := range m.at {
-		if now.Sub(x.at) > 24*time.Hour { // longer than any batch
+		if now.Sub(x.at) > 24*time.Hour { // longer than any batch takes
 			delete(m.at, d)
 		}
 	}

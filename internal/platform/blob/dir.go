@@ -17,24 +17,24 @@ import (
 	"time"
 )
 
-// dir is the Backend on a directory: ab/abcdef… for the blobs, tmp/ for what is being
-// written. A blob appears by rename, whole and already on disk, so a crash leaves at
-// worst a file in tmp/. Batches of small blobs have journals in log/: see journal.go.
+// dir is the Backend on a directory: blobs are in ab/abcdef…, files being written in tmp/. A blob appears by rename
+// once it is complete and on disk, so a crash leaves at most a file in tmp/. Batches of small blobs use journals in
+// log/: see journal.go.
 type dir struct {
 	root        *os.Root
 	settleAfter time.Duration
-	settling    sync.WaitGroup // journals that are to be settled
-	settler     sync.Mutex     // held by the one that is at it
+	settling    sync.WaitGroup // journals still to be settled
+	settler     sync.Mutex     // held while a journal is settled
 	closed      chan struct{}
 	close       sync.Once
 
 	fanning sync.Mutex
-	fanned  atomic.Bool // the directories of blobs are there, and on disk
+	fanned  atomic.Bool // the blobs' directories exist on disk
 }
 
 const tmp = "tmp"
 
-// OpenDir opens the store in the directory path, which it makes (0700) when absent.
+// OpenDir opens the store in a directory, which it creates (0700) if missing.
 func OpenDir(path string) (*Store, error) {
 	d, err := Dir(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func OpenDir(path string) (*Store, error) {
 	return New(Config{Backend: d, Scratch: filepath.Join(path, tmp)}), nil
 }
 
-// In reports whether a blob is in a directory that may be any: it isn't opened, and nothing is made in it.
+// In reports whether a blob is in the store at path. It neither opens the store nor creates anything.
 func In(path string, d Digest) bool {
 	at, err := place(d.String())
 	if err == nil {
@@ -52,8 +52,8 @@ func In(path string, d Digest) bool {
 	return err == nil
 }
 
-// Dir is OpenDir's Backend. Put fsyncs the file, renames it into place and fsyncs the
-// directory before it returns.
+// Dir returns the Backend of [OpenDir]. Put fsyncs the file, renames it into place and fsyncs the directory before it
+// returns.
 func Dir(path string) (Backend, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func Dir(path string) (Backend, error) {
 	return d, d.replay(context.Background())
 }
 
-// mkdirs makes the directories that are missing, and reports whether any was.
+// mkdirs creates missing directories and reports whether any was missing.
 func (d *dir) mkdirs(names ...string) (made bool, err error) {
 	for _, name := range names {
 		switch err := d.root.Mkdir(name, 0o700); {
@@ -92,8 +92,7 @@ func (d *dir) mkdirs(names ...string) (made bool, err error) {
 	return made, err
 }
 
-// fanOut makes the directories of blobs before the first put: a store that is only read has
-// no use for them.
+// fanOut creates the blobs' directories before the first put; a store that is only read doesn't need them.
 func (d *dir) fanOut() error {
 	if d.fanned.Load() {
 		return nil
@@ -111,7 +110,7 @@ func (d *dir) fanOut() error {
 	return nil
 }
 
-// clean removes what a crash left in tmp/. A day spares another process's writes.
+// clean removes files older than a day from tmp/, which a crash left. Newer ones may belong to another process.
 func (d *dir) clean() {
 	for _, e := range d.read(tmp) {
 		info, err := e.Info()
@@ -136,7 +135,7 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) err
 	return d.syncDir(name[:2])
 }
 
-// put does all but the directory's fsync, and the file's only where sync says so.
+// put writes a blob without syncing its directory. It syncs the file only if sync is true.
 func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64, sync bool) error {
 	path, err := place(name)
 	if err != nil {
@@ -170,10 +169,9 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64, syn
 	return err
 }
 
-// refresh makes a blob that is there already young, and reports whether it is there,
-// with the very bytes of r: one that the disk damaged is written again. It may be there
-// only in memory, put by somebody who has yet to fsync it, so it is fsynced all the same
-// where sync says so, and its directory by the caller.
+// refresh renews the time of an existing blob and reports whether it exists with exactly r's bytes; a damaged one must
+// be written again. The file may not be on disk yet, so refresh fsyncs it if sync is true; the caller fsyncs the
+// directory.
 func (d *dir) refresh(path string, r io.ReadSeeker, size int64, sync bool) bool {
 	info, err := d.root.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
@@ -209,7 +207,7 @@ func equal(a, b io.Reader) bool {
 	}
 }
 
-// atEnd reports whether a read went well as far as it went.
+// atEnd reports whether a read was successful or reached the end.
 func atEnd(err error) bool {
 	return err == nil || err == io.EOF || err == io.ErrUnexpectedEOF
 }
@@ -246,7 +244,7 @@ func (d *dir) Stat(_ context.Context, name string) (Entry, error) {
 	return Entry{name, info.Size(), info.ModTime()}, nil
 }
 
-// Distrust does nothing: there is nothing but originals.
+// Distrust does nothing, since a directory holds only originals.
 func (d *dir) Distrust(string) {}
 
 func (d *dir) Close() {
@@ -254,7 +252,7 @@ func (d *dir) Close() {
 	d.settling.Wait()
 }
 
-// Delete leaves the directory's fsync out: a blob that a crash brings back is swept again.
+// Delete doesn't fsync the directory: if a crash restores the blob, a later sweep deletes it again.
 func (d *dir) Delete(ctx context.Context, name string) error {
 	path, err := place(name)
 	if err != nil {
@@ -276,11 +274,11 @@ func (d *dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
-// list yields the names of one directory, some at a time: there may be millions.
+// list yields the names of a directory in batches, since there may be millions.
 func (d *dir) list(ctx context.Context, name string, yield func(Entry, error) bool) bool {
 	f, err := d.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true // nothing was put yet
+		return true // no puts yet
 	}
 	if err != nil {
 		yield(Entry{}, err)
@@ -296,7 +294,7 @@ func (d *dir) list(ctx context.Context, name string, yield func(Entry, error) bo
 		for _, e := range entries {
 			info, err := e.Info()
 			if err != nil || !info.Mode().IsRegular() {
-				continue // deleted meanwhile, or not ours
+				continue // deleted meanwhile, or not a blob
 			}
 			if !yield(Entry{e.Name(), info.Size(), info.ModTime()}, nil) {
 				return false
@@ -312,8 +310,7 @@ func (d *dir) list(ctx context.Context, name string, yield func(Entry, error) bo
 	}
 }
 
-// place is where a name's bytes are. Names that Digest.String did not make are refused,
-// so none leads out of its directory.
+// place returns the path of a name. It refuses names not made by Digest.String, so none leads out of the directory.
 func place(name string) (string, error) {
 	if _, err := ParseDigest(name); err != nil {
 		return "", err

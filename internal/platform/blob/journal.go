@@ -19,48 +19,45 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A batch of small blobs is made durable by one file instead of by hundreds. Measured on
-// ext4 (data=ordered, virtio disk, 2 cores shared with builds; 4 KiB blobs), milliseconds
-// for writing all and making them durable:
+// A batch of small blobs is made durable by one file instead of hundreds. Measured on ext4 (data=ordered, virtio disk,
+// 2 cores shared with builds; 4 KiB blobs), milliseconds for writing all and making them durable:
 //
-//	                                             100    10,000
+//	                                            100    10,000
 //	fsync of each, one after the other            50
 //	fsync of each, 16 at once                 21–110 2750–5980
 //	fsync of each, 64 at once                 24–155      4008
 //	syncfs                                    23–120      2102
 //	a journal, one fsync of it (this)         19–100 1160–1720
 //
-// Of those 19, fsync is 4; the rest, and what varies, is making files while others do.
-// Concurrent fsyncs share commits of the file system's journal, and past 16 nothing is
-// gained; starting writeback early (sync_file_range) made it slower. syncfs also waits
-// for what every running build has written, which has no bound.
+// Of the 19 ms, fsync takes 4; the rest is creating files, which varies with other load. Concurrent fsyncs share
+// commits of the file system's journal, so more than 16 gain nothing; starting writeback early (sync_file_range) was
+// slower. syncfs also waits for all writes of running builds, without a bound.
 //
-// So small blobs are written in place without fsync, and their bytes once more into a
-// journal: flush fsyncs that, moves it to log/ and fsyncs log/; from then on the batch is
-// durable, because OpenDir puts back what a power failure took. When the kernel has had
-// the time to write the blobs back by itself they are fsynced, which by then costs next
-// to nothing and gets into nobody's way, and the journal is removed.
+// So small blobs are written in place without fsync, and their bytes once more into a journal. Flush fsyncs the
+// journal, moves it to log/ and fsyncs log/. From then on the batch is durable, because OpenDir restores what a power
+// failure destroyed. Once the kernel has had time to write the blobs back by itself, they are fsynced, which is then
+// almost free, and the journal is deleted.
 const (
 	logDir       = "log"
-	journalBlob  = 64 << 10  // longer ones are fsynced themselves
-	journalLimit = 256 << 20 // bytes of a journal; what comes after is fsynced itself
+	journalBlob  = 64 << 10  // larger blobs are fsynced directly
+	journalLimit = 256 << 20 // bytes of a journal; further blobs are fsynced directly
 
-	// Linux writes back what has been dirty for 30 s, and looks every 5 s.
+	// Linux writes back pages that were dirty for 30 s, and checks every 5 s.
 	settleAfter = 40 * time.Second
 )
 
-// deferred is a batch on a dir. It is a Bulk.
+// deferred is a Bulk on a dir.
 type deferred struct {
 	dir *dir
 
 	mu sync.Mutex // guards the rest
 	// share: none, one batch's: at most the 65,536 directories of blobs
-	touched map[string]bool // directories of blobs that were fsynced themselves
-	name    string          // of the journal, in tmp/ and later in log/
+	touched map[string]bool // directories of blobs that were fsynced directly
+	name    string          // of the journal, first in tmp/, later in log/
 	file    *os.File
 	out     *bufio.Writer
 	bytes   int64
-	err     error // of writing the journal
+	err     error // error of writing the journal
 }
 
 func (d *dir) Begin() Bulk { return d.begin() }
@@ -73,7 +70,7 @@ func (b *deferred) Put(ctx context.Context, name string, r io.Reader, size int64
 		if _, err := io.ReadFull(r, body); err != nil {
 			return err
 		}
-		// Whether or not the blob is there already: it may be there only in memory.
+		// Also if the blob exists, since it may not be on disk yet.
 		noted, err := b.note(name, body)
 		if err != nil {
 			return err
@@ -86,7 +83,7 @@ func (b *deferred) Put(ctx context.Context, name string, r io.Reader, size int64
 	return b.direct(ctx, name, r, size)
 }
 
-// direct puts a blob without the journal's help.
+// direct puts a blob without the journal.
 func (b *deferred) direct(ctx context.Context, name string, r io.Reader, size int64) error {
 	if err := b.dir.put(ctx, name, r, size, true); err != nil {
 		return err
@@ -97,7 +94,7 @@ func (b *deferred) direct(ctx context.Context, name string, r io.Reader, size in
 	return nil
 }
 
-// entry reads the next of a journal's entries that is whole.
+// entry reads the next complete entry of a journal.
 func entry(r io.Reader) (Digest, []byte, error) {
 	var head [36]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -117,8 +114,8 @@ func entry(r io.Reader) (Digest, []byte, error) {
 	return name, body, nil
 }
 
-// note appends a blob to the journal and reports whether it fit. An entry is
-// the digest, the length as 4 bytes, and the bytes.
+// note appends a blob to the journal and reports whether it fit. An entry is the digest, the length in 4 bytes, and the
+// bytes.
 func (b *deferred) note(name string, body []byte) (bool, error) {
 	d, err := ParseDigest(name)
 	if err != nil {
@@ -177,8 +174,8 @@ func (b *deferred) commit() error {
 	if err := b.dir.syncDir(logDir); err != nil {
 		return err
 	}
-	// Of the batch nothing but the journal's name waits: with many deployments a minute
-	// their buffers and lists would be most of the process's memory.
+	// Keep only the journal's name until it is settled: with many deployments per minute, buffers and lists would be
+	// most of the process's memory.
 	d := b.dir
 	// uncaught: writes files
 	d.settling.Go(func() {
@@ -191,7 +188,6 @@ func (b *deferred) commit() error {
 	return nil
 }
 
-// Drop forgets a batch that failed.
 func (b *deferred) Drop() {
 	if b.file != nil {
 		b.file.Close()
@@ -199,8 +195,8 @@ func (b *deferred) Drop() {
 	}
 }
 
-// settle fsyncs the blobs of a journal and removes it. It is in no hurry, and after an
-// error it leaves the journal to the next start. A blob that is gone was swept.
+// settle fsyncs the blobs of a journal and deletes it. It runs in the background; after an error it leaves the journal
+// to the next start. A missing blob was swept.
 func (d *dir) settle(journal string) {
 	d.settler.Lock()
 	defer d.settler.Unlock()
@@ -236,8 +232,8 @@ func (d *dir) settle(journal string) {
 	d.root.Remove(journal)
 }
 
-// replay puts back what journals hold and the disk lost. Doing it twice, or while the
-// process that wrote a journal settles it, changes nothing.
+// replay restores blobs from journals if the disk lost them. It may run twice, and while the process that wrote a
+// journal settles it.
 func (d *dir) replay(ctx context.Context) error {
 	journals, err := fs.ReadDir(d.root.FS(), logDir)
 	if err != nil {
@@ -266,8 +262,8 @@ func (d *dir) replayOne(ctx context.Context, path string) error {
 	for {
 		name, body, err := entry(r)
 		if err != nil {
-			// Its end; or damage to what was fsynced once, and then the blobs that have not
-			// been put back say so themselves when they are read.
+			// The end, or damage to a synced journal. In that case readers of the blobs that weren't restored get an
+			// error.
 			break
 		}
 		// uncaught: writes files

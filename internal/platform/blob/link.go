@@ -13,19 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linker is a Backend whose blobs are files that can have further names.
+// linker is a Backend whose blobs are files that can be hard-linked.
 type linker interface {
 	link(ctx context.Context, d Digest, size int64, at string) error
 }
 
-// errNoLink says that a file can't have another name there: another file system, or too
-// many names.
+// errNoLink says that a hard link isn't possible: another file system, or too many links.
 var errNoLink = errors.New("no further name")
 
-// Link gives the file that holds a blob another name, at, which nobody may write to and
-// everybody may read who gets there, and reports whether it could: a copy is needed where
-// the store is no directory, or on another file system. The bytes are verified first. The
-// error is fs.ErrNotExist when the blob is absent.
+// Link creates a hard link to the blob's file at the path at, readable by all and writable by nobody, and reports
+// whether it could. If not, the store isn't a directory or is on another file system, and the caller must copy. Link
+// verifies the bytes first. It returns fs.ErrNotExist if the blob is missing.
 func (s *Store) Link(ctx context.Context, d Digest, size int64, at string) (bool, error) {
 	l, ok := s.backend.(linker)
 	if !ok {
@@ -66,14 +64,14 @@ func (d *dir) link(ctx context.Context, digest Digest, size int64, at string) er
 			return err
 		}
 	}
-	// By its descriptor: the name may lead to other bytes by now.
+	// Link the open file: the name may lead to other bytes by now.
 	err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), unix.AT_FDCWD, at, unix.AT_SYMLINK_FOLLOW)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EXDEV), errors.Is(err, syscall.EMLINK), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
 		return errNoLink
-	case errors.Is(err, fs.ErrNotExist): // swept this moment, or there is no /proc
+	case errors.Is(err, fs.ErrNotExist): // just swept, or /proc is missing
 		return errNoLink
 	}
 	return &os.LinkError{Op: "link", Old: name, New: at, Err: err}

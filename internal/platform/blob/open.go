@@ -13,20 +13,20 @@ import (
 	"strings"
 )
 
-// Options say what Open needs besides the address.
+// Options holds what [Open] needs besides the address.
 type Options struct {
-	Cache     string // directory for copies of remote blobs, made when absent. It is nobody else's.
-	CacheSize int64  // bytes that the copies may take. Optional: 0 means 2 GiB.
-	Scratch   string // directory for what is too long for memory. Optional: "" means the system's, or the store's own.
+	Cache     string // directory for copies of remote blobs, created if missing; not shared
+	CacheSize int64  // limit of the copies in bytes. Optional: 0 means 2 GiB.
+	Scratch   string // directory for blobs too large for memory. Optional: "" means the system's, or the store's own.
 	Deletions Deletions
-	Opaque    bool                // names say nothing of the bytes, which the caller verifies. Optional.
+	Opaque    bool                // names aren't digests; the caller verifies the bytes. Optional.
 	Log       *slog.Logger        // Optional.
 	Getenv    func(string) string // Optional: nil means os.Getenv.
 }
 
-// Open opens the store at an address: a directory's path, with or without file:// in
-// front, or s3://BUCKET[/PREFIX]?endpoint=URL with the further parameters of ParseS3. It
-// does not talk to an object store: Probe does.
+// Open opens the store at an address: a directory's path, optionally with file:// in front, or
+// s3://BUCKET[/PREFIX]?endpoint=URL with the parameters of [ParseS3]. It doesn't contact the object store;
+// [Store.Probe] does.
 func Open(address string, o Options) (*Store, error) {
 	b, dir, err := OpenBackend(address, o)
 	if err != nil {
@@ -39,8 +39,8 @@ func Open(address string, o Options) (*Store, error) {
 	return New(Config{Backend: b, Scratch: scratch, Deletions: o.Deletions}), nil
 }
 
-// OpenBackend opens the bare backend at such an address, for what is stored under names
-// that are not the digests of its bytes. dir is the directory; empty where it is none.
+// OpenBackend opens only the Backend at such an address, for objects whose names aren't digests. dir is the directory,
+// or empty for a bucket.
 func OpenBackend(address string, o Options) (b Backend, dir string, err error) {
 	path, file := strings.CutPrefix(address, "file://")
 	if file || !strings.Contains(address, "://") {
@@ -59,32 +59,31 @@ func OpenBackend(address string, o Options) (b Backend, dir string, err error) {
 	return b, "", nil
 }
 
-// S3 says where a bucket is and who asks. It prints without its secrets.
+// S3 holds the location of a bucket and its credentials. It prints without secrets.
 type S3 struct {
 	Bucket    string
-	Prefix    string // of every name; empty, or it ends with a slash
+	Prefix    string // of every object's name; empty or ending in a slash
 	Endpoint  string // host[:port]
 	Plain     bool   // http instead of https
 	Region    string
-	PathStyle bool // the bucket is in the path, not in the host
+	PathStyle bool // the bucket is in the path instead of the host
 	AccessKey string
 	SecretKey string
-	Token     string // of a session. Optional.
+	Token     string // session token. Optional.
 }
 
-// String is the address without credentials.
+// String returns the address without credentials.
 func (s S3) String() string { return "s3://" + s.Bucket + "/" + s.Prefix + " at " + s.Endpoint }
 
-// GoString is String, so that no format prints the secrets.
+// GoString returns String, so that %#v prints no secrets.
 func (s S3) GoString() string { return s.String() }
 
-// LogValue is String.
+// LogValue logs String.
 func (s S3) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// ParseS3 reads s3://BUCKET[/PREFIX]?endpoint=…&region=…&path-style=…&access-key=…&
-// secret-key=…&session-token=…. Credentials that are not there come from AWS_ACCESS_KEY_ID,
-// AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, the region from AWS_REGION. Errors name
-// parameters and never repeat the address, which may hold a secret.
+// ParseS3 parses s3://BUCKET[/PREFIX]?endpoint=…&region=…&path-style=…&access-key=…&secret-key=…&session-token=….
+// Missing credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, the region from
+// AWS_REGION. Errors name parameters but never the address, which may contain a secret.
 func ParseS3(address string, getenv func(string) string) (S3, error) {
 	if getenv == nil {
 		getenv = os.Getenv
@@ -156,12 +155,11 @@ func ParseS3(address string, getenv func(string) string) (S3, error) {
 	return s, nil
 }
 
-// Probe asks the backend whether it can be used, and says in words what is wrong. It
-// changes nothing.
+// Probe checks whether the backend is usable and describes the problem if not. It changes nothing.
 func (s *Store) Probe(ctx context.Context) error {
 	_, err := s.backend.Stat(ctx, Sum(nil).String())
 	for _, listErr := range s.backend.List(ctx) {
-		return listErr // nil for the first name
+		return listErr // nil after the first name
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -22,32 +22,31 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// s3 is the Backend on a bucket: one object for each blob, its name the prefix and the
-// blob's own. An object appears whole or not at all, because each is one PUT. What is read
-// goes through a cache on the local disk, which goes on serving what it has while the
-// object store is away.
+// s3 is the Backend on a bucket, with one object per blob, named by the prefix and the blob's name. Each object is one
+// PUT, so it appears completely or not at all. Reads go through a cache on the local disk, which keeps serving its
+// copies while the object store is down.
 type s3 struct {
 	S3
 	client *minio.Core
 	cache  *cache
 	stall  time.Duration // stallAfter, except in tests
 
-	awayUntil atomic.Int64 // Unix milliseconds: no download is tried before
+	awayUntil atomic.Int64 // Unix milliseconds; no downloads before
 }
 
-// Bounds of one request. The waits between retries are the client's: up to a second.
+// Limits of one request. The client waits up to a second between retries.
 const (
 	tries        = 4
 	dialTimeout  = 5 * time.Second
-	answerWithin = 15 * time.Second // from the end of a request to the head of its answer
+	answerWithin = 15 * time.Second // from the end of the request to the response header
 	stallAfter   = 20 * time.Second // without a byte in either direction
 
-	// After a download that failed because the store is away, others fail at once for this
-	// long: visitors of what has no copy get their answer, and no queue of downloads builds up.
+	// For this long after a download failed because the store is down, other downloads fail at once: visitors get an
+	// error instead of waiting, and downloads don't pile up.
 	awayFor = time.Second
 )
 
-// ErrUnavailable is the error of an object store that does not answer, or not in time.
+// ErrUnavailable is returned if the object store doesn't answer in time.
 var ErrUnavailable = errors.New("the object store doesn't answer")
 
 func newS3(s S3, o Options) (Backend, error) {
@@ -60,7 +59,7 @@ func newS3(s S3, o Options) (Backend, error) {
 	transport.TLSHandshakeTimeout = dialTimeout
 	transport.ResponseHeaderTimeout = answerWithin
 	transport.MaxIdleConnsPerHost = 2 * workers
-	transport.DisableCompression = true // bytes as they are stored
+	transport.DisableCompression = true // keep the bytes as stored
 	client, err := minio.NewCore(s.Endpoint, &minio.Options{
 		Creds:  credentials.NewStaticV4(s.AccessKey, s.SecretKey, s.Token),
 		Secure: !s.Plain, Region: s.Region, BucketLookup: lookup, Transport: again{transport}, MaxRetries: tries,
@@ -82,8 +81,8 @@ func (s *s3) key(name string) (string, error) {
 	return s.Prefix + name, nil
 }
 
-// Put leaves an object alone that is young and holds the very bytes, as far as the entity
-// tag tells (the MD5 of the content, where the store doesn't encrypt). Otherwise it writes.
+// Put leaves a recent object alone if its entity tag says that it has the same bytes (the MD5 of the content, unless
+// the store encrypts). Otherwise it writes the object.
 func (s *s3) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	key, err := s.key(name)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *s3) Put(ctx context.Context, name string, r io.Reader, size int64) erro
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
-		case !seekable || try == tries: // absent is no answer to a PUT: some gateways give it when they are busy
+		case !seekable || try == tries: // some busy gateways answer a PUT with "not found"; retry
 			return fmt.Errorf("%w: %s says of a new object that it is absent", ErrUnavailable, s.S3)
 		}
 		if _, err := rs.Seek(0, io.SeekStart); err != nil {
@@ -115,10 +114,10 @@ func (s *s3) Put(ctx context.Context, name string, r io.Reader, size int64) erro
 	}
 }
 
-// putOptions make one PUT of each object, with a checksum that the store compares.
+// putOptions makes each object one PUT, with a checksum that the store verifies.
 var putOptions = minio.PutObjectOptions{ContentType: "application/octet-stream", SendContentMd5: true, DisableMultipart: true}
 
-// there reports whether an object needs no Put, and leaves r at its beginning.
+// there reports whether an object needs no Put, and rewinds r.
 func (s *s3) there(ctx context.Context, key string, r io.ReadSeeker, size int64) (bool, error) {
 	info, err := s.client.StatObject(ctx, s.Bucket, key, minio.StatObjectOptions{})
 	if err = s.words(ctx, err); errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +138,7 @@ func (s *s3) there(ctx context.Context, key string, r io.ReadSeeker, size int64)
 	return strings.Trim(info.ETag, `"`) == hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Begin starts a bulk in which each Put is durable by itself.
+// Begin returns a Bulk in which each Put is durable by itself.
 func (s *s3) Begin() Bulk { return direct{s} }
 
 type direct struct{ *s3 }
@@ -164,7 +163,6 @@ func (s *s3) Get(ctx context.Context, name string) (io.ReadSeekCloser, int64, er
 	})
 }
 
-// download writes an object's bytes to w.
 func (s *s3) download(ctx context.Context, key string, w io.Writer) error {
 	ctx, alive, stop := watch(ctx, s.stall)
 	defer stop()
@@ -216,7 +214,7 @@ func (s *s3) List(ctx context.Context) iter.Seq2[Entry, error] {
 			}
 			name := strings.TrimPrefix(info.Key, s.Prefix)
 			if _, err := ParseDigest(name); err != nil {
-				continue // not ours
+				continue // not a blob
 			}
 			if !yield(Entry{name, info.Size, info.LastModified}, nil) {
 				return
@@ -228,13 +226,13 @@ func (s *s3) List(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
-// Distrust drops the copy.
+// Distrust drops the cached copy.
 func (s *s3) Distrust(name string) { s.cache.forget(name) }
 
 func (s *s3) Close() {}
 
-// words turns an answer of the object store into a sentence for the operator. Neither has
-// a secret in it: credentials travel in headers, signed.
+// words turns an error of the object store into a message for the operator. Errors contain no secrets: credentials are
+// sent in signed headers.
 func (s *s3) words(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -288,14 +286,14 @@ func (s *s3) words(ctx context.Context, err error) error {
 
 var errStalled = errors.New("stalled")
 
-// watch returns a context that ends when alive has not been called for d.
+// watch returns a context that ends if alive isn't called for d.
 func watch(ctx context.Context, d time.Duration) (watched context.Context, alive, stop func()) {
 	watched, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(d, func() { cancel(errStalled) })
 	return watched, func() { timer.Reset(d) }, func() { timer.Stop(); cancel(nil) }
 }
 
-// living says that bytes come.
+// living calls alive for each read.
 type living struct {
 	r     io.Reader
 	alive func()
@@ -308,8 +306,8 @@ func (l *living) Read(p []byte) (int, error) {
 
 var errLonger = errors.New("more bytes came than were announced")
 
-// exact reads size bytes of r and withholds the last of them when there are more, or
-// fewer: then nothing is stored.
+// exact reads size bytes of r. If there are more or fewer, it returns an error instead of the last byte, so that
+// nothing is stored.
 type exact struct {
 	r     io.Reader
 	size  int64
@@ -343,7 +341,7 @@ func (e *exact) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// end is io.EOF if r has nothing more.
+// end returns io.EOF if r has no more bytes.
 func (e *exact) end() error {
 	var more [1]byte
 	n, err := io.ReadFull(e.r, more[:])
@@ -356,7 +354,7 @@ func (e *exact) end() error {
 	return err
 }
 
-// Seek goes back for another try, where r can.
+// Seek rewinds for another try, if r supports it.
 func (e *exact) Seek(offset int64, whence int) (int64, error) {
 	s, ok := e.r.(io.Seeker)
 	if !ok || whence == io.SeekEnd {

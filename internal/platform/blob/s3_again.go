@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// again asks once more where an object store says that a request without a body was bad and
-// ends the connection: some gateways say so of what they misread before it on the same
-// connection, and the next request that is sent there gets the answer. The body of a request
-// that has failed is not read any more once RoundTrip has returned.
+// again repeats a bodyless request if the store answers 400 and closes the connection: some gateways misread an earlier
+// request on the connection and send its error to the next one. It also makes sure that the body of a failed request
+// isn't read after RoundTrip has returned.
 type again struct{ next http.RoundTripper }
 
 func (a again) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -27,7 +26,7 @@ func (a again) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (a again) send(r *http.Request) (*http.Response, error) {
 	b := &body{ReadCloser: r.Body}
-	r = r.WithContext(r.Context()) // a copy: a request is its caller's
+	r = r.WithContext(r.Context()) // a copy, since the request belongs to its caller
 	r.Body = b
 	resp, err := a.next.RoundTrip(r)
 	if err != nil || resp.StatusCode >= http.StatusMultipleChoices {
@@ -36,8 +35,8 @@ func (a again) send(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// body is a request's body. net/http may read one after it has given up the request
-// (net/http, RoundTripper), while the client goes back to its beginning for the next attempt.
+// body is a request's body. net/http may still read it after it has given up the request (see [http.RoundTripper]),
+// while the client rewinds it for the next attempt.
 type body struct {
 	io.ReadCloser
 	mu    sync.Mutex
@@ -53,7 +52,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// end waits for a read that is under way, and lets none come after it.
+// end waits for a running read and prevents later ones.
 func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,17 +6,17 @@ import (
 	"io"
 )
 
-// verified reads size bytes of r and withholds the last of them unless all that were
-// read hash to want. It gives up verifying when somebody skips a part.
+// verified reads size bytes of r and returns the last of them only if all hash to want. It stops verifying if the
+// caller skips a part.
 type verified struct {
 	r    io.ReadSeeker
 	want Digest
 	size int64
 	hash hash.Hash
-	seen int64 // bytes hashed, all from the beginning; -1 once a part was skipped
+	seen int64 // bytes hashed from the beginning; -1 after a skip
 	at   int64
 
-	corrupt func() // is told when the bytes are others. Optional.
+	corrupt func() // called if the bytes have changed. Optional.
 }
 
 func verify(r io.ReadSeeker, want Digest, size int64) *verified {
@@ -38,7 +38,7 @@ func (v *verified) Read(p []byte) (int, error) {
 	}
 	n, err := v.r.Read(p)
 	if err == io.EOF && v.at+int64(n) < v.size {
-		return 0, v.bad() // shorter than it said a moment ago
+		return 0, v.bad() // shorter than its size
 	}
 	if v.seen >= 0 {
 		switch {
@@ -65,7 +65,7 @@ func (v *verified) bad() error {
 	return ErrCorrupt
 }
 
-// Seek is io.Seeker. The end is where the length that was promised says.
+// Seek implements [io.Seeker], relative to the expected length.
 func (v *verified) Seek(offset int64, whence int) (int64, error) {
 	if whence == io.SeekEnd {
 		offset, whence = offset+v.size, io.SeekStart
@@ -75,7 +75,7 @@ func (v *verified) Seek(offset int64, whence int) (int64, error) {
 		return at, err
 	}
 	v.at = at
-	if at == 0 && v.hash != nil { // from the beginning again
+	if at == 0 && v.hash != nil { // start verifying again
 		v.hash.Reset()
 		v.seen = 0
 	}

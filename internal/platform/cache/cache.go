@@ -1,6 +1,6 @@
-// Package cache owns values cached in memory: the most recently used, up to a total cost, each
-// loaded by one caller at a time. Values can have owners, and no owner displaces the values of
-// others beyond its share. ADR 0029 has the libraries that were measured beside it.
+// Package cache owns values cached in memory: the most recently used, up to a total cost, each loaded by one caller at
+// a time. Values can have owners, and no owner displaces the values of others beyond its share. ADR 0029 compares
+// libraries that were measured.
 package cache
 
 import (
@@ -13,12 +13,12 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Cache keeps the values used last, up to a cost, and loads one at most once at a time. It
-// is safe for concurrent use.
+// Cache keeps the most recently used values up to a total cost, and runs at most one load per value. It is safe for
+// concurrent use.
 type Cache[K comparable, V any] struct {
 	limit   int64
-	most    int64 // the highest cost of one value
-	share   int64 // the highest cost of one owner's values
+	most    int64 // highest cost of one value
+	share   int64 // highest cost of one owner's values
 	loading flights[K, V]
 
 	mu   sync.Mutex // guards the rest
@@ -27,18 +27,17 @@ type Cache[K comparable, V any] struct {
 	at map[K]*list.Element
 	// share: total the owners with values in it; owner one entry; edge gone with the last value
 	owners map[string]*owned
-	byCost ranking // the same, who has the most first
+	byCost ranking // owners, highest cost first
 }
 
-// owned holds the values of one owner.
 type owned struct {
 	cost  int64
-	place int       // in the ranking
-	order list.List // of *cached, the one used last in front
+	place int       // index in the ranking
+	order list.List // elements of *cached, most recently used first
 }
 
-// ranking is a heap of owners by what their values cost, so that who has the most is known
-// without asking all of them: with 10,000 owners that took 0.4 ms of each put.
+// ranking is a heap of owners by the cost of their values. It finds the one with the highest cost without visiting all:
+// with 10,000 owners that took 0.4 ms per put.
 type ranking []*owned
 
 func (r ranking) Len() int           { return len(r) }
@@ -70,19 +69,18 @@ type cached[K comparable, V any] struct {
 	owner string
 }
 
-// New returns a Cache for values that cost limit together. One that costs more than most
-// alone is not kept.
+// New returns a Cache for values with a total cost of limit. A value that costs more than most isn't kept.
 func New[K comparable, V any](limit, most int64) *Cache[K, V] {
 	return NewShared[K, V](limit, most, limit)
 }
 
-// NewShared returns a Cache in which the values of one owner cost share together at most.
-// Where all of them cost more than limit, the owner who has the most loses one.
+// NewShared returns a Cache in which one owner's values cost at most share. If all cost more than limit, the owner with
+// the highest cost loses a value.
 func NewShared[K comparable, V any](limit, most, share int64) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, most: min(most, share), share: share, at: map[K]*list.Element{}, owners: map[string]*owned{}}
 }
 
-// Get returns the value that is kept.
+// Get returns a cached value.
 func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,12 +144,12 @@ func (c *Cache[K, V]) drop(el *list.Element) {
 	c.cost -= e.cost
 }
 
-// Fetch returns the value that is kept, or loads and keeps it. hit says which.
+// Fetch returns the cached value, or loads and caches it. hit reports whether it was cached.
 func (c *Cache[K, V]) Fetch(ctx context.Context, key K, load func(context.Context) (V, int64, error)) (v V, hit bool, err error) {
 	return c.FetchFor(ctx, "", key, load)
 }
 
-// FetchFor fetches a value as Fetch does; its cost is its owner's where it is loaded.
+// FetchFor is [Cache.Fetch] with an owner, who is charged if the value is loaded.
 func (c *Cache[K, V]) FetchFor(
 	ctx context.Context,
 	owner string,
@@ -165,13 +163,12 @@ func (c *Cache[K, V]) FetchFor(
 	return v, false, err
 }
 
-// Load loads a value and its cost, whatever is kept, and keeps it in its place. Who asks while
-// another loads gets what that one does.
+// Load loads a value and its cost even if one is cached, and replaces it. Concurrent callers share one load.
 func (c *Cache[K, V]) Load(ctx context.Context, key K, load func(context.Context) (V, int64, error)) (V, error) {
 	return c.LoadFor(ctx, "", key, load)
 }
 
-// LoadFor loads a value as Load does; its cost is its owner's.
+// LoadFor is [Cache.Load] with an owner.
 func (c *Cache[K, V]) LoadFor(ctx context.Context, owner string, key K, load func(context.Context) (V, int64, error)) (V, error) {
 	return c.loading.do(ctx, key, func(ctx context.Context) (V, error) {
 		v, cost, err := load(ctx)
@@ -182,8 +179,7 @@ func (c *Cache[K, V]) LoadFor(ctx context.Context, owner string, key K, load fun
 	})
 }
 
-// flights runs one load per key at a time, whoever asks; a waiter's context ends only
-// its waiting.
+// flights runs one load per key at a time. A waiting caller's context ends only its waiting.
 type flights[K comparable, V any] struct {
 	mu sync.Mutex // guards under
 	// share: total the keys that are loaded at the time; owner as many as ask; edge none: who asks for the same waits for it
@@ -206,7 +202,7 @@ func (f *flights[K, V]) do(ctx context.Context, key K, load func(context.Context
 		c = &flight[V]{done: make(chan struct{})}
 		f.under[key] = c
 		go func() {
-			// Whoever asked first may leave; the others still wait for it.
+			// The first caller may leave while others still wait.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 			defer cancel()
 			c.err = panics.Call(func() (err error) { c.v, err = load(ctx); return err })

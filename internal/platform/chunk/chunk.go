@@ -1,5 +1,5 @@
-// Package chunk owns statements that carry many rows: a list cut into a few sizes, so that each text is
-// made and prepared once, and the placeholders of the rows.
+// Package chunk owns SQL statements for many rows: it splits lists into a few fixed sizes, so that each statement is
+// built and prepared once, and writes placeholders.
 package chunk
 
 import (
@@ -8,14 +8,13 @@ import (
 	"sync"
 )
 
-// Most is the most rows in one statement.
+// Most is the highest number of rows per statement.
 const Most = 64
 
-// sizes are how many rows one statement carries: few different texts, so that each
-// is prepared once.
+// sizes are the allowed numbers of rows per statement.
 var sizes = []int{Most, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
-// Each calls fn for parts of the list whose lengths are among sizes.
+// Each calls fn for consecutive parts of the list, whose lengths are among sizes.
 func Each[T any](list []T, fn func(part []T) error) error {
 	for _, size := range sizes {
 		for len(list) >= size {
@@ -28,7 +27,7 @@ func Each[T any](list []T, fn func(part []T) error) error {
 	return nil
 }
 
-// Text returns a function that makes the text of a statement for a number of rows, each once.
+// Text returns a function that builds the statement for n rows and caches it.
 func Text(text func(n int) string) func(n int) string {
 	var once [Most + 1]sync.Once
 	var made [Most + 1]string
@@ -38,7 +37,7 @@ func Text(text func(n int) string) func(n int) string {
 	}
 }
 
-// Marks writes n placeholders from a number on.
+// Marks returns n placeholders, numbered from from.
 func Marks(from, n int) string {
 	list := make([]string, n)
 	for i := range list {
@@ -47,7 +46,7 @@ func Marks(from, n int) string {
 	return strings.Join(list, ", ")
 }
 
-// Values writes n rows of placeholders, each cast to its column's type.
+// Values returns n rows of placeholders, each cast to its column's type.
 func Values(n int, types ...string) string {
 	var b strings.Builder
 	for i := range n {

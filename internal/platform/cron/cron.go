@@ -1,10 +1,9 @@
-// Package cron owns schedules: the five fields of crontab(5), read, checked, and asked for
-// their next time, in UTC.
+// Package cron owns schedules in the five-field format of crontab(5), in UTC: it parses them and computes their next
+// time.
 //
-// Fields are minute, hour, day of the month, month and day of the week, each a list of
-// numbers, ranges, steps (*/5, 1-10/2) or, for months and days of the week, English names
-// of three letters. As in crontab(5) a day matches when either of its two fields does, if
-// both are restricted. @hourly, @daily, @weekly, @monthly and @yearly are known too.
+// The fields are minute, hour, day of the month, month and day of the week. Each is a list of numbers, ranges, steps
+// (*/5, 1-10/2) or, for months and days of the week, three-letter English names. As in crontab(5), if both day fields
+// are restricted, a day matches when either does. @hourly, @daily, @weekly, @monthly and @yearly are supported.
 package cron
 
 import (
@@ -17,16 +16,16 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Schedule is a set of minutes.
+// Schedule is a set of minutes in the calendar.
 type Schedule struct {
-	minutes, hours, days, months, weekdays uint64 // bits
+	minutes, hours, days, months, weekdays uint64 // bit sets
 	anyDay, anyWeekday                     bool   // the field began with an asterisk
 }
 
 type field struct {
 	name      string
 	low, high int
-	names     string // of three letters each, from low on
+	names     string // three-letter names, starting at low
 }
 
 var fields = [5]field{
@@ -42,8 +41,8 @@ var macros = map[string]string{
 	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }
 
-// Parse reads a schedule. The error is an Invalid fault that says which field is wrong. A
-// schedule that never comes, such as 30 February, is one too.
+// Parse parses a schedule. Its error is an Invalid fault that names the wrong field. A schedule that never occurs, such
+// as 30 February, is invalid.
 func Parse(text string) (Schedule, error) {
 	bad := func(details string) (Schedule, error) {
 		return Schedule{}, fault.New(fault.Invalid, "invalid_schedule", "Invalid schedule", details).Got(text[:min(len(text), 100)])
@@ -68,7 +67,7 @@ func Parse(text string) (Schedule, error) {
 		sets[i] = set
 	}
 	s := Schedule{sets[0], sets[1], sets[2], sets[3], sets[4], parts[2][0] == '*', parts[4][0] == '*'}
-	if s.weekdays&(1<<7) != 0 { // Sunday by its other number
+	if s.weekdays&(1<<7) != 0 { // 7 is Sunday too
 		s.weekdays |= 1
 	}
 	if s.Next(time.Unix(0, 0)).IsZero() {
@@ -120,8 +119,8 @@ func (f field) number(text string) (int, bool) {
 	return n, err == nil && text[0] >= '0' && text[0] <= '9' && len(text) <= 2 && n >= f.low && n <= f.high
 }
 
-// Next returns the first time after t, in UTC; zero if there is none within eight years,
-// which leap days may be apart.
+// Next returns the first time after t, in UTC, or zero if there is none within eight years, the longest gap between
+// leap days.
 func (s Schedule) Next(t time.Time) time.Time {
 	t = t.UTC().Truncate(time.Minute).Add(time.Minute)
 	for end := t.AddDate(9, 0, 0); t.Before(end); {

@@ -1,7 +1,7 @@
-// Package disk owns files that survive a power cut, and what errors of a full disk look like.
+// Package disk owns writing files that survive a power cut, and recognizes errors of a full disk.
 //
-// A file that was written and closed is in memory only. After a power cut its name can be there without its content: a later start
-// then reads an empty file. Write, Create and Rename return once the disk has both.
+// A written and closed file may exist only in memory. After a power cut its name can exist without its content, so a
+// later start reads an empty file. Write, Create and Rename return once both are on the disk.
 package disk
 
 import (
@@ -14,12 +14,13 @@ import (
 	"syscall"
 )
 
-// Write gives a file this content. After a crash or a power cut, path has the whole content, or what it had before.
+// Write replaces a file's content. After a crash or power cut the file has either the new or the old content, complete.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	return written(path, content, mode, Rename)
 }
 
-// Create is Write for a file that must not be there yet: else the error is fs.ErrExist. Of several callers at once, one succeeds.
+// Create is [Write] for a new file. It returns fs.ErrExist if the file exists; of several concurrent callers one
+// succeeds.
 func Create(path string, content []byte, mode fs.FileMode) error {
 	return written(path, content, mode, func(from, to string) error {
 		if err := os.Link(from, to); err != nil {
@@ -29,13 +30,13 @@ func Create(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
-// written has place give path to a temporary file whose content is on the disk.
+// written writes content to a temporary file, syncs it, and calls place to move it to path.
 func written(path string, content []byte, mode fs.FileMode, place func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // not found once it is renamed
+	defer os.Remove(f.Name()) // fails once it is renamed
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -43,7 +44,7 @@ func written(path string, content []byte, mode fs.FileMode, place func(from, to 
 	return place(f.Name(), path)
 }
 
-// Rename renames a file whose content is on the disk, and returns once the new name is there too.
+// Rename renames a synced file and returns once the new name is on the disk too.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -51,17 +52,17 @@ func Rename(from, to string) error {
 	return Sync(filepath.Dir(to))
 }
 
-// Sync returns once a file, or the names in a directory, are on the disk.
+// Sync returns once a file, or a directory's entries, are on the disk.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	if runtime.GOOS == "windows" { // there, a directory can't be synced
+	if runtime.GOOS == "windows" { // directories can't be synced there
 		return f.Close()
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Full reports whether err says that a disk is full, or the room that its user may take.
+// Full reports whether err means that the disk or the user's quota is full.
 func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

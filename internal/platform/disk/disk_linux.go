@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RenameTree is Rename for a directory that was filled just now: everything below it is on the disk before it has its new name.
+// RenameTree is [Rename] for a newly written directory: it first syncs everything below it.
 func RenameTree(from, to string) error {
 	if err := SyncAll(from); err != nil {
 		return err
@@ -17,7 +17,7 @@ func RenameTree(from, to string) error {
 	return Rename(from, to)
 }
 
-// SyncAll returns once all of the file system that holds path is on the disk: for many files that were written just now.
+// SyncAll syncs the file system that holds path. Use it after writing many files.
 func SyncAll(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -26,8 +26,8 @@ func SyncAll(path string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-// AfterBoot calls clear, and then notes in a file that it did, unless it did so since the machine started. It is for files that
-// nobody waited to have on the disk: after a power cut, any of them may be empty. Another layout is cleared, too.
+// AfterBoot calls clear once after each boot of the machine, or when layout changes, and records that in a file. Use it
+// for files that were never synced: after a power cut any of them may be empty.
 func AfterBoot(file, layout string, clear func() error) error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

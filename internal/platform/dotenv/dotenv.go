@@ -1,4 +1,4 @@
-// Package dotenv owns how .env files are read and written, and guesses which of their variables are secret.
+// Package dotenv owns reading and writing .env files, and guesses which variables are secret.
 package dotenv
 
 import (
@@ -9,18 +9,17 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Pair is one variable of a file.
 type Pair struct{ Key, Value string }
 
 var (
 	envKey  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	envBare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]*$`) // needs no quotes
+	envBare = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]*$`) // values that need no quotes
 )
 
-// Parse reads a .env text as the usual libraries do: KEY=value lines, an export in
-// front, # comments, 'as it is' and "with \n, \" and \\", both over several lines. Nothing
-// is expanded: a $ is a $. Of a key that comes twice the last one counts. Its fault names
-// the line. The libraries that were tried expand, or lose lines: docs/adr/0028-small-readers.md.
+// Parse parses a .env file as common libraries do: KEY=value lines, an optional export in front, # comments, 'literal'
+// and "escaped" values (\n, \" and \\), both possibly over several lines. It expands nothing: $ is literal. If a key
+// repeats, the last one counts. Its fault names the line. The libraries that were tried expand values or lose lines:
+// docs/adr/0028-small-readers.md.
 func Parse(text string) ([]Pair, error) {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\ufeff")
 	var out []Pair
@@ -42,7 +41,7 @@ func Parse(text string) ([]Pair, error) {
 		if after, is := strings.CutPrefix(key, "export"); is && strings.TrimLeft(after, " \t") != after {
 			key = after
 		}
-		key, rest = strings.TrimSpace(key), strings.TrimLeft(rest, " \t") // a quoted value may go on after spaces at the line's end
+		key, rest = strings.TrimSpace(key), strings.TrimLeft(rest, " \t") // a quoted value may continue after trailing spaces
 		if !ok {
 			return nil, bad("has no =", "enter lines such as KEY=value")
 		}
@@ -52,7 +51,7 @@ func Parse(text string) ([]Pair, error) {
 		value := rest
 		if rest != "" && (rest[0] == '"' || rest[0] == '\'') {
 			quote := rest[0]
-			body := all[length-len(rest)+1:] // the value may go on in the next lines
+			body := all[length-len(rest)+1:] // the value may continue on the next lines
 			end := closing(body, quote)
 			if end < 0 {
 				return nil, bad("has an unclosed quote", "close it or use the other kind of quotes")
@@ -90,7 +89,7 @@ func Parse(text string) ([]Pair, error) {
 	return out, nil
 }
 
-// closing finds the quote that ends a value, or -1.
+// closing returns the index of the quote that ends a value, or -1.
 func closing(s string, quote byte) int {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -123,14 +122,14 @@ func unescape(s string) string {
 			b.WriteByte('\t')
 		case '"', '\\', '$', '\'', '`':
 			b.WriteByte(s[i])
-		default: // no escape of ours: both stay
+		default: // unknown escape: keep both characters
 			b.WriteString(`\` + string(s[i]))
 		}
 	}
 	return b.String()
 }
 
-// envEscapes is for double quotes, in which shells and many libraries expand $ and backquotes.
+// envEscapes escapes double-quoted values, in which shells and many libraries expand $ and backquotes.
 var envEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`", "\r", `\r`)
 
 // Var is a variable to write.
@@ -139,7 +138,8 @@ type Var struct {
 	Secret     bool
 }
 
-// Format writes variables so that Parse reads the same. So does a shell, except for carriage returns. Secrets are only named.
+// Format writes variables so that Parse returns the same; shells do too, except for carriage returns. Secrets are
+// written without a value.
 func Format(vars []Var) string {
 	var b strings.Builder
 	for _, v := range vars {

@@ -2,8 +2,8 @@ package dotenv
 
 import "regexp"
 
-// The patterns of names and values that are secret by default. Browsers use the same ones while
-// somebody types, so they hold nothing that RE2 and JavaScript read differently.
+// Patterns of names and values that are secret by default. Browsers evaluate them as well, so they must mean the same
+// in RE2 and JavaScript.
 const (
 	SecretName = `(^|_)(API)?(KEYS?|TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|DSN|CREDENTIALS?|SALT)(_|$)|` +
 		`(_PASS|_PWD|[A-Z]PASSWORD|[A-Z]SECRET|[A-Z]TOKEN|(DATABASE|REDIS|MONGO|MONGODB|POSTGRES|MYSQL|AMQP)_UR[IL])$`
@@ -17,8 +17,8 @@ var (
 	secretValue = regexp.MustCompile(SecretValue)
 )
 
-// Secret reports whether a variable looks as if it held a credential. Variables that bundlers put
-// into what visitors download don't.
+// Secret reports whether a variable probably holds a credential. Variables that bundlers publish to visitors don't
+// count.
 func Secret(key, value string) bool {
 	return secretName.MatchString(key) && !publicName.MatchString(key) || secretValue.MatchString(value)
 }

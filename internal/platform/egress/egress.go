@@ -1,12 +1,9 @@
-// Package egress owns outgoing connections: every connection to a host that a user named is
-// made here, and nowhere else.
+// Package egress owns outgoing connections to hosts that users name; no other package may connect to them.
 //
-// An address is checked when the connection is made, after DNS and for each address of a
-// name, so rebinding, redirects and unusual notations can't bypass the check. Public
-// addresses are an allow-list (Public); the addresses of this machine are blocked too.
-// Child processes such as git and builds are checked in the same way through Proxy. The
-// package never reads proxy settings from the environment, never follows a redirect, and
-// never tells a user which address a name resolved to.
+// It checks the address when connecting, after DNS and for each address of a name, so rebinding, redirects and unusual
+// notations can't bypass the check. Only public addresses are allowed ([Public]), and not those of this machine. Child
+// processes such as git and builds are subject to the same check through [Proxy]. The package never reads proxy
+// settings from the environment, never follows redirects, and never tells users which address a name resolved to.
 package egress
 
 import (
@@ -27,32 +24,32 @@ import (
 	"time"
 )
 
-// ErrBlocked is in the chain of every error that says: this address may not be reached.
-// Its text is fit for users; it holds no address.
+// ErrBlocked is wrapped by every error about an address that may not be reached. Its text is safe for users; it
+// contains no address.
 var ErrBlocked = errors.New("blocked_address")
 
-// Config says what may be reached beyond the public internet. All fields are optional.
+// Config says what may be reached besides the public internet. All fields are optional.
 type Config struct {
-	Allow []netip.Prefix // private networks that may be reached: the operator's --outbound-allow
-	// addresses by which others reach this machine and that no interface has (NAT): refused like those of its
-	// interfaces
+	Allow []netip.Prefix // private networks that may be reached, from --outbound-allow
+	// Own lists addresses of this machine that none of its interfaces has (NAT). They are refused like the interfaces'
+	// own.
 	Own      []netip.Addr
-	OwnPorts []uint16       // ports of this machine's own public addresses that may be reached, such as the edge's 443
-	CAFile   string         // PEM file of roots to trust beside the system's
-	Roots    *x509.CertPool // replaces the system's roots, CAFile still adds to it; nil: the system's
+	OwnPorts []uint16       // ports of this machine's public addresses that may be reached, such as the edge's 443
+	CAFile   string         // PEM file of roots to trust besides the system's
+	Roots    *x509.CertPool // replaces the system's roots; CAFile adds to it; nil: the system's
 	Resolver *net.Resolver  // nil: the system's
-	Connect  time.Duration  // for DNS and connect together. 0 means 5 s.
+	Connect  time.Duration  // time limit for DNS and connecting together; 0 means 5 s
 	Log      *slog.Logger
 }
 
-// Egress dials. It is safe for concurrent use.
+// Egress makes connections. It is safe for concurrent use.
 type Egress struct {
 	c     Config
 	roots *x509.CertPool
 	own   ownAddrs
 }
 
-// New reads the roots; an unreadable or empty CAFile is an error.
+// New reads the roots. An unreadable or empty CAFile is an error.
 func New(c Config) (*Egress, error) {
 	c.Connect = cmp.Or(c.Connect, 5*time.Second)
 	if c.Log == nil {
@@ -79,12 +76,11 @@ func New(c Config) (*Egress, error) {
 	return e, nil
 }
 
-// CAFile is the file of further roots, for child processes that have their own TLS; or "".
+// CAFile returns the file of additional roots, for child processes with their own TLS, or "".
 func (e *Egress) CAFile() string { return e.c.CAFile }
 
-// DialContext connects to host:port over TCP. errors.Is(err, ErrBlocked) tells that the
-// name had no address that may be reached; such an error names the host as it was given
-// and not what it resolved to.
+// DialContext connects to host:port over TCP. An error that wraps ErrBlocked means that the name has no allowed
+// address; it contains the given host, not its addresses.
 func (e *Egress) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6":
@@ -100,7 +96,7 @@ func (e *Egress) DialContext(ctx context.Context, network, addr string) (net.Con
 	return conn, err
 }
 
-// control runs in the dialer between socket and connect, with the concrete address.
+// control checks the concrete address, between creating the socket and connecting.
 func (e *Egress) control(_ context.Context, network, addr string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return ErrBlocked
@@ -130,10 +126,9 @@ func (e *Egress) permits(ap netip.AddrPort) bool {
 	return slices.Contains(e.c.OwnPorts, ap.Port()) || !slices.Contains(e.c.Own, a) && !e.own.has(a)
 }
 
-// Client makes an http.Client of its own connections. timeout covers the whole exchange,
-// the reading of the body included. A redirect is an answer like any other; response
-// headers over 64 KiB are an error; bodies are not decompressed. Bounding the body is
-// the caller's.
+// Client returns an [http.Client] with its own connections. timeout covers the whole exchange, including reading the
+// body. It doesn't follow redirects, fails on response headers over 64 KiB and doesn't decompress. The caller must
+// limit the body.
 func (e *Egress) Client(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport:     e.transport(e.DialContext),
@@ -142,8 +137,8 @@ func (e *Egress) Client(timeout time.Duration) *http.Client {
 	}
 }
 
-// ClientTo is Client that may also reach addr, host:port, whatever it is: the operator
-// says so, such as where the repositories of a host really are.
+// ClientTo is [Egress.Client] that may also reach addr, host:port, even if it is private: the operator named it, for
+// example as the real address of a Git host.
 func (e *Egress) ClientTo(timeout time.Duration, addr string) *http.Client {
 	c := e.Client(timeout)
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
@@ -155,8 +150,8 @@ func (e *Egress) ClientTo(timeout time.Duration, addr string) *http.Client {
 	return c
 }
 
-// PooledClient is Client for one who sends again and again to the same hosts: up to
-// perHost idle connections to each are kept, and TLS sessions are resumed.
+// PooledClient is [Egress.Client] for repeated requests to the same hosts: it keeps up to perHost idle connections to
+// each and resumes TLS sessions.
 func (e *Egress) PooledClient(timeout time.Duration, perHost int) *http.Client {
 	c := e.Client(timeout)
 	t := c.Transport.(*http.Transport)
@@ -167,7 +162,7 @@ func (e *Egress) PooledClient(timeout time.Duration, perHost int) *http.Client {
 
 func (e *Egress) transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // never the environment's: a proxy would dial unchecked for us
+		Proxy:                  nil, // not from the environment: a proxy would connect without our check
 		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.roots},
 		TLSHandshakeTimeout:    5 * time.Second,
@@ -181,13 +176,13 @@ func (e *Egress) transport(dial func(ctx context.Context, network, addr string) 
 	}
 }
 
-// blockedError hides what the dialer knows.
+// blockedError hides the address that the dialer checked.
 type blockedError struct{ addr string }
 
 func (e *blockedError) Error() string { return "dial " + e.addr + ": " + ErrBlocked.Error() }
 func (e *blockedError) Unwrap() error { return ErrBlocked }
 
-// ownAddrs knows the addresses of this machine's interfaces, at most ten seconds old.
+// ownAddrs caches the addresses of this machine's interfaces for ten seconds.
 type ownAddrs struct {
 	mu   sync.Mutex // guards both
 	read time.Time

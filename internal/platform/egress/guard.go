@@ -6,21 +6,19 @@ import (
 	"strings"
 )
 
-// The tables follow the IANA special-purpose address registries (RFC 6890 and its
-// successors) the other way round: IPv6 is refused unless it is global unicast, so a
-// range that is set aside tomorrow is refused today.
+// The tables invert the IANA special-purpose address registries (RFC 6890 and successors): IPv6 is refused unless it is
+// global unicast, so ranges reserved in the future are already refused.
 var (
 	v4deny = prefixes("0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 " +
 		"192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 " +
 		"192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 " +
-		"168.63.129.16/32") // the last is Azure's metadata host, public by its number only
+		"168.63.129.16/32") // the last one is Azure's metadata service
 	v6allow = netip.MustParsePrefix("2000::/3")
 	v6deny  = prefixes("2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20")
 )
 
-// Public reports whether an address is an ordinary one of the internet: not private, not
-// this host, not link-local, and not a way to write an IPv4 address inside IPv6 (6to4,
-// NAT64, Teredo, IPv4-compatible). An address with a zone is never public.
+// Public reports whether an address is an ordinary internet address: not private, not this host, not link-local, and
+// not an IPv4 address embedded in IPv6 (6to4, NAT64, Teredo, IPv4-compatible). An address with a zone is never public.
 func Public(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
@@ -32,7 +30,7 @@ func Public(a netip.Addr) bool {
 	return v6allow.Contains(a) && !within(v6deny, a)
 }
 
-// ParseNetworks reads an operator's list: CIDRs or single addresses.
+// ParseNetworks parses a list of CIDRs and single addresses.
 func ParseNetworks(list []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, s := range list {

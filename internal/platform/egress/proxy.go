@@ -21,36 +21,35 @@ import (
 	"time"
 )
 
-// Why a Proxy turned a request away; Refused returns the first of them, or ErrBlocked, or
-// the dialer's error.
+// Errors of requests that a [Proxy] refuses. [Proxy.Refused] returns the first one, ErrBlocked, or the dialer's error.
 var (
 	ErrPolicy = errors.New("host or port not allowed")
 	ErrQuota  = errors.New("transfer quota used up")
 )
 
-// ProxyConfig configures one proxy for one purpose: a fetch, or a build. All fields are optional.
+// ProxyConfig configures a proxy for one fetch or build. All fields are optional.
 type ProxyConfig struct {
-	User, Password string            // asked for as Basic Proxy-Authorization; both empty: the listener itself must be private
+	User, Password string            // for Basic Proxy-Authorization; if both are empty, the listener itself must be private
 	Hosts          []string          // "host", "*.host" or "host:port"; nil: every public host on Ports
 	Ports          []int             // nil: 443 and 80
-	Direct         map[string]string // asked-for "host:port" → "host:port" dialled unguarded, with every method: the operator's --git-host
-	Quota          int64             // bytes in both directions together, all connections; 0: no limit
-	Conns          int               // at once; 0 means 128
-	Idle           time.Duration     // a tunnel silent for this long is closed; 0 means 5 min
-	Greeting       time.Duration     // within which a host says its first word on port 443; 0 means 1 min
-	Log            *slog.Logger      // one line per host asked for; nil: nothing
-	Resolve        bool              // answer GET /resolve?name=… too
-	// Refused is told what is turned away and why, from any goroutine. The error is
-	// ErrBlocked, ErrPolicy, ErrQuota, or the dialer's.
+	Direct         map[string]string // requested host:port → host:port to dial without checks, for any method; from --git-host
+	Quota          int64             // bytes in both directions of all connections; 0: no limit
+	Conns          int               // concurrent connections; 0 means 128
+	Idle           time.Duration     // a tunnel without traffic for this long is closed; 0 means 5 min
+	Greeting       time.Duration     // time limit for a host's first byte on port 443; 0 means 1 min
+	Log            *slog.Logger      // logs one line per requested host; nil logs nothing
+	Resolve        bool              // also answer GET /resolve?name=…
+	// Refused is called with each refused address and the reason, from any goroutine: ErrBlocked, ErrPolicy, ErrQuota,
+	// or the dialer's error.
 	Refused func(addr string, err error)
 }
 
-// Proxy is an HTTP proxy for child processes: CONNECT tunnels, and plain requests for
-// port 80. It speaks to nothing that Egress.DialContext would refuse.
+// Proxy is an HTTP proxy for child processes: CONNECT tunnels, and plain requests to port 80. It reaches only what
+// [Egress.DialContext] allows.
 type Proxy struct {
 	c     ProxyConfig
 	e     *Egress
-	auth  [32]byte // digest of the expected Proxy-Authorization
+	auth  [32]byte // digest of the required Proxy-Authorization
 	slots chan struct{}
 	plain *httputil.ReverseProxy
 	moved atomic.Int64
@@ -58,7 +57,7 @@ type Proxy struct {
 	first error
 }
 
-// Proxy makes a proxy; it starts nothing.
+// Proxy returns a proxy. It starts nothing.
 func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 	c.Conns = cmp.Or(c.Conns, 128)
 	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
@@ -85,7 +84,7 @@ func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 	return p
 }
 
-// Serve answers on l until ctx ends, then cuts every tunnel. It closes l.
+// Serve serves l until ctx ends, then closes every tunnel. It closes l.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler:           p,
@@ -106,14 +105,14 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve egress proxy: %w", err)
 }
 
-// Refused is the first reason for which this proxy turned something away, or nil.
+// Refused returns the first reason for which this proxy refused a request, or nil.
 func (p *Proxy) Refused() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.first
 }
 
-// ServeHTTP is one request of the child.
+// ServeHTTP handles one request of a child process.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.authorised(r) {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="egress"`)
@@ -146,8 +145,7 @@ func (p *Proxy) authorised(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(got[:], p.auth[:]) == 1
 }
 
-// forward passes a plain request on: to port 80 by GET or HEAD, and to a direct host by
-// whatever git needs.
+// forward forwards a plain request: GET or HEAD to port 80, or any method to a direct host, as git needs.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Scheme != "http" || r.URL.Host == "" || r.URL.User != nil {
 		http.Error(w, "this is a proxy", http.StatusBadRequest)
@@ -170,17 +168,17 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, addr, ErrPolicy)
 		return
 	}
-	r.Host = r.URL.Host // absolute form wins over a Host header that says otherwise (RFC 9112 section 3.2.2)
+	r.Host = r.URL.Host // the absolute form overrides the Host header (RFC 9112 §3.2.2)
 	if r.Body != nil {
 		r.Body = &metered{r.Body, p}
 	}
-	// Otherwise net/http closes the request's body with the first byte of the answer, and the
-	// transport, which reads on to see whether the body has ended, gives the answer up.
+	// Otherwise net/http would close the request's body at the response's first byte, and the transport, which reads on
+	// to find the body's end, would abort the response.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	p.plain.ServeHTTP(w, r)
 }
 
-// tunnel connects and copies until both sides are done, the quota ends or ctx does.
+// tunnel connects and copies until both sides are done, the quota is used or ctx ends.
 func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	addr := r.URL.Host
 	if addr == "" {
@@ -208,8 +206,8 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	stop := context.AfterFunc(r.Context(), func() { in.Close(); out.Close() })
 	defer stop()
-	// Both directions share one clock: a download that sends nothing upward isn't idle. But a
-	// handshake that nobody answers is over sooner: npm, for one, waits for it without a limit.
+	// Both directions share one timeout, so a download isn't idle just because it sends nothing. A handshake without an
+	// answer ends sooner: npm, for one, would wait forever.
 	var greeted atomic.Bool
 	touch := func() {
 		t := time.Now().Add(p.c.Idle)
@@ -267,7 +265,7 @@ func half(c net.Conn) {
 	c.Close()
 }
 
-// spend counts n bytes against the quota.
+// spend subtracts n bytes from the quota.
 func (p *Proxy) spend(n int) error {
 	if total := p.moved.Add(int64(n)); p.c.Quota > 0 && total > p.c.Quota {
 		p.note(ErrQuota)
@@ -279,7 +277,7 @@ func (p *Proxy) spend(n int) error {
 	return nil
 }
 
-// allowed checks host and port by the proxy's own rules; the address is checked by dial.
+// allowed checks host and port against the proxy's rules; dialing checks the address.
 func (p *Proxy) allowed(addr string) error {
 	if _, ok := p.c.Direct[addr]; ok {
 		return nil
@@ -294,7 +292,7 @@ func (p *Proxy) allowed(addr string) error {
 	}
 	host = strings.ToLower(host)
 	if p.c.Hosts != nil && slices.Contains(p.c.Hosts, net.JoinHostPort(host, port)) {
-		return nil // named with its port: the port list doesn't matter
+		return nil // listed with its port, so Ports doesn't apply
 	}
 	if !slices.Contains(p.c.Ports, n) {
 		return ErrPolicy
@@ -302,7 +300,7 @@ func (p *Proxy) allowed(addr string) error {
 	return p.allowedHost(host)
 }
 
-// allowedHost is allowed for a name whatever its port.
+// allowedHost checks a name against the rules, for any port.
 func (p *Proxy) allowedHost(host string) error {
 	host = strings.ToLower(host)
 	if p.c.Hosts == nil || slices.Contains(p.c.Hosts, host) {
@@ -333,7 +331,7 @@ func (p *Proxy) note(err error) {
 	}
 }
 
-// refuse answers with a word and never with an address.
+// refuse answers with a reason but never with an address.
 func (p *Proxy) refuse(w http.ResponseWriter, addr string, err error) {
 	p.note(err)
 	if p.c.Refused != nil {
@@ -349,7 +347,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, addr string, err error) {
 	}
 }
 
-// metered counts a body against the quota.
+// metered subtracts a body's bytes from the quota.
 type metered struct {
 	io.ReadCloser
 	p *Proxy

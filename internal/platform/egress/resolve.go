@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// resolve answers GET /resolve?name=…: 204 where the name leads to an address that may be
-// reached, 403 where it leads to others alone, 404 where it does not exist, 502 where that
-// can't be told. It tells no address. It is for children that have no resolver.
+// resolve answers GET /resolve?name=… for children without a resolver: 204 if the name has an allowed address, 403 if
+// it has only others, 404 if it doesn't exist, 502 if the lookup fails. It reveals no address.
 func (p *Proxy) resolve(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
-	if p.spend(512) != nil { // about what the query and its answer weigh
+	if p.spend(512) != nil { // approximate size of the query and its response
 		p.refuse(w, name, ErrQuota)
 		return
 	}
@@ -45,7 +44,7 @@ func (p *Proxy) resolve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hostname reports whether s is a name to be looked up (RFC 1123, and underscores).
+// hostname reports whether s is a host name (RFC 1123, plus underscores).
 func hostname(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false
@@ -69,8 +68,7 @@ func notFound(err error) bool {
 	return errors.As(err, &e) && e.IsNotFound
 }
 
-// resolves returns nil when a name has an address that DialContext would connect to on
-// some port.
+// resolves returns nil if a name has an address that [Egress.DialContext] would connect to on some port.
 func (e *Egress) resolves(ctx context.Context, name string) error {
 	ctx, done := context.WithTimeout(ctx, e.c.Connect)
 	defer done()

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Limit bounds how often something is tried within a window that begins with the first
-// try. What was refused is not counted, so that no visitor can use up what others have.
+// Limit caps attempts within a window that starts with the first one. Refused attempts aren't counted, so that one
+// visitor can't use up the others' quota.
 type Limit struct {
 	Window  time.Duration
-	Visitor int // of one visitor at a site
-	Network int // of one IPv4 /24 or IPv6 /48 at a site. Optional: 0 means Site.
-	Site    int // at a site. Optional: 0 means any number.
+	Visitor int // attempts of one visitor at a site
+	Network int // attempts of one IPv4 /24 or IPv6 /48 at a site. Optional: 0 means Site.
+	Site    int // attempts at a site. Optional: 0 means no limit.
 }
 
-// Attempts counts tries by site, network and visitor. It is safe for concurrent use.
+// Attempts counts attempts by site, network and visitor. It is safe for concurrent use.
 type Attempts struct {
 	limit Limit
 	mu    sync.Mutex // guards the rest
@@ -24,7 +24,7 @@ type Attempts struct {
 	swept time.Time
 }
 
-// tries of one site since its window began.
+// tries counts one site's attempts in the current window.
 type tries struct {
 	since time.Time
 	all   int
@@ -34,7 +34,6 @@ type tries struct {
 // visitorsOfSite is how many visitors and networks are counted of a site without a limit.
 const visitorsOfSite = 4096
 
-// NewAttempts returns an Attempts that has counted nothing.
 func NewAttempts(l Limit) *Attempts {
 	if l.Network == 0 {
 		l.Network = l.Site
@@ -42,8 +41,8 @@ func NewAttempts(l Limit) *Attempts {
 	return &Attempts{limit: l, sites: map[string]*tries{}}
 }
 
-// Try counts a try of a visitor, as Visitor returns it. It returns how long to wait where
-// that is one too many, else 0.
+// Try counts an attempt of a visitor (see [Visitor]). If that is one too many, it returns how long to wait, otherwise
+// 0.
 func (a *Attempts) Try(site, visitor string, now time.Time) (wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,7 +63,7 @@ func (a *Attempts) Try(site, visitor string, now time.Time) (wait time.Duration)
 	return 0
 }
 
-// Wait returns how long a visitor has to wait for their next try, without counting one.
+// Wait returns how long a visitor must wait before the next attempt, without counting one.
 func (a *Attempts) Wait(site, visitor string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +74,7 @@ func (a *Attempts) Wait(site, visitor string, now time.Time) time.Duration {
 	return a.wait(t, visitor, now)
 }
 
-// wait is Wait with mu held.
+// wait is Wait; the caller holds mu.
 func (a *Attempts) wait(t *tries, visitor string, now time.Time) time.Duration {
 	l := a.limit
 	if t.of[visitor] >= l.Visitor || l.Site > 0 && (t.all >= l.Site || t.of[wider(visitor)] >= l.Network) {
@@ -84,7 +83,7 @@ func (a *Attempts) wait(t *tries, visitor string, now time.Time) time.Duration {
 	return 0
 }
 
-// sweep forgets the sites whose window has ended, once in a window. mu is held.
+// sweep drops sites whose window has ended, at most once per window. The caller holds mu.
 func (a *Attempts) sweep(now time.Time) {
 	if now.Sub(a.swept) < a.limit.Window {
 		return
@@ -97,8 +96,8 @@ func (a *Attempts) sweep(now time.Time) {
 	}
 }
 
-// wider returns the network that a visitor is part of: an IPv4 /24, or an IPv6 /48, which is
-// what a customer with many networks has. Of anything else it returns nothing.
+// wider returns the larger network of a visitor: an IPv4 /24, or an IPv6 /48, which is what one customer may have; ""
+// for anything else.
 func wider(visitor string) string {
 	if p, err := netip.ParsePrefix(visitor); err == nil && p.Addr().Is6() {
 		n, _ := p.Addr().Prefix(48)

@@ -7,13 +7,13 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Count counts what each owner has at once. The zero Count is ready, and safe for concurrent use.
+// Count counts concurrent uses per owner. The zero Count is ready to use. It is safe for concurrent use.
 type Count struct {
 	mu sync.Mutex         // guards up
 	up map[id.Owner]int64 // share: total those that have something; owner one entry; edge gone with the last of it
 }
 
-// Enter counts one more in, if an owner has fewer than most. up is how many it has then.
+// Enter adds one for an owner who has fewer than most, and reports whether it did. up is the owner's count.
 func (c *Count) Enter(owner id.Owner, most int64) (up int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,7 +27,7 @@ func (c *Count) Enter(owner id.Owner, most int64) (up int64, ok bool) {
 	return c.up[owner], true
 }
 
-// Leave counts one out.
+// Leave removes one.
 func (c *Count) Leave(owner id.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,14 +37,14 @@ func (c *Count) Leave(owner id.Owner) {
 	}
 }
 
-// Of returns how many an owner has.
+// Of returns an owner's count.
 func (c *Count) Of(owner id.Owner) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.up[owner]
 }
 
-// All returns how many each owner has.
+// All returns all counts.
 func (c *Count) All() map[id.Owner]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

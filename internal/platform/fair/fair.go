@@ -14,66 +14,65 @@ import (
 	"sync"
 )
 
-// Who says on whose behalf a place is taken. Levels that are left empty count together.
+// Who identifies whom a place is counted for. Empty levels are counted together.
 type Who struct {
 	Owner   string // who pays for the site
 	Site    string
-	Visitor string // the client's network, such as an IPv4 address or an IPv6 /64
+	Visitor string // the client's network: an IPv4 address or an IPv6 /64
 }
 
-// Config bounds a Pool. Where a place has a weight (bytes, files), all bounds but those of
-// what waits are sums of weights.
+// Config holds the limits of a Pool. If places have weights (bytes, files), limits apply to the sum of weights, except
+// those of waiting requests.
 type Config struct {
-	Places  int // held at once, in all
+	Places  int // held at once in total
 	Owner   int // held by one owner. Optional: 0 means Places.
 	Site    int // held by one site. Optional: 0 means Owner.
 	Visitor int // held by one visitor of a site. Optional: 0 means Site.
 
-	Waiting      int // may wait in all. Optional: 0 means any number.
-	OwnerWaiting int // of one owner may wait. Optional: 0 means any number.
+	Waiting      int // requests that may wait in total. Optional: 0 means any number.
+	OwnerWaiting int // waiting requests of one owner. Optional: 0 means any number.
 
-	// Own makes the empty owner the service itself: the bounds of an owner, a site and a
-	// visitor are not its, and every other turn is.
+	// Own makes the empty owner the service itself: limits per owner, site and visitor don't apply to it, and it gets
+	// every second turn.
 	Own bool
 }
 
-// ErrFull is returned where too many wait already, or where a weight is beyond a bound.
+// ErrFull is returned if too many requests wait, or if a weight exceeds a limit.
 var ErrFull = errors.New("all places are taken")
 
-// ErrOwnerFull is returned where too many of one owner wait already. It is an ErrFull.
+// ErrOwnerFull is returned if too many requests of one owner wait. It wraps ErrFull.
 var ErrOwnerFull = fmt.Errorf("the owner has its share: %w", ErrFull)
 
 // Pool hands out places. It is safe for concurrent use.
 type Pool struct {
 	c        Config
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	free     int
 	waiting  int
-	turns    uint64 // twice as many as given so far
-	ownTurn  bool   // the last turn was the service's own
-	saving   bool   // what is free is kept for a heavy place whose turn it is
+	turns    uint64 // twice the number of turns given
+	ownTurn  bool   // the last turn was the service's
+	saving   bool   // free places are saved for a heavy request whose turn it is
 	root     node
-	recycled []*node // without children, to be used again
+	recycled []*node // nodes for reuse
 }
 
-// node is an owner, a site of it, or a visitor of that: as long as it holds or waits.
+// node is an owner, one of its sites, or a visitor of that site. It exists while it holds places or waits.
 type node struct {
 	key      string
 	parent   *node
 	children map[string]*node
-	queue    []*node   // the children below which somebody waits
-	waiters  []*waiter // of a visitor
-	waiting  int       // waiters here and below
+	queue    []*node   // children with waiting requests
+	waiters  []*waiter // waiting requests, of a visitor
+	waiting  int       // waiting requests here and below
 	held     int
-	last     uint64 // the number of its last turn
+	last     uint64 // number of its last turn
 }
 
 type waiter struct {
 	weight int
-	turn   chan struct{} // closed when the place is theirs
+	turn   chan struct{} // closed when the place is granted
 }
 
-// New returns a Pool of which nothing is taken.
 func New(c Config) *Pool {
 	c.Places = max(1, c.Places)
 	for _, b := range []struct{ bound, above *int }{{&c.Owner, &c.Places}, {&c.Site, &c.Owner}, {&c.Visitor, &c.Site}} {
@@ -84,11 +83,10 @@ func New(c Config) *Pool {
 	return &Pool{c: c, free: c.Places}
 }
 
-// Try takes a place if one is free for w at once. release gives it back, and may be called
-// more than once.
+// Try takes a place if one is free for w now. release returns it and may be called more than once.
 func (p *Pool) Try(w Who) (release func(), ok bool) { return p.TryN(w, 1) }
 
-// TryN is Try for a place of this weight.
+// TryN is [Pool.Try] for a place of the given weight.
 func (p *Pool) TryN(w Who, weight int) (release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,13 +99,13 @@ func (p *Pool) TryN(w Who, weight int) (release func(), ok bool) {
 	return p.releaser(n, weight), true
 }
 
-// Take takes a place, and waits for it where none is free for w. It returns ErrFull when too
-// many wait already, ErrOwnerFull when too many of its owner do, and the cause when ctx ends.
+// Take waits for a place for w. It returns ErrFull or ErrOwnerFull if too many requests wait, and ctx's cause if ctx
+// ends.
 func (p *Pool) Take(ctx context.Context, w Who) (release func(), err error) {
 	return p.TakeN(ctx, w, 1)
 }
 
-// TakeN is Take for a place of this weight. A weight beyond a bound is ErrFull.
+// TakeN is [Pool.Take] for a place of the given weight. A weight beyond a limit is ErrFull.
 func (p *Pool) TakeN(ctx context.Context, w Who, weight int) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -149,23 +147,23 @@ func (p *Pool) TakeN(ctx context.Context, w Who, weight int) (release func(), er
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-me.turn: // the place came at the same moment
+	case <-me.turn: // the place was granted at the same moment
 		p.giveBack(n, weight)
 	default:
 		p.leave(n, me)
-		p.grant() // a heavy place was waited for, and lighter ones fit
+		p.grant() // a heavy request stopped waiting, so lighter ones may fit
 	}
 	return nil, context.Cause(ctx)
 }
 
-// Held returns how much of the pool is taken, and how many wait for a place.
+// Held returns how much of the pool is taken, and how many requests wait.
 func (p *Pool) Held() (held, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.c.Places - p.free, p.waiting
 }
 
-// releaser gives a place back, once.
+// releaser returns a function that returns the place once.
 func (p *Pool) releaser(n *node, weight int) func() {
 	var once sync.Once
 	return func() {
@@ -177,9 +175,9 @@ func (p *Pool) releaser(n *node, weight int) func() {
 	}
 }
 
-// What follows is called with mu held.
+// The caller of the following functions holds mu.
 
-// visitor returns w's leaf, which is forgotten as soon as it neither holds nor waits.
+// visitor returns w's leaf, which is removed when it neither holds nor waits.
 func (p *Pool) visitor(w Who) *node {
 	return p.child(p.child(p.child(&p.root, w.Owner), w.Site), w.Visitor)
 }
@@ -192,8 +190,8 @@ func (p *Pool) child(parent *node, key string) *node {
 	if last := len(p.recycled) - 1; last >= 0 {
 		n, p.recycled = p.recycled[last], p.recycled[:last]
 	}
-	// Those that come anew are behind all who wait but the one that was served last, so that
-	// many who ask seldom can't keep one who asks often from its turn.
+	// New visitors queue behind all waiting ones except the one served last, so that many occasional visitors can't
+	// starve a frequent one.
 	n.key, n.parent, n.last = key, parent, p.turns-min(p.turns, 1)
 	if parent.children == nil {
 		parent.children = map[string]*node{}
@@ -202,7 +200,7 @@ func (p *Pool) child(parent *node, key string) *node {
 	return n
 }
 
-// forget removes a leaf and what is above it, as far as they neither hold nor wait.
+// forget removes a leaf and its ancestors if they neither hold nor wait.
 func (p *Pool) forget(n *node) {
 	for n.parent != nil && n.held == 0 && n.waiting == 0 && len(n.children) == 0 {
 		parent := n.parent
@@ -215,10 +213,10 @@ func (p *Pool) forget(n *node) {
 	}
 }
 
-// own reports whether a leaf is the service's own.
+// own reports whether a leaf belongs to the service itself.
 func (p *Pool) own(n *node) bool { return p.c.Own && n.parent.parent.key == "" }
 
-// most returns the heaviest place that a leaf may ever have.
+// most returns the highest weight that a leaf may ever hold.
 func (p *Pool) most(n *node) int {
 	if p.own(n) {
 		return p.c.Places
@@ -226,7 +224,7 @@ func (p *Pool) most(n *node) int {
 	return min(p.c.Places, p.c.Owner, p.c.Site, p.c.Visitor)
 }
 
-// bound returns how much a node that is so deep (1 for an owner) may hold.
+// bound returns how much a node at a depth may hold; depth 1 is an owner.
 func (p *Pool) bound(n *node, depth int) int {
 	if p.c.Own && depth == 1 && n.key == "" {
 		return math.MaxInt
@@ -234,7 +232,7 @@ func (p *Pool) bound(n *node, depth int) int {
 	return [...]int{1: p.c.Owner, 2: p.c.Site, 3: p.c.Visitor}[depth]
 }
 
-// fits reports whether the bounds of a leaf, its site and its owner leave room.
+// fits reports whether the limits of a leaf, its site and its owner leave room.
 func (p *Pool) fits(n *node, weight int) bool {
 	if p.own(n) {
 		return true
@@ -278,7 +276,7 @@ func (p *Pool) enqueue(n *node, w *waiter) {
 	}
 }
 
-// leave takes a waiter out of the queue.
+// leave removes a waiting request from the queue.
 func (p *Pool) leave(n *node, w *waiter) {
 	for i, other := range n.waiters {
 		if other == w {
@@ -290,7 +288,7 @@ func (p *Pool) leave(n *node, w *waiter) {
 	}
 }
 
-// dequeued notes that a leaf has one waiter less.
+// dequeued records that a leaf has one waiting request fewer.
 func (p *Pool) dequeued(n *node) {
 	p.waiting--
 	for ; n.parent != nil; n = n.parent {
@@ -307,7 +305,7 @@ func (p *Pool) dequeued(n *node) {
 	}
 }
 
-// grant hands out what is free to those whose turn it is.
+// grant gives free places to the requests whose turn it is.
 func (p *Pool) grant() {
 	p.saving = false
 	for p.free > 0 && p.waiting > 0 {
@@ -328,7 +326,7 @@ func (p *Pool) grant() {
 	}
 }
 
-// next returns the leaf below n whose turn it is, or nil where bounds leave no room for any.
+// next returns the leaf below n whose turn it is, or nil if limits leave no room.
 func (p *Pool) next(n *node, depth int) *node {
 	var tried []*node
 	for {
@@ -355,7 +353,7 @@ func (p *Pool) next(n *node, depth int) *node {
 	}
 }
 
-// below reports whether a node is the service's own, whose bounds are not asked.
+// below reports whether a node's limits leave room; the service itself has none.
 func (p *Pool) below(n *node, depth int) bool {
 	for ; depth > 1; depth-- {
 		n = n.parent
@@ -363,7 +361,7 @@ func (p *Pool) below(n *node, depth int) bool {
 	return p.c.Own && n.key == ""
 }
 
-// before reports whether a's turn is before b's.
+// before reports whether a's turn comes before b's.
 func (p *Pool) before(a, b *node, depth int) bool {
 	if p.c.Own && depth == 1 && a.key != b.key && (a.key == "" || b.key == "") {
 		return (a.key == "") != p.ownTurn

@@ -4,9 +4,8 @@ import (
 	"net/netip"
 )
 
-// Visitor returns the network that a client is counted as: its IPv4 address, or the /64 of
-// its IPv6 address, which is what one customer of a provider has. addr is an address with
-// or without a port; anything else is returned as it is.
+// Visitor returns the network that a client is counted as: its IPv4 address, or the /64 of its IPv6 address, which one
+// customer of a provider has. addr may have a port; anything else is returned unchanged.
 func Visitor(addr string) string {
 	ip, err := netip.ParseAddr(addr)
 	if err != nil {

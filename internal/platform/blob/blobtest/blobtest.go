@@ -1,4 +1,4 @@
-// Package blobtest owns the behaviour that every blob.Backend must show.
+// Package blobtest owns the tests that every blob.Backend must pass.
 package blobtest
 
 import (
@@ -125,7 +125,7 @@ func badPut(t *testing.T, b blob.Backend) {
 	}
 }
 
-// A blob that is there is young after a Put: a Sweep on another node leaves it alone.
+// A Put renews an existing blob, so that a Sweep on another node leaves it alone.
 func putAgain(t *testing.T, b blob.Backend) {
 	name := put(t, b, "again")
 	put(t, b, "again")
@@ -213,7 +213,7 @@ func list(t *testing.T, b blob.Backend) {
 		t.Errorf("listed %d of %d", n, len(want))
 	}
 	for range b.List(t.Context()) {
-		break // a caller that has seen enough
+		break // stop iterating early
 	}
 }
 

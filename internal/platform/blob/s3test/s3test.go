@@ -1,5 +1,5 @@
-// Package s3test owns a throw-away S3 object store for tests: the Versity gateway over a
-// directory, built from the module tools/versitygw.
+// Package s3test owns a temporary S3 object store for tests: the Versity gateway over a directory, built from the
+// module tools/versitygw.
 package s3test
 
 import (
@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// The credentials of every Server.
+// Credentials of every Server.
 const (
 	AccessKey = "slipway-tests"
 	SecretKey = "not-a-secret-but-long-enough"
 )
 
-// Server is an object store that runs.
+// Server is a running object store.
 type Server struct {
 	Addr string // HOST:PORT
 	dir  string
@@ -53,7 +53,7 @@ func Start(dir string) (*Server, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ { // somebody else may take the port that was free
+	for try := 1; ; try++ { // another process may take the free port
 		if s.Addr, err = free(); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func Start(dir string) (*Server, error) {
 	}
 }
 
-// Start starts it again after Stop, with what it had.
+// Start restarts the server after Stop, with its data.
 func (s *Server) Start() error {
 	cmd := exec.Command(s.args[0], s.args[1:]...)
 	var out strings.Builder
@@ -98,11 +98,10 @@ func (s *Server) Start() error {
 	}
 }
 
-// Stop kills it.
 func (s *Server) Stop() {
 	if s.cmd != nil {
 		s.cmd.Process.Kill()
-		for { // until its port is free
+		for { // wait until its port is free
 			if c, err := net.Dial("tcp", s.Addr); err != nil {
 				break
 			} else {
@@ -113,7 +112,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Bucket makes a bucket and returns the address of a store in it, with credentials.
+// Bucket creates a bucket and returns the address of a store in it, with credentials.
 func (s *Server) Bucket(t testing.TB) string {
 	t.Helper()
 	address, err := s.NewBucket()
@@ -132,13 +131,13 @@ func (s *Server) NewBucket() (string, error) {
 	return s.Address(name, s.Addr), nil
 }
 
-// Address is the address of a bucket, with credentials, behind HOST:PORT.
+// Address returns the address of a bucket at hostport, with credentials.
 func (s *Server) Address(bucket, hostport string) string {
 	q := url.Values{"endpoint": {"http://" + hostport}, "access-key": {AccessKey}, "secret-key": {SecretKey}}
 	return "s3://" + bucket + "?" + q.Encode()
 }
 
-// Objects lists the names in the bucket of an address.
+// Objects lists the names in a bucket.
 func (s *Server) Objects(t testing.TB, address string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(s.Path(address), func(p string, e os.DirEntry, err error) error {
@@ -153,16 +152,16 @@ func (s *Server) Objects(t testing.TB, address string) (names []string) {
 	return names
 }
 
-// Path is where the objects of an address lie, for tests that damage them.
+// Path returns the directory of a bucket's objects, for tests that damage them.
 func (s *Server) Path(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
-		panic(err) // Bucket made it
+		panic(err) // can't fail: Bucket made the address
 	}
 	return filepath.Join(s.dir, u.Host, u.Path)
 }
 
-// build returns the path of the gateway, which the go command keeps in its cache.
+// build returns the path of the gateway's binary, which the go command caches.
 func build() (string, error) {
 	root, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
