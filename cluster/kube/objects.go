@@ -127,7 +127,7 @@ func environment(s runtime.Spec) []string {
 	if s.Terminal != nil {
 		env = append(env, "TERM=xterm-256color", "COLORTERM=truecolor")
 	}
-	env = append(env, s.Env...)
+	env = append(env, runtime.NodeEnv(s)...)
 	return append(env, fmt.Sprintf("PORT=%d", runtime.Port), "HOST=127.0.0.1", "HOSTNAME=127.0.0.1",
 		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
 }

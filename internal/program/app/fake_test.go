@@ -88,7 +88,8 @@ type fakeProgram struct {
 	exit   runtime.Exit
 	over   bool
 	stops  int
-	late   bool // it is out of memory, which it tells of only once it is stopped
+	grace  time.Duration // of the first of them
+	late   bool          // it is out of memory, which it tells of only once it is stopped
 }
 
 func (p *fakeProgram) end(x runtime.Exit) {
@@ -143,9 +144,12 @@ func (p *fakeProgram) answer(status int) {
 	p.status = status
 }
 
-func (p *fakeProgram) Stop(time.Duration) {
+func (p *fakeProgram) Stop(grace time.Duration) {
 	p.mu.Lock()
 	p.stops++
+	if p.grace == 0 {
+		p.grace = grace
+	}
 	exit := runtime.Exit{Reason: "signal SIGTERM"}
 	if p.late {
 		exit = outOfMemory

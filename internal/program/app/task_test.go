@@ -61,6 +61,7 @@ func (f *fleet) add(change ...func(*Config)) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return Wanted{
+			Drain:      77 * time.Second,
 			Site:       "site",
 			Owner:      "owner",
 			Deployment: id.Deployment(deployment),
@@ -297,7 +298,13 @@ func TestWorker(t *testing.T) {
 		for _, p := range e.started {
 			if p.running() {
 				p.end(exitOne)
+				continue
 			}
+			p.mu.Lock()
+			if p.grace != 77*time.Second { // what it works on takes as long as requests
+				t.Errorf("a worker had %s to end, want the site's drain time", p.grace)
+			}
+			p.mu.Unlock()
 		}
 	}
 	want("it again after its end", "node two.js")

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"slipway/internal/platform/id"
 	"slipway/internal/platform/panics"
+	"slipway/internal/program/runtime"
 	"slipway/internal/program/task"
 )
 
@@ -111,7 +113,7 @@ func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 			select {
 			case <-running.Done():
 			case <-ctx.Done():
-				running.Stop(stopGrace)
+				a.stopWorker(running, t.Deployment)
 			}
 			why = "The process exited: " + running.Exit().Reason
 			done()
@@ -133,6 +135,27 @@ func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// stopWorker asks a worker to end, and gives it the time that its site's settings say for that. While the service stops it has
+// no longer than a program.
+func (a *Apps) stopWorker(running runtime.Program, deployment id.Deployment) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	grace := stopGrace
+	if want, err := a.c.Launch.Wanted(ctx, deployment); err == nil {
+		grace = want.Drain
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	a.work.Go(func() {
+		select {
+		case <-a.down:
+			running.Stop(min(grace, stopGrace))
+		case <-ended:
+		}
+	})
+	running.Stop(grace)
 }
 
 // closeWorkers ends all workers and returns when they are gone.

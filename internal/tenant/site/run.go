@@ -29,7 +29,7 @@ type Run struct {
 	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"Maximum size of a request body, 1 to 1048576; larger ones get 413. Default: no limit. Applies within seconds."`
 	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"Time from the end of the request to the first byte of the response, 1 to 3600; after that visitors get a 504. Default: 100. Applies within seconds."`
 	Terminal          *bool        `json:"terminal,omitempty" doc:"Whether terminals can be opened in the program's sandbox, by the dashboard and the API. Default: false."`
-	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"Time that in-flight requests get to finish when another deployment takes over, 0 to 600. Default: 30. Applies within seconds."`
+	DrainSeconds      *int         `json:"drainSeconds,omitempty" doc:"Time that in-flight requests get to finish when another deployment takes over, and that workers get after SIGTERM, 0 to 600. Default: 30. Applies within seconds."`
 }
 
 // HealthCheck is a check that a program must pass before it goes live.
