@@ -1,6 +1,6 @@
-// Package builder owns builds in pods: the control plane's side, which gives a pod its order and its source and
-// takes what comes back, and the side inside, which carries the build out by the code of one machine. The control
-// plane's side trusts nothing that a pod says.
+// Package builder owns builds in pods: the control plane's side, which sends a pod its order and source and receives
+// the result, and the side in the pod, which runs the build with the same code as a single machine. The control plane's
+// side doesn't trust the pod.
 package builder
 
 import (
@@ -29,24 +29,22 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Pods makes pods of builds. *kube.Engine does; tests do without a cluster.
+// Pods creates pods for builds. It is implemented by *kube.Engine; tests use it without a cluster.
 type Pods interface {
-	// StartBuild makes the pod of a build: a program that the cluster ends when it has run for most.
+	// StartBuild creates the pod of a build. The cluster ends it after most.
 	StartBuild(ctx context.Context, s runtime.Spec, uid int, most time.Duration) (runtime.Program, error)
 }
 
-// Config holds what a Builder needs.
 type Config struct {
 	Pods Pods
-	// CAFile is a PEM file of roots that builds trust beside their own, of less than 900 KiB. Optional.
+	// CAFile is a PEM file of less than 900 KiB with roots that builds trust besides their own. Optional.
 	CAFile string
 	Log    *slog.Logger // Optional.
 }
 
-// Builder carries builds out in pods. It is safe for concurrent use.
+// Builder runs builds in pods. It is safe for concurrent use.
 type Builder struct{ c Config }
 
-// New returns a Builder. It starts nothing.
 func New(c Config) *Builder {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return &Builder{c}
@@ -54,24 +52,24 @@ func New(c Config) *Builder {
 
 const (
 	entryFile = "/slipway/build"
-	// uidOffset is between the uid of a site and that of its builds: processes are counted for each uid of a node, and
-	// a build must not take those of the site's program.
+	// uidOffset is the difference between the UIDs of a site and of its builds. Processes are limited per UID and node,
+	// and a build must not use up those of the site's program.
 	uidOffset = 1 << 20
-	// ownMemory, ownPids and ownDisk are what the pod needs beside the commands.
+	// ownMemory, ownPids and ownDisk are the pod's needs besides the commands'.
 	ownMemory = 96 << 20
 	ownPids   = 64
 	ownDisk   = 256 << 20
-	// aroundStages is what a build may take beside the time of its two stages: its source, tools and artefact are sent.
+	// aroundStages is the time for sending source, tools and artifact, in addition to the two stages' limits.
 	aroundStages = 20 * time.Minute
-	// attempts is how often a build begins whose pod the cluster loses.
+	// attempts caps the attempts of a build whose pods the cluster loses.
 	attempts = 3
-	// maxLines is how many lines of the log are taken, a little more than what a pod sends.
+	// maxLines caps the log lines accepted, slightly more than a pod sends.
 	maxLines = 110_000
-	// endPatience is how long the end of a pod may be unknown after its connection broke.
+	// endPatience limits the wait for a pod's end after its connection broke.
 	endPatience = 5 * time.Minute
 )
 
-// Build carries out a build in a pod. One that the cluster loses begins anew in another.
+// Build runs a build in a pod. If the cluster loses the pod, it starts again in another.
 func (b *Builder) Build(ctx context.Context, t build.Task, r build.Report) (build.Left, error) {
 	h := &heard{task: t, to: r, hide: buildlog.NewRedactor(values(t.Secrets))}
 	h.enter("prepare")
@@ -103,20 +101,20 @@ func values(secrets []build.Secret) (all []string) {
 	return all
 }
 
-// empty removes what an attempt left.
+// empty deletes the files of an attempt.
 func empty(dir string) error {
 	return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
 }
 
-// errLate is the end of a build that has taken longer than all of it may.
+// errLate means that the build exceeded its total time.
 var errLate = errors.New("the build took too long")
 
-// errLost is the end of a pod by the cluster's doing, not the build's.
+// errLost means that the cluster ended the pod.
 type errLost struct{ why string }
 
 func (e *errLost) Error() string { return "the pod of the build was lost: " + e.why }
 
-// try carries the build out in one pod.
+// try runs the build in one pod.
 func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.Left, err error) {
 	o := order{Job: t.Job}
 	if o.Cert, o.Key, err = newCert(); err != nil {
@@ -159,7 +157,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 	}
 	defer func() {
 		if err == nil {
-			go p.Stop(0) // it has nothing more to do
+			go p.Stop(0) // its work is done
 		} else {
 			p.Stop(0)
 		}
@@ -201,7 +199,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 	return left, unreadable()
 }
 
-// dial connects to the build in a pod, once it listens.
+// dial connects to the build in a pod once it listens.
 func dial(ctx context.Context, p runtime.Program) (net.Conn, error) {
 	for {
 		c, err := p.Dial(ctx)
@@ -218,7 +216,7 @@ func dial(ctx context.Context, p runtime.Program) (net.Conn, error) {
 	}
 }
 
-// ended says why a pod ended whose connection broke.
+// ended returns why a pod ended after its connection broke.
 func (b *Builder) ended(ctx context.Context, p runtime.Program, t build.Task, h *heard, broke error) error {
 	select {
 	case <-p.Done():
@@ -247,7 +245,7 @@ func (b *Builder) ended(ctx context.Context, p runtime.Program, t build.Task, h 
 	return &errLost{cmp.Or(e.Reason, "the cluster does not say why")}
 }
 
-// talk sends the source and takes the report and the artefact.
+// talk sends the source and receives the reports and the artifact.
 func talk(c net.Conn, t build.Task, h *heard) (left build.Left, err error) {
 	source, err := os.OpenRoot(t.Source)
 	if err != nil {
@@ -266,7 +264,7 @@ func talk(c net.Conn, t build.Task, h *heard) (left build.Left, err error) {
 	if err := send(frameEnd, nil); err != nil {
 		return left, err
 	}
-	if kept, err := os.Open(t.Cache); err == nil { // there is none before the first build
+	if kept, err := os.Open(t.Cache); err == nil { // it doesn't exist before the first build
 		_, err = io.Copy(treeWriter{send}, kept)
 		kept.Close()
 		if err != nil {
@@ -299,10 +297,10 @@ func talk(c net.Conn, t build.Task, h *heard) (left build.Left, err error) {
 	return left, nil
 }
 
-// maxCache is how much builds of one site and branch may keep, as on one machine.
+// maxCache caps the cache of a site's branch in bytes, as on a single machine.
 const maxCache = 4 << 30
 
-// keep takes what the build has kept for the next one. Without it that one takes longer.
+// keep receives the cache for the next build. An error isn't fatal, since the next build just takes longer.
 func (b *Builder) keep(ctx context.Context, c net.Conn, t build.Task, h *heard) {
 	err := func() error {
 		f, err := os.CreateTemp(filepath.Dir(t.Cache), "pack-")
@@ -325,32 +323,32 @@ func (b *Builder) keep(ctx context.Context, c net.Conn, t build.Task, h *heard) 
 	}
 }
 
-// unreadable is the fault of a build whose pod doesn't send what it must.
+// unreadable returns the fault for malformed output of a pod.
 func unreadable() error {
 	return fault.New(fault.Invalid, build.CodeFailed, "The build's output can't be read",
 		"it has a file whose name can't be used, or the build has changed what sends it")
 }
 
-// errBroken is the end of a connection before all was said.
+// errBroken means that the connection ended early.
 type errBroken struct{ error }
 
 func (e *errBroken) Unwrap() error { return e.error }
 
-// errInside is an error that is the operator's.
+// errInside is an error for the operator.
 type errInside struct{ why string }
 
 func (e *errInside) Error() string { return "build in a pod: " + e.why }
 
-// heard takes what a pod reports, within bounds, and passes it on.
+// heard receives a pod's reports, limits them and passes them on.
 type heard struct {
 	task  build.Task
 	to    build.Report
 	hide  *buildlog.Redactor
-	stage string // the last one that began
+	stage string // the latest stage
 	lines int
 }
 
-// next returns the next frame that is no report.
+// next returns the next frame that isn't a report.
 func (h *heard) next(c io.Reader) (kind byte, p []byte, err error) {
 	for {
 		if kind, p, err = readFrame(c); errors.Is(err, errFrame) {
@@ -378,7 +376,7 @@ func (h *heard) next(c io.Reader) (kind byte, p []byte, err error) {
 	}
 }
 
-// stages in their order. A pod enters each once.
+// stages lists the stages in order. A pod enters each once.
 var stages = []string{"prepare", "install", "build", "publish"}
 
 func (h *heard) enter(stage string) {
@@ -394,7 +392,7 @@ var (
 	code    = lazyregexp.New(`^[a-z][a-z0-9_]{0,63}$`)
 )
 
-// line passes a line on as a log may show it, without secrets.
+// line passes on a log line without secrets and control characters.
 func (h *heard) line(l line) {
 	if h.lines++; h.lines > maxLines || !slices.Contains(levels, l.Level) {
 		return
@@ -405,7 +403,7 @@ func (h *heard) line(l line) {
 	h.to.Line(l.Level, h.hide.Redact(plain(l.Message)), h.hide.Redact(l.Raw))
 }
 
-// plain removes what no log shows.
+// plain removes characters that logs don't show.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' {
@@ -415,10 +413,10 @@ func plain(s string) string {
 	}, s)
 }
 
-// maxWords bounds the sentences of a failure.
+// maxWords caps a failure's message in bytes.
 const maxWords = 4 << 10
 
-// failed is the error of which a pod tells.
+// failed decodes a pod's error.
 func failed(p []byte) error {
 	var f failure
 	if err := json.Unmarshal(p, &f); err != nil {

@@ -25,22 +25,22 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// How long the control plane may take to connect, and to close when it has all.
+// How long the control plane may take to connect, and to close the connection after receiving everything.
 const (
 	connectPatience = 5 * time.Minute
 	closePatience   = time.Minute
 )
 
-// place is where a build is carried out in its pod.
+// place holds the paths of a build in its pod.
 type place struct {
-	dir   string // of our own: tools, homes of trials
+	dir   string // the builder's own: tools, temporary homes
 	work  string // the build's
-	order string // the file with the order
-	roots string // the file with the operator's own roots; it is there if there are any
-	own   bool   // whether every process but us and the first one is the build's
+	order string // file with the order
+	roots string // file with the operator's roots, if there are any
+	own   bool   // whether all processes but this one and the first are the build's
 }
 
-// Main carries out the build of a pod, whose only program it is, and returns the status to end with.
+// Main runs the build as the pod's only program and returns the exit status.
 func Main() int {
 	files := func(name string) string { return filepath.Join(runtime.AppDir, name) }
 	if err := serve(place{dir: "/tmp/slipway", work: sandbox.Root, order: files(orderFile), roots: files(rootsFile), own: true}); err != nil {
@@ -50,7 +50,7 @@ func Main() int {
 	return 0
 }
 
-// serve waits for the control plane and carries out one build for it.
+// serve waits for the control plane and runs one build.
 func serve(p place) error {
 	text, err := os.ReadFile(p.order)
 	if err != nil {
@@ -79,7 +79,7 @@ func serve(p place) error {
 	return answer(p, o.Job, c)
 }
 
-// answer carries out a build for whoever is at the other end of c, until it goes.
+// answer runs a build for the other end of c until the connection ends.
 func answer(p place, j build.Job, c net.Conn) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -96,11 +96,11 @@ func answer(p place, j build.Job, c net.Conn) error {
 	if err := receive(c, kept, j.Limits); err != nil {
 		return fmt.Errorf("receive the cache: %w", err)
 	}
-	if err := sandbox.Own(kept, j.UID); err != nil { // where we are root
+	if err := sandbox.Own(kept, j.UID); err != nil { // if running as root
 		return err
 	}
 	closed := make(chan struct{})
-	go func() { // nothing more comes: the end is that of the build
+	go func() { // the other side sends nothing more, so an end of input cancels the build
 		_, _ = c.Read(make([]byte, 1))
 		cancel()
 		close(closed)
@@ -113,7 +113,7 @@ func answer(p place, j build.Job, c net.Conn) error {
 		out.fail(err)
 	}
 	if err := keep(kept, out); err != nil {
-		fmt.Fprintln(os.Stderr, "slipway: send the cache:", err) // half of it is worth nothing, and costs nothing
+		fmt.Fprintln(os.Stderr, "slipway: send the cache:", err) // the build has succeeded without its cache
 	} else {
 		_ = out.frame(frameEnd, nil)
 	}
@@ -136,7 +136,7 @@ func receive(c io.Reader, dir string, l sandbox.Limits) error {
 	return unpack(&treeReader{next: func() (byte, []byte, error) { return readFrame(c) }}, root, l.Disk, l.Files)
 }
 
-// keep sends what the build has kept for the next one.
+// keep sends the cache for the next build.
 func keep(dir string, out *reporter) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +177,7 @@ func carryOut(ctx context.Context, p place, j build.Job, source, kept string, ou
 	})
 }
 
-// runner runs commands as plain processes, of which none is left when one has ended.
+// runner runs commands as plain processes and kills everything they leave behind.
 type runner struct {
 	*sandbox.Plain
 	own bool
@@ -192,12 +192,12 @@ func newRunner(p place) (sandbox.Runner, error) {
 	return runner{plain, p.own}, nil
 }
 
-// Run runs a command. Where the kernel ended a part of it for want of memory, that is how it ended.
+// Run runs a command. If the kernel killed any of its processes for lack of memory, the result says so.
 func (r runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
 	before := pod.OOMKills()
 	res, err := r.Plain.Run(ctx, c)
 	if r.own {
-		_ = unix.Kill(-1, unix.SIGKILL) // all but us and the entry point: what hid from the runner
+		_ = unix.Kill(-1, unix.SIGKILL) // all processes but this one and the entry point, including those hidden from the runner
 	}
 	if err == nil && !res.OK() && res.Killed == sandbox.NotKilled && pod.OOMKills() > before {
 		res.OOM, res.Killed = true, sandbox.OutOfMemory
@@ -205,7 +205,7 @@ func (r runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, err
 	return res, err
 }
 
-// folder is the checkout that was received, as build.Tree.
+// folder is the received checkout as a build.Tree.
 type folder string
 
 func (f folder) ReadFile(_ context.Context, name string, most int64) ([]byte, error) {
@@ -228,11 +228,11 @@ func (f folder) ReadFile(_ context.Context, name string, most int64) ([]byte, er
 
 func (f folder) Checkout(_ context.Context, dir string) error { return os.Rename(string(f), dir) }
 
-// reporter sends the control plane what a build reports.
+// reporter sends a build's reports to the control plane.
 type reporter struct {
-	gone func() // called once nothing can be sent
+	gone func() // called once sending fails
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	to  io.Writer
 	err error
 }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth of folders, as sandboxes allow.
+// maxDepth caps nested folders, as in sandboxes.
 const maxDepth = 256
 
-// pack writes the files, folders and links below root, without what skip names; with nil it leaves nothing out.
-// What is none of them is told to odd.
+// pack writes the files, folders and links below root as a tar, except those for which skip returns true. A nil skip
+// includes all. It reports other kinds of files to odd.
 func pack(root *os.Root, to io.Writer, skip func(name string) bool, odd func(name string)) error {
 	w := tar.NewWriter(to)
 	if err := packDir(root, w, ".", 0, skip, odd); err != nil {
@@ -100,7 +100,7 @@ func packFile(root *os.Root, w *tar.Writer, name string, h *tar.Header) error {
 	return err
 }
 
-// open opens for reading what its owner, who may be us, has closed to himself.
+// open opens a file even if its mode denies its owner access.
 func open(root *os.Root, name string, flags int, mode os.FileMode) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|flags, 0)
 	if errors.Is(err, fs.ErrPermission) && root.Chmod(name, mode) == nil {
@@ -109,13 +109,13 @@ func open(root *os.Root, name string, flags int, mode os.FileMode) (*os.File, er
 	return f, err
 }
 
-// errTooLarge says which limit the files of a tree pass.
+// errTooLarge says which limit a tree exceeds.
 type errTooLarge struct{ why string }
 
 func (e errTooLarge) Error() string { return e.why }
 
-// unpack makes a tree below root, of at most so many bytes and entries. It trusts nothing of what it reads: what
-// leads out of root fails, and links are made last.
+// unpack extracts a tar below root, with at most maxBytes and maxEntries. It doesn't trust the tar: entries outside
+// root are errors, and links are created last.
 func unpack(from io.Reader, root *os.Root, maxBytes, maxEntries int64) error {
 	r := tar.NewReader(from)
 	type link struct{ name, to string }
@@ -161,7 +161,7 @@ func unpack(from io.Reader, root *os.Root, maxBytes, maxEntries int64) error {
 			return err
 		}
 	}
-	_, err := io.Copy(io.Discard, from) // what a tar ends with
+	_, err := io.Copy(io.Discard, from) // the tar's padding
 	return err
 }
 
@@ -184,5 +184,5 @@ func unpackFile(r io.Reader, root *os.Root, name string, h *tar.Header) error {
 	if err := f.Close(); err != nil || h.ModTime.IsZero() {
 		return err
 	}
-	return root.Chtimes(name, h.ModTime, h.ModTime) // tools compare those of what they have cached
+	return root.Chtimes(name, h.ModTime, h.ModTime) // tools compare times with their caches'
 }

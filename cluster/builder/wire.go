@@ -19,43 +19,43 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// order is what a pod is told to build. It is in the pod's Secret.
+// order is a pod's build order, stored in the pod's Secret.
 type order struct {
 	Job  build.Job `json:"job"`
 	Cert []byte    `json:"cert"` // of the pod's end of the connection, PEM
 	Key  []byte    `json:"key"`
 }
 
-// orderFile is where the pod finds its order, below the folder of programs.
+// orderFile is the path of the order below the folder of programs.
 const orderFile = "build.json"
 
-// rootsFile is where it finds the operator's own roots, if there are any.
+// rootsFile is the path of the operator's roots, if there are any.
 const rootsFile = "roots.pem"
 
-// Frames of the connection, both ways: a byte says what it is, four how long it is.
+// A frame has a byte for its kind, four for its length, and the content. Frames go both ways.
 const (
-	frameTree byte = 't' // a part of a tree: the source and the cache one way, the artefact and the cache the other
-	frameEnd  byte = 'e' // the tree's end; of the artefact, with what it is as JSON
-	frameLine byte = 'l' // a line of the log, as JSON
-	frameGo   byte = 'g' // a stage that begins
-	frameSkip byte = 's' // a stage that is left out
-	frameFail byte = 'f' // why there is no artefact, as JSON
+	frameTree byte = 't' // part of a tree: source and cache to the pod, artifact and cache from it
+	frameEnd  byte = 'e' // end of a tree; for an artifact with its description as JSON
+	frameLine byte = 'l' // a log line as JSON
+	frameGo   byte = 'g' // start of a stage
+	frameSkip byte = 's' // a skipped stage
+	frameFail byte = 'f' // failure as JSON
 )
 
-// maxFrame bounds a frame, and chunk is how much of a tree is in one.
+// maxFrame caps a frame, and chunk is the size of a frame of a tree.
 const (
 	maxFrame = 256 << 10
 	chunk    = 64 << 10
 )
 
-// line is a line of the log.
+// line is a log line.
 type line struct {
 	Level   string `json:"level"`
 	Message string `json:"message"`
 	Raw     string `json:"raw,omitempty"`
 }
 
-// failure is a fault, or an error that only the operator can do something about.
+// failure is a fault, or an error for the operator.
 type failure struct {
 	Fault   bool       `json:"fault"`
 	Kind    fault.Kind `json:"kind"`
@@ -108,7 +108,7 @@ func (w treeWriter) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// treeReader reads the frames of a tree. Its end is that of the tree, whose frame is kept.
+// treeReader reads a tree's frames until the end frame, which it keeps.
 type treeReader struct {
 	next func() (kind byte, p []byte, err error)
 	rest []byte
@@ -138,7 +138,7 @@ func (r *treeReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// noEOF keeps what ends early from being taken for the whole.
+// noEOF turns io.EOF into an error, so that a truncated tree doesn't look complete.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -148,7 +148,7 @@ func noEOF(err error) error {
 
 const serverName = "build.slipway"
 
-// newCert makes the certificate of one build, which the control plane alone trusts.
+// newCert creates the certificate of one build, which only the control plane trusts.
 func newCert() (cert, key []byte, err error) {
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -157,7 +157,7 @@ func newCert() (cert, key []byte, err error) {
 	now := time.Now()
 	t := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: serverName}, DNSNames: []string{serverName},
-		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(48 * time.Hour), // clocks of nodes differ
+		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(48 * time.Hour), // tolerates differing clocks
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	text, err := x509.CreateCertificate(rand.Reader, t, t, &secret.PublicKey, secret)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holds keep the program from running.
+// holds counts the reasons for which the program is stopped.
 type holds struct {
 	mu sync.Mutex // guards n
 	n  int
@@ -20,14 +20,14 @@ func (h *holds) add(n int) {
 	defer h.mu.Unlock()
 	switch before := h.n; {
 	case before == 0 && n > 0:
-		_ = unix.Kill(-1, unix.SIGSTOP) // all but this process: nobody can be in the middle of a fork
+		_ = unix.Kill(-1, unix.SIGSTOP) // all processes but this one; none can be in the middle of a fork
 	case before+n == 0:
 		_ = unix.Kill(-1, unix.SIGCONT)
 	}
 	h.n += n
 }
 
-// hold stops all of the program until the connection ends, and not for longer than most.
+// hold stops the program until the connection ends, but at most for most.
 func (e *entry) hold(c *net.TCPConn, most time.Duration, reply func() bool) {
 	<-e.started
 	e.holds.add(1)

@@ -12,7 +12,7 @@ import (
 	"slipway/cluster/pod"
 )
 
-// maxLine is how many bytes of a line are passed on, as on one machine; the rest of it is dropped.
+// maxLine caps a line's length in bytes, as on a single machine. The rest is dropped.
 const maxLine = 16 << 10
 
 // output writes the pod's log.
@@ -20,7 +20,7 @@ type output struct {
 	mu sync.Mutex // held while a line is written
 }
 
-// carry passes a stream of the program on, line by line, until its end.
+// carry copies a stream of the program to the log line by line until its end.
 func (o *output) carry(stream string, from io.ReadCloser) {
 	defer from.Close()
 	r := bufio.NewReaderSize(from, maxLine)
@@ -48,5 +48,5 @@ func (o *output) print(stream, text string) {
 	_, _ = io.WriteString(os.Stdout, pod.Mark(stream, text)+"\n")
 }
 
-// say tells the user something of ours.
+// say logs a message of Slipway's for the user.
 func (o *output) say(text string) { o.print("stderr", "slipway: "+text) }

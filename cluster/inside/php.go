@@ -20,10 +20,10 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// fpmSocket is what PHP-FPM inherits: a name of the pod's network, which nothing in its files can replace while it is held.
+// fpmSocket is the abstract socket that PHP-FPM inherits. The program can't replace it with a file.
 const fpmSocket = "@slipway-php"
 
-// listenFPM opens the socket of PHP-FPM. Who connects before PHP-FPM is up waits in its queue.
+// listenFPM opens PHP-FPM's socket. Connections wait in its queue until PHP-FPM is up.
 func listenFPM(scratch string) (*os.File, error) {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func listenFPM(scratch string) (*os.File, error) {
 	return l.File()
 }
 
-// dialFPM connects to PHP-FPM. While its queue is full a Unix socket says so at once; it is asked again.
+// dialFPM connects to PHP-FPM. It retries while the socket's queue is full, which a Unix socket reports immediately.
 func dialFPM() (pod.Half, error) {
 	late := time.Now().Add(questionPatience)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
@@ -51,10 +51,10 @@ func dialFPM() (pod.Half, error) {
 	}
 }
 
-// commandDir is where a command finds the PHP that was chosen for it, by the name php.
+// commandDir holds the link named php to the PHP version chosen for a command.
 const commandDir = "/tmp/.slipway-php"
 
-// offerPHP puts PHP before what else is in an environment's PATH.
+// offerPHP prepends the chosen PHP to the environment's PATH.
 func offerPHP(program string, env []string) ([]string, error) {
 	if err := os.MkdirAll(commandDir, 0o755); err != nil {
 		return nil, err
@@ -71,10 +71,10 @@ func offerPHP(program string, env []string) ([]string, error) {
 	return out, nil
 }
 
-// sendTime is how long a file may take to be sent.
+// sendTime limits the time to send a file.
 const sendTime = 5 * time.Minute
 
-// send answers with a file of one of the program's folders.
+// send responds with a file of one of the program's storage folders.
 func send(c net.Conn, length int64, reply func(byte) bool) error {
 	_ = c.SetDeadline(time.Now().Add(questionPatience))
 	wanted, err := pod.ReadWanted(c, length)
@@ -108,7 +108,7 @@ func send(c net.Conn, length int64, reply func(byte) bool) error {
 	return err
 }
 
-// openStored opens a file of a folder, which no link in it leaves, without waiting for what isn't one.
+// openStored opens a file in a folder without following links out of it, and without blocking on special files.
 func openStored(folder, name string) (*os.File, error) {
 	if !filepath.IsLocal(folder) {
 		return nil, fmt.Errorf("%q is no folder of the program", folder)
@@ -121,13 +121,13 @@ func openStored(folder, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }
 
-// beginEpoch makes the files that name the epoch of an object cache, which is not used yet.
+// beginEpoch creates the files of an object cache's epoch, with the cache disabled.
 func beginEpoch() error {
 	for _, dir := range []string{path.Dir(pod.EpochFile), path.Dir(pod.EpochOwn)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	// It has its size from the beginning: what fills the disk does not keep it from being changed.
+	// Create it at full size, so that it can be changed even if the disk is full.
 	return errors.Join(runtime.BumpEpoch(pod.EpochFile, true), os.WriteFile(pod.EpochOwn, []byte("0000000000000000"), 0o600))
 }

@@ -1,6 +1,6 @@
-// Package inside owns what runs in a program's pod: the step that lays its files and proves that its
-// network is closed, and the entry point that starts the program, passes connections on to it, and tells
-// how it ended. It trusts the description that it is given, and neither the network nor the program.
+// Package inside owns what runs in a program's pod: the step that lays out its files and proves that its network is
+// closed, and the entry point that starts the program, forwards connections to it, and reports how it ended. It trusts
+// its description, but neither the network nor the program.
 package inside
 
 import (
@@ -26,15 +26,14 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// How long the files of a program may take, and how long what the cluster sets up for a new pod's network
-// may: rules of network policies are seconds late with some network plug-ins.
+// Time limits for fetching files and for the network policies of a new pod, which some network plug-ins apply seconds
+// late.
 const (
 	fetchPatience   = 5 * time.Minute
 	networkPatience = 30 * time.Second
 )
 
-// answerPatience is how long an address that listens may take to answer: long enough for a packet that
-// was lost to be sent once more.
+// answerPatience is the wait for a response from a listening address, long enough for one retransmission.
 const answerPatience = 1200 * time.Millisecond
 
 func readDescription() (d pod.Description, err error) {
@@ -45,7 +44,7 @@ func readDescription() (d pod.Description, err error) {
 	return d, json.Unmarshal(text, &d)
 }
 
-// Prepare lays the files of a program, and returns only if no address is reached that must not be.
+// Prepare lays out a program's files. It returns nil only if the pod can't reach the canary.
 func Prepare(ctx context.Context) error {
 	d, err := readDescription()
 	if err != nil {
@@ -59,11 +58,11 @@ func Prepare(ctx context.Context) error {
 	return <-closed
 }
 
-// errOpen is the end of a program whose pod reaches what it must not.
+// errOpen means that the pod reaches an address that must be closed to it.
 var errOpen = errors.New("the cluster does not enforce its network policies: " +
 	"the pod reaches an address that is closed to it, so the program was not started")
 
-// proveClosed waits until an address that listens is no longer reached.
+// proveClosed waits until a listening address is no longer reachable.
 func proveClosed(ctx context.Context, canary string, patience time.Duration) error {
 	if canary == "" {
 		return nil
@@ -72,7 +71,7 @@ func proveClosed(ctx context.Context, canary string, patience time.Duration) err
 	for late := time.Now().Add(patience); ; {
 		c, err := dialer.DialContext(ctx, "tcp", canary)
 		if err != nil {
-			return context.Cause(ctx) // nil: refused or not answered, as it must be
+			return context.Cause(ctx) // nil if refused or not answered, as required
 		}
 		c.Close()
 		if time.Now().After(late) {
@@ -86,7 +85,7 @@ func proveClosed(ctx context.Context, canary string, patience time.Duration) err
 	}
 }
 
-// lay lays trees, places for files of the Secret, and temporary folders below the bundle.
+// lay lays out trees and creates the mount points of the Secret's files and temporary folders.
 func lay(ctx context.Context, d pod.Description) error {
 	client, err := clientOf(d.CA)
 	if err != nil {
@@ -114,7 +113,7 @@ func lay(ctx context.Context, d pod.Description) error {
 			return err
 		}
 	}
-	for _, name := range d.Files { // the Secret's is mounted over it
+	for _, name := range d.Files { // the Secret's file is mounted over it
 		if err := place(app, name); err != nil {
 			return err
 		}
@@ -137,7 +136,7 @@ func lay(ctx context.Context, d pod.Description) error {
 	return store(d, app)
 }
 
-// stage lays a tree where it is mounted from.
+// stage lays out a tree in the volume it is mounted from.
 func stage(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree) error {
 	into, err := os.OpenRoot(t.Stage)
 	if err != nil {
@@ -147,7 +146,7 @@ func stage(ctx context.Context, client *http.Client, d pod.Description, t pod.Tr
 	return fetch(ctx, client, d, t, into)
 }
 
-// makePlaces makes the folders of storage that trees are mounted over, for the program's user to own.
+// makePlaces creates the storage folders that trees are mounted over, owned by the program's user.
 func makePlaces(d pod.Description, folder, at string) error {
 	root, err := os.OpenRoot(at)
 	if err != nil {
@@ -164,7 +163,7 @@ func makePlaces(d pod.Description, folder, at string) error {
 	return nil
 }
 
-// place makes room for something at a path: nothing is there, and the folder above is.
+// place removes whatever is at path and creates its parent directory.
 func place(app *os.Root, name string) error {
 	if err := app.RemoveAll(name); err != nil {
 		return err
@@ -175,7 +174,7 @@ func place(app *os.Root, name string) error {
 	return nil
 }
 
-// cover lays a tree, or a folder of it, over what is at its path.
+// cover replaces what is at a tree's path by the tree, or by a folder of it.
 func cover(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree, app *os.Root, beside string) error {
 	if err := app.Mkdir(beside, 0o755); err != nil {
 		return err
@@ -197,7 +196,7 @@ func cover(ctx context.Context, client *http.Client, d pod.Description, t pod.Tr
 	return app.RemoveAll(beside)
 }
 
-// trust returns what trusts one certificate alone.
+// trust returns a configuration that trusts only the given certificate.
 func trust(ca string) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(ca)) {
@@ -218,11 +217,11 @@ func clientOf(ca string) (*http.Client, error) {
 	}, nil
 }
 
-// errUnreached is the error of a pod that does not reach the control plane.
+// errUnreached means that the pod can't reach the control plane.
 type errUnreached struct{ error }
 
-// fetch unpacks a bundle that the control plane sends. Until it is reached, which a new pod's network may
-// need a while for, it is asked again.
+// fetch downloads and unpacks a bundle. It retries until the control plane is reachable, since a new pod's network may
+// take a while.
 func fetch(ctx context.Context, client *http.Client, d pod.Description, t pod.Tree, into *os.Root) error {
 	address := "https://" + d.Address + "/" + t.Bundle + "?" + t.Query
 	late := time.Now().Add(networkPatience)
@@ -257,7 +256,7 @@ func fetch(ctx context.Context, client *http.Client, d pod.Description, t pod.Tr
 	}
 }
 
-// copyTree copies the files and links of a folder to another, for its owner to write.
+// copyTree copies a folder's files and links to another folder, writable for its owner.
 func copyTree(app *os.Root, name, to string) error {
 	from, err := app.OpenRoot(name)
 	if err != nil {

@@ -21,31 +21,31 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// endMessage is where the cluster reads how a container ended.
+// endMessage is the file from which the cluster reads how a container ended.
 const endMessage = "/dev/termination-log"
 
-// Tell writes how the container ended where the cluster reads it.
+// Tell writes the container's end to endMessage.
 func Tell(e pod.End) {
 	if text, err := json.Marshal(e); err == nil {
 		_ = os.WriteFile(endMessage, text, 0o644)
 	}
 }
 
-// entry is the entry point of a pod, whose first process it is.
+// entry is the entry point of a pod, its first process.
 type entry struct {
 	d       pod.Description
 	out     output
 	started chan struct{}
-	pid     int // of the program; set before started is closed
+	pid     int // the program's; set before started is closed
 	killed  atomic.Bool
-	dialed  atomic.Bool // it answers requests
-	full    atomic.Bool // ended because it stored too much
-	kept    *keeping    // nil where it keeps nothing
+	dialed  atomic.Bool // the engine has connected to the program
+	full    atomic.Bool // ended because of too much storage
+	kept    *keeping    // nil if it has no storage
 	holds   holds
-	screen  *screen // nil where the program has no terminal
+	screen  *screen // nil if the program has no terminal
 }
 
-// Run starts the program and returns how it ended, when nothing of it is left.
+// Run starts the program and returns its end once no process of it is left.
 func Run() (pod.End, error) {
 	d, err := readDescription()
 	if err != nil {
@@ -89,7 +89,7 @@ func Run() (pod.End, error) {
 	}
 	close(e.started)
 	go func() {
-		<-asked // by the cluster, which ends the pod when its own grace is over
+		<-asked // the cluster ends the pod after its grace period
 		if e.dialed.Load() {
 			time.Sleep(time.Duration(d.Linger) * time.Second)
 		}
@@ -100,7 +100,7 @@ func Run() (pod.End, error) {
 		_ = unix.Kill(-1, unix.SIGKILL)
 	})
 	status := e.reap()
-	_ = unix.Kill(-1, unix.SIGKILL) // what it left behind
+	_ = unix.Kill(-1, unix.SIGKILL) // remaining processes
 	done()
 	end := e.endOf(status, pod.OOMKills() > before)
 	if e.kept != nil {
@@ -110,8 +110,7 @@ func Run() (pod.End, error) {
 	return end, nil
 }
 
-// start starts the program by Exec, which narrows what it may do first. done waits for the rest of
-// what it prints.
+// start starts the program through Exec, which restricts it first. done waits for the rest of its output.
 func (e *entry) start() (done func(), err error) {
 	argv := append([]string{pod.EntryFile, "exec", strconv.FormatInt(e.d.Pids, 10)}, e.d.Argv...)
 	attr := &syscall.ProcAttr{Dir: e.d.Dir, Env: e.d.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
@@ -148,7 +147,7 @@ func (e *entry) start() (done func(), err error) {
 		if err != nil {
 			return nil, fmt.Errorf("prepare PHP: %w", err)
 		}
-		defer socket.Close() // from now on who connects after the program's end is refused
+		defer socket.Close() // later connections are refused once the program has ended
 		attr.Files = append(attr.Files, socket.Fd())
 	}
 	if e.pid, err = syscall.ForkExec(pod.EntryFile, argv, attr); err != nil {
@@ -161,8 +160,8 @@ func (e *entry) start() (done func(), err error) {
 	return all.Wait, nil
 }
 
-// Exec becomes a program, with at most so many processes of its user: those of the entry point, and those
-// of another pod of the same site on this node, count.
+// Exec replaces this process by the program, limited to pids processes of its user. The entry point's processes count,
+// as do those of the site's other pods on the node.
 func Exec(pids string, argv []string) (code int, err error) {
 	if n, err := strconv.ParseUint(pids, 10, 32); err == nil && n > 0 {
 		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
@@ -176,7 +175,7 @@ func Exec(pids string, argv []string) (code int, err error) {
 	return 126, fmt.Errorf("%s: %w", argv[0], syscall.Exec(name, argv, os.Environ()))
 }
 
-// reap waits for the program, and for what is left to the first process of a pod meanwhile.
+// reap waits for the program, and reaps processes inherited by the pod's first process.
 func (e *entry) reap() unix.WaitStatus {
 	for {
 		var status unix.WaitStatus
@@ -184,18 +183,18 @@ func (e *entry) reap() unix.WaitStatus {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return 125 << 8 // it is gone, and said nothing
+			return 125 << 8 // ended without a status
 		case pid == e.pid:
 			return status
 		}
 	}
 }
 
-// stop asks the program to end, and ends it after the grace; below 0 is never.
+// stop sends SIGTERM to the program and kills it after the grace period. A negative grace never kills it.
 func (e *entry) stop(grace time.Duration) {
 	<-e.started
 	if e.screen != nil {
-		e.screen.hangUp() // a shell that somebody types into ignores SIGTERM
+		e.screen.hangUp() // an interactive shell ignores SIGTERM
 	}
 	_ = unix.Kill(e.pid, unix.SIGTERM)
 	if grace < 0 {
@@ -224,7 +223,7 @@ func (e *entry) endOf(status unix.WaitStatus, oom bool) pod.End {
 	return end
 }
 
-// Main runs one of the entry point's parts: prepare, run, exec, count or store. It returns the status to end with.
+// Main runs a part of the entry point: prepare, run, exec, count or store. It returns the exit status.
 func Main(args []string) int {
 	failed := func(err error) int {
 		fmt.Println(pod.Mark("stderr", "slipway: "+err.Error()))

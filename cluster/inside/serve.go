@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	maxConns         = 4096             // more wait to be accepted
-	questionPatience = 10 * time.Second // until a question is asked
-	terminalPatience = time.Minute      // until the user's terminal is there
+	maxConns         = 4096             // further connections wait
+	questionPatience = 10 * time.Second // until a question arrives
+	terminalPatience = time.Minute      // until the user's terminal is connected
 )
 
 // serve answers the engine's questions.
@@ -28,7 +28,7 @@ func (e *entry) serve(l net.Listener) {
 		c, err := l.Accept()
 		if err != nil {
 			<-slots
-			time.Sleep(10 * time.Millisecond) // too many open files, until some are closed
+			time.Sleep(10 * time.Millisecond) // too many open files; wait for some to close
 			continue
 		}
 		go func() {
@@ -77,7 +77,7 @@ func (e *entry) answer(c *net.TCPConn) {
 	case pod.Stop:
 		e.stop(time.Duration(number) * time.Millisecond)
 		if reply(pod.Yes) {
-			_, _ = io.Copy(io.Discard, c) // until either end goes
+			_, _ = io.Copy(io.Discard, c) // until either end closes
 		}
 	case pod.Hold:
 		e.hold(c, time.Duration(number)*time.Millisecond, func() bool { return reply(pod.Yes) })
@@ -106,8 +106,7 @@ func (e *entry) dial() (pod.Half, error) {
 	return dialProgram()
 }
 
-// dialProgram connects to the program, which listens on the loopback: of either kind, since "localhost"
-// is both.
+// dialProgram connects to the program on the loopback by IPv4 or IPv6, since "localhost" may mean either.
 func dialProgram() (*net.TCPConn, error) {
 	port := strconv.Itoa(runtime.Port)
 	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), questionPatience)

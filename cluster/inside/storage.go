@@ -17,18 +17,18 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// most is far beyond what storage can hold.
+// most is more than any storage can hold.
 const most = 1 << 50
 
-// elsewhere is where the first step leaves how many bytes the storage has in folders that the program doesn't see.
+// elsewhere is the file in which the first step records the bytes in folders that the program can't see.
 const elsewhere = "/tmp/.slipway-stored"
 
-// errReadOnly is the end of a first step that must not let the program write to its storage.
+// errReadOnly means that the program must not write to its storage.
 type errReadOnly struct{ used, limit int64 }
 
 func (e errReadOnly) Error() string { return runtime.StorageReadOnly(e.used, e.limit) }
 
-// store makes the folders of storage, which begin as what the bundle has there, and counts what is stored.
+// store creates the storage folders, initialized from the bundle, and counts the stored bytes.
 func store(d pod.Description, app *os.Root) error {
 	if len(d.Storage) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func store(d pod.Description, app *os.Root) error {
 	for _, f := range d.Storage {
 		tree := app
 		if filepath.IsAbs(f.Path) {
-			tree = nil // the bundle has nothing there
+			tree = nil // nothing in the bundle
 		} else if err := app.MkdirAll(f.Path, 0o755); err != nil { // the folder is mounted over it
 			return fmt.Errorf("the folder %s can't be storage: %w", f.Path, err)
 		}
@@ -66,10 +66,10 @@ func store(d pod.Description, app *os.Root) error {
 	return os.WriteFile(elsewhere, []byte(strconv.FormatInt(max(0, all-seen), 10)), 0o600)
 }
 
-// Stored counts the whole storage of a pod.
+// Stored counts all stored bytes of a pod.
 func Stored() (n int64) {
 	entries, _ := os.ReadDir(pod.StorageDir)
-	for _, e := range entries { // not the file system's own, which is not the site's
+	for _, e := range entries { // skip the file system's own entries
 		if e.Name() != "lost+found" {
 			n += sandbox.Size(filepath.Join(pod.StorageDir, e.Name()), most)
 		}
@@ -77,15 +77,15 @@ func Stored() (n int64) {
 	return n
 }
 
-// keeping watches what a program stores.
+// keeping monitors a program's storage.
 type keeping struct {
 	folders   []string
 	elsewhere int64
-	covered   int64 // of the release's trees that lie over them, which count for nothing
-	limit     int64 // 0 is none
+	covered   int64 // bytes of the release's trees mounted over them, which don't count
+	limit     int64 // 0: unlimited
 }
 
-// newKeeping looks at the storage before the program starts. It returns nil where the program has none.
+// newKeeping measures the storage before the program starts. It returns nil if the program has none.
 func newKeeping(d pod.Description, out *output) *keeping {
 	if len(d.Storage) == 0 {
 		return nil
@@ -120,7 +120,7 @@ func newKeeping(d pod.Description, out *output) *keeping {
 	return k
 }
 
-// count counts the folders that the program sees.
+// count counts the bytes in the folders that the program sees.
 func (k *keeping) count() (n int64) {
 	for _, f := range k.folders {
 		n += sandbox.Size(f, most)
@@ -128,7 +128,7 @@ func (k *keeping) count() (n int64) {
 	return max(0, n-k.covered)
 }
 
-// stored is how many bytes the site has stored.
+// stored returns the site's stored bytes.
 func (k *keeping) stored() int64 {
 	if k == nil {
 		return 0
@@ -136,10 +136,10 @@ func (k *keeping) stored() int64 {
 	return k.elsewhere + k.count()
 }
 
-// rest bounds how much of the time is spent counting: a fiftieth, as on one machine.
+// rest limits counting to a fiftieth of the time, as on a single machine.
 const rest = 50
 
-// watch calls full when the program has stored more than it may.
+// watch calls full once the program has stored more than its limit.
 func (k *keeping) watch(full func()) {
 	if k == nil || k.limit == 0 {
 		return
@@ -156,7 +156,7 @@ func (k *keeping) watch(full func()) {
 	}
 }
 
-// asReadOnly says how a first step ended that refuses to let the program write.
+// asReadOnly converts errReadOnly to the end of the first step.
 func asReadOnly(err error) (e pod.End, ok bool) {
 	var full errReadOnly
 	if !errors.As(err, &full) {

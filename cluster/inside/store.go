@@ -14,10 +14,10 @@ import (
 	"slipway/cluster/stored"
 )
 
-// silence is how long the engine may say nothing in the middle of something.
+// silence limits the engine's inactivity during a transfer.
 const silence = 10 * time.Minute
 
-// Store is the keeper of a volume: it sends what a site has stored and takes what is to be stored, until it is asked to end.
+// Store serves a volume: it sends a site's storage and receives new storage until it is asked to end.
 func Store() error {
 	d, err := readDescription()
 	if err != nil {
@@ -72,7 +72,7 @@ func keeper(c *net.TCPConn, token string, stop chan<- os.Signal) {
 	}
 }
 
-// heard is a connection whose other side is not gone.
+// heard is a connection with a deadline that each read and write extends.
 type heard struct{ *net.TCPConn }
 
 func (h heard) Read(p []byte) (int, error) {

@@ -15,21 +15,21 @@ import (
 	"slipway/cluster/pod"
 )
 
-// screen is the pseudo-terminal of a program, between it and the one connection that types.
+// screen is a program's pseudo-terminal, used by one connection.
 type screen struct {
 	ours, inside *os.File
-	taken        chan struct{} // closed when somebody is there
-	begun        chan struct{} // closed when the program has been started
-	shown        chan struct{} // closed when all that it wrote has been passed on
+	taken        chan struct{} // closed once a connection has taken it
+	begun        chan struct{} // closed once the program has started
+	shown        chan struct{} // closed once all output has been forwarded
 	used         atomic.Bool
 	once         sync.Once
 }
 
-// lastWords is how long what a program wrote before its end may take to be passed on.
+// lastWords limits the time for forwarding the program's last output.
 const lastWords = 5 * time.Second
 
 func newScreen(size pod.Size) (*screen, error) {
-	// Not blocking, so that closing it ends a read.
+	// Non-blocking, so that closing it ends a read.
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -64,22 +64,22 @@ func (s *screen) resize(size pod.Size) error {
 	return err
 }
 
-// take reports whether the terminal is still free, and takes it.
+// take takes the terminal, and returns false if it is already taken.
 func (s *screen) take() bool { return s.used.CompareAndSwap(false, true) }
 
-// begin is called when the program has its end of the terminal: ours of that end must go, or nobody
-// would notice when the program's does.
+// begin closes this process's copy of the program's end after the start. Otherwise nobody would notice when the program
+// closes its own.
 func (s *screen) begin() {
 	_ = s.inside.Close()
 	close(s.begun)
 }
 
-// carry passes on between the terminal and the connection that took it.
+// carry forwards data between the terminal and the connection that took it.
 func (s *screen) carry(c *net.TCPConn) {
 	close(s.taken)
 	<-s.begun
 	go func() {
-		defer s.hangUp() // whoever typed is gone
+		defer s.hangUp() // the user is gone
 		for r := bufio.NewReader(c); ; {
 			typed, size, err := pod.ReadFrame(r)
 			if err != nil {
@@ -95,14 +95,14 @@ func (s *screen) carry(c *net.TCPConn) {
 			}
 		}
 	}()
-	_, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{s.ours}) // until the program's end, or ours
+	_, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{s.ours}) // until the program closes its end, or this one is closed
 	_ = c.CloseWrite()
 	close(s.shown)
 }
 
 func (s *screen) hangUp() { s.once.Do(func() { _ = s.ours.Close() }) }
 
-// finish waits until what the program wrote before its end has been passed on.
+// finish waits until the program's last output has been forwarded.
 func (s *screen) finish() {
 	select {
 	case <-s.shown:

@@ -12,16 +12,16 @@ import (
 	"slipway/cluster/pod"
 )
 
-// maxLed is how many connections of a program lead to one thing at once; more wait to be accepted.
+// maxLed caps a program's concurrent connections to one service. Further ones wait.
 const maxLed = 256
 
-// ways lead a program's connections to the engine, which leads them on.
+// ways forward a program's connections to the engine, which forwards them to the services.
 type ways struct {
 	d   pod.Description
 	tls *tls.Config
 }
 
-// openWays listens where the program finds what serves it. What it connects to before that is there waits.
+// openWays listens on the addresses of the program's services. Earlier connections wait.
 func openWays(d pod.Description) error {
 	if len(d.Ways) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (w *ways) serve(l net.Listener, verb string, slots chan struct{}) {
 		c, err := l.Accept()
 		if err != nil {
 			<-slots
-			time.Sleep(10 * time.Millisecond) // too many open files, until some are closed
+			time.Sleep(10 * time.Millisecond) // too many open files; wait for some to close
 			continue
 		}
 		go func() {
@@ -74,7 +74,7 @@ func (w *ways) serve(l net.Listener, verb string, slots chan struct{}) {
 	}
 }
 
-// reach connects to what a verb names; nil where that can't be had.
+// reach connects to the service of a verb, or returns nil.
 func (w *ways) reach(verb string) *tls.Conn {
 	ctx, cancel := context.WithTimeout(context.Background(), questionPatience)
 	defer cancel()

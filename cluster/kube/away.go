@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// awayPatience is how long a start waits for an API server that doesn't answer.
+	// awayPatience limits a start's wait for an unresponsive API server.
 	awayPatience = 5 * time.Minute
 	awayPause    = 500 * time.Millisecond
 )
 
 const awayLine = "The cluster's API server does not answer. The program starts as soon as it does."
 
-// away reports whether an error says that the API server isn't there, or has too much to do: not that it refuses.
+// away reports whether an error means that the API server is unavailable or overloaded, rather than that it refuses the
+// request.
 func away(err error) bool {
 	var refused apierrors.APIStatus
 	switch {
@@ -30,11 +31,12 @@ func away(err error) bool {
 		return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
 			apierrors.IsTimeout(err) || apierrors.IsInternalError(err)
 	}
-	var network net.Error // of the connection, or of the client that waited for it
+	var network net.Error // of the connection, or a client's timeout
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// patiently repeats a step of a start, which may be repeated, until the API server answers, and tells the user once that it doesn't.
+// patiently retries a repeatable step of a start until the API server responds, and tells the user once about the
+// outage.
 func (e *Engine) patiently(ctx context.Context, s *runtime.Spec, step func() error) error {
 	told := false
 	for late := time.Now().Add(awayPatience); ; {

@@ -19,8 +19,8 @@ const (
 	volumeBuild = "build"
 )
 
-// StartBuild makes the pod of a build: as Start, without storage, under a uid that is given, with a folder to build in,
-// and ended by the cluster when it has run for most. It reaches public addresses where s.Egress says so.
+// StartBuild creates the pod of a build. It differs from Start in that it has no storage, uses the given UID, has a
+// build folder, and is ended by the cluster after most. It reaches public addresses if s.Egress allows.
 func (e *Engine) StartBuild(ctx context.Context, s runtime.Spec, uid int, most time.Duration) (runtime.Program, error) {
 	if e.c.BuildImage == "" {
 		return nil, errors.New("no image for builds is set on this cluster")
@@ -39,7 +39,7 @@ func (f fits) kind() string {
 	return kindProgram
 }
 
-// build makes a pod that of a build, if it is one.
+// build adapts a pod for a build, if f is one.
 func (f fits) build(p *core.Pod, s runtime.Spec) {
 	if f.most == 0 {
 		return

@@ -13,21 +13,20 @@ import (
 )
 
 const (
-	// beat is how often a process says that it is there, and looks for those that no longer do.
+	// beat is the interval at which a process renews its lease and looks for expired ones.
 	beat = 10 * time.Second
-	// silence is how long one says nothing until what it left is removed, at the next beat.
+	// silence is the age at which a process's lease expires. Its programs are removed at the next beat.
 	silence = 40 * time.Second
 )
 
 func leaseName(engine string) string { return "slipway-engine-" + dashed(engine, 63) }
 
-// peers remembers when the other processes of the installation were last seen to say something. Clocks are not compared:
-// what counts is how long this process has seen no change.
+// peers records when this process last saw a change of the other processes' leases. Clocks of machines aren't compared.
 type peers struct {
-	heard map[string]heard // by the name of their lease
-	last  time.Time        // of a beat that reached the cluster
+	heard map[string]heard // by lease name
+	last  time.Time        // last beat that reached the cluster
 
-	strangers map[string]bool // pods of this process that it knew nothing of at the last beat
+	strangers map[string]bool // pods of this process that were unknown at the last beat
 }
 
 type heard struct {
@@ -37,10 +36,10 @@ type heard struct {
 
 func newPeers() *peers { return &peers{heard: map[string]heard{}, last: time.Now()} }
 
-// silent notes the leases that are there at a time, and returns those that have not changed for long.
+// silent records the leases seen at a time, and returns those unchanged for too long.
 func (p *peers) silent(leases []coordination.Lease, own string, now time.Time) (gone []coordination.Lease) {
 	if now.Sub(p.last) > silence/2 {
-		clear(p.heard) // this process heard nothing itself meanwhile
+		clear(p.heard) // this process was itself disconnected
 	}
 	p.last = now
 	there := map[string]bool{}
@@ -63,7 +62,7 @@ func (p *peers) silent(leases []coordination.Lease, own string, now time.Time) (
 	return gone
 }
 
-// live says every beat that this process is there, and removes what processes left that are not, until ctx ends.
+// live renews this process's lease every beat, and removes the programs of dead processes until ctx ends.
 func (e *Engine) live(ctx context.Context) {
 	p := newPeers()
 	tick := time.NewTicker(beat)
@@ -83,8 +82,8 @@ func (e *Engine) live(ctx context.Context) {
 	}
 }
 
-// sweep removes pods of this process of which it knows nothing: their removal did not reach the cluster. One that is being made or
-// removed is known, or gone at the next beat.
+// sweep removes pods of this process that it doesn't know, because their removal failed. It only removes pods that were
+// already unknown at the last beat, since a new pod may not be registered yet.
 func (e *Engine) sweep(p *peers) {
 	before := p.strangers
 	p.strangers = map[string]bool{}
@@ -121,8 +120,7 @@ func (e *Engine) renew(ctx context.Context) error {
 	}
 }
 
-// collect removes the programs of processes that have not been heard for long. A process that is heard again makes
-// what it needs anew.
+// collect removes the programs of processes whose leases have expired. A process that comes back creates what it needs.
 func (e *Engine) collect(ctx context.Context, p *peers) error {
 	list, err := e.c.Client.CoordinationV1().Leases(e.c.Namespace).List(ctx, meta.ListOptions{
 		LabelSelector: labelManaged + "=" + managedBy + "," + labelPart + "=engine",
@@ -135,7 +133,7 @@ func (e *Engine) collect(ctx context.Context, p *peers) error {
 		if name == "" || name == e.c.Name {
 			continue
 		}
-		// Whoever changes the lease first has it: one that is back meanwhile keeps its programs.
+		// Whoever updates the lease first wins, so a process that is back keeps its programs.
 		l.Spec.HolderIdentity = &e.c.Name
 		taken, err := e.c.Client.CoordinationV1().Leases(e.c.Namespace).Update(ctx, &l, meta.UpdateOptions{})
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -158,11 +156,11 @@ func (e *Engine) collect(ctx context.Context, p *peers) error {
 	return nil
 }
 
-// removeOf removes all programs of an engine that a further selector selects.
+// removeOf removes all of an engine's programs that also match selector.
 func (e *Engine) removeOf(ctx context.Context, engine, selector string) error {
 	of := labelEngine + "=" + engine + selector
-	// A pod belongs to its Secret, but deletion of those that belong takes the cluster a while. Those that keep something are
-	// seen until they have ended: what is to write after them waits for that.
+	// A pod belongs to its Secret, but the cluster takes a while to delete dependents. Pods with storage are deleted
+	// with a grace period, so that they exist until they have ended and the next writer can wait for that.
 	now, soon := int64(0), int64(1)
 	pods := e.c.Client.CoreV1().Pods(e.c.Namespace)
 	err := errors.Join(

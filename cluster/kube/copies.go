@@ -21,28 +21,29 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Bounds of what this process has of programs' storage, in bytes.
+// Limits of this process's copies of files in programs' storage, in bytes.
 const (
 	maxCopies      = 4 << 30   // of all
 	maxOwnerCopies = 1 << 30   // of an owner's programs
-	maxCopy        = 256 << 20 // of one file; a larger one is not served
-	leastCopy      = 64 << 10  // what a small one counts as
+	maxCopy        = 256 << 20 // per file; larger ones aren't served
+	leastCopy      = 64 << 10  // minimum size that a file counts as
 )
 
 const (
-	// freshCopy is how long a copy is served without asking its pod whether the file is still the same.
+	// freshCopy is how long a copy is served without asking its pod for changes.
 	freshCopy = time.Second
-	// fetchTime is how long a file may take to come.
+	// fetchTime limits the transfer of a file.
 	fetchTime = 5 * time.Minute
 )
 
-// copies are files of programs' storage that were asked for: the edge serves open files, which no network carries.
+// copies caches requested files of programs' storage, since the edge serves open files, which can't be sent over a
+// network.
 type copies struct {
-	dir string // ours alone
+	dir string // used exclusively
 	// share: total one of each file that is asked for; owner those of its programs; edge others who ask for it wait for its answer
 	asking singleflight.Group
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	bytes int64
 	// share: total maxCopies bytes; owner maxOwnerCopies bytes; edge the copies that were asked for the longest ago go
 	by map[copyKey]*list.Element // of *copied
@@ -85,10 +86,10 @@ func newCopies(dir string) (*copies, error) {
 
 var errNoCopy = errors.New("too many large files of this account's storage are being read at once")
 
-// open returns a copy of a file in a program's storage, as it is or was a second ago.
+// open returns a copy of a file in a program's storage that is at most freshCopy old.
 func (s *copies) open(x *program, at runtime.Stored) (*os.File, error) {
 	key := copyKey{x.name, at}
-	for range 3 { // others may need its room at once
+	for range 3 { // others may need its space at the same time
 		f, is := s.cached(key)
 		if f != nil {
 			return f, nil
@@ -101,7 +102,7 @@ func (s *copies) open(x *program, at runtime.Stored) (*os.File, error) {
 	return nil, errNoCopy
 }
 
-// cached returns a copy that is fresh, or else what the copy that is there is one of.
+// cached returns a fresh copy, or else the version of the stale copy.
 func (s *copies) cached(key copyKey) (*os.File, pod.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +123,7 @@ func (s *copies) cached(key copyKey) (*os.File, pod.File) {
 	return f, c.is
 }
 
-// refresh asks the pod for a file, unless it is still the one that is had.
+// refresh downloads a file from the pod unless its version is still have.
 func (s *copies) refresh(x *program, key copyKey, have pod.File) error {
 	c, reply, err := x.askFor(context.Background(), pod.Wanted{Folder: key.at.Folder, Path: key.at.Path, Have: have})
 	if err != nil {
@@ -172,7 +173,7 @@ func (s *copies) refresh(x *program, key copyKey, have pod.File) error {
 	return nil
 }
 
-// same notes that a copy is still the same file, if it is there.
+// same marks a copy as still current, if it exists.
 func (s *copies) same(key copyKey, is pod.File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +185,7 @@ func (s *copies) same(key copyKey, is pod.File) bool {
 	return true
 }
 
-// write makes a file of what comes, with its time.
+// write stores a file's content with its modification time.
 func (s *copies) write(is pod.File, from io.Reader) (name string, err error) {
 	f, err := os.CreateTemp(s.dir, "")
 	if err != nil {
@@ -202,7 +203,7 @@ func (s *copies) write(is pod.File, from io.Reader) (name string, err error) {
 	return f.Name(), err
 }
 
-// reserve makes room for a copy. Those that are being made keep theirs.
+// reserve makes room for a copy by evicting others, except those being downloaded.
 func (s *copies) reserve(c *copied) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +230,7 @@ func (s *copies) release(c *copied) {
 	s.count(c, -1)
 }
 
-// count notes what a copy takes, or took; the caller holds s.mu.
+// count adds a copy's size times times to the totals. The caller holds s.mu.
 func (s *copies) count(c *copied, times int64) {
 	s.bytes += times * c.bytes()
 	if s.owners[c.owner] += times * c.bytes(); s.owners[c.owner] == 0 {
@@ -237,7 +238,7 @@ func (s *copies) count(c *copied, times int64) {
 	}
 }
 
-// remove deletes a copy; who has it open goes on. The caller holds s.mu.
+// remove deletes a copy, which open files survive. The caller holds s.mu.
 func (s *copies) remove(e *list.Element) {
 	c := e.Value.(*copied)
 	s.order.Remove(e)
@@ -254,7 +255,7 @@ func (s *copies) drop(key copyKey) {
 	}
 }
 
-// forget deletes the copies of a program that has ended.
+// forget deletes the copies of an ended program's files.
 func (s *copies) forget(program string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package kube owns the engine that runs programs on Kubernetes: one pod for each program, in one
-// namespace, with nothing but what every cluster has. It knows no site's settings and decides nothing of
-// what runs, as little as the engine of one machine does.
+// Package kube owns the engine that runs programs on Kubernetes: one pod per program in one namespace, with only
+// standard features. Like the engine for a single machine, it knows no site's settings and makes no decisions about
+// what runs.
 package kube
 
 import (
@@ -29,82 +29,81 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Config holds what an Engine needs.
 type Config struct {
 	Client    kubernetes.Interface
-	Namespace string // of the programs, ours alone
-	// Name is this process's among those of the installation: what an earlier one of this name has left
-	// running is removed. Letters, digits and "-".
+	Namespace string // for programs only
+	// Name identifies this process in the installation. New removes what an earlier process of this name left running.
+	// Letters, digits and "-".
 	Name    string
 	Bundles *bundle.Bundles
 	Users   runtime.Users
-	// UIDs is added to the user ids that Users gives, which are those of one machine.
+	// UIDs is added to the user IDs from Users, which are those of a single machine.
 	UIDs   int64
-	Images []Image // the newest first
-	// BuildImage is the image that builds run in. Optional: empty is none, and builds are refused.
+	Images []Image // newest first
+	// BuildImage is the image of builds. Optional: without it, builds are refused.
 	BuildImage string
-	// Owner is the ConfigMap that Secrets, and with them pods, belong to: the cluster deletes them with it. Optional.
+	// Owner is the ConfigMap that owns Secrets and thereby pods, so that the cluster deletes them with it. Optional.
 	Owner string
-	// Packs is where pods fetch the files of programs, over TLS with a certificate of the engine's own.
+	// Packs listens for pods that fetch programs' files, over TLS with the engine's own certificate.
 	Packs net.Listener
-	// Canary listens where no pod may connect to, on the host of Packs: a program whose pod reaches it is
-	// not started. Optional: nil starts programs unproven, on clusters that enforce no network policies.
+	// Canary listens on the host of Packs at a port that pods must not reach. A program whose pod reaches it isn't
+	// started. Optional: nil starts programs without this check, for clusters that don't enforce network policies.
 	Canary net.Listener
-	// Address is the host under which pods reach Packs and try Canary.
+	// Address is the host at which pods reach Packs and try Canary.
 	Address string
-	// Edge is where this installation's own sites answer over TLS, host:port. Optional: without it no program reaches its
-	// own site but by the addresses that visitors use.
+	// Edge is the host:port where this installation's sites are served over TLS. Optional: without it, a program
+	// reaches its own site only at its public address.
 	Edge string
-	// Own are public ranges that are the cluster's own all the same, as Policies has them.
+	// Own lists public ranges that belong to the cluster, as in Policies.
 	Own []string
-	// Dir is where copies of files in programs' storage are kept while they are served. Ours alone, and emptied. Optional: empty
-	// is a new one among the system's temporary folders.
+	// Dir is an exclusive directory, emptied at start, for copies of files in programs' storage while they are served.
+	// Optional: empty creates one in the system's temporary directory.
 	Dir string
-	// Redis says that the operator names a Redis server, to which the ways lead.
+	// Redis says whether the operator has configured a Redis server, to which the ways lead.
 	Redis   bool
 	Storage Storage
 	Log     *slog.Logger // Optional.
 }
 
-// Image is an image that programs run in.
+// Image is a container image for programs.
 type Image struct {
 	Name string `json:"name"`
-	Node string `json:"node"` // the version of Node.js that it has, as "24.1.0"; empty: none
-	// PHP are the versions of PHP that it has where Debian's packages put them, the newest first, as "8.4.11".
+	Node string `json:"node"` // version of Node.js, such as "24.1.0"; empty: none
+	// PHP lists the versions of PHP in the locations of Debian's packages, newest first, such as "8.4.11".
 	PHP []string `json:"php"`
 }
 
 // Engine runs programs as pods. It is safe for concurrent use.
 type Engine struct {
 	c       Config
-	life    string // this process among those of the same name
+	life    string // identifies this process among those with the same name
 	packs   *packs
 	copies  *copies
 	mirrors mirrors
-	ways    runtime.Ways // nil: a Spec must ask for neither databases, mail nor Redis
+	ways    runtime.Ways // nil: a Spec must not ask for databases, mail or Redis
 	share   shares
 
 	mu sync.Mutex // guards programs
 	// share: total the programs that run; owner those that it may run; edge gone with the program
-	programs map[string]*program // by the name of their pod
+	programs map[string]*program // by pod name
 	holds    *holds
 	port     int         // of pods
-	pods     cache.Store // those of this process, as the cluster tells
+	pods     cache.Store // this process's pods as watched from the cluster
 	shunned  shunned
-	owner    []meta.OwnerReference // of what is made first
+	owner    []meta.OwnerReference // of objects without another owner
 }
 
-// Labels of the objects that the engine makes.
+// Labels of the engine's objects.
 const (
 	labelManaged = "app.kubernetes.io/managed-by"
 	labelPart    = "app.kubernetes.io/component"
 	labelEngine  = "slipway.dev/engine"
-	labelProcess = "slipway.dev/process" // the life of the engine that made it
+	labelProcess = "slipway.dev/process" // life of the engine that created it
 	labelSite    = "slipway.dev/site"
 	labelOwner   = "slipway.dev/owner"
 	labelProgram = "slipway.dev/program"
 	labelNetwork = "slipway.dev/network"
-	labelPorts   = "slipway.dev/ports" // whose policy it is that opens further ports
+	labelPorts   = "slipway.dev/ports" // program whose additional ports the policy opens
 )
 
 const (
@@ -114,11 +113,11 @@ const (
 	networkPublic = "public"
 )
 
-// resync is how often what is known of pods is looked at again, beside what the cluster tells.
+// resync is the interval of rechecking pods besides watching.
 const resync = 5 * time.Minute
 
-// New takes the place of an earlier process of the same name, and follows the pods until ctx ends. What the earlier one left is removed
-// meanwhile.
+// New replaces an earlier process of the same name and watches the pods until ctx ends. Removal of the earlier
+// process's pods continues in the background.
 func New(ctx context.Context, c Config) (*Engine, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if err := c.Storage.check(); err != nil {
@@ -132,7 +131,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		}
 		e.owner = []meta.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID}}
 	}
-	// Before anything is removed or made: others see that what has this name belongs to somebody.
+	// Renew the lease before removing or creating anything, so that others see that this name is in use.
 	err := e.renew(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("take the place of an earlier process: %w", err)
@@ -159,7 +158,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 			}
 		}
 	}
-	// Who changed which field is the larger part of a pod.
+	// Drop managedFields, the larger part of a pod.
 	err = pods.SetTransform(func(object any) (any, error) {
 		if p, ok := object.(*core.Pod); ok {
 			p.ManagedFields = nil
@@ -202,7 +201,7 @@ func (e *Engine) forget(name string) {
 	delete(e.programs, name)
 }
 
-// Start makes the pod of a program and returns when the program runs in it, or has ended.
+// Start creates a program's pod and returns once the program is running or has ended.
 func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -239,8 +238,8 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, er
 	return x, nil
 }
 
-// launch makes the pod of a program, and returns when the program runs in it or has ended. Where another process or a node's end took
-// the pod away, or its network did not reach this process, it makes another one.
+// launch creates a program's pod and returns once the program is running or has ended. It creates another if the pod
+// was lost to another process, a node's end or an unreachable network.
 func (e *Engine) launch(ctx context.Context, s runtime.Spec, in fits, uid int64, k kept) (x *program, err error) {
 	for range 3 {
 		x, err = e.launchOnce(ctx, s, in, uid, k)
@@ -273,7 +272,7 @@ func (e *Engine) launchOnce(ctx context.Context, s runtime.Spec, in fits, uid in
 	return x, nil
 }
 
-// make makes the objects of a program. It may be repeated: their names are the program's own.
+// make creates a program's objects. It may be repeated, since their names are the program's own.
 func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, in fits, uid int64, k kept) error {
 	secrets, pods := e.c.Client.CoreV1().Secrets(e.c.Namespace), e.c.Client.CoreV1().Pods(e.c.Namespace)
 	made, err := secrets.Create(ctx, secret, meta.CreateOptions{})
@@ -298,7 +297,7 @@ func (e *Engine) make(ctx context.Context, s runtime.Spec, secret *core.Secret, 
 	return e.takeClaim(ctx, k, p.Name)
 }
 
-// newProgram returns a program that hears what the cluster tells of its pod, which is to be made.
+// newProgram returns a program that receives the state of its pod, which is created next.
 func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept) (x *program, err error) {
 	x = &program{
 		e: e, spec: s, name: podName(in.kind(), s.ID), claim: k.claim, keeper: k.keeper, reads: k.keeper && k.readOnly, token: rand.Text(), output: told(s), terminal: s.Terminal,
@@ -315,7 +314,7 @@ func (e *Engine) newProgram(ctx context.Context, s runtime.Spec, in fits, k kept
 	return x, nil
 }
 
-// explain says in our words what the cluster refused, where that is known.
+// explain rephrases known refusals of the cluster.
 func explain(err error) error {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
 		return fmt.Errorf("%w: the quota of the namespace is reached (%w)", runtime.ErrNoRoom, err)
@@ -323,7 +322,7 @@ func explain(err error) error {
 	return err
 }
 
-// answers reports whether the cluster's API server does.
+// answers reports whether the API server responds.
 func (e *Engine) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), probePatience)
 	defer cancel()
@@ -331,17 +330,17 @@ func (e *Engine) answers() bool {
 	return err == nil
 }
 
-// removal bounds how long the deletion of a program's objects may take.
+// removal limits the deletion of a program's objects.
 const removal = 20 * time.Second
 
-// remove deletes the objects of a program. What can't be reached now is removed by the next process.
+// remove deletes a program's objects. If the API server is unreachable, the next process deletes them.
 func (e *Engine) remove(name string, grace int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()
 	if x := e.program(name); x != nil {
 		x.removed.Store(true)
 		if x.claim != "" {
-			grace = max(grace, 1) // with 0 the cluster forgets it before it has ended, and another one could write beside it
+			grace = max(grace, 1) // with 0 the cluster forgets the pod before it has ended, and another could write at the same time
 		}
 	}
 	err := errors.Join(
@@ -353,12 +352,12 @@ func (e *Engine) remove(name string, grace int64) {
 	}
 }
 
-// podName makes a name that no other pod has.
+// podName returns a unique pod name.
 func podName(kind, program string) string {
 	return kind + "-" + dashed(program, 40) + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-// dashed returns a name as those of objects are written, cut to a length.
+// dashed converts a name to the form of object names, cut to most characters.
 func dashed(name string, most int) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
@@ -372,7 +371,7 @@ func dashed(name string, most int) string {
 	return strings.Trim(clean[:min(len(clean), most)], "-")
 }
 
-// label makes a label's value of a name.
+// label converts a name to a valid label value.
 func label(name string) string {
 	return strings.Trim(name[:min(len(name), 63)], "-_.")
 }

@@ -11,27 +11,28 @@ import (
 )
 
 const (
-	// longestHold is how long a program stands still at most, should this process not let it go.
+	// longestHold is how long a program is stopped at most, in case this process fails to release it.
 	longestHold = 30 * time.Minute
-	// holdPatience is how long a program that can't be reached is tried.
+	// holdPatience limits the attempts to reach a program.
 	holdPatience = 20 * time.Second
 )
 
-// holds keep the programs of sites from running.
+// holds stop the programs of sites.
 type holds struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	// share: total the sites whose storage is copied or replaced; owner its sites; edge their programs wait
-	held map[id.Site]chan struct{} // closed when the site's programs may go on
+	held map[id.Site]chan struct{} // closed once the site's programs may continue
 	// share: total the programs that start; owner those that it may run; edge gone with the start
 	starting map[id.Site]int
-	started  chan struct{} // closed, and made anew, when a start has ended
+	started  chan struct{} // closed and replaced when a start has ended
 }
 
 func newHolds() *holds {
 	return &holds{held: map[id.Site]chan struct{}{}, starting: map[id.Site]int{}, started: make(chan struct{})}
 }
 
-// enter waits until a site is not held, and counts a start of its programs until done is called. It reports whether it had to wait.
+// enter waits until a site isn't held, and counts a start of its programs until done is called. waited reports whether
+// it waited.
 func (h *holds) enter(ctx context.Context, site id.Site) (done func(), waited bool, err error) {
 	for ; ; waited = true {
 		h.mu.Lock()
@@ -60,11 +61,11 @@ func (h *holds) leave(site id.Site) {
 	h.started = make(chan struct{})
 }
 
-// take holds a site alone, and returns when none of its programs is starting.
+// take holds a site exclusively, and returns once none of its programs is starting.
 func (h *holds) take(site id.Site) (release func()) {
 	done := make(chan struct{})
 	h.mu.Lock()
-	for h.held[site] != nil { // one at a time
+	for h.held[site] != nil { // one hold at a time
 		wait := h.held[site]
 		h.mu.Unlock()
 		<-wait
@@ -86,8 +87,8 @@ func (h *holds) take(site id.Site) (release func()) {
 	}
 }
 
-// Hold keeps every program of a site that this engine runs from running, and with it from writing, until release is called; one
-// that is about to start waits. Requests are held meanwhile, not refused.
+// Hold stops all of a site's programs run by this engine, and thereby their writes, until release is called. Programs
+// about to start wait. Requests wait rather than fail.
 func (e *Engine) Hold(site id.Site) (release func()) {
 	free := e.holds.take(site)
 	e.mu.Lock()
@@ -112,7 +113,7 @@ func (e *Engine) Hold(site id.Site) (release func()) {
 	}
 }
 
-// hold stops a program until the connection that it returns is closed; nil where the program has ended.
+// hold stops a program until the returned connection is closed. It returns nil if the program has ended.
 func (x *program) hold() net.Conn {
 	for late := time.Now().Add(holdPatience); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), dialPatience)

@@ -9,13 +9,14 @@ import (
 
 var _ runtime.Host = (*Engine)(nil)
 
-// Fence ends nothing: whoever takes a site over ends what other processes left of it, and waits until the cluster has seen that end.
+// Fence does nothing until ctx ends: a process that takes over a site ends the other process's pods and waits until the
+// cluster confirms their end.
 func (e *Engine) Fence(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// StorageDir reports whether a site has storage, which has no directory here.
+// StorageDir reports whether a site has storage. dir is empty, since the storage isn't on this machine.
 func (e *Engine) StorageDir(site id.Site) (dir string, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()

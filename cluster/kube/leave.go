@@ -18,17 +18,17 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// A node's end is foreseen or not. Where its pods are evicted the cluster tells so, and gives each drainGrace: its program is replaced
-// meanwhile and goes on until that is done. A node that is gone says nothing, and the cluster finds out after the better part of a
-// minute: a program is taken for lost earlier, when nothing at its address has answered for lostAfter.
+// If the cluster evicts a node's pods, it announces that and grants each drainGrace, during which the program is
+// replaced while it continues to run. If a node fails, the cluster takes most of a minute to notice; a program is
+// considered lost earlier, when its address hasn't responded for lostAfter.
 const (
-	// lostAfter is how long nothing of a pod's network answers, until its program is taken for lost.
+	// lostAfter is how long a pod's network must be unresponsive before its program is considered lost.
 	lostAfter = 10 * time.Second
-	// probePatience is how long one look may take.
+	// probePatience limits one probe.
 	probePatience = 2 * time.Second
-	// shunning is how long no pod is placed on a node that did not answer, if others have room.
+	// shunning is how long an unresponsive node gets no new pods if others have room.
 	shunning = 2 * time.Minute
-	// placedPatience is how long the kubelet of a node may take to begin with a pod.
+	// placedPatience limits the time until a node's kubelet begins with a pod.
 	placedPatience = 15 * time.Second
 )
 
@@ -37,13 +37,13 @@ const (
 	lostLine   = "The node on which the program runs does not answer."
 )
 
-// errSilentNode is the error of a start on a node that has not begun with it.
+// errSilentNode means that the node assigned to a pod didn't begin with it.
 var errSilentNode = errors.New("the node that it was placed on does not answer")
 
-// errUnreached is the error of a start whose pod did not reach this process to fetch its files.
+// errUnreached means that the pod couldn't reach this process to fetch its files.
 var errUnreached = errors.New("the network of its pod does not reach Slipway")
 
-// unfetched reports whether a pod ended because it did not reach this process.
+// unfetched reports whether a pod ended because it couldn't reach this process.
 func unfetched(p *core.Pod) bool {
 	for _, c := range p.Status.InitContainerStatuses {
 		var end pod.End
@@ -54,12 +54,12 @@ func unfetched(p *core.Pod) bool {
 	return false
 }
 
-// Leaves is closed when the cluster ends the pod, as for a node that is drained.
+// Leaves returns a channel closed when the cluster evicts the pod, for example when a node is drained.
 func (x *program) Leaves() <-chan struct{} { return x.leaves }
 
 var _ runtime.Leaver = (*program)(nil)
 
-// leave notes that the cluster ends the pod.
+// leave records that the cluster evicts the pod.
 func (x *program) leave() {
 	x.leaving.Do(func() {
 		close(x.leaves)
@@ -69,14 +69,14 @@ func (x *program) leave() {
 	})
 }
 
-// unreached reports whether an error of a connection says that nothing answers at that address. Who refuses is there.
+// unreached reports whether a connection's error means that the address doesn't respond. A refusal is a response.
 func unreached(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" &&
 		(op.Timeout() || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH))
 }
 
-// doubt finds out whether a program of whose pod nothing answered is lost, once at a time.
+// doubt determines whether a program with an unresponsive pod is lost. Only one check runs at a time.
 func (x *program) doubt() {
 	if x.doubted.CompareAndSwap(false, true) {
 		go func() {
@@ -110,7 +110,8 @@ func (x *program) inquire() {
 	}
 }
 
-// abandon ends a program whose node does not answer, if the cluster's API server does: else it is this process that nobody reaches.
+// abandon ends a program on an unresponsive node, if the API server responds. Otherwise this process is the one that is
+// disconnected.
 func (x *program) abandon(p *core.Pod) bool {
 	if !x.e.answers() {
 		return false
@@ -123,14 +124,14 @@ func (x *program) abandon(p *core.Pod) bool {
 	return true
 }
 
-// giveUp ends a program whose node does not answer, and the connections to it.
+// giveUp ends a program on a failed node and its connections.
 func (x *program) giveUp() {
 	x.nodeGone.Store(true)
 	x.end(displaced("its node does not answer"))
 	x.deafen()
 }
 
-// dialed is a connection to a program. Where the node of that is gone reading and writing fail with io.ErrUnexpectedEOF.
+// dialed is a connection to a program. If the program's node has failed, reads and writes return io.ErrUnexpectedEOF.
 type dialed struct {
 	*net.TCPConn
 	x    *program
@@ -167,7 +168,7 @@ func (d *dialed) Close() error {
 	return d.TCPConn.Close()
 }
 
-// shunned are the nodes that did not answer.
+// shunned holds the unresponsive nodes.
 type shunned struct {
 	mu sync.Mutex // guards at
 	at map[string]time.Time
@@ -198,7 +199,7 @@ func (s *shunned) list() (nodes []string) {
 	return nodes
 }
 
-// shun asks for a place on another node than those that did not answer.
+// shun makes the scheduler prefer other nodes than the unresponsive ones.
 func (s *shunned) shun(p *core.Pod) {
 	nodes := s.list()
 	if len(nodes) == 0 {
@@ -214,7 +215,7 @@ func (s *shunned) shun(p *core.Pod) {
 	}}}
 }
 
-// tolerations let a pod go soon from a node that the cluster finds to be gone: what it runs is somewhere else by then.
+// tolerations make the cluster delete a pod soon after its node has failed, since its program already runs elsewhere.
 func tolerations() (list []core.Toleration) {
 	seconds := int64(10)
 	for _, key := range []string{core.TaintNodeNotReady, core.TaintNodeUnreachable} {

@@ -27,30 +27,30 @@ import (
 )
 
 const (
-	// keeperMemory is what a keeper may use: it remembers the names that it is asked for.
+	// keeperMemory is a keeper's memory limit. A keeper stores the names of requested files.
 	keeperMemory = 192 << 20
-	// silentKeeper is how long a keeper may say nothing while it is needed.
+	// silentKeeper limits a keeper's inactivity while it is needed.
 	silentKeeper = 2 * time.Minute
 )
 
-// mirrors are copies of what sites store, for who reads and changes it as directories: backups, restores, imports.
+// mirrors holds copies of sites' storage for backups, restores and imports, which work on directories.
 type mirrors struct {
-	dir string // ours alone
+	dir string // used exclusively
 	mu  sync.Mutex
 	// share: total the sites that are backed up or restored here; owner see backup's queue; edge gone with the work
 	by map[id.Site]*mirror // guarded by mu
 }
 
-// mirror is the copy of a site's storage. Beside its volume, a keeper runs while it is needed.
+// mirror is a copy of a site's storage. While it is in use, a keeper pod with the volume may run.
 type mirror struct {
 	users int // guarded by mirrors.mu
 
-	mu     sync.Mutex // held while it is changed
+	mu     sync.Mutex // held during changes
 	copy   *stored.Copy
 	keeper *program // nil: none
 }
 
-// mirror returns the copy of a site's storage, and counts its users.
+// mirror returns the copy of a site's storage and adds users to its count.
 func (e *Engine) mirror(site id.Site, users int) (*mirror, error) {
 	e.mirrors.mu.Lock()
 	defer e.mirrors.mu.Unlock()
@@ -67,14 +67,14 @@ func (e *Engine) mirror(site id.Site, users int) (*mirror, error) {
 	return m, nil
 }
 
-// has returns the copy of a site's storage, if there is one.
+// has returns the copy of a site's storage, or nil.
 func (m *mirrors) has(site id.Site) *mirror {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.by[site]
 }
 
-// leave counts one user out, and drops the copy after the last one; without users it is dropped as well.
+// leave subtracts users from a copy's count and deletes the copy when none are left.
 func (e *Engine) leave(site id.Site, m *mirror, users int) {
 	e.mirrors.mu.Lock()
 	m.users -= users
@@ -100,7 +100,7 @@ func (e *Engine) dismiss(m *mirror) {
 	}
 }
 
-// user is one of a copy's.
+// user releases a copy once.
 type user struct {
 	once sync.Once
 	e    *Engine
@@ -113,8 +113,8 @@ func (u *user) Close() error {
 	return nil
 }
 
-// FetchStorage copies what a site has stored to this process's disk, where StorageFolders lists it until the closer is closed. Called
-// again, it copies what has changed.
+// FetchStorage copies a site's storage to this process's disk, where StorageFolders lists it until the closer is
+// closed. Calling it again copies the changes.
 func (e *Engine) FetchStorage(ctx context.Context, site id.Site) (_ io.Closer, err error) {
 	m, err := e.mirror(site, 1)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) FetchStorage(ctx context.Context, site id.Site) (_ io.Closer, e
 	if err != nil || c == nil {
 		return u, err
 	}
-	// Where another process writes to the volume, this one only reads it.
+	// If another process writes to the volume, this one only reads it.
 	writer := c.Annotations[markWriter]
 	if err := e.keeping(ctx, m, *c, writer != "" && writer != e.c.Name, m.copy.Fetch); err != nil {
 		return nil, fmt.Errorf("copy what %s stores: %w", site, noRoom(err))
@@ -140,11 +140,11 @@ func (e *Engine) FetchStorage(ctx context.Context, site id.Site) (_ io.Closer, e
 	return u, nil
 }
 
-// KeepStorage stores a copy that was changed: all of it, or nothing. A site without a volume gets one.
+// KeepStorage stores a changed copy in the volume, completely or not at all. It creates a volume if the site has none.
 func (e *Engine) KeepStorage(ctx context.Context, site id.Site) error {
 	m := e.mirrors.has(site)
 	if m == nil {
-		return nil // nothing was made or copied
+		return nil // nothing was created or copied
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +153,7 @@ func (e *Engine) KeepStorage(ctx context.Context, site id.Site) error {
 	if err == nil && c == nil {
 		s.Limits.Storage, err = m.size(e.c.Storage.Size)
 	}
-	if err == nil { // also where it is there: how much was counted is wrong afterwards
+	if err == nil { // even if it existed: the stored count is outdated
 		_, err = e.claim(ctx, s)
 	}
 	if err == nil {
@@ -181,7 +181,7 @@ func (e *Engine) KeepStorage(ctx context.Context, site id.Site) error {
 	return nil
 }
 
-// size returns how large a new volume must be for a copy, with room for what the site writes then.
+// size returns the size of a new volume for a copy, with room for further writes.
 func (m *mirror) size(least int64) (n int64, err error) {
 	err = filepath.Walk(m.copy.Dir(), func(_ string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
@@ -192,7 +192,7 @@ func (m *mirror) size(least int64) (n int64, err error) {
 	return max(least, n+n/4+64<<20), err
 }
 
-// noRoom says in words that the disk of this process is full, or that there is too much for it.
+// noRoom rephrases errors about a full disk or too much storage.
 func noRoom(err error) error {
 	if errors.Is(err, stored.ErrMuch) {
 		return &fault.Error{
@@ -207,7 +207,8 @@ func noRoom(err error) error {
 		"the operator can give it a larger disk")
 }
 
-// StorageFolders lists the folders of a copy. What is only in a volume it refuses to list; a site that stores nothing has none.
+// StorageFolders lists the folders of a copy. It returns an error if the storage is only in a volume, and none for a
+// site without storage.
 func (e *Engine) StorageFolders(site id.Site) (map[string]string, error) {
 	if m := e.mirrors.has(site); m != nil {
 		dirs, err := m.copy.Folders()
@@ -225,7 +226,7 @@ func (e *Engine) StorageFolders(site id.Site) (map[string]string, error) {
 	return nil, &fault.Error{Kind: fault.Unavailable, Message: "The site's files are in a volume of the cluster", Code: "storage_elsewhere"}
 }
 
-// MakeStorage makes a folder in the copy of a site's storage. KeepStorage stores it.
+// MakeStorage creates a folder in the copy of a site's storage. KeepStorage stores it.
 func (e *Engine) MakeStorage(_ context.Context, site id.Site, name string) (dir string, err error) {
 	if name != "@sessions" && (name == "" || path.Clean("/"+name) != "/"+name || strings.ContainsRune(name, 0)) {
 		return "", &fault.Error{Kind: fault.Invalid, Message: "Invalid storage folder", Received: name, Code: "invalid_storage"}
@@ -241,7 +242,7 @@ func (e *Engine) MakeStorage(_ context.Context, site id.Site, name string) (dir 
 	return dir, nil
 }
 
-// claimOf returns the claim of a site's own storage; nil: it has none.
+// claimOf returns the claim of a site's own storage, or nil.
 func (e *Engine) claimOf(ctx context.Context, site id.Site) (*core.PersistentVolumeClaim, error) {
 	all, err := e.claims(ctx, site)
 	for _, c := range all {
@@ -252,7 +253,7 @@ func (e *Engine) claimOf(ctx context.Context, site id.Site) (*core.PersistentVol
 	return nil, err
 }
 
-// keeping does something with a keeper of a claim, and starts one if none is there that may do it.
+// keeping calls do with a connection to a claim's keeper, and starts one if none with the required access is running.
 func (e *Engine) keeping(ctx context.Context, m *mirror, c core.PersistentVolumeClaim, reads bool, do func(io.ReadWriter) error) error {
 	if m.keeper != nil && m.keeper.reads && !reads {
 		m.keeper.Stop(0)
@@ -286,7 +287,7 @@ func (e *Engine) keeping(ctx context.Context, m *mirror, c core.PersistentVolume
 	return nil
 }
 
-// patient is a connection whose other side may take a while for each step, and not for ever.
+// patient is a connection whose deadline each read and write extends.
 type patient struct{ net.Conn }
 
 func (p patient) Read(b []byte) (int, error) {
@@ -299,7 +300,8 @@ func (p patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// startKeeper starts a pod that has a claim, and nothing of the site's program. One that only reads leaves it to who writes to it.
+// startKeeper starts a pod with a claim but without the site's program. A reading keeper doesn't take the claim from
+// its writer.
 func (e *Engine) startKeeper(ctx context.Context, c core.PersistentVolumeClaim, reads bool) (_ *program, err error) {
 	site := id.Site(c.Annotations[markSite])
 	uid, err := e.c.Users.UID(ctx, site)

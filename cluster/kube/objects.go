@@ -28,17 +28,17 @@ const (
 	container  = "program"
 	preparing  = "prepare"
 
-	// runSize is how much the folder of sockets may hold: it is the program's, too.
+	// runSize limits the folder of sockets, which the program can also write to.
 	runSize = 16 << 20
-	// entryMemory is what the entry point needs beside the program.
+	// entryMemory is the entry point's memory besides the program's.
 	entryMemory = 24 << 20
-	// maxTree is how many bytes a bundle may have, as it may when it is stored.
+	// maxTree caps a bundle in bytes, as when it is stored.
 	maxTree = 4 << 30
-	// maxSecret is a little less than what a Secret may have, 1 MiB.
+	// maxSecret is slightly below the limit of a Secret, 1 MiB.
 	maxSecret = 1<<20 - 16<<10
-	// drainGrace is how many seconds the cluster waits for a program that it ends by itself, as for a node that is drained.
+	// drainGrace is the cluster's grace period in seconds when it ends a pod, for example when draining a node.
 	drainGrace = 60
-	// drainNotice of them the program has after SIGTERM, if nobody has stopped it by then.
+	// drainNotice is the part of drainGrace after SIGTERM, unless the program was stopped before.
 	drainNotice = 10
 )
 
@@ -65,7 +65,8 @@ func temporary(s runtime.Spec) (paths []string) {
 	return paths
 }
 
-// secret returns the Secret that holds what a pod runs: never the pod's own description, which more may read.
+// secret returns the Secret that describes a pod's program. The pod itself doesn't contain this, since more people can
+// read pods.
 func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*core.Secret, error) {
 	d := pod.Description{
 		Argv: s.Argv, Dir: path.Join(runtime.AppDir, s.Dir), Env: environment(s), Linger: drainGrace - drainNotice,
@@ -117,7 +118,7 @@ func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*c
 	}, nil
 }
 
-// environment is what a program sees of its environment, as on one machine.
+// environment returns a program's environment variables, as on a single machine.
 func environment(s runtime.Spec) []string {
 	bins := []string{path.Join(runtime.AppDir, s.Dir, "node_modules/.bin")}
 	if s.Dir != "" {
@@ -132,7 +133,8 @@ func environment(s runtime.Spec) []string {
 		"PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
 }
 
-// pod returns the pod of a program, which passes the Pod Security Standard "restricted". The uid is the site's, as Users gives it.
+// pod returns a program's pod, which complies with the Pod Security Standard "restricted". uid is the site's, from
+// Users.
 func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int64) *core.Pod {
 	uid += e.c.UIDs
 	yes, no, grace := true, false, int64(drainGrace)
@@ -151,7 +153,7 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	tmp := core.VolumeMount{Name: volumeTmp, MountPath: "/tmp"}
 	before := []core.VolumeMount{described, tmp, {Name: volumeApp, MountPath: runtime.AppDir}}
 	mounts := []core.VolumeMount{described, tmp, {Name: volumeApp, MountPath: runtime.AppDir, ReadOnly: true}}
-	if len(e.waysOf(s)) > 0 { // sockets are there
+	if len(e.waysOf(s)) > 0 { // for sockets
 		volumes = append(volumes, scratch(volumeRun, runSize))
 		mounts = append(mounts, core.VolumeMount{Name: volumeRun, MountPath: "/run"})
 	}
@@ -188,17 +190,17 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 	var kernel []core.Sysctl
 	if own := e.ownNames(s); len(own) > 0 {
 		names = []core.HostAlias{{IP: ownHost, Hostnames: own}}
-		kernel = []core.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}} // to listen at 443 of it
+		kernel = []core.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}} // to listen on port 443 within the pod
 	}
 	p := &core.Pod{
 		ObjectMeta: meta.ObjectMeta{
 			Name: secret.Name, Labels: labels,
-			OwnerReferences: belongsTo(secret), // where this process dies before it removes the pod
-			// A cluster that empties a node, or has one too many, may end it: it is replaced.
+			OwnerReferences: belongsTo(secret), // in case this process dies before removing the pod
+			// The cluster's autoscaler may evict it: it is then replaced.
 			Annotations: map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
 		},
 		Spec: core.PodSpec{
-			RestartPolicy:                 core.RestartPolicyNever, // when a program starts again is decided where its crashes are counted
+			RestartPolicy:                 core.RestartPolicyNever, // the engine's callers decide about restarts, since they count crashes
 			AutomountServiceAccountToken:  &no,
 			EnableServiceLinks:            &no,
 			TerminationGracePeriodSeconds: &grace,
@@ -221,7 +223,7 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 
-// scratch returns a volume of a pod's own, with at most so many bytes; 0 is no limit.
+// scratch returns an emptyDir volume limited to most bytes; 0 means unlimited.
 func scratch(name string, most int64) core.Volume {
 	v := core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}
 	if most > 0 {
@@ -231,14 +233,14 @@ func scratch(name string, most int64) core.Volume {
 	return v
 }
 
-// belongsTo says that an object goes with a program's Secret, which is what makes another one where a node is drained: kubectl drain
-// ends no pods of which nobody would.
+// belongsTo makes an object owned by a program's Secret. kubectl drain refuses to evict pods without an owner that
+// would replace them.
 func belongsTo(secret *core.Secret) []meta.OwnerReference {
 	yes := true
 	return []meta.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: secret.Name, UID: secret.UID, Controller: &yes}}
 }
 
-// Namespace returns the namespace of programs, which admits nothing but restricted pods.
+// Namespace returns the namespace of programs, which only admits restricted pods.
 func Namespace(name string) *core.Namespace {
 	return &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{
 		labelManaged:                                 managedBy,
@@ -247,15 +249,15 @@ func Namespace(name string) *core.Namespace {
 	}}}
 }
 
-// notPublic are the addresses that no program connects to: those of private networks, of the cluster and its
-// machines, and of clouds' metadata.
+// notPublic lists the addresses that programs can't connect to: private networks, the cluster and its machines, and
+// clouds' metadata services.
 var notPublic = []string{
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
 }
 
-// Policies returns the network policies of the namespace. control are the addresses of the control plane, as pods see
-// them; packs is the port at which it sends files. own are public ranges that are the cluster's own all the same.
+// Policies returns the namespace's network policies. control lists the control plane's addresses as seen by pods, packs
+// is the port for files, and own lists public ranges that belong to the cluster.
 func Policies(control []string, packs int, own []string) []*networking.NetworkPolicy {
 	var peers []networking.NetworkPolicyPeer
 	for _, c := range control {
@@ -264,7 +266,7 @@ func Policies(control []string, packs int, own []string) []*networking.NetworkPo
 	return PoliciesOf(peers, packs, own)
 }
 
-// PoliciesOf returns the same for a control plane that is pods, as the chart has them.
+// PoliciesOf is [Policies] for a control plane running in pods, as in the chart.
 func PoliciesOf(peers []networking.NetworkPolicyPeer, packs int, own []string) []*networking.NetworkPolicy {
 	tcp, udp := core.ProtocolTCP, core.ProtocolUDP
 	programs := map[string]string{labelManaged: managedBy, labelPart: component}
@@ -304,13 +306,13 @@ func port(protocol *core.Protocol, n int) networking.NetworkPolicyPort {
 	return networking.NetworkPolicyPort{Protocol: protocol, Port: &at}
 }
 
-// public are the addresses that programs with egress connect to.
+// public returns the addresses that programs with egress can connect to.
 func public(own []string) []networking.NetworkPolicyPeer {
 	except := append(append([]string{}, notPublic...), own...)
 	return []networking.NetworkPolicyPeer{{IPBlock: &networking.IPBlock{CIDR: "0.0.0.0/0", Except: except}}}
 }
 
-// portsPolicy opens a program's further ports of public addresses. It goes with the program.
+// portsPolicy opens a program's additional ports to public addresses. It is deleted with the program.
 func (e *Engine) portsPolicy(s runtime.Spec, secret *core.Secret) *networking.NetworkPolicy {
 	tcp := core.ProtocolTCP
 	var ports []networking.NetworkPolicyPort

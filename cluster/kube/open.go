@@ -9,16 +9,16 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// view is a program's files as they are opened here, from when it is first asked for until the program's end.
+// view opens a program's files on this machine, from the first request until the program ends.
 type view struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	files *runtime.View
 	ended bool
 }
 
 var errEnded = errors.New("the program has ended")
 
-// of returns the files of a program.
+// of returns the view of a program's files.
 func (v *view) of(ctx context.Context, e *Engine, s runtime.Spec) (*runtime.View, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -44,8 +44,8 @@ func (v *view) close() {
 	}
 }
 
-// Open opens a file as the program sees it. What is read-only is opened from this machine's own trees of the same bundles, so
-// that no request for a script or a style sheet waits for the network; of what is in storage it is a copy.
+// Open opens a file as the program sees it. Read-only files come from this machine's copies of the bundles, so that
+// requests for scripts or style sheets don't wait for the network. Files in storage are copies.
 func (x *program) Open(name string) (*os.File, bool, error) {
 	files, err := x.view.of(context.Background(), x.e, x.spec)
 	if err != nil {

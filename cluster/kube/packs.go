@@ -25,32 +25,32 @@ import (
 	"slipway/internal/build/bundle"
 )
 
-// packLife is how long after a start its files may be fetched: a node may be made for the pod first.
+// packLife is how long after a start its files can be fetched. The cluster may first have to add a node.
 const packLife = 15 * time.Minute
 
-// packsAtOnce is how many packs are sent at once; more pods wait, and ask again.
+// packsAtOnce caps concurrent transfers. Further pods retry.
 const packsAtOnce = 32
 
-// packs sends pods the files of their programs, by addresses that are signed and expire.
+// packs serves programs' files to pods at signed URLs that expire.
 type packs struct {
 	bundles *bundle.Bundles
 	log     *slog.Logger
-	key     []byte // signs addresses; of this process alone
+	key     []byte // signs URLs; unique to this process
 	cert    tls.Certificate
-	ca      string // cert, as pods are given it
+	ca      string // cert as given to pods
 	// share: total packsAtOnce packs; owner none, a start sends few; edge the pod waits
 	slots chan struct{}
 }
 
 func newPacks(c Config) (*packs, error) {
 	p := &packs{bundles: c.Bundles, log: c.Log, key: make([]byte, 32), slots: make(chan struct{}, packsAtOnce)}
-	_, _ = rand.Read(p.key) // never fails
+	_, _ = rand.Read(p.key) // can't fail
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	// It lives as long as the process, whose end also ends every program that was given it.
+	// The certificate is valid as long as the process, whose end also ends all programs that trust it.
 	text, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "slipway"}, DNSNames: []string{"slipway"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0),
@@ -64,8 +64,8 @@ func newPacks(c Config) (*packs, error) {
 	return p, nil
 }
 
-// serve answers pods until ctx ends; take has connections that are to be led on. Whoever reaches the canary learns nothing
-// but that.
+// serve serves pods until ctx ends and passes connections to be forwarded to take. Connections to the canary are closed
+// without a response.
 func (p *packs) serve(ctx context.Context, l, canary net.Listener, take func(*tls.Conn)) {
 	s := &http.Server{
 		Handler: p, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10,
@@ -98,7 +98,7 @@ func (p *packs) serve(ctx context.Context, l, canary net.Listener, take func(*tl
 	}
 }
 
-// sign returns the query of an address of a bundle.
+// sign returns the query of a bundle's URL.
 func (p *packs) sign(id bundle.ID, until time.Time) string {
 	return url.Values{"until": {strconv.FormatInt(until.Unix(), 10)}, "signature": {p.signature(id, until.Unix())}}.Encode()
 }
@@ -129,16 +129,16 @@ func (p *packs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	// A pod that reads nothing gives its place to another.
+	// A pod that doesn't read loses its place.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(5 * time.Minute))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := p.bundles.WritePack(r.Context(), id, w); err != nil {
 		p.log.Warn("files of a program not sent", "bundle", id, "err", err)
-		panic(http.ErrAbortHandler) // so that the pod doesn't take what is cut for the whole
+		panic(http.ErrAbortHandler) // so that the pod notices the truncation
 	}
 }
 
-// address is where pods reach a listener.
+// address returns the address at which pods reach a listener.
 func address(host string, l net.Listener) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return net.JoinHostPort(host, port)

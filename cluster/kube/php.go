@@ -18,15 +18,15 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// fits is what a program runs in.
+// fits describes the environment of a program.
 type fits struct {
 	image string
-	php   phpversion.Version // where the program needs one
-	most  time.Duration      // how long a build may take; 0: it is none
+	php   phpversion.Version // if the program needs PHP
+	most  time.Duration      // time limit of a build; 0: not a build
 }
 
-// choose returns the newest image that has what a program needs. PHP that also asks for Node.js, as its build does, gets it where
-// an image has both.
+// choose returns the newest image that meets a program's needs. A PHP program that also needs Node.js, as for its
+// build, gets it only if an image has both.
 func (e *Engine) choose(s runtime.Spec) (fits, error) {
 	var have []string
 	var php fits
@@ -67,20 +67,20 @@ func (e *Engine) choose(s runtime.Spec) (fits, error) {
 	return fits{}, fmt.Errorf("no image on this cluster has Node.js %s: there is %s", s.Node, strings.Join(have, ", "))
 }
 
-// debian is a version of PHP where Debian's packages have it.
+// debian returns the paths of a PHP version in Debian's packages.
 func debian(number string) phpversion.Version {
 	v := phpversion.Version{Number: number}
 	v.FPM, v.CLI = "/usr/sbin/php-fpm"+v.Minor(), "/usr/bin/php"+v.Minor()
 	return v
 }
 
-// isFPM reports whether a program is PHP-FPM, and not a command that finds php.
+// isFPM reports whether a program is PHP-FPM rather than a command that uses php.
 func isFPM(s runtime.Spec) bool { return s.PHP != nil && len(s.Argv) == 0 && s.Shell == "" }
 
 // phpScratch is PHP-FPM's own folder.
 const phpScratch = "/tmp/.php"
 
-// phpFiles are the files of PHP's configuration, by their places.
+// phpFiles returns PHP's configuration files by path.
 func phpFiles(s runtime.Spec) map[string]string {
 	switch {
 	case s.PHP == nil:
@@ -97,7 +97,7 @@ func phpFiles(s runtime.Spec) map[string]string {
 
 func phpKey(i int) string { return "php-" + strconv.Itoa(i) }
 
-// describePHP says how a program with PHP is started.
+// describePHP sets how a program with PHP is started.
 func describePHP(s runtime.Spec, v phpversion.Version, d *pod.Description, data map[string][]byte) {
 	if s.PHP == nil {
 		return
@@ -124,7 +124,7 @@ func phpMounts(s runtime.Spec) (mounts []core.VolumeMount) {
 	return mounts
 }
 
-// told returns what hears a program's lines: those of PHP-FPM as on one machine.
+// told returns the handler of a program's output. It parses PHP-FPM's, as on a single machine.
 func told(s runtime.Spec) func(stream, line string) {
 	if s.PHP == nil || s.Output == nil {
 		return s.Output

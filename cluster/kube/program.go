@@ -23,66 +23,66 @@ import (
 )
 
 const (
-	// dialPatience is how long the entry point of a pod may take to answer a question.
+	// dialPatience limits a response from a pod's entry point.
 	dialPatience = 10 * time.Second
-	// connectPatience is how long a connection to it may take.
+	// connectPatience limits a connection to it.
 	connectPatience = 3 * time.Second
-	// goneTime is how long it takes at most until it is known that a program has ended whose entry point does not answer.
+	// goneTime limits the time until a program with an unresponsive entry point is known to have ended.
 	goneTime = 30 * time.Second
-	// stopPatience is how long the end of a program may take that was killed, until it is taken for lost with its node.
+	// stopPatience limits the end of a killed program, after which it is considered lost with its node.
 	stopPatience = 30 * time.Second
-	// roomPatience is how long a pod waits for room on the cluster.
+	// roomPatience limits a pod's wait for room in the cluster.
 	roomPatience = 10 * time.Second
-	// retry is how long what failed waits.
+	// retry is the delay between attempts.
 	retry = 20 * time.Millisecond
 )
 
-// program is one that the engine has started.
+// program is a program started by the engine.
 type program struct {
 	e        *Engine
 	spec     runtime.Spec
 	led      *led
 	view     view
 	name     string // of its pod
-	claim    string // of its storage; empty where it keeps nothing
+	claim    string // of its storage; empty if it has none
 	token    string
-	keeper   bool // it runs nothing of the site's: it has its volume
-	reads    bool // and only reads that
+	keeper   bool // runs no program of the site, only holds its volume
+	reads    bool // and only reads the volume
 	output   func(stream, line string)
 	terminal *runtime.Terminal
 
-	listening context.Context    // of what it prints …
-	deafen    context.CancelFunc // … which is given up where its node is gone
+	listening context.Context    // for the output …
+	deafen    context.CancelFunc // … canceled if its node has failed
 
-	leaves  chan struct{} // closed when the cluster ends the pod by itself
-	leaving sync.Once     // of leaves
-	removed atomic.Bool   // the engine deletes the pod
-	doubted atomic.Bool   // it is being found out whether its node answers
+	leaves  chan struct{} // closed when the cluster evicts the pod
+	leaving sync.Once     // for leaves
+	removed atomic.Bool   // the engine is deleting the pod
+	doubted atomic.Bool   // a check of its node is running
 
 	nodeGone atomic.Bool
 
-	seen  chan struct{} // holds one while something has changed that begin has not looked at
+	seen  chan struct{} // signals a change that begin hasn't handled
 	ended chan struct{} // closed when the pod has ended
-	gone  chan struct{} // closed when all that it printed has been told, too
+	gone  chan struct{} // closed when all output has been passed on as well
 
 	begun   atomic.Bool
-	bumping sync.Mutex // held while its object cache is told of an epoch
+	bumping sync.Mutex // held while setting the epoch of its object cache
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	last    *core.Pod
 	exit    runtime.Exit
 	isEnded bool
-	stored  *int64 // bytes of its storage at its end; nil where that is not known
+	stored  *int64 // bytes of its storage at the end; nil: unknown
 	logs    sync.WaitGroup
 }
 
-// lost is the end of a program of which the cluster doesn't say how it ended.
+// lost is the end of a program if the cluster doesn't report one.
 func lost(why string) runtime.Exit { return runtime.Exit{Code: 137, Reason: why} }
 
-// displaced is the end of a program that the cluster ended, or whose node has.
+// displaced is the end of a program that the cluster evicted, or whose node failed.
 func displaced(why string) runtime.Exit { return runtime.Exit{Code: 137, Reason: why, Displaced: true} }
 
-// see takes a new state of the pod.
+// see handles a new state of the pod.
 func (x *program) see(p *core.Pod, deleted bool) {
 	x.mu.Lock()
 	x.last = p
@@ -111,12 +111,12 @@ func (x *program) pod() *core.Pod {
 	return x.last
 }
 
-// exitOf says how the program of a pod ended, if it has.
+// exitOf returns how a pod's program ended, if it has.
 func exitOf(p *core.Pod) (exit runtime.Exit, over bool) {
 	if p.Status.Phase != core.PodFailed && p.Status.Phase != core.PodSucceeded {
 		return exit, false
 	}
-	// A pod that its node ended tells that in its own reason; its containers only that they were killed.
+	// If the node ended the pod, the reason is the pod's own; its containers only report that they were killed.
 	switch {
 	case p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "exceeds"):
 		return runtime.Exit{Code: 137, Reason: "disk limit"}, true
@@ -136,7 +136,7 @@ func exitOf(p *core.Pod) (exit runtime.Exit, over bool) {
 	return lost("the cluster does not say how it ended"), true
 }
 
-// endOf reads how a container ended: as the entry point tells, unless it was ended itself.
+// endOf returns how a container ended: as reported by the entry point, unless it was killed itself.
 func endOf(t *core.ContainerStateTerminated) runtime.Exit {
 	if t.Reason == "OOMKilled" {
 		return runtime.Exit{Code: 137, Reason: "out of memory", OutOfMemory: true}
@@ -151,7 +151,7 @@ func endOf(t *core.ContainerStateTerminated) runtime.Exit {
 	return runtime.Exit{Code: int(t.ExitCode), Reason: fmt.Sprintf("exit code %d", t.ExitCode)}
 }
 
-// end notes how the program ended. Done follows when all that it printed has been told.
+// end records how the program ended. Done follows once all output has been passed on.
 func (x *program) end(exit runtime.Exit) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -179,7 +179,7 @@ func (x *program) end(exit runtime.Exit) {
 	}()
 }
 
-// begin waits until the program runs, or has ended.
+// begin waits until the program is running or has ended.
 func (x *program) begin(ctx context.Context) error {
 	if x.terminal != nil {
 		x.logs.Go(x.carryTerminal)
@@ -236,12 +236,12 @@ func (x *program) begin(ctx context.Context) error {
 	}
 }
 
-// stuck says why a pod will not run, where it won't without somebody's help.
+// stuck returns why a pod can't run without intervention, or "".
 func stuck(p *core.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse && c.Reason == core.PodReasonUnschedulable &&
 			time.Since(c.LastTransitionTime.Time) > roomPatience {
-			if strings.Contains(c.Message, "PersistentVolumeClaim") { // a disk that is being made
+			if strings.Contains(c.Message, "PersistentVolumeClaim") { // a volume that is being created
 				if time.Since(c.LastTransitionTime.Time) < claimPatience {
 					continue
 				}
@@ -265,7 +265,7 @@ func stuck(p *core.Pod) string {
 	return ""
 }
 
-// ask connects to the entry point and asks it something.
+// ask connects to the entry point and asks a question.
 func (x *program) ask(ctx context.Context, verb string, number int64) (*net.TCPConn, byte, error) {
 	return x.put(ctx, func(c net.Conn) (byte, error) { return pod.Ask(c, x.token, verb, number) })
 }
@@ -275,7 +275,7 @@ func (x *program) askFor(ctx context.Context, w pod.Wanted) (*net.TCPConn, byte,
 	return x.put(ctx, func(c net.Conn) (byte, error) { return pod.AskFor(c, x.token, w) })
 }
 
-// runs reports whether the program has not ended.
+// runs reports whether the program hasn't ended.
 func (x *program) runs() bool {
 	select {
 	case <-x.ended:
@@ -309,13 +309,14 @@ func (x *program) put(ctx context.Context, question func(net.Conn) (byte, error)
 	return tcp, reply, nil
 }
 
-// Dial connects to the program's port, through the entry point of its pod.
+// Dial connects to the program's port through the pod's entry point.
 func (x *program) Dial(ctx context.Context) (net.Conn, error) {
 	if !x.runs() {
 		return nil, errEnded
 	}
 	c, reply, err := x.ask(ctx, pod.Dial, 0)
-	// The entry point answers as long as the pod is there. Until it does after all, or the program is known to have ended:
+	// The entry point responds as long as the pod exists. Retry until it does, or until the program is known to have
+	// ended.
 	for late := time.Now().Add(goneTime); err != nil && x.begun.Load() && time.Now().Before(late); {
 		select {
 		case <-x.ended:
@@ -336,8 +337,8 @@ func (x *program) Dial(ctx context.Context) (net.Conn, error) {
 	return x.dialed(c), nil
 }
 
-// Stop asks the entry point to end the program, so that how it ended and its last words are kept; where
-// that isn't reached, the cluster ends the pod.
+// Stop asks the entry point to end the program, which preserves its exit status and last output. If the entry point is
+// unreachable, the cluster ends the pod.
 func (x *program) Stop(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
 	defer cancel()
@@ -354,12 +355,12 @@ func (x *program) Stop(grace time.Duration) {
 	if x.within(grace + stopPatience) {
 		return
 	}
-	x.e.remove(x.name, 0) // its node doesn't answer
+	x.e.remove(x.name, 0) // its node is unresponsive
 	x.giveUp()
 	<-x.gone
 }
 
-// within reports whether the program has gone, or goes within a time.
+// within reports whether the program ends within d.
 func (x *program) within(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -383,7 +384,7 @@ func (x *program) Exit() runtime.Exit {
 	return x.exit
 }
 
-// Usage asks the entry point.
+// Usage asks the entry point for the program's resource usage.
 func (x *program) Usage() runtime.Usage {
 	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
 	defer cancel()
@@ -394,7 +395,7 @@ func (x *program) Usage() runtime.Usage {
 	return runtime.Usage{Memory: u.Memory, CPU: time.Duration(u.CPU)}
 }
 
-// countPatience is how long the counting of what is stored may take.
+// countPatience limits counting stored bytes.
 const countPatience = time.Minute
 
 func (x *program) report(ctx context.Context, verb string) (u pod.Usage, err error) {
@@ -410,15 +411,15 @@ func (x *program) report(ctx context.Context, verb string) (u pod.Usage, err err
 	return u, json.NewDecoder(io.LimitReader(c, 1<<10)).Decode(&u)
 }
 
-// follow tells what the program prints, by the pod's log, until its end.
+// follow passes on the program's output from the pod's log until its end.
 func (x *program) follow() {
-	var after time.Time // of the last line that was told
+	var after time.Time // of the last line passed on
 	for pause := 10 * retry; ; pause = min(2*pause, 5*time.Second) {
 		begun := time.Now()
 		over := false
 		select {
 		case <-x.ended:
-			over = true // what is there now is all
+			over = true // read what is left
 		default:
 		}
 		err := x.read(&after)
@@ -444,14 +445,14 @@ func (x *program) deleted() bool {
 	return p == nil || p.DeletionTimestamp != nil
 }
 
-// maxLogLine bounds a line of the pod's log: those that the entry point writes are shorter, with their time.
+// maxLogLine caps a line of the pod's log. The entry point's lines are shorter, including their timestamps.
 const maxLogLine = 80 << 10
 
-// read reads the pod's log from where it was left, and to its end where the program has ended.
+// read reads the pod's log from after, until its end if the program has ended.
 func (x *program) read(after *time.Time) error {
 	o := &core.PodLogOptions{Container: container, Follow: true, Timestamps: true}
 	if !after.IsZero() {
-		since := meta.NewTime(*after) // whole seconds: what has been told is left out below
+		since := meta.NewTime(*after) // whole seconds; lines already passed on are skipped below
 		o.SinceTime = &since
 	}
 	ctx, cancel := context.WithCancel(x.listening)
@@ -477,7 +478,7 @@ func (x *program) read(after *time.Time) error {
 	return lines.Err()
 }
 
-// carryTerminal carries what is typed and what is written until the program's end.
+// carryTerminal forwards input and output until the program's end.
 func (x *program) carryTerminal() {
 	var c *net.TCPConn
 	for c == nil {
@@ -498,7 +499,7 @@ func (x *program) carryTerminal() {
 	defer c.Close()
 	defer context.AfterFunc(x.listening, func() { c.Close() })()
 	t := x.terminal
-	var writing sync.Mutex // held while a frame is written
+	var writing sync.Mutex // held while writing a frame
 	go func() {
 		buffer := make([]byte, 4<<10)
 		for {
@@ -512,7 +513,7 @@ func (x *program) carryTerminal() {
 				}
 			}
 			if err != nil {
-				_ = c.CloseWrite() // whoever typed is gone
+				_ = c.CloseWrite() // the user is gone
 				return
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// shares are the programs that may change what others of their site hold copies of.
+// shares holds the programs that can change data cached by others of their site.
 type shares struct {
 	mu sync.Mutex // guards by
 	// share: total the programs that run; owner those that it may run; edge gone with the program
@@ -33,7 +33,7 @@ func (h *shares) enter(x *program) {
 	x.e.ClearRedis(x.spec.Site)
 }
 
-// leave reports whether others of the site go on.
+// leave removes a program, and reports whether others of the site continue.
 func (h *shares) leave(x *program) (others bool) {
 	if !reaches(x.spec) {
 		return false
@@ -54,9 +54,9 @@ func (h *shares) of(site id.Site) []*program {
 	return slices.Collect(maps.Keys(h.by[site]))
 }
 
-// ClearRedis makes what the object cache of a site's programs holds unfindable: what it was made from, the site's database, has
-// been changed by somebody else. It reports whether a program has one. While several programs of a site reach its database, none
-// uses it.
+// ClearRedis invalidates the object cache of a site's programs after someone else changed the site's database. found
+// reports whether a program has an object cache. While several programs use the site's database, all object caches are
+// off.
 func (e *Engine) ClearRedis(site id.Site) (found bool) {
 	var all sync.WaitGroup
 	for _, x := range e.share.of(site) {
@@ -69,7 +69,7 @@ func (e *Engine) ClearRedis(site id.Site) (found bool) {
 	return found
 }
 
-// NoRedis says in words why programs can't have a Redis here; empty: they can.
+// NoRedis returns why Redis is unavailable here, or "".
 func (e *Engine) NoRedis() string {
 	if !e.c.Redis {
 		return "On Kubernetes the object cache needs a Redis server that the operator names with --redis"
@@ -80,9 +80,10 @@ func (e *Engine) NoRedis() string {
 // caches reports whether a program has an object cache.
 func (x *program) caches() bool { return isFPM(x.spec) && x.spec.Redis && x.spec.RedisServer }
 
-// bump begins a new epoch of a program's object cache. One that has not begun gets its first when it has.
+// bump starts a new epoch of a program's object cache. A program that isn't running yet gets its first epoch at the
+// start.
 func (x *program) bump() {
-	x.bumping.Lock() // so that the last one is told what is true last
+	x.bumping.Lock() // so that the latest state is sent last
 	defer x.bumping.Unlock()
 	if p := x.pod(); !x.begun.Load() || p == nil || !x.runs() {
 		return
@@ -97,7 +98,7 @@ func (x *program) bump() {
 	if err == nil {
 		c.Close()
 	}
-	if (err != nil || reply != pod.Yes) && x.runs() { // stale values are worse than none
+	if (err != nil || reply != pod.Yes) && x.runs() { // stale values are worse than no program
 		x.e.c.Log.Error("object cache not cleared; the program is ended", "program", x.name, "err", err)
 		go x.Stop(0)
 	}

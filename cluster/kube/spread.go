@@ -5,7 +5,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// spread has the pods of a site go to different nodes where there is room, so that one node's end leaves other instances.
+// spread distributes a site's pods over nodes if there is room, so that other instances survive a node's end.
 func spread(site string) []core.TopologySpreadConstraint {
 	return []core.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: core.LabelHostname, WhenUnsatisfiable: core.ScheduleAnyway,

@@ -24,16 +24,16 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Storage says what kind of volumes hold what programs keep.
+// Storage describes the volumes of programs' storage.
 //
-// Each site has a claim of its own, and each of its previews: its size is the site's limit, its deletion the cluster's
-// own, and no preview fills the disk of what is live. A claim belongs to nothing: it stays until it is forgotten.
+// Each site and each preview has its own claim, so that a preview can't fill the live site's disk. The claim's size is
+// the site's limit. A claim has no owner and exists until it is forgotten.
 type Storage struct {
-	Class string // Optional: empty is the cluster's default class.
-	// Access is ReadWriteOnce or ReadWriteMany. Optional: empty is ReadWriteOnce, with which the programs of a site are
-	// kept on one node. ReadWriteOncePod is refused: a switch starts the new program before it ends the old one.
+	Class string // Optional: empty means the cluster's default class.
+	// Access is ReadWriteOnce or ReadWriteMany. Optional: empty means ReadWriteOnce, with which a site's programs run
+	// on one node. ReadWriteOncePod is refused, since a switch starts the new program before it ends the old one.
 	Access core.PersistentVolumeAccessMode
-	Size   int64 // bytes of the claims of programs without a limit. Optional: 0 is 1 GiB.
+	Size   int64 // bytes of claims for programs without a limit. Optional: 0 means 1 GiB.
 }
 
 const defaultClaim = 1 << 30
@@ -47,25 +47,25 @@ func (s *Storage) check() error {
 }
 
 const (
-	storing       = "storage" // the component of claims, and the volume of a pod
+	storing       = "storage" // component of claims, and a pod's volume
 	labelClaim    = "slipway.dev/claim"
-	markSite      = "slipway.dev/site" // annotations, where labels could be too short
+	markSite      = "slipway.dev/site" // annotations, since labels may be too short
 	markPreview   = "slipway.dev/preview"
-	markWriter    = "slipway.dev/writer"       // the engine that took it last
-	gateWriter    = "slipway.dev/only-writer"  // keeps a pod from being placed
-	markStored    = "slipway.dev/stored-bytes" // as last counted
-	claimPatience = 2 * time.Minute            // for a claim that is being deleted, and one that is being bound
-	// writerPatience is how long a pod that another process left may take to end.
+	markWriter    = "slipway.dev/writer"       // engine that took it last
+	gateWriter    = "slipway.dev/only-writer"  // scheduling gate of a pod
+	markStored    = "slipway.dev/stored-bytes" // last count
+	claimPatience = 2 * time.Minute            // for a claim being deleted or bound
+	// writerPatience limits the end of a pod left by another process.
 	writerPatience = time.Minute
 )
 
-// claimName names the claim of a site or of its preview: readable, and no other's.
+// claimName returns a readable, unique name of a site's or preview's claim.
 func claimName(site id.Site, preview string) string {
 	sum := sha256.Sum256([]byte(string(site) + "/" + preview))
 	return dashed("storage-"+string(site), 45) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// keeps returns the folders of a program that outlive it.
+// keeps returns a program's folders that outlive it.
 func keeps(s runtime.Spec) (folders []pod.Folder, err error) {
 	if s.Isolated {
 		return nil, nil
@@ -80,7 +80,7 @@ func keeps(s runtime.Spec) (folders []pod.Folder, err error) {
 		}
 		folders = append(folders, pod.Folder{Path: at, Name: runtime.StorageName(name)})
 	}
-	// The outer before the inner: what the outer covers is no folder to mount the inner at.
+	// Outer folders first, since an inner one can't be mounted before.
 	slices.SortStableFunc(folders, func(a, b pod.Folder) int {
 		return strings.Count(a.Path, "/") - strings.Count(b.Path, "/")
 	})
@@ -90,19 +90,19 @@ func keeps(s runtime.Spec) (folders []pod.Folder, err error) {
 	return folders, nil
 }
 
-// sessionsDir is where PHP keeps sessions that outlive sleep and deployments: those of a site that stores something anyway. Others
-// keep them with the pod: nobody pays for a volume of sessions alone.
+// sessionsDir stores PHP sessions that survive sleep and deployments, for sites that have storage anyway. Other sites'
+// sessions are lost with the pod, to save the cost of a volume.
 const sessionsDir = "/var/lib/php/sessions"
 
-// kept is what a program keeps.
+// kept describes a program's storage.
 type kept struct {
-	claim    string // empty: nothing
+	claim    string // empty: none
 	folders  []pod.Folder
 	readOnly bool
 	keeper   bool // of the whole claim
 }
 
-// prepareStorage makes sure that a program's claim is there.
+// prepareStorage ensures that a program's claim exists.
 func (e *Engine) prepareStorage(ctx context.Context, s runtime.Spec) (k kept, err error) {
 	if k.folders, err = keeps(s); err != nil || len(k.folders) == 0 {
 		return k, err
@@ -113,7 +113,7 @@ func (e *Engine) prepareStorage(ctx context.Context, s runtime.Spec) (k kept, er
 	return k, nil
 }
 
-// refusedToWrite reports whether a program was not started because its storage is so full that it may only read it.
+// refusedToWrite reports whether a program wasn't started because its storage is full and must be read-only.
 func (x *program) refusedToWrite() bool {
 	select {
 	case <-x.gone:
@@ -123,7 +123,7 @@ func (x *program) refusedToWrite() bool {
 	}
 }
 
-// storedOf reads how much was stored when a pod ended.
+// storedOf returns the stored bytes reported at a pod's end.
 func storedOf(p *core.Pod) *int64 {
 	for _, c := range p.Status.ContainerStatuses {
 		if t := c.State.Terminated; t != nil {
@@ -136,7 +136,7 @@ func storedOf(p *core.Pod) *int64 {
 	return nil
 }
 
-// claim returns the claim of a program's storage, making or expanding it where that is needed.
+// claim returns the claim of a program's storage, and creates or expands it if necessary.
 func (e *Engine) claim(ctx context.Context, s runtime.Spec) (string, error) {
 	name, claims := claimName(s.Site, s.Preview), e.c.Client.CoreV1().PersistentVolumeClaims(e.c.Namespace)
 	want := *resource.NewQuantity(cmp.Or(s.Limits.Storage, e.c.Storage.Size), resource.BinarySI)
@@ -154,7 +154,7 @@ func (e *Engine) claim(ctx context.Context, s runtime.Spec) (string, error) {
 		case c.Annotations[markSite] != string(s.Site) || c.Annotations[markPreview] != s.Preview:
 			return "", fmt.Errorf("the claim %s is not of this site", name)
 		case c.DeletionTimestamp == nil:
-			if c.Annotations[markStored] != "" { // what starts now changes it
+			if c.Annotations[markStored] != "" { // the program that starts now changes it
 				delete(c.Annotations, markStored)
 				if c, err = claims.Update(ctx, c, meta.UpdateOptions{}); apierrors.IsConflict(err) {
 					continue
@@ -168,7 +168,7 @@ func (e *Engine) claim(ctx context.Context, s runtime.Spec) (string, error) {
 			c.Spec.Resources.Requests[core.ResourceStorage] = want
 			if _, err := claims.Update(ctx, c, meta.UpdateOptions{}); apierrors.IsConflict(err) {
 				continue
-			} else if err != nil { // its class doesn't allow it, or it isn't bound yet: it has what it has
+			} else if err != nil { // unsupported by its class, or not bound yet: keep the current size
 				e.c.Log.Debug("claim not expanded", "claim", name, "err", err)
 			}
 			return name, nil
@@ -210,15 +210,15 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// errTaken is the error of a start that another process of the installation has overtaken.
+// errTaken means that another process of the installation took over the site during the start.
 var errTaken = errors.New("another node has taken over this site")
 
-// errDisplaced is the error of a start whose pod is gone although the claim is this process's: it is to be made again.
+// errDisplaced means that the pod was deleted although this process holds the claim. It must be created again.
 var errDisplaced = errors.New("another node has ended the program while it started")
 
-// takeClaim lets a new pod write to a claim, and nobody else: until then a gate keeps it from being placed. Of two processes that take a
-// claim in the same instant at least one sees the other's pod, since each looks after it has made its own; who wrote its name last
-// goes on.
+// takeClaim makes a new pod the claim's only writer; until then a gate keeps it from being scheduled. If two processes
+// take a claim simultaneously, at least one sees the other's pod, since each checks after creating its own. The process
+// that wrote its name last continues.
 func (e *Engine) takeClaim(ctx context.Context, k kept, name string) error {
 	if k.claim == "" {
 		return nil
@@ -247,15 +247,15 @@ func (e *Engine) takeClaim(ctx context.Context, k kept, name string) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	// Whoever ended it did not know yet that this process would take the claim.
+	// The process that ended it didn't know yet that this process would take the claim.
 	if c, err := claims.Get(ctx, k.claim, meta.GetOptions{}); err != nil || c.Annotations[markWriter] != e.c.Name {
 		return errTaken
 	}
 	return errDisplaced
 }
 
-// alone ends the pods that another process left with a claim, and returns when the cluster has seen their end. Pods of a node that
-// doesn't answer are not seen to end.
+// alone ends the pods of other processes with a claim, and returns once the cluster confirms their end. It can't
+// confirm the end of pods on an unresponsive node.
 func (e *Engine) alone(ctx context.Context, claim string) error {
 	pods := e.c.Client.CoreV1().Pods(e.c.Namespace)
 	for late := time.Now().Add(writerPatience); ; {
@@ -281,7 +281,7 @@ func (e *Engine) alone(ctx context.Context, claim string) error {
 			if p.DeletionTimestamp != nil {
 				continue
 			}
-			soon := int64(1) // 0 would not wait for its end
+			soon := int64(1) // 0 wouldn't wait for its end
 			err := pods.Delete(ctx, p.Name, meta.DeleteOptions{GracePeriodSeconds: &soon, Preconditions: &meta.Preconditions{UID: &p.UID}})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return err
@@ -296,7 +296,7 @@ func (e *Engine) alone(ctx context.Context, claim string) error {
 	}
 }
 
-// keep gives a pod the folders of a claim. Its first step sees the whole of it, and makes what is not there.
+// keep adds a claim's folders to a pod. The first step mounts the whole claim and creates missing folders.
 func (e *Engine) keep(p *core.Pod, k kept) {
 	if k.claim == "" {
 		return
@@ -306,7 +306,7 @@ func (e *Engine) keep(p *core.Pod, k kept) {
 	p.Spec.Volumes = append(p.Spec.Volumes, core.Volume{Name: storing, VolumeSource: core.VolumeSource{
 		PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: k.claim},
 	}})
-	// Whoever has many files doesn't wait for each to be given to the site's user at each start.
+	// Don't change the owner of many files at each start.
 	onMismatch := core.FSGroupChangeOnRootMismatch
 	p.Spec.SecurityContext.FSGroupChangePolicy = &onMismatch
 	first := &p.Spec.InitContainers[0]
@@ -318,8 +318,8 @@ func (e *Engine) keep(p *core.Pod, k kept) {
 		})
 	}
 	if e.c.Storage.Access == core.ReadWriteOnce {
-		// A volume of one node: the new program of a switch starts where the old one is. It is one of those that it wants
-		// to be near, which is how the first one is placed at all.
+		// The volume is on one node, so the new program of a switch must start on the old one's node. The pod matches
+		// its own affinity, which allows the first one to be scheduled.
 		if p.Spec.Affinity == nil {
 			p.Spec.Affinity = &core.Affinity{}
 		}
@@ -329,7 +329,7 @@ func (e *Engine) keep(p *core.Pod, k kept) {
 	}
 }
 
-// claims lists the claims of a site, or all of them.
+// claims lists the claims of a site, or of all sites if site is empty.
 func (e *Engine) claims(ctx context.Context, site id.Site) ([]core.PersistentVolumeClaim, error) {
 	selector := labelManaged + "=" + managedBy + "," + labelPart + "=" + storing
 	if site != "" {
@@ -344,7 +344,7 @@ func (e *Engine) claims(ctx context.Context, site id.Site) ([]core.PersistentVol
 	}), nil
 }
 
-// StorageSites lists the sites that have storage.
+// StorageSites lists the sites with storage.
 func (e *Engine) StorageSites() (sites []id.Site, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()
@@ -356,7 +356,7 @@ func (e *Engine) StorageSites() (sites []id.Site, err error) {
 	return slices.Compact(sites), err
 }
 
-// PreviewStores lists the previews that have storage, by their sites.
+// PreviewStores lists the previews with storage by site.
 func (e *Engine) PreviewStores() (map[id.Site][]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), removal)
 	defer cancel()
@@ -370,8 +370,8 @@ func (e *Engine) PreviewStores() (map[id.Site][]string, error) {
 	return list, err
 }
 
-// ForgetStorage deletes a site's storage, that of its previews included. The cluster keeps what a pod still uses
-// until that has ended.
+// ForgetStorage deletes a site's storage, including its previews'. The cluster keeps volumes used by pods until these
+// have ended.
 func (e *Engine) ForgetStorage(site id.Site) error {
 	if m := e.mirrors.has(site); m != nil {
 		e.leave(site, m, 0)
@@ -379,7 +379,7 @@ func (e *Engine) ForgetStorage(site id.Site) error {
 	return e.forgetClaims(site, func(core.PersistentVolumeClaim) bool { return true })
 }
 
-// ForgetPreview deletes the storage of a preview.
+// ForgetPreview deletes a preview's storage.
 func (e *Engine) ForgetPreview(site id.Site, preview string) error {
 	return e.forgetClaims(site, func(c core.PersistentVolumeClaim) bool { return preview != "" && c.Annotations[markPreview] == preview })
 }
@@ -405,13 +405,13 @@ func (e *Engine) forgetClaims(site id.Site, which func(core.PersistentVolumeClai
 	return err
 }
 
-// StorageShared reports that what programs store is the cluster's, not this node's.
+// StorageShared reports that storage belongs to the cluster rather than to this node.
 func (e *Engine) StorageShared() bool { return true }
 
-// StorageFault returns nil: whether a volume is there is known when a pod wants it.
+// StorageFault returns nil, since a volume's faults only appear when a pod uses it.
 func (e *Engine) StorageFault() error { return nil }
 
-// noteStored keeps how much a claim holds, for StorageSize while nothing runs. Where that fails it is counted when somebody asks.
+// noteStored records a claim's stored bytes for StorageSize. If that fails, they are counted on demand.
 func (e *Engine) noteStored(claim string, bytes int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
 	defer cancel()
@@ -432,7 +432,7 @@ func (e *Engine) noteStored(claim string, bytes int64) {
 	}
 }
 
-// StorageSize returns the bytes of a site's storage, that of its previews included.
+// StorageSize returns the bytes of a site's storage, including its previews'.
 func (e *Engine) StorageSize(ctx context.Context, site id.Site) (n int64, err error) {
 	all, err := e.claims(ctx, site)
 	for _, c := range all {
@@ -442,8 +442,8 @@ func (e *Engine) StorageSize(ctx context.Context, site id.Site) (n int64, err er
 	return n, err
 }
 
-// stored returns how much a claim holds: as a program counts that writes to it, as was counted when the last one ended, or as a
-// pod counts that is made for this.
+// stored returns a claim's stored bytes: from a program that writes to it, from the count at the last program's end, or
+// from a pod that counts them now.
 func (e *Engine) stored(ctx context.Context, c core.PersistentVolumeClaim) (n int64, err error) {
 	e.mu.Lock()
 	var writers []*program
@@ -464,7 +464,7 @@ func (e *Engine) stored(ctx context.Context, c core.PersistentVolumeClaim) (n in
 	return e.count(ctx, c)
 }
 
-// count starts a pod that counts what a claim holds.
+// count starts a pod that counts a claim's stored bytes.
 func (e *Engine) count(ctx context.Context, c core.PersistentVolumeClaim) (int64, error) {
 	site := id.Site(c.Annotations[markSite])
 	done, _, err := e.holds.enter(ctx, site)

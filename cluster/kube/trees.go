@@ -11,7 +11,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// staged says where prepare lays a tree that lies in a folder of storage, which would cover it; empty: in the bundle's own files.
+// staged returns the path where prepare lays out a tree inside a storage folder, which would hide it. It is "" for
+// trees in the bundle's own files.
 func staged(s runtime.Spec, i int) string {
 	for _, f := range s.Storage {
 		if strings.HasPrefix(s.Trees[i].Path, f.Path+"/") {
@@ -21,7 +22,7 @@ func staged(s runtime.Spec, i int) string {
 	return ""
 }
 
-// treeVolumes returns the volumes of trees that lie in storage, and how prepare and the program see them.
+// treeVolumes returns the volumes of trees inside storage folders, with their mounts for prepare and for the program.
 func treeVolumes(s runtime.Spec) (volumes []core.Volume, before, mounts []core.VolumeMount) {
 	for i, t := range s.Trees {
 		stage := staged(s, i)

@@ -20,13 +20,13 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// maxLed is how many connections of one program are led on at once.
+// maxLed caps a program's forwarded connections.
 const maxLed = 512
 
-// Connect gives programs their ways, which are made after the engine. It belongs before the first Start.
+// Connect sets the services for programs, which are created after the engine. It must be called before the first Start.
 func (e *Engine) Connect(w runtime.Ways) { e.ways = w }
 
-// waysOf returns what a program finds on its loopback.
+// waysOf returns the services available on a program's loopback.
 func (e *Engine) waysOf(s runtime.Spec) (ways []pod.Way) {
 	at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 	if s.Database {
@@ -44,10 +44,11 @@ func (e *Engine) waysOf(s runtime.Spec) (ways []pod.Way) {
 	return ways
 }
 
-// ownHost is what the names of a program's own site are in its pod: beside where the program itself may listen.
+// ownHost is the address of the program's own site within its pod. It differs from the addresses the program listens
+// on.
 const ownHost = "127.0.0.2"
 
-// ownNames returns the names of a program's own site that its pod is to know.
+// ownNames returns the host names of a program's own site to resolve within its pod.
 func (e *Engine) ownNames(s runtime.Spec) (names []string) {
 	if !s.Egress || e.c.Edge == "" {
 		return nil
@@ -61,7 +62,7 @@ func (e *Engine) ownNames(s runtime.Spec) (names []string) {
 	return names
 }
 
-// ownOf returns where a pod listens for what its program sends to its own site.
+// ownOf returns the addresses at which a pod listens for requests to the program's own site.
 func (e *Engine) ownOf(s runtime.Spec) (ways []string) {
 	names := e.ownNames(s)
 	for _, own := range s.Own {
@@ -70,7 +71,7 @@ func (e *Engine) ownOf(s runtime.Spec) (ways []string) {
 			continue
 		}
 		hosts := []string{ownHost}
-		if strings.HasSuffix(host, ".localhost") { // the loopback, whatever a list of hosts says (RFC 6761, section 6.3)
+		if strings.HasSuffix(host, ".localhost") { // always the loopback (RFC 6761 §6.3)
 			hosts = append(hosts, "127.0.0.1")
 		}
 		for _, h := range hosts {
@@ -82,15 +83,15 @@ func (e *Engine) ownOf(s runtime.Spec) (ways []string) {
 	return ways
 }
 
-// led are the connections of a program that the engine leads to what serves them.
+// led holds a program's connections that the engine forwards.
 type led struct {
-	database string // the socket of its site's databases
-	// Those who serve mail and Redis take connections from here.
+	database string // socket of the site's databases
+	// Listeners of the mail and Redis servers.
 	mail, redis *handed
 
 	stop   context.CancelFunc
-	served sync.WaitGroup // those who serve, and the connections
-	done   func()         // the databases' server is needed no longer
+	served sync.WaitGroup // servers and connections
+	done   func()         // releases the database server
 
 	mu sync.Mutex // guards conns
 	// share: total maxLed connections of a program; owner its own; edge the connection is refused
@@ -99,7 +100,7 @@ type led struct {
 
 var errNoWays = errors.New("this process leads no programs to databases, mail or Redis")
 
-// lead opens the ways of a program.
+// lead starts the services of a program.
 func (e *Engine) lead(ctx context.Context, s runtime.Spec) (*led, error) {
 	l := &led{done: func() {}, stop: func() {}, conns: map[net.Conn]bool{}}
 	if !s.Database && !s.Mail && !s.RedisServer {
@@ -114,7 +115,7 @@ func (e *Engine) lead(ctx context.Context, s runtime.Spec) (*led, error) {
 			return nil, err
 		}
 	}
-	life, stop := context.WithCancel(context.Background()) // the program's: ctx ends with the start
+	life, stop := context.WithCancel(context.Background()) // ctx ends with the start, life with the program
 	l.stop = stop
 	if s.Mail {
 		l.mail = newHanded(life)
@@ -127,7 +128,7 @@ func (e *Engine) lead(ctx context.Context, s runtime.Spec) (*led, error) {
 	return l, nil
 }
 
-// close ends all connections of a program that has ended, and returns when they have.
+// close closes all connections of an ended program and waits for their end.
 func (l *led) close() {
 	l.stop()
 	l.mu.Lock()
@@ -141,7 +142,7 @@ func (l *led) close() {
 	l.done()
 }
 
-// enter counts a connection in, if it may be led; leave counts it out.
+// enter counts a connection, or returns false if it must not be forwarded. leave uncounts it.
 func (l *led) enter(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,8 +161,8 @@ func (l *led) leave(c net.Conn) {
 	l.served.Done()
 }
 
-// take leads a connection of a pod on until it ends. A pod that is not who it says, or asks for what its program
-// doesn't have, is told nothing.
+// take forwards a pod's connection until it ends. It closes the connection without a response if the pod's identity is
+// wrong or its program may not use the service.
 func (e *Engine) take(c *tls.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(dialPatience))
@@ -207,7 +208,7 @@ func (e *Engine) take(c *tls.Conn) {
 	}
 }
 
-// reach connects to an address, or a socket however long its path: the kernel takes 107 bytes.
+// reach connects to an address, or to a socket with a path longer than the kernel's 107 bytes.
 func reach(network, at string) (net.Conn, error) {
 	if network == "unix" {
 		dir, err := os.Open(filepath.Dir(at))
@@ -220,10 +221,10 @@ func reach(network, at string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: dialPatience}).Dial(network, at)
 }
 
-// handed is a listener whose connections are handed to it.
+// handed is a listener that accepts connections passed to give.
 type handed struct {
 	conns  chan net.Conn
-	closed chan struct{} // no more are taken
+	closed chan struct{} // no further connections are accepted
 	once   sync.Once
 }
 
@@ -233,7 +234,7 @@ func newHanded(ctx context.Context) *handed {
 	return h
 }
 
-// give hands a connection over and returns when it has been closed, or nobody takes it.
+// give passes a connection to Accept and returns when it has been closed, or if nobody accepts it.
 func (h *handed) give(c *tls.Conn) {
 	gone := make(chan struct{})
 	select {
@@ -243,7 +244,7 @@ func (h *handed) give(c *tls.Conn) {
 		case <-h.closed:
 		}
 	case <-h.closed:
-	case <-time.After(dialPatience): // as many as may be are being served
+	case <-time.After(dialPatience): // the maximum number is being served
 	}
 }
 
@@ -264,10 +265,10 @@ func (h *handed) Close() error {
 
 func (h *handed) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
-// lent is a connection that was handed over.
+// lent is a connection passed to Accept.
 type lent struct {
 	*tls.Conn
-	gone chan struct{} // closed with it
+	gone chan struct{} // closed when the connection is
 	once sync.Once
 }
 

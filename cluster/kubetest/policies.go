@@ -1,5 +1,5 @@
-// Package kubetest owns what tests of the engine and of the chart need of a cluster: an API server without nodes, and network
-// policies that are enforced where no plug-in does so.
+// Package kubetest owns test helpers for the engine and the chart: an API server without nodes, and enforcement of
+// network policies without a plug-in.
 package kubetest
 
 import (
@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Enforce does what a network plug-in does that enforces network policies: it turns those of a namespace into rules of the node
-// that it runs on, again and again, until done is called. Pods that come later have the addresses of earlier ones: the
-// rules are gone when done returns. It needs root and nft.
+// Enforce acts as a network plug-in: it repeatedly translates a namespace's network policies to rules of this node
+// until done is called. When done returns the rules are gone, since later pods may reuse addresses. It needs root and
+// nft.
 func Enforce(ctx context.Context, c kubernetes.Interface, namespace string) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	table := "slipway_" + strings.ReplaceAll(namespace, "-", "_")
@@ -36,7 +36,7 @@ func Enforce(ctx context.Context, c kubernetes.Interface, namespace string) (don
 	}
 }
 
-// load gives the node rules, and reports whether it took them.
+// load applies rules to the node and reports success.
 func load(rules string) bool {
 	nft := exec.Command("nft", "-f", "-")
 	nft.Stdin = strings.NewReader(rules)
@@ -65,13 +65,13 @@ func enforce(ctx context.Context, c kubernetes.Interface, namespace, table strin
 	}
 }
 
-// view is what policies select from.
+// view holds the objects that policies select.
 type view struct {
 	pods       []core.Pod
 	namespaces []core.Namespace
 }
 
-// address returns a pod's; empty where it has none, or no longer.
+// address returns a pod's address, or "" if it has none.
 func address(p core.Pod) string {
 	if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
 		return ""
@@ -79,7 +79,7 @@ func address(p core.Pod) string {
 	return p.Status.PodIP
 }
 
-// of returns the addresses that a peer means, as nft takes them; empty where it means none.
+// of returns a peer's addresses in nft's syntax, or "".
 func (v view) of(peer networking.NetworkPolicyPeer, namespace, direction string) string {
 	if b := peer.IPBlock; b != nil {
 		except := ""
@@ -106,7 +106,7 @@ func (v view) of(peer networking.NetworkPolicyPeer, namespace, direction string)
 	return "ip " + direction + " { " + strings.Join(slices.Sorted(maps.Keys(found)), ", ") + " }"
 }
 
-// selects reports whether labels are selected; nil selects all.
+// selects reports whether a selector matches labels; nil matches all.
 func selects(s *meta.LabelSelector, of map[string]string) bool {
 	if s == nil {
 		return true
@@ -115,7 +115,7 @@ func selects(s *meta.LabelSelector, of map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// rules are those of one table. A pod that a policy selects is reached, and reaches, what policies name and nothing else.
+// rules returns the rules of one table. A pod selected by a policy only communicates as its policies allow.
 func rules(table, namespace string, v view, policies []networking.NetworkPolicy) string {
 	var out, in strings.Builder
 	for _, p := range v.pods {
@@ -148,7 +148,7 @@ func rules(table, namespace string, v view, policies []networking.NetworkPolicy)
 			fmt.Fprintf(&in, "    ip daddr %s reject\n", ip)
 		}
 	}
-	// What pods send to the node itself is input, to each other forward, what the node sends them output.
+	// Traffic from pods to the node is input, between pods forward, and from the node output.
 	return fmt.Sprintf(`table ip %[1]s
 delete table ip %[1]s
 table ip %[1]s {

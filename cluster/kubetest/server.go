@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long an API server may take to be there, on a machine with much else to do.
+// patience limits the API server's start on a busy machine.
 const patience = 3 * time.Minute
 
 // Server is an API server with etcd, without nodes and controllers.
@@ -31,7 +31,7 @@ type Server struct {
 	daemons []*exec.Cmd
 }
 
-// Binaries returns the folder that has etcd and kube-apiserver; empty where scripts/cluster has not built them yet.
+// Binaries returns the folder with etcd and kube-apiserver, or "" if scripts/cluster hasn't built them.
 func Binaries() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -44,8 +44,8 @@ func Binaries() string {
 	return filepath.Dir(found[len(found)-1])
 }
 
-// StartServer starts both with the API server's further flags, among them how it authorizes. The server is to be stopped also where
-// there is an error.
+// StartServer starts etcd and the API server with additional flags, such as its authorization mode. The caller must
+// stop the server even after an error.
 func StartServer(bin string, flags ...string) (s *Server, err error) {
 	s = &Server{}
 	if s.dir, err = os.MkdirTemp("", "slipway-api-"); err != nil {
@@ -108,16 +108,16 @@ func StartServer(bin string, flags ...string) (s *Server, err error) {
 
 func (s *Server) in(name string) string { return filepath.Join(s.dir, name) }
 
-// Kubeconfig is a file that says where the server is.
+// Kubeconfig returns the path of a kubeconfig file for the server.
 func (s *Server) Kubeconfig() string { return s.in("kubeconfig") }
 
-// Log returns what the API server has said last.
+// Log returns the end of the API server's log.
 func (s *Server) Log() string {
 	text, _ := os.ReadFile(s.in("kube-apiserver.log"))
 	return string(text[max(0, len(text)-3000):])
 }
 
-// daemon starts a program whose output is in a file, and that ends with this process.
+// daemon starts a program that logs to a file and ends with this process.
 func (s *Server) daemon(bin string, argv []string) error {
 	log, err := os.Create(s.in(argv[0] + ".log"))
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Server) daemon(bin string, argv []string) error {
 	return nil
 }
 
-// Stop ends both and removes what they stored.
+// Stop ends both and deletes their data.
 func (s *Server) Stop() {
 	for _, d := range s.daemons {
 		_ = d.Process.Kill()
@@ -145,7 +145,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// FreePort returns a port of this machine that nothing listens on.
+// FreePort returns an unused port of this machine.
 func FreePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// field reads a number behind a word of a file, as cgroups have them; a file with a number alone has
-// the word "".
+// field reads the number after a word in a cgroup file. The word "" reads a file that contains only a number.
 func field(name, word string) (n int64) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -24,15 +23,15 @@ func field(name, word string) (n int64) {
 	return n
 }
 
-// The pod's own cgroup, in its two versions.
+// The pod's cgroup, version 2 or 1.
 const cgroup = "/sys/fs/cgroup/"
 
-// OOMKills counts the processes of the pod that were ended for want of memory.
+// OOMKills returns the number of the pod's processes killed for lack of memory.
 func OOMKills() int64 {
 	return field(cgroup+"memory.events", "oom_kill") + field(cgroup+"memory/memory.oom_control", "oom_kill")
 }
 
-// Used returns what the pod uses.
+// Used returns the pod's resource usage.
 func Used() Usage {
 	return Usage{
 		Memory: field(cgroup+"memory.current", "") + field(cgroup+"memory/memory.usage_in_bytes", ""),

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Half is a connection of which one direction can be ended.
+// Half is a connection with separately closable directions.
 type Half interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// Join passes bytes on between two connections until both sides have ended. One learns of the other's reset as such.
+// Join copies bytes between two connections until both have ended. A reset of one resets the other.
 func Join(a, b Half) {
 	one := func(from, to Half) {
-		if _, err := io.Copy(to, from); err != nil { // one side is gone: the other learns it
+		if _, err := io.Copy(to, from); err != nil { // reset the other side too
 			if errors.Is(err, syscall.ECONNRESET) {
 				reset(from)
 				reset(to)
@@ -36,15 +36,15 @@ func Join(a, b Half) {
 	both.Wait()
 }
 
-// reset has a connection reset when it is closed, unless something that was sent on it has not come yet: the edge sends a request again
-// that a program reset without having read it.
+// reset makes closing a connection reset it, unless sent bytes are unacknowledged. The edge repeats a request if the
+// program reset the connection without reading it.
 func reset(c Half) {
 	if t, ok := c.(*net.TCPConn); ok && unsent(t) == 0 {
 		_ = t.SetLinger(0)
 	}
 }
 
-// unsent returns how many bytes that were written have not been acknowledged; -1 where nobody knows.
+// unsent returns the number of sent but unacknowledged bytes, or -1 if unknown.
 func unsent(c *net.TCPConn) int {
 	n := -1
 	raw, err := c.SyscallConn()

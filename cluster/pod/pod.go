@@ -1,6 +1,5 @@
-// Package pod owns what the engine and the entry point inside a program's pod say to each other: the
-// description of the program, which a Secret carries, the questions on the pod's port, and how the end is
-// told.
+// Package pod owns the protocol between the engine and the entry point in a program's pod: the program's description,
+// stored in a Secret, the questions on the pod's port, and the report of the end.
 package pod
 
 import (
@@ -13,66 +12,67 @@ import (
 	"strings"
 )
 
-// Port is the pod's port: the entry point listens there for the engine, and passes on to the program,
-// which listens on the loopback as on one machine.
+// Port is the pod's port, on which the entry point listens for the engine and forwards to the program, which listens on
+// the loopback as on a single machine.
 const Port = 8080
 
-// Where things are in a pod.
+// Paths in a pod.
 const (
 	SpecFile  = "/slipway/spec/spec.json" // the description
-	FilesDir  = "/slipway/files"          // the key of each file of Description.Files, for prepare
-	StageDir  = "/slipway/temporary"      // where prepare sees temporary folders, by number
-	TreesDir  = "/slipway/trees"          // where prepare sees trees that lie in storage, by number
-	EpochFile = "/run/slipway/epoch"      // names the epoch of an object cache
-	EpochOwn  = "/tmp/.redis/epoch"       // and the one of the program's own
-	EntryFile = "/slipway/program"        // the entry point, in the image
-	// StorageDir is where prepare sees all of the site's storage.
+	FilesDir  = "/slipway/files"          // keys of Description.Files, for prepare
+	StageDir  = "/slipway/temporary"      // temporary folders by number, for prepare
+	TreesDir  = "/slipway/trees"          // trees inside storage folders by number, for prepare
+	EpochFile = "/run/slipway/epoch"      // the epoch of an object cache
+	EpochOwn  = "/tmp/.redis/epoch"       // the epoch of the program's own object cache
+	EntryFile = "/slipway/program"        // the entry point in the image
+	// StorageDir is the mount point of all of the site's storage, for prepare.
 	StorageDir = "/slipway/storage"
 )
 
-// Description says what a pod runs. It is secret: environments hold passwords.
+// Description describes a pod's program. It is secret, since environment variables contain passwords.
 type Description struct {
 	Argv []string `json:"argv"`
-	Dir  string   `json:"dir"` // absolute, in the pod
-	Env  []string `json:"env"` // KEY=value, all of it
+	Dir  string   `json:"dir"` // absolute path in the pod
+	Env  []string `json:"env"` // KEY=value, complete
 
-	Trees     []Tree   `json:"trees"`     // the first one is the bundle itself
-	Files     []string `json:"files"`     // paths below the bundle at which a file of the Secret appears
-	Temporary []string `json:"temporary"` // paths below the bundle that are writable folders of this pod's
+	Trees     []Tree   `json:"trees"`     // the first is the bundle itself
+	Files     []string `json:"files"`     // paths below the bundle where the Secret's files are mounted
+	Temporary []string `json:"temporary"` // paths below the bundle of the pod's writable temporary folders
 
-	Storage      []Folder `json:"storage,omitempty"` // those that outlive the pod
+	Storage      []Folder `json:"storage,omitempty"` // folders that outlive the pod
 	StorageLimit int64    `json:"storageLimit,omitempty"`
-	ReadOnly     bool     `json:"readOnly,omitempty"` // the program may not write to them: they are full
+	ReadOnly     bool     `json:"readOnly,omitempty"` // the storage is full, so the program may not write to it
 
-	Name    string `json:"name"`    // of the pod, by which the engine knows it
-	Address string `json:"address"` // host:port of the packs and of what Ways lead to, over TLS
-	CA      string `json:"ca"`      // the certificate that it has, PEM
-	// Canary is an address that listens and that no pod may reach: reaching it says that the network is
-	// open. Empty: nothing is proven.
+	Name    string `json:"name"`    // the pod's name, by which the engine identifies it
+	Address string `json:"address"` // host:port of the packs and the ways' services, over TLS
+	CA      string `json:"ca"`      // its certificate, PEM
+	// Canary is a listening address that pods must not reach; reaching it means that the network isn't closed. Empty:
+	// no check.
 	Canary string `json:"canary"`
 
-	Ways []Way `json:"ways"` // what the program reaches beside the network
+	Ways []Way `json:"ways"` // services for the program besides the network
 
-	Token string `json:"token"` // whoever asks on Port knows it
+	Token string `json:"token"` // required for questions on Port
 	Pids  int64  `json:"pids"`
-	// Linger is how many seconds a program that answers requests goes on after SIGTERM of the cluster: the engine replaces it meanwhile,
-	// and stops it.
+	// Linger is how many seconds a program that serves requests continues after the cluster's SIGTERM. Meanwhile the
+	// engine replaces and stops it.
 	Linger   int64 `json:"linger"`
-	MaxBytes int64 `json:"maxBytes"` // of each tree
+	MaxBytes int64 `json:"maxBytes"` // per tree
 	Terminal *Size `json:"terminal,omitempty"`
 
-	FPM string `json:"fpm,omitempty"` // its own folder, where the program is PHP-FPM: it inherits its socket as descriptor 3
-	// Cache says that PHP-FPM has an object cache on the operator's Redis server. It is not used before the first Epoch.
+	FPM string `json:"fpm,omitempty"` // PHP-FPM's own folder; it inherits its socket as descriptor 3
+	// Cache says whether PHP-FPM has an object cache on the operator's Redis server. It isn't used before the first
+	// Epoch.
 	Cache bool `json:"cache,omitempty"`
 
-	PHP string `json:"php,omitempty"` // what a command finds by the name php
+	PHP string `json:"php,omitempty"` // what php resolves to for a command
 }
 
-// WaysProtocol is what a pod asks for by TLS's ALPN at Description.Address where a connection is to be led on.
-// It begins with a question like those on Port: the pod's Asker, and the verb of a Way.
+// WaysProtocol is the TLS ALPN protocol with which a pod requests a forwarded connection at Description.Address. The
+// connection begins with a question as on Port: the pod's Asker and the verb of a Way.
 const WaysProtocol = "slipway-ways"
 
-// What a way leads to.
+// The services of ways.
 const (
 	Database = "database"
 	Mail     = "mail"
@@ -80,44 +80,44 @@ const (
 	Own      = "own" // the edge, for the program's own site
 )
 
-// Way is where a program finds something that the control plane leads it to.
+// Way is a local address of a service provided by the control plane.
 type Way struct {
 	Verb    string `json:"verb"`
-	Address string `json:"address"`          // host:port of the pod's loopback
-	Socket  string `json:"socket,omitempty"` // a Unix socket beside it
+	Address string `json:"address"`          // host:port on the pod's loopback
+	Socket  string `json:"socket,omitempty"` // additional Unix socket
 }
 
-// Asker is how a pod says who it is on WaysProtocol.
+// Asker returns the pod's identification on WaysProtocol.
 func (d Description) Asker() string { return d.Name + "." + d.Token }
 
-// AskerOf takes an Asker apart.
+// AskerOf splits an Asker.
 func AskerOf(asker string) (name, token string) {
 	name, token, _ = strings.Cut(asker, ".")
 	return name, token
 }
 
-// Size is a terminal's.
+// Size is the size of a terminal.
 type Size struct {
 	Columns int `json:"columns"`
 	Rows    int `json:"rows"`
 }
 
-// Tree is a bundle that is laid into the pod's files.
+// Tree is a bundle laid out in the pod's files.
 type Tree struct {
 	Path   string `json:"path"` // below the bundle; "" is the bundle itself
 	Bundle string `json:"bundle"`
-	From   string `json:"from"` // the folder of it that is laid there; "" is all of it
+	From   string `json:"from"` // folder within the tree to lay out; "" is all of it
 	Query  string `json:"query"`
-	Stage  string `json:"stage,omitempty"` // where prepare lays it instead: it lies in a folder that is mounted
+	Stage  string `json:"stage,omitempty"` // where prepare lays it out instead if it is inside a mounted folder
 }
 
-// Folder is one of the site's storage.
+// Folder is a storage folder.
 type Folder struct {
-	Path string `json:"path"` // where it appears, below the bundle; or absolute, where the bundle has nothing
-	Name string `json:"name"` // of its directory in StorageDir
+	Path string `json:"path"` // mount path below the bundle, or absolute
+	Name string `json:"name"` // directory in StorageDir
 }
 
-// At returns where a folder appears, below a bundle's place.
+// At returns a folder's path, given the bundle's.
 func (f Folder) At(bundle string) string {
 	if path.IsAbs(f.Path) {
 		return f.Path
@@ -125,41 +125,40 @@ func (f Folder) At(bundle string) string {
 	return path.Join(bundle, f.Path)
 }
 
-// StorageFull is the reason of a prepare that must not let the program write to its storage.
+// StorageFull is the reason of a prepare step that refuses to let the program write.
 const StorageFull = "storage is full"
 
-// End says how a program ended. It is the container's termination message, too.
+// End is how a program ended. It is also the container's termination message.
 type End struct {
 	Code        int    `json:"code"`
 	Reason      string `json:"reason"`
 	OutOfMemory bool   `json:"outOfMemory,omitempty"`
-	Stored      *int64 `json:"stored,omitempty"`    // bytes of the site's storage, where that was counted
-	Unreached   bool   `json:"unreached,omitempty"` // its files could not be fetched: it has not begun, and another pod may do better
+	Stored      *int64 `json:"stored,omitempty"`    // bytes of the site's storage, if counted
+	Unreached   bool   `json:"unreached,omitempty"` // the files couldn't be fetched, so the program didn't begin and another pod may succeed
 }
 
-// Usage is what a pod uses.
+// Usage is a pod's resource usage.
 type Usage struct {
 	Memory int64 `json:"memory"` // bytes
 	CPU    int64 `json:"cpu"`    // nanoseconds
-	Stored int64 `json:"stored"` // bytes of the site's storage; counted only for Count
+	Stored int64 `json:"stored"` // bytes of the site's storage; only set for Count
 }
 
-// Verbs are what the engine asks on Port, one for each connection: a line of the token, the verb and
-// perhaps a number.
+// The engine's questions on Port, one per connection: a line with the token, the verb and a number.
 const (
-	Ping     = "ping"     // Yes once the program has been started
-	Dial     = "dial"     // Yes, then the connection is the program's; or No: it doesn't listen
-	Stop     = "stop"     // with milliseconds: SIGTERM now, SIGKILL then; the connection ends with the pod
+	Ping     = "ping"     // Yes once the program has started
+	Dial     = "dial"     // Yes, after which the connection is the program's; or No: it doesn't listen
+	Stop     = "stop"     // number: milliseconds between SIGTERM and SIGKILL; the connection ends with the pod
 	Report   = "usage"    // Yes, then a Usage as JSON
-	Epoch    = "epoch"    // with 1 or 0: what the object cache holds is found no more, and it is used or not; Yes once it is so
-	Count    = "count"    // as Report, with what is stored
-	Hold     = "hold"     // with milliseconds: Yes when the program stands still, which it does until the connection ends, or that long
-	Open     = "open"     // with the length of the Wanted that follows as JSON: Yes, a File as a line of JSON, its bytes unless they are had; or No
-	Store    = "store"    // Yes, then what package stored says of the whole volume; of a keeper alone
-	Terminal = "terminal" // Yes, then what is typed as frames one way, what is written the other way
+	Epoch    = "epoch"    // number: 1 to enable or 0 to disable the object cache; invalidates its content; Yes when done
+	Count    = "count"    // like Report, with the stored bytes
+	Hold     = "hold"     // number: maximum in milliseconds; Yes once the program is stopped, until the connection ends
+	Open     = "open"     // number: length of the Wanted that follows as JSON; Yes, a File as a JSON line, and its bytes unless they are current; or No
+	Store    = "store"    // only from a keeper: Yes, then the protocol of package stored for the whole volume
+	Terminal = "terminal" // Yes, then input as frames and output
 )
 
-// Replies to a verb.
+// Replies to a question.
 const (
 	Yes byte = '+'
 	No  byte = '-'
@@ -167,19 +166,19 @@ const (
 
 // Wanted is the question that follows Open.
 type Wanted struct {
-	Folder string `json:"folder"` // one of the program's, relative to the bundle
-	Path   string `json:"path"`   // below it
-	Have   File   `json:"have"`   // what the engine has of it
+	Folder string `json:"folder"` // a storage folder, relative to the bundle
+	Path   string `json:"path"`   // below the folder
+	Have   File   `json:"have"`   // the engine's version
 }
 
-// File says which file something is, and in which state.
+// File identifies a file's version.
 type File struct {
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"` // nanoseconds since 1970
 	Inode   uint64 `json:"inode"`
 }
 
-// maxWanted is how long a Wanted may be.
+// maxWanted caps a Wanted in bytes.
 const maxWanted = 16 << 10
 
 // AskFor asks for a file.
@@ -191,7 +190,7 @@ func AskFor(c io.ReadWriter, token string, w Wanted) (reply byte, err error) {
 	return ask(c, append(fmt.Appendf(nil, "%s %s %d\n", token, Open, len(text)), text...))
 }
 
-// ReadWanted reads what follows Open.
+// ReadWanted reads the Wanted that follows Open.
 func ReadWanted(c io.Reader, length int64) (w Wanted, err error) {
 	if length < 0 || length > maxWanted {
 		return w, errTooLong
@@ -205,7 +204,7 @@ func ReadWanted(c io.Reader, length int64) (w Wanted, err error) {
 
 var errTooLong = errors.New("the question is too long")
 
-// maxLine is how long the line of a question may be.
+// maxLine caps a question's line in bytes.
 const maxLine = 256
 
 // Ask writes a question and reads its reply.
@@ -224,10 +223,10 @@ func ask(c io.ReadWriter, question []byte) (reply byte, err error) {
 	return b[0], nil
 }
 
-// Listen reads a question. What follows it is read from c.
+// Listen reads a question. The caller reads what follows from c.
 func Listen(c io.Reader) (token, verb string, number int64, err error) {
 	line := make([]byte, 0, maxLine)
-	var b [1]byte // one at a time: what follows the line belongs to the program
+	var b [1]byte // byte by byte, since what follows the line is the program's
 	for {
 		if _, err := io.ReadFull(c, b[:]); err != nil {
 			return "", "", 0, err
@@ -245,14 +244,14 @@ func Listen(c io.Reader) (token, verb string, number int64, err error) {
 	return token, verb, number, nil
 }
 
-// Frames of a terminal: a byte says what it is, two how long it is.
+// A frame of a terminal has a byte for its kind, two for its length, and the content.
 const (
 	frameTyped byte = 't'
 	frameSize  byte = 's'
 	maxFrame        = 1 << 15
 )
 
-// WriteTyped writes what was typed.
+// WriteTyped writes input.
 func WriteTyped(w io.Writer, p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), maxFrame)
@@ -278,7 +277,7 @@ func writeFrame(w io.Writer, kind byte, p []byte) error {
 	return err
 }
 
-// ReadFrame reads a frame: what was typed, or a size.
+// ReadFrame reads a frame: input or a size.
 func ReadFrame(r *bufio.Reader) (typed []byte, size *Size, err error) {
 	var head [3]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -295,14 +294,14 @@ func ReadFrame(r *bufio.Reader) (typed []byte, size *Size, err error) {
 	return nil, size, json.Unmarshal(text, size)
 }
 
-// A pod's log has one stream for what programs write to two. A line of standard error begins with
-// "stderr: "; one of standard output that begins as if it were marked is marked itself.
+// A pod's log merges the program's two output streams. Lines of standard error begin with "stderr: ". Lines of standard
+// output that look marked are marked as standard output.
 const (
 	markErr = "stderr: "
 	markOut = "stdout: "
 )
 
-// Mark returns a line as the pod's log has it.
+// Mark returns a line as written to the pod's log.
 func Mark(stream, line string) string {
 	switch {
 	case stream == "stderr":
@@ -313,7 +312,7 @@ func Mark(stream, line string) string {
 	return line
 }
 
-// Unmark returns the stream and the line of a line of the pod's log.
+// Unmark returns the stream and text of a line of the pod's log.
 func Unmark(line string) (stream, text string) {
 	if text, ok := strings.CutPrefix(line, markErr); ok {
 		return "stderr", text

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Copy is a copy of what a site stores, in a directory of its own: a directory for each storage folder, as in the volume. Names that
-// begin with a dot are whoever's who works there. It is not safe for concurrent use.
+// Copy is a copy of a site's storage in its own directory, with a subdirectory per storage folder as in the volume.
+// Names that begin with a dot are for its users. It is not safe for concurrent use.
 type Copy struct {
 	dir   string
-	known map[string]known // what was copied, by its path
-	other bool             // it is no longer what was copied
+	known map[string]known // copied files by path
+	other bool             // may differ from the volume
 }
 
-// known is what was copied, as the volume has it and as it lies here.
+// known holds a copied file's state in the volume and here.
 type known struct{ there, here Entry }
 
-// NewCopy returns a copy that has nothing yet, in a new directory.
+// NewCopy returns an empty copy in a new directory.
 func NewCopy(dir string) (*Copy, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -30,10 +30,10 @@ func NewCopy(dir string) (*Copy, error) {
 	return &Copy{dir: dir, known: map[string]known{}}, os.MkdirAll(dir, 0o700)
 }
 
-// Dir returns the directory.
+// Dir returns the copy's directory.
 func (c *Copy) Dir() string { return c.dir }
 
-// Fetch makes the copy what the volume holds now. Only what has changed since the last time comes.
+// Fetch updates the copy from the volume, transferring only changes.
 func (c *Copy) Fetch(conn io.ReadWriter) (err error) {
 	root, err := os.OpenRoot(c.dir)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Copy) Fetch(conn io.ReadWriter) (err error) {
 		c.known, c.other = map[string]known{}, false
 	}
 	defer func() {
-		if err != nil { // half of it
+		if err != nil { // incomplete
 			c.other = true
 		}
 	}()
@@ -98,7 +98,7 @@ func (c *Copy) Fetch(conn io.ReadWriter) (err error) {
 	}
 }
 
-// compare removes what the volume has no longer, makes its folders and links, and returns the files that are to come.
+// compare deletes what the volume no longer has, creates its folders and links, and returns the files to transfer.
 func (c *Copy) compare(root *os.Root, s *stream) (wanted []string, err error) {
 	if err := s.last(part{Entry: Entry{Kind: list}}); err != nil {
 		return nil, err
@@ -164,16 +164,16 @@ func (c *Copy) compare(root *os.Root, s *stream) (wanted []string, err error) {
 	return wanted, nil
 }
 
-// Give makes the volume what the copy holds: all of it, or what it was. Only what was changed here goes.
+// Give replaces the volume's content by the copy, completely or not at all. It only transfers files changed here.
 func (c *Copy) Give(conn io.ReadWriter) error {
 	root, err := os.OpenRoot(c.dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	c.other = true // the volume's files are others then, or the copy is not what it has
+	c.other = true // from here on the copy may differ from the volume
 	s := newStream(conn)
-	// What the keeper says before it was sent all is why it takes no more.
+	// The keeper may respond early with the reason for accepting no more.
 	answer := make(chan error, 1)
 	go func() {
 		p, err := s.next()
@@ -200,7 +200,7 @@ func (c *Copy) Give(conn io.ReadWriter) error {
 	if err == nil {
 		err = s.last(part{Entry: Entry{Kind: end}})
 	}
-	if err != nil { // it is waited for no longer than it takes to say why
+	if err != nil { // wait briefly for the keeper's reason
 		select {
 		case why := <-answer:
 			return cmp.Or(why, err)
@@ -211,10 +211,10 @@ func (c *Copy) Give(conn io.ReadWriter) error {
 	return <-answer
 }
 
-// wordsPatience is how long a keeper may take to say why it takes no more.
+// wordsPatience limits the wait for the keeper's reason.
 const wordsPatience = 10 * time.Second
 
-// Folders returns the directories of the copy's storage folders by their names there.
+// Folders returns the copy's directories by storage folder name.
 func (c *Copy) Folders() (map[string]string, error) {
 	list, err := os.ReadDir(c.dir)
 	if err != nil {

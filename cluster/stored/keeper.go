@@ -13,15 +13,15 @@ import (
 	"slipway/internal/platform/disk"
 )
 
-// Beside the storage folders of a volume.
+// Directories beside a volume's storage folders.
 const (
-	nextDir  = ".slipway-next"  // a tree that comes
-	readyDir = ".slipway-ready" // one that has come, while what was there goes
-	lastDir  = ".slipway-last"  // one whose place is free
-	oldDir   = ".slipway-old"   // what was there
+	nextDir  = ".slipway-next"  // a tree being received
+	readyDir = ".slipway-ready" // a received tree that is replacing the content
+	lastDir  = ".slipway-last"  // a tree whose place is free
+	oldDir   = ".slipway-old"   // the previous content
 )
 
-// Serve does what the other side asks of a volume until it ends the connection.
+// Serve serves a volume's protocol until the other side ends the connection.
 func Serve(dir string, c io.ReadWriter) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func Serve(dir string, c io.ReadWriter) error {
 		if err != nil {
 			full := disk.Full(err)
 			rest := make(chan struct{})
-			go func() { // the other side hears it when it has sent what it is sending
+			go func() { // it reads the response after sending everything
 				defer close(rest)
 				_, _ = io.Copy(io.Discard, s.r.in)
 			}()
@@ -76,7 +76,7 @@ func (s *stream) list(root *os.Root) error {
 	})
 }
 
-// files sends those that are asked for. One that is there no longer is left out.
+// files sends the requested files and skips deleted ones.
 func (s *stream) files(root *os.Root) error {
 	var names []string
 	var all amount
@@ -91,7 +91,7 @@ func (s *stream) files(root *os.Root) error {
 		if p.Kind != file || !good(p.Name) {
 			return errGarbled
 		}
-		p.Size = 0 // what it is now is what is sent
+		p.Size = 0 // the current size is sent with the content
 		if err := all.add(p.Entry); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *stream) files(root *os.Root) error {
 	return nil
 }
 
-// take receives a tree, and puts it in the place of what is stored when all of it is on the disk.
+// take receives a tree and replaces the stored content once all of it is on disk.
 func (s *stream) take(root *os.Root, dir string) error {
 	if err := finish(root); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (s *stream) lay(root *os.Root, e Entry) (err error) {
 	case folder:
 		mode := os.FileMode(0o755)
 		if info, err := root.Lstat(e.Name); err == nil && info.IsDir() {
-			mode = info.Mode().Perm() // a copy's folders are its own
+			mode = info.Mode().Perm() // a copy's folders have other modes
 		}
 		if err := root.Mkdir(at, 0o700); err != nil {
 			return err
@@ -190,7 +190,8 @@ func duplicate(root *os.Root, from, to string) error {
 	return errors.Join(err, out.Chmod(info.Mode().Perm()), out.Close())
 }
 
-// Finish puts a tree in its place that had come when its keeper was ended. It belongs before anything else is done with a volume.
+// Finish completes the replacement by a received tree after its keeper was interrupted. It must run before any other
+// use of a volume.
 func Finish(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -200,8 +201,8 @@ func Finish(dir string) error {
 	return finish(root)
 }
 
-// finish exchanges what the folders have, not the folders: programs that run see these. Each of its steps may be the last one: the
-// next call goes on from there.
+// finish replaces the folders' content rather than the folders, which are mounted in running programs. Each step may be
+// interrupted; the next call resumes.
 func finish(root *os.Root) error {
 	if _, err := root.Lstat(readyDir); err == nil {
 		if err := root.MkdirAll(oldDir, 0o700); err != nil {
@@ -232,7 +233,7 @@ func finish(root *os.Root) error {
 	return errors.Join(remove(root, lastDir), remove(root, oldDir))
 }
 
-// each calls do with the names of what a folder has, if it is there.
+// each calls do with the names in a folder, if it exists.
 func each(root *os.Root, dir string, do func(name string) error) error {
 	list, err := entries(root, dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -268,7 +269,7 @@ func writable(root *os.Root, name string) error {
 	return root.Chmod(name, info.Mode().Perm()|0o700)
 }
 
-// remove deletes all of a folder of ours, whatever the modes of what is in it.
+// remove deletes a folder regardless of the modes in it.
 func remove(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
 	if !errors.Is(err, os.ErrPermission) {

@@ -1,7 +1,8 @@
-// Package stored owns how what a site stores travels between its volume and a copy on the disk of the control plane: a keeper, which
-// has the volume, lists it, sends the files that the copy lacks, and takes a changed copy back, all of it or nothing.
+// Package stored owns the transfer of a site's storage between its volume and a copy on the control plane's disk. A
+// keeper with the volume lists it, sends files that the copy lacks, and takes back a changed copy, completely or not at
+// all.
 //
-// Names and links are the site's own and may be anything: both sides stay below their directory, whatever they are.
+// Names and links are the site's and may be arbitrary, so both sides stay within their directory.
 package stored
 
 import (
@@ -18,46 +19,46 @@ import (
 	"time"
 )
 
-// Bounds of what a site may have stored to be copied: those of a backup.
+// Limits of storage that can be copied. They equal those of a backup.
 const (
 	maxEntries = 1_000_000
 	maxNames   = 32 << 20 // bytes of all paths and links
-	maxPath    = 4096     // bytes of one
+	maxPath    = 4096     // bytes per path
 	maxDepth   = 200
-	maxBytes   = 256 << 30 // of all files, their holes included
-	maxBlock   = 64 << 10  // of a file that are sent at once
+	maxBytes   = 256 << 30 // of all files, including holes
+	maxBlock   = 64 << 10  // bytes of a file sent at once
 	maxPart    = 4 * maxBlock
 )
 
-// The kinds of a part.
+// The kinds of parts.
 const (
 	folder  byte = 'd'
-	file    byte = 'f' // its bytes follow as data, then fileEnd
+	file    byte = 'f' // its data follows, then fileEnd
 	link    byte = 'l'
-	same    byte = '=' // a file that the volume has at this path already
+	same    byte = '=' // a file that the volume already has at this path
 	data    byte = '+'
 	fileEnd byte = ';'
-	end     byte = '.' // of a list, of files, or of a tree
+	end     byte = '.' // end of a list, of files, or of a tree
 	failed  byte = '!'
 
-	list  byte = 'L' // asks for the list
-	read  byte = 'R' // asks for the files whose names follow
-	write byte = 'W' // begins the tree that takes the place of what is stored
+	list  byte = 'L' // requests the list
+	read  byte = 'R' // requests the files whose names follow
+	write byte = 'W' // begins the tree that replaces the content
 )
 
-// Entry is what lies at a path.
+// Entry is a directory entry.
 type Entry struct {
-	Name    string // below the volume; its first element is the directory of a storage folder
+	Name    string // below the volume; the first element is a storage folder's directory
 	Kind    byte   // folder, file or link
-	Mode    uint32 // its permissions
+	Mode    uint32 // permissions
 	Size    int64
 	Changed int64 // nanoseconds since 1970
-	Fresh   bool  // that was just now, so that a change since may have the same time
+	Fresh   bool  // changed so recently that a later change may have the same time
 	Inode   uint64
 	Link    string
 }
 
-// as reports whether a file is as it was.
+// as reports whether a file is unchanged.
 func (e Entry) as(was Entry) bool {
 	e.Fresh, was.Fresh = false, false
 	return e == was
@@ -67,13 +68,14 @@ func (e Entry) as(was Entry) bool {
 type part struct {
 	Entry
 	Data  []byte
-	Zeros int64 // that many zeros instead
-	Full  bool  // of failed: the volume is
-	Much  bool  // of failed: it is too much
+	Zeros int64 // number of zeros instead of data
+	Full  bool  // with failed: the volume is full
+	Much  bool  // with failed: the limits are exceeded
 	Why   string
 }
 
-// settled is how long a file must be unchanged before its time says that it is: all changes of one tick of the kernel have one.
+// settled is how long a file must be unchanged before its time proves that, since all changes within a kernel tick have
+// the same time.
 const settled = 20 * time.Millisecond
 
 func entryOf(name string, info os.FileInfo) Entry {
@@ -95,23 +97,23 @@ func entryOf(name string, info os.FileInfo) Entry {
 	return e
 }
 
-// isFolder reports whether an entry of the volume is a storage folder.
+// isFolder reports whether a volume's entry is a storage folder.
 func isFolder(name string) bool { return !strings.HasPrefix(name, ".") && name != "lost+found" }
 
-// good reports whether a name that the other side says may be a path of a storage folder.
+// good reports whether a name received from the other side is a valid path in a storage folder.
 func good(name string) bool {
 	return len(name) <= maxPath && filepath.IsLocal(name) && path.Clean(name) == name && isFolder(name) && !strings.ContainsRune(name, 0)
 }
 
-// ErrMuch is the error of what is too much to be copied.
+// ErrMuch means that the storage exceeds the limits.
 var ErrMuch = errors.New("the site has stored more than can be copied")
 
 var errGarbled = errors.New("the other side says what makes no sense")
 
-// ErrFull is the error of what the volume has no room for. Nothing of it was changed.
+// ErrFull means that the volume has too little space. Nothing was changed.
 var ErrFull = errors.New("the site's volume is full; nothing was changed")
 
-// amount counts what was listed.
+// amount sums up the listed entries.
 type amount struct{ entries, names, bytes int64 }
 
 func (a *amount) add(e Entry) error {
@@ -124,7 +126,7 @@ func (a *amount) add(e Entry) error {
 	return nil
 }
 
-// walk tells what is in the storage folders below a root, folders before what they have.
+// walk lists the storage folders below root, parents before children.
 func walk(root *os.Root, each func(Entry) error) error {
 	top, err := entries(root, ".")
 	if err != nil {
@@ -150,7 +152,7 @@ func walkBelow(root *os.Root, name string, depth int, each func(Entry) error) er
 	}
 	e := entryOf(name, info)
 	switch {
-	case e.Kind == 0: // a socket, a pipe
+	case e.Kind == 0: // a socket or pipe
 		return nil
 	case e.Kind == link:
 		if e.Link, err = root.Readlink(name); gone(err) {
@@ -196,7 +198,7 @@ func entries(root *os.Root, name string) ([]os.DirEntry, error) {
 	return list, err
 }
 
-// open opens what is to be read, also where its mode keeps its owner from that.
+// open opens a file for reading even if its mode denies its owner access.
 func open(root *os.Root, name string, flags int) (*os.File, error) {
 	flags |= os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	f, err := root.OpenFile(name, flags, 0)
@@ -215,18 +217,18 @@ func open(root *os.Root, name string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	f, err = root.OpenFile(name, flags, 0)
-	if !info.IsDir() { // what is below a folder is still to be reached
+	if !info.IsDir() { // a folder's children must be reachable
 		err = errors.Join(err, root.Chmod(name, info.Mode().Perm()))
 	}
 	return f, err
 }
 
-// gone reports whether an error says that something was deleted meanwhile, or that something else is there now.
+// gone reports whether an error means that a file was deleted or replaced meanwhile.
 func gone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
 }
 
-// stream carries parts both ways.
+// stream sends and receives parts.
 type stream struct {
 	w   *bufio.Writer
 	enc *gob.Encoder
@@ -242,10 +244,10 @@ func newStream(c io.ReadWriter) *stream {
 
 func (s *stream) send(p part) error { return s.enc.Encode(p) }
 
-// last sends a part that is waited for.
+// last sends a part and flushes.
 func (s *stream) last(p part) error { return errors.Join(s.enc.Encode(p), s.w.Flush()) }
 
-// next receives a part. What the other side could not do is an error.
+// next receives a part. The other side's failure is an error.
 func (s *stream) next() (p part, err error) {
 	s.r.left = maxPart
 	if err := s.dec.Decode(&p); err != nil {
@@ -265,7 +267,7 @@ func (s *stream) next() (p part, err error) {
 	return p, errors.New(p.Why)
 }
 
-// bounded bounds how long a part may be.
+// bounded limits the length of a part.
 type bounded struct {
 	in   *bufio.Reader
 	left int
@@ -289,7 +291,7 @@ func (b *bounded) ReadByte() (byte, error) {
 	return b.in.ReadByte()
 }
 
-// sendFile sends what a file has.
+// sendFile sends a file's content.
 func (s *stream) sendFile(root *os.Root, name string, block []byte) error {
 	f, err := open(root, name, 0)
 	if gone(err) {
@@ -306,7 +308,7 @@ func (s *stream) sendFile(root *os.Root, name string, block []byte) error {
 	if err := s.send(part{Entry: entryOf(name, info)}); err != nil {
 		return err
 	}
-	from := io.LimitReader(f, info.Size()) // and not what is appended for ever
+	from := io.LimitReader(f, info.Size()) // ignore data appended meanwhile
 	for {
 		n, err := io.ReadFull(from, block)
 		p := part{Entry: Entry{Kind: data}, Data: block[:n]}
@@ -336,7 +338,7 @@ func zero(p []byte) bool {
 	return true
 }
 
-// receiveFile writes what a file has, with holes where it has zeros.
+// receiveFile writes a file's content, with holes for zeros.
 func (s *stream) receiveFile(root *os.Root, name string, mode os.FileMode) (info os.FileInfo, err error) {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, mode|0o600)
 	if err != nil {

@@ -20,24 +20,24 @@ const protection = "deletion_protection"
 
 var zero = json.Number("0")
 
-// use is how a configuration deals with an attribute.
+// use is how an attribute behaves in a configuration.
 type use int
 
 const (
 	required use = iota
-	fixed        // required; another value makes a new object
-	optional     // taking it out of the configuration resets it
-	kept         // taking it out of the configuration leaves it as it is
-	chosen       // kept; another value makes a new object
-	shown        // set by the server, for good
-	live         // set by the server, and may change
+	fixed        // required; changing it replaces the object
+	optional     // removing it from the configuration resets it
+	kept         // removing it from the configuration leaves it unchanged
+	chosen       // like kept; changing it replaces the object
+	shown        // set by the server and constant
+	live         // set by the server and variable
 )
 
 func (u use) required() bool { return u == required || u == fixed }
 func (u use) optional() bool { return u == optional || u == kept || u == chosen }
 func (u use) computed() bool { return u >= kept }
 
-// modifiers are those of an attribute, of which a type has stay and replace.
+// modifiers returns the plan modifiers of an attribute from its type's stay and replace.
 func modifiers[T any](u use, stay, replace T) (list []T) {
 	if u >= kept && u < live {
 		list = append(list, stay)
@@ -76,7 +76,7 @@ func flag(u use, doc string) schema.BoolAttribute {
 	}
 }
 
-// words is a set of texts: their order doesn't matter.
+// words is a set of strings, whose order doesn't matter.
 func words(u use, doc string) schema.SetAttribute { return set(u, types.StringType, doc) }
 
 func set(u use, of attr.Type, doc string) schema.SetAttribute {
@@ -94,7 +94,7 @@ func group(u use, doc string, of map[string]schema.Attribute) schema.SingleNeste
 	}
 }
 
-// records are DNS records as the server wants them.
+// records is a list of DNS records that the server requires.
 func records(doc string) schema.ListNestedAttribute {
 	return schema.ListNestedAttribute{Computed: true, Description: doc, NestedObject: schema.NestedAttributeObject{
 		Attributes: map[string]schema.Attribute{
@@ -105,7 +105,7 @@ func records(doc string) schema.ListNestedAttribute {
 	}}
 }
 
-// secret is a write-only text, and version the number that says when it is to be sent again.
+// secret is a write-only string. Its version attribute is a number that triggers sending it again.
 func secret(doc string) schema.StringAttribute {
 	return schema.StringAttribute{
 		Optional: true, Sensitive: true, WriteOnly: true, Description: doc + " Write-only: it is in no state and in no plan.",

@@ -15,27 +15,27 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// client asks an installation. What it read it keeps until it changes something: a plan reads each list once, however
-// many resources are in it, since the rate limit is a hundred requests a minute.
+// client calls an installation. It caches what it reads until it changes something, so that a plan reads each list once
+// regardless of its resources; the rate limit is a hundred requests per minute.
 type client struct {
 	rest *rest.Client
 
 	mu    sync.Mutex // guards kept and sites
 	kept  map[string]*answer
-	sites int // that were read one by one
+	sites int // number of sites read one by one
 }
 
-// answer is what a list had, or what asking for it is still waiting for.
+// answer is a list, or the pending request for it.
 type answer struct {
-	done chan struct{} // closed when list and err are there
+	done chan struct{} // closed when list and err are set
 	list []values
 	err  error
 }
 
 const (
-	// patience is for how long a change waits for a server that says that it is busy or being restarted.
+	// patience limits a change's retries while the server is busy or restarting.
 	patience = 10 * time.Minute
-	// manySites is how many sites are read one by one before the whole list is.
+	// manySites is how many sites are read one by one before the whole list is read.
 	manySites = 8
 )
 
@@ -47,7 +47,7 @@ func newClient(server, token, caFile string) (*client, error) {
 	return &client{rest: r, kept: map[string]*answer{}}, err
 }
 
-// send makes a request and waits while the server answers that it has too much to do.
+// send makes a request and retries while the server is overloaded.
 func (c *client) send(ctx context.Context, method, path string, in values) (out values, err error) {
 	var body []byte
 	if in != nil {
@@ -59,10 +59,10 @@ func (c *client) send(ctx context.Context, method, path string, in values) (out 
 	defer cancel()
 	key := ""
 	if method == http.MethodPost {
-		key = rand.Text() // the same for each try, so that none makes a second object
+		key = rand.Text() // the same for all tries, so that only one object is created
 	}
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		text, err := c.rest.SendOnce(ctx, method, path, key, body) // which waits for Retry-After, once
+		text, err := c.rest.SendOnce(ctx, method, path, key, body) // it waits once for Retry-After
 		if err == nil {
 			return decode(text)
 		}
@@ -77,7 +77,7 @@ func (c *client) send(ctx context.Context, method, path string, in values) (out 
 	}
 }
 
-// passes reports whether an error is one that time mends.
+// passes reports whether an error is temporary.
 func passes(err error) bool {
 	var no *rest.Error
 	return errors.As(err, &no) && (no.Status == http.StatusTooManyRequests && no.Code == "rate_limited" ||
@@ -98,12 +98,12 @@ func decode(text []byte) (out values, err error) {
 	return out, d.Decode(&out)
 }
 
-// get reads one object, now.
+// get reads an object without the cache.
 func (c *client) get(ctx context.Context, path string) (values, error) {
 	return c.send(ctx, http.MethodGet, path, nil)
 }
 
-// change makes a request that changes something.
+// change makes a request that changes something, and clears the cache.
 func (c *client) change(ctx context.Context, method, path string, in values) (values, error) {
 	out, err := c.send(ctx, method, path, in)
 	c.mu.Lock()
@@ -112,7 +112,7 @@ func (c *client) change(ctx context.Context, method, path string, in values) (va
 	return out, err
 }
 
-// list returns all entries of a list, which it reads once.
+// list returns all entries of a list, cached.
 func (c *client) list(ctx context.Context, path string) ([]values, error) {
 	c.mu.Lock()
 	a, asked := c.kept[path]
@@ -162,7 +162,7 @@ func (c *client) pages(ctx context.Context, path string) (all []values, err erro
 	}
 }
 
-// find returns the entry of a list that has one of the values, or nil. Earlier names come before later ones.
+// find returns the list's entry in which one of the named fields has the value, or nil. Earlier names take precedence.
 func (c *client) find(ctx context.Context, path, value string, names ...string) (values, error) {
 	all, err := c.list(ctx, path)
 	for _, name := range names {
@@ -175,8 +175,8 @@ func (c *client) find(ctx context.Context, path, value string, names ...string) 
 	return nil, err
 }
 
-// site reads a site, or nil if there is none. The first ones are read one by one, which is quick where an owner has
-// thousands; further ones from the list.
+// site returns a site, or nil if it doesn't exist. It reads the first sites one by one, which is fast for owners with
+// thousands, and later ones from the list.
 func (c *client) site(ctx context.Context, id string) (values, error) {
 	c.mu.Lock()
 	c.sites++

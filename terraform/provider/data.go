@@ -23,22 +23,22 @@ type data struct {
 	c *client
 }
 
-// Metadata names it.
+// Metadata implements datasource.DataSource.
 func (d *data) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_" + d.name
 }
 
-// Schema describes its attributes.
+// Schema implements datasource.DataSource.
 func (d *data) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{Description: d.about, Attributes: d.attributes}
 }
 
-// Configure gets what the provider made.
+// Configure receives the provider's client.
 func (d *data) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
 	d.c, _ = req.ProviderData.(*client)
 }
 
-// Read asks the server.
+// Read implements datasource.DataSource.
 func (d *data) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	config, ok := readInto(&resp.Diagnostics, req.Config.Raw)
 	if !ok {
@@ -70,7 +70,7 @@ func either(doc string) schema.StringAttribute {
 	return schema.StringAttribute{Optional: true, Computed: true, Description: doc}
 }
 
-// siteAttributes are what is shown of a site.
+// siteAttributes returns the attributes of a site.
 func siteAttributes(id, slug schema.StringAttribute) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id":         id,

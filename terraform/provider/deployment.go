@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// deploymentTime is how long a deployment may take until the provider waits no longer.
+	// deploymentTime limits the wait for a deployment.
 	deploymentTime = time.Hour
 	maxFiles       = 200_000
 )
@@ -71,7 +71,7 @@ func deployment() kind {
 		},
 		read: func(ctx context.Context, c *client, v values) (values, error) {
 			got, err := c.get(ctx, byID("/deployments", "id")(v))
-			if missing(err) { // its site is gone, or it is so old that it was cleared away: neither is a reason to deploy
+			if missing(err) { // the site is deleted, or the deployment so old that it was pruned; neither requires a new deployment
 				return values{}, nil
 			}
 			return asked(got), err
@@ -88,7 +88,7 @@ func deployment() kind {
 	}
 }
 
-// asked leaves out what a deployment shows of the request that the resource keeps as it was asked for.
+// asked removes the fields that repeat the request, which the resource keeps as configured.
 func asked(got values) values {
 	if got == nil {
 		return nil
@@ -100,7 +100,7 @@ func asked(got values) values {
 	return got
 }
 
-// deploy triggers a deployment, and waits for its end.
+// deploy triggers a deployment and waits for its end.
 func deploy(ctx context.Context, c *client, plan, _ values) (values, error) {
 	body := values{}
 	for _, name := range []string{"branch", "commit", "target", "title"} {

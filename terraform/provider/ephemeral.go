@@ -11,18 +11,18 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// keyTime is for how long a key works where its run is cut off: a run that ends revokes it.
+// keyTime is a key's lifetime in case a run is interrupted. A completed run revokes its key.
 const keyTime = time.Hour
 
-// apiKey is a key that is made for a run and revoked at its end.
+// apiKey is a key created for a run and revoked at its end.
 type apiKey struct{ c *client }
 
-// Metadata names it.
+// Metadata implements ephemeral.EphemeralResource.
 func (k *apiKey) Metadata(_ context.Context, req ephemeral.MetadataRequest, resp *ephemeral.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_api_key"
 }
 
-// Schema describes its attributes.
+// Schema implements ephemeral.EphemeralResource.
 func (k *apiKey) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		Description: "An API key that exists while Terraform runs, and an hour at most. It is in no state and in no plan.",
@@ -35,12 +35,12 @@ func (k *apiKey) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephe
 	}
 }
 
-// Configure gets what the provider made.
+// Configure receives the provider's client.
 func (k *apiKey) Configure(_ context.Context, req ephemeral.ConfigureRequest, _ *ephemeral.ConfigureResponse) {
 	k.c, _ = req.ProviderData.(*client)
 }
 
-// Open makes the key.
+// Open creates the key.
 func (k *apiKey) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
 	config, ok := readInto(&resp.Diagnostics, req.Config.Raw)
 	if !ok {
@@ -67,7 +67,7 @@ func (k *apiKey) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephe
 	resp.Result.Raw = write(config, req.Config.Schema.Type().TerraformType(ctx))
 }
 
-// Close revokes it.
+// Close revokes the key.
 func (k *apiKey) Close(ctx context.Context, req ephemeral.CloseRequest, resp *ephemeral.CloseResponse) {
 	var id string
 	kept, said := req.Private.GetKey(ctx, "id")
@@ -81,15 +81,15 @@ func (k *apiKey) Close(ctx context.Context, req ephemeral.CloseRequest, resp *ep
 	}
 }
 
-// wordpressLogin is a link that logs in to a WordPress once, within minutes. Nothing is to be taken back at the end.
+// wordpressLogin is a one-time link to sign in to WordPress, valid for minutes. It needs no revocation.
 type wordpressLogin struct{ c *client }
 
-// Metadata names it.
+// Metadata implements ephemeral.EphemeralResource.
 func (l *wordpressLogin) Metadata(_ context.Context, req ephemeral.MetadataRequest, resp *ephemeral.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_wordpress_login"
 }
 
-// Schema describes its attributes.
+// Schema implements ephemeral.EphemeralResource.
 func (l *wordpressLogin) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		Description: "A link that logs in to a WordPress site once, for five minutes. It is in no state and in no plan.",
@@ -100,12 +100,12 @@ func (l *wordpressLogin) Schema(_ context.Context, _ ephemeral.SchemaRequest, re
 	}
 }
 
-// Configure gets what the provider made.
+// Configure receives the provider's client.
 func (l *wordpressLogin) Configure(_ context.Context, req ephemeral.ConfigureRequest, _ *ephemeral.ConfigureResponse) {
 	l.c, _ = req.ProviderData.(*client)
 }
 
-// Open makes the link.
+// Open creates the link.
 func (l *wordpressLogin) Open(ctx context.Context, req ephemeral.OpenRequest, resp *ephemeral.OpenResponse) {
 	config, ok := readInto(&resp.Diagnostics, req.Config.Raw)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 )
 
-// deployHook has no attribute id: that of a hook is a secret, and Terraform prints ids.
+// deployHook has no attribute id, since a hook's ID is secret and Terraform prints IDs.
 func deployHook() kind {
 	id, url := str(shown, "The hook's id, which is a part of its URL."), str(live, "A POST to it deploys the site, without an API key.")
 	id.Sensitive, url.Sensitive = true, true
@@ -66,7 +66,7 @@ func deployHook() kind {
 	}
 }
 
-// hook is one as its resource shows it.
+// hook converts a deploy hook to its resource's form.
 func hook(got values, err error) (values, error) {
 	if err != nil || got == nil {
 		return nil, err

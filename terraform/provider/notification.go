@@ -11,7 +11,7 @@ import (
 
 func notification() kind {
 	item := byID("/notifications", "id")
-	// target is what the server calls the address of any kind.
+	// target renames the address of any kind to the API's name.
 	target := func(body values) values {
 		if address, has := body["email"]; has {
 			body["target"] = address
@@ -68,7 +68,7 @@ func notification() kind {
 		},
 		change: func(ctx context.Context, c *client, state, body values) (values, error) {
 			if ids, has := body["siteIds"]; has && empty(ids) {
-				body["siteIds"] = nil // all sites
+				body["siteIds"] = nil // null means all sites
 			}
 			return c.change(ctx, http.MethodPatch, item(state), target(body))
 		},

@@ -16,23 +16,23 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// kind describes a resource. What its functions get and return is by the names of Terraform; what read and made return
-// is as the server answered.
+// kind describes a resource. Its functions use Terraform's names, except that read and made return the server's
+// response.
 type kind struct {
 	name, about string
 	attributes  map[string]schema.Attribute
-	local       []string            // attributes that the server doesn't know
-	known       map[string][]string // the values of an attribute that this version knows
+	local       []string            // attributes unknown to the server
+	known       map[string][]string // attribute values known to this version
 
-	all  func(v values) string // where a new one is posted
-	item func(v values) string // where one is changed and deleted
+	all  func(v values) string // path for creation
+	item func(v values) string // path for changes and deletion
 	read func(ctx context.Context, c *client, v values) (values, error)
 
-	// find returns what identifies the object that is imported by an id, as the server answered. nil: there is none.
+	// find returns the identifying fields of the object to import, from the server's response, or nil.
 	find func(ctx context.Context, c *client, id string) (values, error)
 
-	// Optional: what isn't as usual. change sends what differs; secrets holds what the configuration has for write-only
-	// attributes, where it is to be sent.
+	// Optional: special behavior. change sends the differences; secrets holds the configuration's write-only values
+	// that must be sent.
 	check   func(config values, say *diag.Diagnostics)
 	plan    func(config, plan values) values
 	create  func(ctx context.Context, c *client, plan, body values) (values, error)
@@ -46,28 +46,28 @@ type object struct {
 	c *client
 }
 
-// versionOf ends the name of the attribute that says when a write-only one is to be sent again.
+// versionOf is the suffix of the attribute that triggers sending a write-only attribute again.
 const (
 	writeOnly = "_wo"
 	versionOf = "_wo_version"
 )
 
-// Metadata names the resource.
+// Metadata implements resource.Resource.
 func (o *object) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_" + o.name
 }
 
-// Schema describes its attributes.
+// Schema implements resource.Resource.
 func (o *object) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{Description: o.about, Attributes: o.attributes}
 }
 
-// Configure gets what the provider made.
+// Configure receives the provider's client.
 func (o *object) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
-	o.c, _ = req.ProviderData.(*client) // nil while a configuration is validated
+	o.c, _ = req.ProviderData.(*client) // nil during validation
 }
 
-// ValidateConfig checks what the types of attributes don't say.
+// ValidateConfig checks conditions that attributes' types can't express.
 func (o *object) ValidateConfig(_ context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	if o.check == nil {
 		return
@@ -77,7 +77,7 @@ func (o *object) ValidateConfig(_ context.Context, req resource.ValidateConfigRe
 	}
 }
 
-// ModifyPlan fills in what follows from other attributes.
+// ModifyPlan sets values that follow from other attributes.
 func (o *object) ModifyPlan(_ context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if o.plan == nil || req.Plan.Raw.IsNull() {
 		return
@@ -89,7 +89,7 @@ func (o *object) ModifyPlan(_ context.Context, req resource.ModifyPlanRequest, r
 	}
 }
 
-// Create makes the object.
+// Create creates the object.
 func (o *object) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	plan, ok := readInto(&resp.Diagnostics, req.Plan.Raw)
 	config, fine := readInto(&resp.Diagnostics, req.Config.Raw)
@@ -118,7 +118,7 @@ func (o *object) Create(ctx context.Context, req resource.CreateRequest, resp *r
 	}
 }
 
-// Read asks how the object is now.
+// Read updates the state from the server.
 func (o *object) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	state, ok := readInto(&resp.Diagnostics, req.State.Raw)
 	if !ok {
@@ -135,7 +135,7 @@ func (o *object) Read(ctx context.Context, req resource.ReadRequest, resp *resou
 	}
 }
 
-// Update changes what differs between state and plan, and nothing else.
+// Update sends only the differences between state and plan.
 func (o *object) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	state, ok := readInto(&resp.Diagnostics, req.State.Raw)
 	plan, fine := readInto(&resp.Diagnostics, req.Plan.Raw)
@@ -153,7 +153,7 @@ func (o *object) Update(ctx context.Context, req resource.UpdateRequest, resp *r
 	var got values
 	var err error
 	switch {
-	case len(body) == 0: // an attribute of the provider's own alone
+	case len(body) == 0: // only attributes unknown to the server changed
 		got, err = o.read(ctx, o.c, state)
 	case o.change != nil:
 		got, err = o.change(ctx, o.c, state, body)
@@ -192,7 +192,7 @@ func (o *object) Delete(ctx context.Context, req resource.DeleteRequest, resp *r
 	}
 }
 
-// ImportState finds an object that exists.
+// ImportState finds an existing object.
 func (o *object) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	got, err := o.find(ctx, o.c, req.ID)
 	if err == nil && got == nil {
@@ -203,7 +203,7 @@ func (o *object) ImportState(ctx context.Context, req resource.ImportStateReques
 		return
 	}
 	state := values{}
-	if got["secret"] == true { // a configuration with the version 0 sends nothing
+	if got["secret"] == true { // with version 0 nothing is sent
 		state["value"+versionOf] = zero
 	}
 	if _, has := o.attributes[protection]; has {
@@ -214,7 +214,7 @@ func (o *object) ImportState(ctx context.Context, req resource.ImportStateReques
 
 func (o *object) title() string { return strings.ReplaceAll(o.name, "_", " ") }
 
-// settable are the attributes that the server is told.
+// settable returns the attributes that are sent to the server.
 func (o *object) settable() map[string]schema.Attribute {
 	out := maps.Clone(o.attributes)
 	maps.DeleteFunc(out, func(name string, a schema.Attribute) bool {
@@ -234,8 +234,8 @@ func (o *object) addSecrets(body, config, state, plan values) {
 	}
 }
 
-// changed returns what to send for an attribute, and whether to: of an object what differs, and for what is gone from the
-// configuration the empty value, which resets it.
+// changed returns the value to send for an attribute, and whether to send it. Of objects only differences are sent. A
+// value removed from the configuration is sent as empty, which resets it.
 func changed(state, plan any) (any, bool) {
 	if _, open := plan.(unknown); open || same(state, plan) {
 		return nil, false
@@ -262,7 +262,7 @@ func changed(state, plan any) (any, bool) {
 	return toJSON(plan), true
 }
 
-// keep stores the plan, completed by the answer.
+// keep stores the plan, completed from the response.
 func (o *object) keep(state *tfsdk.State, say *diag.Diagnostics, plan, got values) {
 	t := state.Schema.Type().TerraformType(context.Background())
 	answered := fromJSON(got, t).(values)
@@ -276,7 +276,7 @@ func (o *object) keep(state *tfsdk.State, say *diag.Diagnostics, plan, got value
 	state.Raw = write(complete(plan, answered), t)
 }
 
-// complete fills in what a plan leaves open.
+// complete sets a plan's unknown values from the response.
 func complete(plan, answered any) any {
 	switch p := plan.(type) {
 	case unknown:
@@ -292,7 +292,7 @@ func complete(plan, answered any) any {
 	return plan
 }
 
-// within reports whether an answer has what a plan asks for.
+// within reports whether a response contains what a plan requests.
 func within(plan, answered any) bool {
 	switch p := plan.(type) {
 	case unknown:
@@ -309,8 +309,8 @@ func within(plan, answered any) bool {
 	return plan == nil || answered == nil || same(plan, answered) // null: a secret, or an older server
 }
 
-// merge is a state with what the server has now. What it answers nothing for stays as it was, and so does an empty value
-// that it leaves out.
+// merge returns the state updated from the server's response. Values missing in the response stay, as do empty values
+// that the server omits.
 func (o *object) merge(say *diag.Diagnostics, state, got values, t tftypes.Type) tftypes.Value {
 	answered := fromJSON(got, t).(values)
 	o.warn(say, answered)
@@ -336,7 +336,7 @@ func refresh(state, answered any) any {
 	return out
 }
 
-// warn says which values a newer server has that this provider knows nothing of. They are kept.
+// warn reports values of a newer server unknown to this provider. They are kept.
 func (o *object) warn(say *diag.Diagnostics, answered values) {
 	for name, known := range o.known {
 		if v := text(answered[name]); v != "" && !slices.Contains(known, v) {

@@ -1,9 +1,8 @@
-// Package provider owns what Terraform and OpenTofu can do with a Slipway installation: the resources, what is read of
-// them, and how a plan compares them.
+// Package provider owns the Terraform and OpenTofu provider: its resources, data sources, and the comparison of plans.
 //
-// Each resource is described by its schema, whose names are those of the REST interface in snake case, and by a few
-// functions that say where it is found; object.go makes the rest of that. Secrets are write-only: they are in no state
-// and in no plan. Attributes that a configuration doesn't have are not managed.
+// Each resource is described by its schema, whose names are the REST API's in snake case, and by a few functions with
+// its paths; object.go derives the rest. Secrets are write-only and never in a state or plan. Attributes missing in a
+// configuration aren't managed.
 package provider
 
 import (
@@ -19,23 +18,23 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Address is what configurations name as the provider's source. Its top-level domain is reserved for private use, so
-// nobody else can serve a provider by this name: it comes from an installation or a folder, or not at all.
+// Address is the provider's source in configurations. Its top-level domain is reserved for private use, so that the
+// provider can only come from an installation or a local folder.
 const Address = "slipway.internal/slipway/slipway"
 
-// New returns how the provider is made, for a server of the plugin protocol.
+// New returns the provider's factory for a plugin server.
 func New(version string) func() provider.Provider {
 	return func() provider.Provider { return &slipway{version: version} }
 }
 
 type slipway struct{ version string }
 
-// Metadata names the provider.
+// Metadata implements provider.Provider.
 func (p *slipway) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
 	resp.TypeName, resp.Version = "slipway", p.version
 }
 
-// Schema describes the provider block.
+// Schema implements provider.Provider.
 func (p *slipway) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		Description: "Manages sites of a Slipway installation.",
@@ -53,7 +52,7 @@ func (p *slipway) Schema(_ context.Context, _ provider.SchemaRequest, resp *prov
 	}
 }
 
-// Configure reads the provider block and the environment. It connects to nothing yet.
+// Configure reads the provider block and the environment without connecting.
 func (p *slipway) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var given struct {
 		Server types.String `tfsdk:"server"`
@@ -88,7 +87,7 @@ func (p *slipway) Configure(ctx context.Context, req provider.ConfigureRequest, 
 	resp.ResourceData, resp.DataSourceData, resp.EphemeralResourceData = c, c, c
 }
 
-// Resources lists what can be managed.
+// Resources implements provider.Provider.
 func (p *slipway) Resources(context.Context) (made []func() resource.Resource) {
 	for _, k := range kinds() {
 		made = append(made, func() resource.Resource { return &object{kind: k} })
@@ -96,7 +95,7 @@ func (p *slipway) Resources(context.Context) (made []func() resource.Resource) {
 	return made
 }
 
-// EphemeralResources lists what exists while Terraform runs.
+// EphemeralResources implements provider.ProviderWithEphemeralResources.
 func (p *slipway) EphemeralResources(context.Context) []func() ephemeral.EphemeralResource {
 	return []func() ephemeral.EphemeralResource{
 		func() ephemeral.EphemeralResource { return &apiKey{} },
@@ -104,7 +103,7 @@ func (p *slipway) EphemeralResources(context.Context) []func() ephemeral.Ephemer
 	}
 }
 
-// DataSources lists what can be read.
+// DataSources implements provider.Provider.
 func (p *slipway) DataSources(context.Context) (made []func() datasource.DataSource) {
 	for _, s := range sources() {
 		made = append(made, func() datasource.DataSource { return &data{source: s} })

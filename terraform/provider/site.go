@@ -111,11 +111,11 @@ func site() kind {
 	}
 }
 
-// deployFirst is the attribute that says whether a new site is deployed at once.
+// deployFirst is the attribute that says whether a new site is deployed immediately.
 const deployFirst = "deploy_on_create"
 
-// createSite makes a site, and then sets what the server takes in a change alone: the backup schedule, and the repository of a
-// site that isn't to be deployed yet, since a site that is created with one is.
+// createSite creates a site, and then sets what the server only accepts in a change: the backup schedule, and the
+// repository of a site that isn't to be deployed yet, since creating a site with a repository deploys it.
 func createSite(ctx context.Context, c *client, plan, body values) (values, error) {
 	later := values{}
 	move := func(names ...string) {
@@ -152,12 +152,12 @@ func createSite(ctx context.Context, c *client, plan, body values) (values, erro
 		now, err = c.get(ctx, item)
 	}
 	if err != nil {
-		return flat(made), err // tainted, not lost
+		return flat(made), err // return the created site, so that Terraform taints it instead of losing it
 	}
 	return flat(now), nil
 }
 
-// flat is a site as its resource shows it: repository and branch side by side.
+// flat moves a site's repository and branch to the top level, as in its resource.
 func flat(site values) values {
 	if site == nil {
 		return nil
@@ -168,7 +168,7 @@ func flat(site values) values {
 	return site
 }
 
-// findSite returns a site by its id or its slug, or nil.
+// findSite returns a site by ID or slug, or nil.
 func findSite(ctx context.Context, c *client, id string) (values, error) {
 	if strings.HasPrefix(id, "site_") {
 		return c.site(ctx, id)
@@ -217,7 +217,7 @@ func env() kind {
 			if err != nil {
 				return nil, err
 			}
-			if have != nil { // the server would replace it
+			if have != nil { // otherwise the server would replace it
 				return nil, errors.New("the site has a variable " + text(plan["key"]) + " for this target already: import it as " +
 					text(plan["site_id"]) + "/" + text(have["id"]))
 			}
@@ -233,7 +233,7 @@ func env() kind {
 	}
 }
 
-// retarget renames targets to what the server calls them.
+// retarget renames targets to the API's name.
 func retarget(body values) values {
 	if targets, has := body["targets"]; has {
 		body["target"] = targets
@@ -242,7 +242,7 @@ func retarget(body values) values {
 	return body
 }
 
-// variable is one as its resource shows it.
+// variable converts a variable to its resource's form.
 func variable(got values, site string) values {
 	if got == nil {
 		return nil
@@ -250,12 +250,12 @@ func variable(got values, site string) values {
 	got = cloned(got)
 	got["targets"], got["siteId"] = got["target"], site
 	if got["value"] == nil {
-		delete(got, "value") // what the state has stays
+		delete(got, "value") // keep the state's value
 	}
 	return got
 }
 
-// readEnv returns a variable by its id, or the one in the place of a new one.
+// readEnv returns a variable by ID, or the existing one in a new one's slot.
 func readEnv(ctx context.Context, c *client, v values) (values, error) {
 	all, err := c.list(ctx, bySite("/env")(v))
 	for _, have := range all {
@@ -268,7 +268,7 @@ func readEnv(ctx context.Context, c *client, v values) (values, error) {
 	return nil, err
 }
 
-// only is the target that a variable is for alone, or empty.
+// only returns the target that a variable is limited to, or "".
 func only(targets any) string {
 	for _, t := range list(targets) {
 		if t == "production" || t == "preview" {
@@ -278,7 +278,7 @@ func only(targets any) string {
 	return ""
 }
 
-// findEnv finds site/key, or site/id where a key has several values.
+// findEnv finds a variable by site/key, or by site/id if the key has several values.
 func findEnv(ctx context.Context, c *client, id string) (values, error) {
 	of, key, ok := strings.Cut(id, "/")
 	if !ok {

@@ -12,14 +12,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// values are what an object has by attribute: strings, json.Numbers, booleans, lists, maps, nil, or unknown. They are by
-// the names of Terraform where a plan, a state or a configuration was read, and by those of JSON where the server answered.
+// values holds an object's attributes: strings, json.Numbers, booleans, lists, maps, nil, or unknown. Names are
+// Terraform's in plans, states and configurations, and the API's in the server's responses.
 type values = map[string]any
 
-// unknown is the value of an attribute that is known once another resource was made.
+// unknown is a value that is determined once another resource exists.
 type unknown struct{}
 
-// read turns what Terraform sends into values.
+// read converts a Terraform value.
 func read(v tftypes.Value) (any, error) {
 	switch t := v.Type(); {
 	case !v.IsKnown():
@@ -69,15 +69,15 @@ func read(v tftypes.Value) (any, error) {
 	}
 }
 
-// readObject is read for a whole object; a null one has no values.
+// readObject converts a whole object. A null object has no values.
 func readObject(v tftypes.Value) (values, error) {
 	got, err := read(v)
 	out, _ := got.(values)
 	return out, err
 }
 
-// write turns values into what Terraform keeps. What doesn't have the attribute's type is null: a newer server's answer
-// must not break a plan.
+// write converts values for Terraform. A value of the wrong type becomes null, so that a newer server's response
+// doesn't break a plan.
 func write(v any, t tftypes.Type) tftypes.Value {
 	null := tftypes.NewValue(t, nil)
 	switch t := t.(type) {
@@ -127,7 +127,7 @@ func writeList(v any, t, element tftypes.Type) tftypes.Value {
 	return tftypes.NewValue(t, out)
 }
 
-// fromJSON renames what the server answered to Terraform's names, as far as a type has them.
+// fromJSON converts a response to Terraform's names, limited to those of the type.
 func fromJSON(v any, t tftypes.Type) any {
 	switch t := t.(type) {
 	case tftypes.Object:
@@ -162,7 +162,7 @@ func fromList(v any, element tftypes.Type) any {
 	return out
 }
 
-// toJSON renames values for the server. What is null or unknown is left out.
+// toJSON converts values to the API's names. It omits null and unknown values.
 func toJSON(v any) any {
 	switch v := v.(type) {
 	case values:
@@ -185,7 +185,7 @@ func toJSON(v any) any {
 	return v
 }
 
-// camel is how the server names an attribute.
+// camel returns the API's name of an attribute.
 func camel(name string) string {
 	words := strings.Split(name, "_")
 	for i, w := range words[1:] {
@@ -201,7 +201,7 @@ func camel(name string) string {
 	return strings.Join(words, "")
 }
 
-// same compares values; the order of a list doesn't count, and an empty text or list is like none.
+// same compares values, ignoring the order of lists. Empty strings and lists equal nil.
 func same(a, b any) bool {
 	if empty(a) && empty(b) {
 		return true
@@ -248,7 +248,7 @@ func same(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// number has the precision that Terraform's numbers have.
+// number parses a number with Terraform's precision.
 func number(n json.Number) (*big.Float, error) {
 	f, _, err := big.ParseFloat(n.String(), 10, 512, big.ToNearestEven)
 	return f, err
@@ -273,7 +273,7 @@ func list(v any) []any {
 	return l
 }
 
-// text is a value that is a string, or empty.
+// text returns a string value, or "".
 func text(v any) string {
 	s, _ := v.(string)
 	return s

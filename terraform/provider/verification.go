@@ -10,10 +10,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 )
 
-// verificationTime is how long a domain is waited for where the configuration says nothing: records take a while to be seen everywhere.
+// verificationTime is the default wait for a domain, since DNS changes take a while to spread.
 const verificationTime = time.Hour
 
-// checkEvery is how often the server is asked to look at the records at once; in between it looks by itself, later and later.
+// checkEvery is the interval of requesting an immediate check. The server's own checks become less frequent.
 const checkEvery = time.Minute
 
 func domainVerification() kind {

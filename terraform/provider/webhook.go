@@ -40,7 +40,7 @@ func webhook() kind {
 			}
 			return orMade(got)(c.change(ctx, http.MethodPatch, item(got), values{"active": false}))
 		},
-		// A secret is rotated: deliveries are signed with both for a day.
+		// Changing the secret is a rotation: both secrets sign deliveries for a day.
 		change: func(ctx context.Context, c *client, state, body values) (values, error) {
 			if secret, has := body["secret"]; has {
 				if _, err := c.change(ctx, http.MethodPost, item(state)+"/rotate-secret", values{"secret": secret}); err != nil {
@@ -53,7 +53,7 @@ func webhook() kind {
 	}
 }
 
-// orMade returns what was made where a second step failed: it must not be lost.
+// orMade returns a function that replaces a failed step's result by made, so that the created object isn't lost.
 func orMade(made values) func(values, error) (values, error) {
 	return func(now values, err error) (values, error) {
 		if err != nil {

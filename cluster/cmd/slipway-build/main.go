@@ -1,5 +1,5 @@
-// Command slipway-build carries out the build of a pod. With an argument it is the pod's entry point, as slipway-program
-// is: the image of builds has one program for both.
+// Command slipway-build runs a pod's build. With an argument it is the pod's entry point, like slipway-program, so that
+// the build image needs only one program.
 package main
 
 import (

@@ -24,7 +24,7 @@ import (
 	"slipway/internal/server"
 )
 
-// kubernetes says where programs run. It is a server.Elsewhere.
+// kubernetes holds the flags of the cluster and implements server.Elsewhere.
 type kubernetes struct {
 	Kubeconfig string   `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
 	Namespace  string   `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
@@ -41,13 +41,13 @@ type kubernetes struct {
 	Unenforced bool     `name:"allow-unenforced-network" help:"Start programs on a cluster that doesn't enforce network policies. They reach everything that its pods reach."`
 }
 
-// How often the API server is asked at most, in requests per second: a start takes about four.
+// Limits of requests to the API server per second. Starting a program takes about four.
 const (
 	apiRate  = 100
 	apiBurst = 200
 )
 
-// Open connects to the cluster and opens the engine.
+// Open connects to the cluster and starts the engine.
 func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, err error) {
 	if net.ParseIP(k.Address) == nil {
 		return nil, fmt.Errorf("--kubernetes-address: %q is not an IP address", k.Address)
@@ -92,7 +92,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 			return nil, fmt.Errorf("--kubernetes-canary: %w", err)
 		}
 	}
-	// Requests that are under way when the service is asked to stop still need it.
+	// Requests in progress need the engine after the service was asked to stop.
 	engine, err := kube.New(context.WithoutCancel(ctx), c)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (k *kubernetes) Open(ctx context.Context, n server.Node) (_ runtime.Host, e
 	return engine, nil
 }
 
-// maxImages bounds the file of images.
+// maxImages caps the file of images in bytes.
 const maxImages = 1 << 20
 
 func readImages(file string) (images []kube.Image, err error) {

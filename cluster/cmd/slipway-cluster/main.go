@@ -1,5 +1,5 @@
-// Command slipway-cluster is the service with the engine that runs programs on Kubernetes. Everything else that an operator does,
-// the command slipway does.
+// Command slipway-cluster is the service with the engine that runs programs on Kubernetes. For everything else,
+// operators use the command slipway.
 package main
 
 import (
@@ -17,11 +17,11 @@ import (
 	"slipway/internal/server"
 )
 
-// version is set by the build.
+// version is set at build time.
 var version = "dev"
 
-// commands is the command line. Each flag is also an environment variable and a key of the file given by --config, as with
-// slipway.
+// commands is the command line. As in slipway, each flag is also an environment variable and a key of the file given by
+// --config.
 type commands struct {
 	Config  flags.File     `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
 	Serve   serveCommand   `cmd:"" help:"Run the service; programs run on Kubernetes."`
@@ -33,7 +33,7 @@ type serveCommand struct {
 	kubernetes
 }
 
-// Run serves until a signal.
+// Run serves until a signal arrives.
 func (s serveCommand) Run(ctx context.Context) error {
 	process.Prepare()
 	return server.Serve(ctx, s.Settings(version), &s.kubernetes)
@@ -41,7 +41,6 @@ func (s serveCommand) Run(ctx context.Context) error {
 
 type versionCommand struct{}
 
-// Run prints the version.
 func (versionCommand) Run() error {
 	_, err := fmt.Println("slipway-cluster", version)
 	return err
@@ -62,7 +61,7 @@ func run(args []string) int {
 		if cmd, err = parser.Parse(args); err == nil {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal ends it at once
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			cmd.BindTo(ctx, (*context.Context)(nil))
 			err = cmd.Run()
 		}
