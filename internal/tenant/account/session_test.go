@@ -352,7 +352,7 @@ func TestSecondFactor(t *testing.T) {
 	ctx := t.Context()
 	ada := enrol(t, a, "ada@example.test")
 	me := audit.Actor{User: ada.ID, Addr: here}
-	first, _ := signIn(t, a, "ada@example.test")
+	first, firstToken := signIn(t, a, "ada@example.test")
 	me.Session = first.ID
 	offer, err := a.OfferTOTP(ctx, first)
 	again, err2 := a.OfferedTOTP(ctx, first, offer.Token)
@@ -360,7 +360,8 @@ func TestSecondFactor(t *testing.T) {
 		!strings.HasPrefix(offer.URI, "otpauth://totp/Slipway:ada@example.test?") || !strings.Contains(offer.URI, "secret="+offer.Secret) {
 		t.Fatalf("%+v, %v, %v", offer, err, err2)
 	}
-	if s, _ := signIn(t, a, "ada@example.test"); s.Pending {
+	unconfirmed, byPassword := signIn(t, a, "ada@example.test")
+	if unconfirmed.Pending {
 		t.Fatal("a factor that is only offered is asked for")
 	}
 	if _, err := a.ConfirmTOTP(ctx, me, offer.Token, "000000"); !fault.Is(err, fault.Unauthorized) {
@@ -427,7 +428,7 @@ func TestSecondFactor(t *testing.T) {
 	}
 
 	// A recovery code works once, however it is written, and only for its user.
-	s, _, err = a.PassFactor(ctx, pending, " "+strings.ToUpper(strings.ReplaceAll(codes[3], "-", " "))+" ", laptop)
+	s, byCode, err := a.PassFactor(ctx, pending, " "+strings.ToUpper(strings.ReplaceAll(codes[3], "-", " "))+" ", laptop)
 	if err != nil || s.Method != account.ByRecovery {
 		t.Fatal(err)
 	}
@@ -459,8 +460,14 @@ func TestSecondFactor(t *testing.T) {
 	if wins != 1 {
 		t.Errorf("one recovery code let %d in at once", wins)
 	}
-	if err := d.Write(ctx, func(tx *db.Tx) error { return a.DropTOTPTx(ctx, tx, ada.ID) }); err != nil {
+	if !alive(t, a, full) || !alive(t, a, byCode) {
+		t.Error("a session ended before its factor was turned off")
+	}
+	if err := d.Write(ctx, func(tx *db.Tx) error { return a.DropTOTPTx(ctx, tx, ada.ID, first.ID) }); err != nil {
 		t.Fatal(err)
+	}
+	if alive(t, a, full) || alive(t, a, byCode) || !alive(t, a, firstToken) || !alive(t, a, byPassword) {
+		t.Error("want the sessions that the factor and a recovery code confirmed to end, and the one that asked and that of the password to go on")
 	}
 	if s, _ := signIn(t, a, "ada@example.test"); s.Pending {
 		t.Error("a factor that is off is asked for")

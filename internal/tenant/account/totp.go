@@ -83,8 +83,9 @@ func (a *Accounts) RenewCodes(ctx context.Context, by audit.Actor) (codes []stri
 	return codes, err
 }
 
-// DropTOTPTx turns the owner's second factor off and ends what was offered.
-func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID) error {
+// DropTOTPTx turns the owner's second factor off, and ends what was offered and the sessions that it or a recovery code confirmed but
+// the one that asks.
+func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID, except SessionID) error {
 	for _, q := range []string{
 		`DELETE FROM recovery_codes WHERE user_id = $1`,
 		`DELETE FROM second_factors WHERE user_id = $1`,
@@ -93,6 +94,10 @@ func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID) erro
 		if _, err := tx.Exec(ctx, q, owner); err != nil {
 			return fmt.Errorf("disable two-factor authentication: %w", err)
 		}
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2 AND method IN ($3, $4)`, owner, except, ByTOTP, ByRecovery)
+	if err != nil {
+		return fmt.Errorf("end sessions of authenticator app: %w", err)
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (d *Pages) turnFactorOff(ctx context.Context, q *shell.Request) (shell.Answ
 		if err := d.Accounts.MayChangeFactors(ctx, tx, q.Actor()); err != nil {
 			return "", err
 		}
-		return string(q.User.ID), d.Accounts.DropTOTPTx(ctx, tx, q.User.ID)
+		return string(q.User.ID), d.Accounts.DropTOTPTx(ctx, tx, q.User.ID, q.Session.ID)
 	})
 	return shell.GoTo("/account/security", "Two-factor authentication disabled"), err
 }

@@ -161,7 +161,7 @@ func (d *Pages) dropFactor(ctx context.Context, q *shell.Request) (shell.Answer,
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		did := audit.Event{Action: "second_factor.disabled", Subject: string(u.ID), About: u.ID, Detail: "of " + u.Email}
-		if err := d.Accounts.DropTOTPTx(ctx, tx, u.ID); err != nil {
+		if err := d.Accounts.DropTOTPTx(ctx, tx, u.ID, q.Session.ID); err != nil {
 			return did, err
 		}
 		return did, d.tellLost(ctx, tx, u, "Two-factor authentication disabled", "disabled two-factor authentication of your account")
