@@ -268,7 +268,7 @@ func (s *Teams) acceptTx(ctx context.Context, tx *db.Tx, i Invitation, hash stri
 // addTx writes the roles of an invitation. Members who are there already keep their role in the team where the invitation
 // names none, and are a Conflict fault where it does.
 func (s *Teams) addTx(ctx context.Context, tx *db.Tx, i Invitation, user account.UserID) error {
-	_, err := s.MemberTx(ctx, tx, i.Owner, user)
+	m, err := s.MemberTx(ctx, tx, i.Owner, user)
 	there := err == nil
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
@@ -277,6 +277,7 @@ func (s *Teams) addTx(ctx context.Context, tx *db.Tx, i Invitation, user account
 		if err := insertMember(ctx, tx, i.Owner, user, i.Role, i.By); err != nil {
 			return err
 		}
+		m = Member{User: user, Role: i.Role}
 	}
 	added := 0
 	for _, id := range slices.Sorted(maps.Keys(i.Sites)) {
@@ -285,10 +286,8 @@ func (s *Teams) addTx(ctx context.Context, tx *db.Tx, i Invitation, user account
 		} else if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (site_id, user_id) DO UPDATE SET role = EXCLUDED.role`, id, user, i.Owner, i.Sites[id]); err != nil {
-			return fmt.Errorf("add site role: %w", err)
+		if err := s.setSiteTx(ctx, tx, i.Owner, m, id, i.Sites[id]); err != nil {
+			return err
 		}
 		added++
 	}

@@ -238,22 +238,28 @@ func (s *Teams) SetSiteTx(
 	if !by.Role.AtLeast(account.RoleAdmin) {
 		return m, errTooHigh
 	}
-	_, err = tx.Exec(ctx, `
-		INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (site_id, user_id) DO UPDATE SET role = EXCLUDED.role`, site, user, by.Owner, role)
-	if err != nil {
-		return m, fmt.Errorf("set site role: %w", err)
-	}
-	if !m.Role.AtLeast(account.RoleDeveloper) {
-		if err := s.lowerTx(ctx, tx, by.Owner, m, m.Sites[site], role); err != nil {
-			return m, err
-		}
+	if err := s.setSiteTx(ctx, tx, by.Owner, m, site, role); err != nil {
+		return m, err
 	}
 	if m.Sites == nil {
 		m.Sites = map[id.Site]account.Role{}
 	}
 	m.Sites[site] = role
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
+}
+
+// setSiteTx writes a member's role on a site, which may be lower than the one that they had.
+func (s *Teams) setSiteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, m Member, site id.Site, role account.Role) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO site_members (site_id, user_id, owner_id, role) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (site_id, user_id) DO UPDATE SET role = EXCLUDED.role`, site, m.User, owner, role)
+	if err != nil {
+		return fmt.Errorf("set site role: %w", err)
+	}
+	if m.Role.AtLeast(account.RoleDeveloper) {
+		return nil
+	}
+	return s.lowerTx(ctx, tx, owner, m, m.Sites[site], role)
 }
 
 // RemoveSiteTx takes a member's role on one site. A guest who has none on another leaves the team with it.

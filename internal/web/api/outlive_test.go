@@ -273,3 +273,29 @@ func TestRepositoryOfAnAppEnds(t *testing.T) {
 		}
 	}
 }
+
+// A role on a site that is lowered ends what apps made with it, also where the member accepts an invitation to the lower one.
+func TestLoweredSiteRoleEndsWhatAppsMade(t *testing.T) {
+	t.Parallel()
+	for how, lower := range map[string]func(w *world, key, team, site, eve string, user account.UserID){
+		"by an admin": func(w *world, key, team, site, _ string, user account.UserID) {
+			w.must(200, "PUT", "/sites/"+site+"/members/"+string(user), key, m{"role": "viewer"})
+		},
+		"by an invitation": func(w *world, key, team, site, eve string, _ account.UserID) {
+			w.join(key, team, "eve@example.test", eve, m{"sites": []m{{"siteId": site, "role": "viewer"}}})
+		},
+	} {
+		w := newWorld(t)
+		_, ada := w.user("ada@example.test")
+		team, key := w.teamOf(ada, "Acme")
+		u, eve := w.user("eve@example.test")
+		site := w.site(key, "shop")
+		w.join(key, team, "eve@example.test", eve, m{"sites": []m{{"siteId": site, "role": "developer"}}})
+		_, token := w.grantAs(w.acting(u, team), account.SitesWrite, account.DeploymentsWrite)
+		w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "app's"})
+		lower(w, key, team, site, eve, u)
+		if list := w.must(200, "GET", "/sites/"+site+"/hooks", key, nil)["data"].([]any); len(list) != 0 {
+			t.Errorf("%s: the hooks are %v", how, list)
+		}
+	}
+}
