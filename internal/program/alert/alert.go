@@ -83,6 +83,13 @@ func (a *Alerts) Crashed(ctx context.Context, site id.Site, deployment id.Deploy
 	})
 }
 
+// Hung tells of a program that ran but no longer answered, and was ended.
+func (a *Alerts) Hung(ctx context.Context, site id.Site, deployment id.Deployment, why string) {
+	a.tell(ctx, site, deployment, func(name string) notify.Message {
+		return notify.Message{Event: notify.AppCrashed, Title: name + ": the application stopped responding", Text: why}
+	})
+}
+
 // Cron tells of a scheduled command that failed.
 func (a *Alerts) Cron(ctx context.Context, site id.Site, deployment id.Deployment, cron, why string) {
 	a.tell(ctx, site, deployment, func(name string) notify.Message {

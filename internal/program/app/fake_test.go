@@ -85,6 +85,7 @@ type fakeProgram struct {
 
 	mu     sync.Mutex // guards what follows
 	status int
+	hangs  bool // it answers nothing
 	exit   runtime.Exit
 	over   bool
 	stops  int
@@ -125,8 +126,12 @@ func (p *fakeProgram) serve(c net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		status := p.status
+		status, hangs := p.status, p.hangs
 		p.mu.Unlock()
+		if hangs {
+			<-p.done
+			return
+		}
 		if status == 0 {
 			status = 200
 		}
@@ -135,6 +140,13 @@ func (p *fakeProgram) serve(c net.Conn) {
 			return
 		}
 	}
+}
+
+// hang makes it answer nothing from now on.
+func (p *fakeProgram) hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hangs = true
 }
 
 // answer makes it answer with another status.

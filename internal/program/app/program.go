@@ -70,6 +70,8 @@ type instance struct {
 	firstByte atomic.Int64    // nanoseconds
 	left      <-chan struct{} // closed when it no longer counts to its owner's
 	fatal     *atomic.Value   // the last fatal error of PHP that it printed, as a string
+	answered  atomic.Bool     // it has answered
+	hung      atomic.Value    // why it was ended although it ran, as a string
 	out       chan struct{}   // closed when it no longer counts to all that run
 	ended     chan struct{}   // closed when it has ended and no request gets it any more
 
@@ -378,6 +380,7 @@ func (p *program) tellEnd(why string, memory bool) {
 // watch notices the end of an instance.
 func (p *program) watch(in *instance) {
 	defer in.end()
+	panics.Go(func() { p.keepAlive(in) })
 	if l, ok := in.running.(runtime.Leaver); ok {
 		select {
 		case <-l.Leaves():
@@ -394,6 +397,9 @@ func (p *program) watch(in *instance) {
 	defer p.mu.Unlock()
 	exit := in.running.Exit()
 	why := reasonOf(ended(exit))
+	if hung, _ := in.hung.Load().(string); hung != "" {
+		why = hung
+	}
 	if p.lost(in, why, exit.OutOfMemory) { // others go on
 		return
 	}
@@ -455,6 +461,7 @@ func (p *program) endpoint(in *instance) *endpoint.Endpoint {
 		FirstByte: time.Duration(in.firstByte.Load()),
 		Release:   sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
+			in.answered.Store(true)
 			p.apps.figures.Answered(in.site, status, bytes, took)
 		},
 		Failed: func(why string) { p.unanswered(in, why) },

@@ -212,6 +212,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		status, err := in.transport.Ask(ctx, want.Host, path)
 		switch {
 		case err == nil && status < 500:
+			in.answered.Store(true)
 			return nil
 		case err == nil:
 			pause = min(time.Second, pause*3/2)

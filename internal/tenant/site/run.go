@@ -34,7 +34,7 @@ type Run struct {
 
 // HealthCheck is a check that a program must pass before it goes live.
 type HealthCheck struct {
-	Path           *string `json:"path,omitempty" doc:"Path that must return a non-5xx status before the program goes live. Default: /."`
+	Path           *string `json:"path,omitempty" doc:"Path that must return a non-5xx status before the program goes live, and every 10 s while it runs: after three failures in a row it is started again. Default: /, while requests wait without an answer."`
 	TimeoutSeconds *int    `json:"timeoutSeconds,omitempty" doc:"Timeout, 1 to 600. Default: 60."`
 }
 
