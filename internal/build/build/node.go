@@ -26,8 +26,15 @@ func (b *build) bring(ctx context.Context) (err error) {
 	if b.line == "" && !b.ClearCache {
 		b.line = b.cache.node()
 	}
-	want := toolchain.Want{Node: b.node(), Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
-	if b.tools, err = b.c.Toolchain.Ready(ctx, want, func(format string, args ...any) { b.printf("info", format, args...) }); err != nil {
+	say := func(format string, args ...any) { b.printf("info", format, args...) }
+	want := toolchain.Want{Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
+	if b.node() == "" {
+		if b.line, err = b.c.Toolchain.LineFor(ctx, want, say); err != nil {
+			return fmt.Errorf("prepare tools: %w", err)
+		}
+	}
+	want.Node = b.node()
+	if b.tools, err = b.c.Toolchain.Ready(ctx, want, say); err != nil {
 		return fmt.Errorf("prepare tools: %w", err)
 	}
 	if err := b.moreTools(ctx, managers(b.texts(ctx))); err != nil {

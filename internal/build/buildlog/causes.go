@@ -128,7 +128,11 @@ var causes = []cause{
 		"composer.lock and composer.json disagree, ${1} is missing from the lock file: run composer update and commit it",
 	),
 	when(
-		`The following exception probably indicates you are offline|curl error \d+ while downloading https?://`,
+		`curl error \d+ while downloading https?://([^/\s]+)`,
+		"Composer can't reach ${1}: check the repositories in composer.json, or redeploy later",
+	),
+	when(
+		`The following exception probably indicates you are offline`,
 		"A Composer repository can't be reached: check the repositories in composer.json, or redeploy later",
 	),
 
@@ -191,6 +195,11 @@ var causes = []cause{
 		`prebuild-install warn install getaddrinfo (?:ENOTFOUND|EAI_AGAIN) (\S+)`,
 		"The compiled file of a dependency could not be downloaded: ${1} does not exist, is not public, or can't be looked up "+
 			"right now. Compiling it instead failed too",
+	),
+	when(
+		`sharp: Installation error: getaddrinfo (?:ENOTFOUND|EAI_AGAIN) (\S+)`,
+		"sharp's library could not be downloaded: ${1} does not exist, is not public, or can't be looked up right now. Versions of sharp "+
+			"from 0.33 on come with it from the package registry",
 	),
 	when(
 		`gyp ERR! stack is related to network connectivity`,
@@ -279,6 +288,12 @@ var causes = []cause{
 	when(
 		`ESLint couldn't find (?:an eslint\.config|a configuration file)`,
 		"ESLint found no configuration: add eslint.config.js, which ESLint 9 reads instead of .eslintrc",
+	),
+	failing(
+		`(?:Can't resolve|Could not resolve|Failed to resolve import) ['"](?:node:)?(assert|buffer|child_process|crypto|dns|events|fs|http|`+
+			`https|net|os|path|process|querystring|stream|string_decoder|tls|tty|url|util|vm|worker_threads|zlib)(?:/[\w/]+)?['"]`,
+		"A package loads ${1} of Node.js, which pages in a browser don't have: use a version of the package for browsers, or give the "+
+			"bundler a replacement for ${1}",
 	),
 	failing(
 		`Failed to resolve import "([^"]+)"`,

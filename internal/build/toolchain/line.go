@@ -41,3 +41,29 @@ func (t *Toolchain) Line(ctx context.Context, have string, ranges []string, say 
 	})
 	return best, err
 }
+
+// LineFor returns the line of Node that the package manager of w needs, "" where it runs on the server's or nothing is known.
+func (t *Toolchain) LineFor(ctx context.Context, w Want, say func(string, ...any)) (string, error) {
+	exact, isExact := parseVersion(w.ManagerVersion)
+	if w.Manager == "" || !isExact {
+		return "", nil // of a range one is chosen that runs
+	}
+	h, err := t.lookHost(ctx)
+	if err != nil {
+		return "", err
+	}
+	p, engines := t.managerPack(w.Manager, exact.major >= 2), ""
+	err = t.find(ctx, p.pkg, say, func(c catalogue) bool {
+		r, ok := c.best(versions{{{"=", exact}}}, nil)
+		engines = r.Node
+		return ok
+	})
+	if err != nil || engines == "" {
+		return "", nil // obtaining it says why it can't be had
+	}
+	line, err := t.Line(ctx, h.node.String(), []string{engines}, say)
+	if line != "" && err == nil {
+		say("%s %s needs Node %s, and the project names no version: it gets Node %s", w.Manager, exact, short(engines), line)
+	}
+	return line, err
+}

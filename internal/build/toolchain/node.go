@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -99,7 +100,8 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 		return h.node, false, nil
 	}
 	if want.exact {
-		return want.only, true, nil
+		v := t.published(ctx, want.only, say)
+		return v, v.compare(h.node) != 0, nil
 	}
 	if t.arch == "" {
 		return v, false, errArch()
@@ -120,10 +122,37 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 	if err != nil && !errors.Is(err, errMissing) {
 		return v, false, err
 	}
+	if p, partly := parsePartial(strings.TrimLeft(strings.TrimSpace(text), "~^")); err == nil && !ok && partly && p.parts == 2 {
+		if v = t.published(ctx, p.version, say); v.compare(p.version) != 0 { // 18.12, of which the registry has no release
+			return v, v.compare(h.node) != 0, nil
+		}
+	}
 	if err != nil || !ok {
 		return v, false, t.noNode(text, newest.version)
 	}
 	return found.version, found.version.compare(h.node) != 0, nil
+}
+
+// published returns a version of Node, or the next newer one of its line where the registry, which lacks some, doesn't have it.
+func (t *Toolchain) published(ctx context.Context, v version, say func(string, ...any)) version {
+	if _, err := os.Lstat(t.kept(t.nodePack(v))); err == nil || t.arch == "" || len(v.pre) > 0 {
+		return v
+	}
+	line := versions{{{">=", v}, {"<", partial{version: v}.next(1)}}}
+	var next release
+	err := t.find(ctx, "node-linux-"+t.arch, say, func(c catalogue) (ok bool) {
+		for _, r := range c.Releases { // newest first
+			if line.has(r.version) {
+				next, ok = r, true
+			}
+		}
+		return ok
+	})
+	if err != nil || next.version.major == 0 || next.version.compare(v) == 0 {
+		return v // asking for it says why it can't be had
+	}
+	say("Node %s is not in the npm registry: %s stands in for it", v, next.version)
+	return next.version
 }
 
 func (t *Toolchain) noNode(text string, newest version) error {
