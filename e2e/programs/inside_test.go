@@ -101,7 +101,7 @@ func TestInsideAnApplication(t *testing.T) {
 	}
 	var made struct{ Data struct{ ID, URL string } }
 	h.call("POST", "/sites", map[string]any{
-		"name": "spy", "type": "static", "repository": "git.test/acme/spy", "branch": "main",
+		"name": "spy", "type": "static", "repository": "git.test/acme/spy", // of its default branch
 		"run": map[string]any{"ports": []int{22, 5432}},
 	}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
@@ -231,6 +231,9 @@ func TestInsideAnApplication(t *testing.T) {
 	var env map[string]string
 	if err := json.Unmarshal([]byte(ask("/env")), &env); err != nil {
 		t.Fatal(err)
+	}
+	if env["SLIPWAY_BRANCH"] != "main" {
+		t.Errorf("at its first start it is told the branch %q", env["SLIPWAY_BRANCH"])
 	}
 	for k, v := range env {
 		if strings.Contains(

@@ -63,9 +63,8 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 func noteBundle(ctx context.Context, x deployment.Deployment, p *progress) error {
 	return p.Commit(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(
-			ctx, `UPDATE deployments SET bundle = $2, runtime = $3, plan = $4 WHERE id = $1`, x.ID, x.Bundle,
-			x.Runtime,
-			string(x.Plan),
+			ctx, `UPDATE deployments SET bundle = $2, runtime = $3, plan = $4, branch = $5 WHERE id = $1`, x.ID, x.Bundle,
+			x.Runtime, string(x.Plan), x.Branch, // of a site without one the default branch, which the program is told
 		); err != nil {
 			return fmt.Errorf("note bundle: %w", err)
 		}
@@ -163,6 +162,9 @@ func explained(err error, lines []string, plan framework.Plan) error {
 		return err
 	}
 	cause := buildlog.StartCause(lines, plan.Root)
+	if cause == "" && len(lines) == 0 && f.Details == "see its log" {
+		cause = "it printed nothing that says why"
+	}
 	if cause == "" {
 		return err
 	}

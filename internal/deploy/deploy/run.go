@@ -263,7 +263,7 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 	}
 	rel, plan, err := d.release(ctx, s, x, tree, plan, p)
 	if err != nil {
-		return err
+		return d.lacking(ctx, *x, tree, plan, "build", err)
 	}
 
 	if plan.Runtime == framework.Static {
@@ -272,11 +272,11 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 		}
 	} else {
 		if err := d.runRelease(ctx, *x, plan, p); err != nil {
-			return err
+			return d.lacking(ctx, *x, tree, plan, "runtime", err)
 		}
 		done, err := d.startProgram(ctx, *x, plan, p)
 		if err != nil {
-			return err
+			return d.lacking(ctx, *x, tree, plan, "runtime", err)
 		}
 		defer done() // once the site serves it
 	}
