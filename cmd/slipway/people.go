@@ -138,6 +138,10 @@ func (c caExport) Run(ctx context.Context) error { return admin.ExportCA(ctx, c.
 type doctorCommand struct {
 	flags.Data
 	flags.Mail
+	Project   string `help:"Folder of a site: print what it would be on a server and what would fail, instead of checking this machine." type:"path" placeholder:"FOLDER"`
+	Root      string `help:"With --project: the site's root directory in it." placeholder:"DIR"`
+	WordPress bool   `name:"wordpress" help:"With --project: for a site of the type wordpress."`
+
 	OutboundCAFile string `name:"outbound-ca-file" help:"Additional root certificates to trust for email." type:"path" placeholder:"FILE"`
 	Storage        string `help:"Directory of sites' storage that every node mounts, as for slipway serve." placeholder:"DIR"`
 	Redis          string `help:"Redis server for sites' programs, as for slipway serve." placeholder:"ADDRESS"`
@@ -149,6 +153,9 @@ type doctorCommand struct {
 
 // Run prints what is there and what is missing.
 func (c doctorCommand) Run(ctx context.Context) error {
+	if c.Project != "" {
+		return doctor.PrintProject(ctx, c.Project, c.Root, c.WordPress, stdout)
+	}
 	m := c.Mail.Settings()
 	m.CAFile = c.OutboundCAFile
 	store := c.Store()

@@ -2,29 +2,20 @@ package deploy
 
 import (
 	"context"
-	"path"
 	"slices"
 	"strings"
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/framework"
 	"slipway/internal/deploy/deployment"
-	"slipway/internal/platform/dotenv"
+	"slipway/internal/deploy/project"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
+	"slipway/internal/tenant/site"
 )
 
-// exampleFiles are where projects list the variables that they read.
-var exampleFiles = []string{
-	".env.example", ".env.sample", ".env.template", ".env.dist", ".env.local.example", ".env.example.local", "example.env", "env.example",
-	".env.development",
-}
-
-const (
-	maxExample = 64 << 10 // bytes
-	maxLacking = 8        // names that an error lists
-)
+const maxLacking = 8 // names that an error lists
 
 // mayLack matches causes that a missing variable may have. Others say enough.
 var mayLack = lazyregexp.New(
@@ -47,39 +38,20 @@ func (d *Deployments) lacking(
 	if failed != nil {
 		return err
 	}
-	has := map[string]bool{"PORT": true, "HOST": true, "NODE_ENV": true}
-	for _, v := range vars {
-		has[v.Key] = true
+	file, names := project.Example(plan.Root, func(name string, most int64) ([]byte, error) { return tree.ReadFile(ctx, name, most) })
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, set := plan.Env[name]
+		return set || slices.ContainsFunc(vars, func(v site.Var) bool { return v.Key == name })
+	})
+	if len(names) == 0 {
+		return err
 	}
-	for k := range plan.Env {
-		has[k] = true
+	more := ""
+	if left := len(names) - maxLacking; left > 0 {
+		names, more = names[:maxLacking], " and "+text.Count(left, "more variable")
 	}
-	for _, name := range exampleFiles {
-		content, failed := tree.ReadFile(ctx, path.Join(plan.Root, name), maxExample)
-		if failed != nil {
-			continue
-		}
-		pairs, failed := dotenv.Parse(string(content))
-		if failed != nil {
-			continue
-		}
-		var names []string
-		for _, p := range pairs {
-			if !has[p.Key] && len(p.Key) <= 60 {
-				names = append(names, p.Key)
-			}
-		}
-		if len(names) == 0 {
-			continue
-		}
-		more := ""
-		if left := len(names) - maxLacking; left > 0 {
-			names, more = names[:maxLacking], " and "+text.Count(left, "more variable")
-		}
-		own := *f
-		own.Details = strings.TrimSuffix(f.Details, ".") + ". " + name + " lists variables that the site doesn't have: " +
-			strings.Join(names, ", ") + more + ". Add those that it needs, for the " + when
-		return &own
-	}
-	return err
+	own := *f
+	own.Details = strings.TrimSuffix(f.Details, ".") + ". " + file + " lists variables that the site doesn't have: " +
+		strings.Join(names, ", ") + more + ". Add those that it needs, for the " + when
+	return &own
 }

@@ -46,7 +46,10 @@ type Check struct {
 // Print prints what of the host's abilities is there and what is missing, and ends with
 // an error when something required is.
 func Print(ctx context.Context, s installation.Store, m config.SMTP, c Certificates, out io.Writer) error {
-	checks := Examine(ctx, s, m, c)
+	return show(Examine(ctx, s, m, c), out)
+}
+
+func show(checks []Check, out io.Writer) error {
 	width, bad := 0, 0
 	for _, c := range checks {
 		width = max(width, len(c.Name))
