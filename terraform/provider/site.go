@@ -47,6 +47,7 @@ func site() kind {
 				"output":  str(kept, "Output directory."),
 				"root":    str(kept, "Root directory."),
 				"node":    str(kept, "Node.js version."),
+				"depth":   str(kept, "How many commits of history builds see: 1 to 10000, or full."),
 			}),
 			"run": group(kept, "Settings of the site's application.", map[string]schema.Attribute{
 				"command": str(kept, "Start command."),

@@ -114,7 +114,7 @@ func (e *export) site(ctx context.Context, s object) error {
 		{"repository", repository["url"]},
 		{"branch", repository["branch"]},
 		{"framework", s["framework"]},
-		{"build", pick(s["build"], "command", "install", "output", "root", "node")},
+		{"build", pick(s["build"], "command", "install", "output", "root", "node", "depth")},
 		{"run", pick(s["run"], "command", "release", "health_check", "sleep_after_seconds", "memory_mib", "cpus",
 			"pids", "instances", "storage", "storage_mib", "ports", "request_mib", "response_seconds", "terminal",
 			"drain_seconds")},

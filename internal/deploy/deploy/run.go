@@ -322,6 +322,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 		Credential: cred,
 		Owner:      s.Owner,
 		Untrusted:  x.Fork,
+		Depth:      s.Build.History(),
 	}
 	if x.Pinned {
 		request.Commit = x.CommitHash

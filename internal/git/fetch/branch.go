@@ -17,7 +17,7 @@ const historySuffix = moduleMark + "history"
 // any commit that they store, also those of forks. The newest commits are enough most times; else the branch's whole
 // history is fetched, without files where the host can leave them out.
 func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]string, r Request, g *generation) error {
-	if err := s.getBranch(ctx, remote, config, r, g, s.shallow()); err != nil {
+	if err := s.getBranch(ctx, remote, config, r, g, s.shallow(r), "--no-tags"); err != nil {
 		return err
 	}
 	on, err := s.leadsTo(ctx, g, r.Commit)
@@ -41,7 +41,7 @@ func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]s
 	if err := all.begin(); err != nil {
 		return err
 	}
-	if err := s.getBranch(ctx, remote, config, h, all, "--filter=tree:0"); err != nil {
+	if err := s.getBranch(ctx, remote, config, h, all, "--filter=tree:0", "--no-tags"); err != nil {
 		return err // the note stays, so the next check begins with an empty cache
 	}
 	all.settled()

@@ -21,9 +21,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,6 +190,7 @@ type Request struct {
 	Credential *Credential
 	Owner      id.Owner // who asks: places at once are limited for each owner, and shared fairly
 	Untrusted  bool     // the commit is a stranger's: submodules are fetched without the credential
+	Depth      int      // commits of history to fetch; 0 means Config's, less than 0 all of them
 	Look       bool     // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
 }
 
@@ -345,19 +348,26 @@ func (s *Fetcher) fetch(ctx context.Context, r Request) (*Tree, error) {
 
 // update runs git fetch in the generation and reads what came.
 func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *generation) (*Tree, error) {
+	history := []string{s.shallow(r), "--no-tags"}
+	if s.fewTags(ctx, remote, r) {
+		history = history[:1] // git then brings those of what it fetches
+	}
 	if err := g.begin(); err != nil {
 		return nil, err
 	}
+	if err := os.RemoveAll(filepath.Join(g.git(), "refs", "tags")); err != nil { // git leaves those alone that have moved
+		return nil, fmt.Errorf("forget tags: %w", err)
+	}
 	err := remote.try(func(config [][2]string) error {
 		if r.Commit == "" {
-			return s.getBranch(ctx, remote, config, r, g, s.shallow())
+			return s.getBranch(ctx, remote, config, r, g, history...)
 		}
 		if r.OnBranch {
 			if err := s.checkBranch(ctx, remote, config, r, g); err != nil {
 				return err
 			}
 		}
-		stderr, err := s.get(ctx, remote, config, g, s.shallow(), r.Commit)
+		stderr, err := s.get(ctx, remote, config, g, r.Commit, history...)
 		if err != nil {
 			return s.explain(ctx, r, remote, stderr, err)
 		}
@@ -372,29 +382,46 @@ func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *gene
 	return s.read(ctx, r, g)
 }
 
-// shallow limits a fetch to the newest commits.
-func (s *Fetcher) shallow() string { return "--depth=" + strconv.Itoa(s.c.Depth) }
+// shallow limits a fetch to the newest commits. Git takes the largest number for the whole history.
+func (s *Fetcher) shallow(r Request) string {
+	if r.Depth < 0 {
+		return "--depth=" + strconv.Itoa(math.MaxInt32)
+	}
+	return "--depth=" + strconv.Itoa(cmp.Or(r.Depth, s.c.Depth))
+}
+
+// maxTags is how many tags a repository may have for builds to see those of its history: each is a file of the cache.
+const maxTags = 10_000
+
+// fewTags reports whether the repository has tags for a build to see, and not more than maxTags.
+func (s *Fetcher) fewTags(ctx context.Context, remote *remote, r Request) bool {
+	if r.Look || strings.Contains(string(r.Site), moduleMark) {
+		return false
+	}
+	_, _, all, err := s.refs(ctx, remote, r, "HEAD", "refs/tags/*")
+	return err == nil && len(all) > 0 && len(all) <= maxTags
+}
 
 // get runs git fetch for a ref or a commit, which becomes headRef.
 func (s *Fetcher) get(
-	ctx context.Context, remote *remote, config [][2]string, g *generation, history, what string,
+	ctx context.Context, remote *remote, config [][2]string, g *generation, what string, history ...string,
 ) (stderr string, err error) {
 	return s.run(ctx, command{
-		args: []string{
-			"fetch", "--quiet", history,
-			"--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance",
-			"--end-of-options", "slipway",
+		args: slices.Concat([]string{"fetch", "--quiet"}, history, []string{
+			"--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance", "--end-of-options", "slipway",
 			"+" + what + ":" + headRef,
-		},
+		}),
 		env: remote.env, config: config, site: g.site, gen: g, show: remote.show, ours: remote.ours, several: true, watch: true,
 	})
 }
 
 // getBranch fetches the request's branch, or the tag of that name where there is no such branch.
-func (s *Fetcher) getBranch(ctx context.Context, remote *remote, config [][2]string, r Request, g *generation, history string) error {
-	stderr, err := s.get(ctx, remote, config, g, history, "refs/heads/"+r.Branch)
+func (s *Fetcher) getBranch(
+	ctx context.Context, remote *remote, config [][2]string, r Request, g *generation, history ...string,
+) error {
+	stderr, err := s.get(ctx, remote, config, g, "refs/heads/"+r.Branch, history...)
 	if err != nil && strings.Contains(stderr, noRemoteRef) {
-		if _, e := s.get(ctx, remote, config, g, history, "refs/tags/"+r.Branch); e == nil {
+		if _, e := s.get(ctx, remote, config, g, "refs/tags/"+r.Branch, history...); e == nil {
 			return nil
 		}
 	}

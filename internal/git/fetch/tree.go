@@ -402,7 +402,7 @@ func (t *Tree) checkout(ctx context.Context, dir string, repository bool) error 
 	return t.checkoutModules(ctx, dir)
 }
 
-// clone makes dir/.git out of the cache: the branch, with as much history as was fetched,
+// clone makes dir/.git out of the cache: the branch, with as much history as was fetched and its tags,
 // and the address of the repository without any credential. It is a copy, so nothing that
 // a build does to it reaches the cache.
 func (t *Tree) clone(dir string, run func(command) error) error {
@@ -425,7 +425,7 @@ func (t *Tree) clone(dir string, run func(command) error) error {
 	}
 	return run(command{
 		args: []string{
-			"fetch", "--quiet", "--update-head-ok", "--update-shallow", "--no-tags", "--no-write-fetch-head",
+			"fetch", "--quiet", "--update-head-ok", "--update-shallow", "--no-write-fetch-head",
 			"--no-auto-maintenance", "--end-of-options",
 			t.g.git(),
 			t.Commit + ":refs/heads/" + branch,

@@ -99,7 +99,8 @@ func examineProject(ctx context.Context, dir, root string, wordpress bool) ([]Ch
 		checks = append(checks, Check{Name: "warning", Text: w})
 	}
 	if file, names := project.Example(plan.Root, files.ReadFile); file != "" {
-		checks = append(checks, Check{Name: "variables", Text: file + " lists " + strings.Join(names, ", ") + ": add those that it needs to the site"})
+		lists := file + " lists " + strings.Join(names, ", ") + ": add those that it needs to the site"
+		checks = append(checks, Check{Name: "variables", Text: lists})
 	}
 	return checks, nil
 }

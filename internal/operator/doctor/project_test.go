@@ -33,10 +33,18 @@ func TestProject(t *testing.T) {
 		}, "api", false, []string{"starts   node index.js\n", "limited  warning  No lock file"}, false},
 		"PHP":    {map[string]string{"index.php": "<?php"}, "", false, []string{"starts   PHP-FPM\n", "php      on the server\n"}, false},
 		"Python": {map[string]string{"app.py": "", "requirements.txt": "flask"}, "", false, []string{"missing  project  This is a Python server (requirements.txt, app.py). Slipway runs Node.js and PHP"}, true},
-		"a theme": {map[string]string{"index.php": "<?php", "style.css": "/*\nTheme Name: X\n*/"}, "", true,
-			[]string{"serves   WordPress with the themes and plugins of the repository\n"}, false},
-		"a theme, not WordPress": {map[string]string{"index.php": "<?php", "style.css": "/*\nTheme Name: X\n*/"}, "", false,
-			[]string{"missing  project  This is a WordPress theme. Create a site of the type wordpress from it.\n"}, true},
+		"a theme": {
+			map[string]string{"index.php": "<?php", "style.css": "/*\nTheme Name: X\n*/"},
+			"", true,
+			[]string{"serves   WordPress with the themes and plugins of the repository\n"},
+			false,
+		},
+		"a theme, not WordPress": {
+			map[string]string{"index.php": "<?php", "style.css": "/*\nTheme Name: X\n*/"},
+			"", false,
+			[]string{"missing  project  This is a WordPress theme. Create a site of the type wordpress from it.\n"},
+			true,
+		},
 		"unreadable": {map[string]string{"package.json": "{"}, "", false, []string{"missing  project  ", "package.json"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

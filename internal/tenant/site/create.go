@@ -13,6 +13,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
+	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/limits"
@@ -238,8 +239,14 @@ func checkName(name string) (string, error) {
 	return name, nil
 }
 
+var depth = lazyregexp.New(`^(?:[1-9][0-9]{0,3}|10000)$`)
+
 // checkBuild limits the settings' lengths and requires folders to be inside the repository.
 func checkBuild(b Build) error {
+	if d := b.Depth; d != nil && *d != "" && *d != "full" && !depth.MatchString(*d) {
+		return fault.New(fault.Invalid, "invalid_build", "build.depth must be a number of commits from 1 to 10000, or full",
+			"builds see as many commits of the repository's history").Got(text.Clip(*d, 200))
+	}
 	for name, v := range map[string]*string{
 		"command": b.Command,
 		"install": b.Install,

@@ -107,6 +107,19 @@ type Build struct {
 	Output  *string `json:"output,omitempty"`
 	Root    *string `json:"root,omitempty"`
 	Node    *string `json:"node,omitempty"`
+	Depth   *string `json:"depth,omitempty"` // commits of history that builds see, or "full"
+}
+
+// History returns how many commits of its repository a build sees: 0 is the operator's number, less than 0 all.
+func (b Build) History() int {
+	if b.Depth == nil {
+		return 0
+	}
+	if *b.Depth == "full" {
+		return -1
+	}
+	n, _ := strconv.Atoi(*b.Depth)
+	return n
 }
 
 // Connections provides the credentials of connected Git accounts.

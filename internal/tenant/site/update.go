@@ -232,5 +232,6 @@ func merge(old, p Build) Build {
 	set(&old.Output, p.Output)
 	set(&old.Root, p.Root)
 	set(&old.Node, p.Node)
+	set(&old.Depth, p.Depth)
 	return old
 }

@@ -41,7 +41,7 @@ func TestNullResets(t *testing.T) {
 		"memoryMiB": 256, "cpus": 2, "pids": 64, "instances": m{"min": 1, "max": 2}, "storageMiB": 64, "ports": []int{5432}, "requestMiB": 5,
 		"responseSeconds": 9, "terminal": true, "drainSeconds": 3,
 	}
-	build := m{"command": "make", "install": "true", "output": "out", "root": "web", "node": "24"}
+	build := m{"command": "make", "install": "true", "output": "out", "root": "web", "node": "24", "depth": "full"}
 	w.must(200, "PATCH", path, key, m{"run": run, "build": build})
 	for part, all := range map[string]m{"run": run, "build": build} {
 		for name := range all {
@@ -59,6 +59,10 @@ func TestNullResets(t *testing.T) {
 	if fmt.Sprint(got["healthCheck"], got["instances"], got["pids"], got["cpus"]) != "map[timeoutSeconds:5] map[min:1] 128 2" {
 		t.Errorf("parts reset: %v", got)
 	}
+	for _, depth := range []string{"0", "-1", "10001", "many", "1e3"} {
+		wants(t, "depth", w.api("PATCH", path, key, m{"build": m{"depth": depth}}), 400, "build.depth must be a number of commits")
+	}
+	w.must(200, "PATCH", path, key, m{"build": m{"depth": "10000"}})
 	wants(t, "no default", w.api("PATCH", path, key, m{"backups": m{"keep": m{"daily": nil}}}), 400, "can't be null")
 }
 

@@ -56,7 +56,7 @@ type settingsData struct {
 func (s settingsData) Build(name string) string {
 	v := map[string]*string{
 		"root": s.Site.Build.Root, "install": s.Site.Build.Install, "command": s.Site.Build.Command,
-		"output": s.Site.Build.Output, "node": s.Site.Build.Node,
+		"output": s.Site.Build.Output, "node": s.Site.Build.Node, "depth": s.Site.Build.Depth,
 	}[name]
 	if v == nil {
 		return ""
@@ -135,6 +135,7 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 			Command: text("build_command"),
 			Output:  text("build_output"),
 			Node:    text("build_node"),
+			Depth:   text("build_depth"),
 		}
 	case "run", "storage", "closed", "ports":
 		if p.EditRun, err = runForm(q, part); err != nil {
