@@ -1,7 +1,7 @@
-// Package fault owns the error that carries a sentence for the user.
+// Package fault owns errors with a message for the user.
 //
-// A *Error is made only where we know what the user can do about it. Every other
-// error is the operator's: transports answer it with "Internal error" and log the chain.
+// A [*Error] is made only if the user can do something about it. All other errors are for the operator: transports
+// answer them with "Internal error" and log the chain.
 package fault
 
 import (
@@ -10,51 +10,51 @@ import (
 	"time"
 )
 
-// Kind says what went wrong in terms a transport can turn into a status.
+// Kind classifies an error so that transports can choose a status.
 type Kind int
 
-// The kinds, with the HTTP status a transport answers.
+// Kinds, with their HTTP status.
 const (
-	Internal     Kind = iota // 500: never made by hand, every unknown error is one
+	Internal     Kind = iota // 500: any error without a fault; never made explicitly
 	Invalid                  // 400: the request can never succeed as it is
-	Unauthorized             // 401: no credential, or one that is not good
+	Unauthorized             // 401: no credential, or an invalid one
 	Payment                  // 402: the plan does not include it
 	Forbidden                // 403: the credential may not do this
-	NotFound                 // 404: unknown, or somebody else's
-	Conflict                 // 409: the state forbids it now
-	Gone                     // 410: it was here and was turned off
+	NotFound                 // 404: unknown, or owned by someone else
+	Conflict                 // 409: not possible in the current state
+	Gone                     // 410: existed and was turned off
 	TooLarge                 // 413: the body is over the limit
-	Media                    // 415: the body is of a type we don't read
-	Limited                  // 429: too many; RetryAfter says when
-	Unavailable              // 503: try again later; RetryAfter says when
+	Media                    // 415: unsupported type of body
+	Limited                  // 429: too many requests; RetryAfter says how long to wait
+	Unavailable              // 503: try again later; RetryAfter says how long to wait
 )
 
 // Error is an error whose text is meant for the user. Its fields never hold a secret.
 type Error struct {
 	Kind       Kind
-	Message    string        // one sentence without a full stop
-	Details    string        // what is allowed, or what to do. Optional.
+	Message    string        // one sentence without a period
+	Details    string        // allowed values, or what to do. Optional.
 	Received   any           // the offending value, scalars only. Optional.
-	Code       string        // stable snake_case name. Optional: empty means the kind's own.
+	Code       string        // stable snake_case name. Optional: empty means the kind's default.
 	RetryAfter time.Duration // for Limited and Unavailable. Optional.
-	Limit      *Limit        // for Payment: which limit is used up. Optional.
+	Limit      *Limit        // for Payment: the exhausted limit. Optional.
 }
 
-// Limit is a limit that is used up.
+// Limit is an exhausted limit.
 type Limit struct {
 	Name           string
 	Limit, Current int64
-	// The owner's plan and one with more, where plans are sold and there is one.
+	// The owner's plan and a larger one, if plans are sold and a larger one exists.
 	Plan, Upgrade string
-	Team          string // slug of the team whose limit it is; empty: a personal account, or no plan has more
+	Team          string // slug of the team that has the limit; empty for a personal account, or if no larger plan exists
 }
 
-// New returns a fault. message is a sentence without a full stop, details says what is allowed or what to do.
+// New returns a fault. message is a sentence without a period; details says what is allowed or what to do.
 func New(kind Kind, code, message, details string) *Error {
 	return &Error{Kind: kind, Code: code, Message: message, Details: details}
 }
 
-// Got puts the value that was refused into a new fault, and returns it.
+// Got stores the rejected value in a new fault and returns the fault.
 func (e *Error) Got(received any) *Error {
 	e.Received = received
 	return e
@@ -62,7 +62,7 @@ func (e *Error) Got(received any) *Error {
 
 func (e *Error) Error() string { return e.Message }
 
-// As returns the fault in err's chain, or nil when the user should read "Internal error".
+// As returns the fault in err's chain, or nil if the user should read "Internal error".
 func As(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -77,19 +77,18 @@ func Is(err error, kind Kind) bool {
 	return e != nil && e.Kind == kind
 }
 
-// Missing is the one answer for things that are unknown or somebody else's, so that
-// nobody learns which: Missing("site").Error() is "Site not found".
+// Missing is the fault for things that are unknown or belong to someone else; its text doesn't reveal which.
+// Missing("site").Error() is "Site not found".
 func Missing(noun string) *Error {
 	return &Error{Kind: NotFound, Message: upper(noun) + " not found", Code: strings.ReplaceAll(noun, " ", "_") + "_not_found"}
 }
 
-// InvalidField is the fault of a request whose field is wrong. Its code is invalid_ and the field's name: that of dueDays is
-// invalid_due_days.
+// InvalidField is the fault for an invalid field. Its code is invalid_ and the field's name in snake case: dueDays
+// gives invalid_due_days.
 func InvalidField(field, details string, received any) error {
 	return New(Invalid, "invalid_"+snake(field), "Invalid "+field, details).Got(received)
 }
 
-// snake writes a field's name as codes have it.
 func snake(s string) string {
 	var out []rune
 	for _, r := range s {
@@ -109,8 +108,8 @@ func upper(s string) string {
 	return string(s[0]-'a'+'A') + s[1:]
 }
 
-// Sentence returns an error for a terminal: a fault as one line that says what is wrong and
-// what is allowed, anything else as it is.
+// Sentence returns an error for a terminal: a fault becomes one line with its message and details; other errors are
+// unchanged.
 func Sentence(err error) error {
 	if f := As(err); f != nil && f.Details != "" {
 		return errors.New(f.Message + ": " + f.Details)

@@ -22,8 +22,8 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// Roots marks every blob that must stay, some of them more than once if that is easier.
-// What is referred to when Roots is called, and goes on being referred to, must be marked.
+// Roots marks every blob that must stay; marking one twice is fine. It must mark each blob that is referenced when
+// Roots is called and stays referenced.
 type Roots func(ctx context.Context, mark func(blob.Digest)) error
 
 // Config holds what a Collector needs.
@@ -31,13 +31,13 @@ type Config struct {
 	DB    *db.DB
 	Blobs *blob.Store
 	Log   *slog.Logger
-	// how long unmarked blobs stay. Optional: 0 means 2 hours, which is longer than anybody takes from a put to
-	// a reference.
+	// Grace is how long unmarked blobs stay. Optional: 0 means 2 hours, longer than any time between a put and its
+	// reference.
 	Grace time.Duration
 	Every time.Duration // Optional: 0 means an hour.
 }
 
-// Collector collects garbage. Register every root, then Work.
+// Collector collects garbage. Register all roots, then call [Collector.Work].
 type Collector struct {
 	c     Config
 	roots []root
@@ -58,7 +58,7 @@ func New(c Config) *Collector {
 // Register adds roots under a name for errors.
 func (c *Collector) Register(name string, roots Roots) { c.roots = append(c.roots, root{name, roots}) }
 
-// Job is a collection. One exists; it runs again and again.
+// Job is the collection job. Only one exists, and it repeats.
 type Job struct{}
 
 // Kind names the job.
@@ -82,12 +82,12 @@ func (c *Collector) Schedule(ctx context.Context) error {
 	})
 }
 
-// Collect deletes what nobody refers to and says how many blobs and bytes went.
+// Collect deletes unreferenced blobs and returns their number and bytes.
 func (c *Collector) Collect(ctx context.Context) (removed int, size int64, err error) {
 	if len(c.roots) == 0 {
 		return 0, 0, fmt.Errorf("collect garbage: no roots are registered")
 	}
-	// Eight of a digest's bytes are enough: two that share them keep some garbage alive.
+	// Eight bytes of a digest suffice: a collision only keeps some garbage.
 	keep := map[uint64]struct{}{}
 	for _, r := range c.roots {
 		err := r.mark(ctx, func(d blob.Digest) { keep[binary.LittleEndian.Uint64(d[:])] = struct{}{} })

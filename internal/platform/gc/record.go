@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Record is the record of deletions that all nodes share: a blob.Deletions.
+// Record is the deletion record that all nodes share; it implements [blob.Deletions].
 type Record struct {
 	db      *db.DB
 	sweeper string // this process
@@ -19,15 +19,15 @@ type Record struct {
 // NewRecord returns the record in the database.
 func NewRecord(d *db.DB) *Record { return &Record{d, db.NewID("sweep")} }
 
-// remembered is how long the end of a deletion is on record: longer than any batch of puts.
+// remembered is how long ended deletions stay recorded: longer than any batch of puts.
 const remembered = 24 * time.Hour
 
-// Begin is blob.Deletions.
+// Begin implements [blob.Deletions].
 func (r *Record) Begin(ctx context.Context, blobs []blob.Digest) error {
 	return r.note(ctx, blobs, true)
 }
 
-// End is blob.Deletions.
+// End implements [blob.Deletions].
 func (r *Record) End(ctx context.Context, blobs []blob.Digest) error {
 	return r.note(ctx, blobs, false)
 }
@@ -57,8 +57,8 @@ func (r *Record) note(ctx context.Context, blobs []blob.Digest, underWay bool) e
 	return nil
 }
 
-// Since is blob.Deletions. A sweeper that died leaves deletions under way, which are over
-// by the time that the sweeper itself would have given them up.
+// Since implements [blob.Deletions]. Deletions of a dead sweeper count as ended after the time limit that the sweeper
+// itself would have respected.
 func (r *Record) Since(ctx context.Context, t time.Time) (map[blob.Digest]bool, error) {
 	rows, err := r.db.Query(ctx, `SELECT digest, under_way AND at > $2 FROM blob_deletions WHERE at >= $1`, db.At(t),
 		db.Now().Add(-blob.SweepTime))

@@ -1,10 +1,10 @@
-// Package id owns the types of ids that several districts name: a site's id is a Site everywhere, also
-// below the package that knows what a site is. Each noun's package calls its own ID.
+// Package id owns the id types that several districts use: a site's id is a Site everywhere, also below the package
+// that owns sites. Each noun's package names its own type ID.
 package id
 
 import "strings"
 
-// From returns texts from outside as ids: they may name nothing. nil stays nil.
+// From converts untrusted texts to ids, which may not exist. nil stays nil.
 func From[T ~string](texts []string) []T {
 	if texts == nil {
 		return nil
@@ -19,7 +19,7 @@ func From[T ~string](texts []string) []T {
 // Split returns the ids in a text that Join made.
 func Split[T ~string](text string) []T { return From[T](strings.Fields(text)) }
 
-// Join returns ids as a text, with a blank between them: an id has none.
+// Join returns ids as text, separated by spaces.
 func Join[T ~string](ids []T) string {
 	var b strings.Builder
 	for i, one := range ids {
@@ -31,15 +31,15 @@ func Join[T ~string](ids []T) string {
 	return b.String()
 }
 
-// User names a user, somebody who signs in: "usr_" and 26 characters.
+// User identifies a user who signs in: "usr_" and 26 characters.
 type User string
 
-// Owner names what sites, domains, webhooks and keys belong to: "own_" and 26
-// characters. Today each owner is one user's personal account.
+// Owner identifies the owner of sites, domains, webhooks and keys: "own_" and 26 characters. An owner is a personal
+// account or a team.
 type Owner string
 
-// Topic returns the topic that wakes those who show an owner's things (db.DB.Listen). Whoever changes
-// one of them notifies it; the changes of others wake nobody.
+// Topic returns the topic (see db.DB.Listen) that announces changes of an owner's things. Whoever changes one notifies
+// it.
 func (o Owner) Topic() string { return "owner/" + string(o) }
 
 // Key names an API key: "key_" and 26 characters. It is not the secret.
@@ -54,7 +54,7 @@ type Site string
 // Deployment names a deployment: "dep_" and 26 characters.
 type Deployment string
 
-// Label is the part of the id that stands in the deployment's own address.
+// Label returns the part of the id used in the deployment's own address.
 func (d Deployment) Label() string { return string(d[max(0, len(d)-12):]) }
 
 // Release is the digest of a release's manifest: 64 hex digits.

@@ -1,9 +1,9 @@
-// Package lazyregexp owns regular expressions that are compiled at their first use. Most of those
-// in package variables are for one kind of project or request: compiling all of them took every
-// start of the program ten milliseconds, and memory for as long as it runs.
+// Package lazyregexp owns regular expressions that are compiled at their first use. Most package-level expressions
+// serve one kind of project or request; compiling all of them took ten milliseconds of every start, and their memory
+// for the whole run.
 //
-// cmd/go has an internal package of the same name and use. In tests an expression is compiled
-// at once, so that one that can't be is found.
+// cmd/go has an internal package of the same name. In tests, expressions are compiled at once, so that invalid ones are
+// found.
 package lazyregexp
 
 import (
@@ -20,8 +20,7 @@ type Regexp struct {
 
 var inTest = len(os.Args) > 0 && strings.HasSuffix(os.Args[0], ".test")
 
-// New returns the expression, which must be one: it panics in tests, and elsewhere when it is
-// first used.
+// New returns the expression. An invalid one panics at its first use, and at once in tests.
 func New(expr string) *Regexp {
 	re := &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
 	if inTest {

@@ -10,42 +10,41 @@ import (
 	"time"
 )
 
-// How often the process's memory is examined, how much must be gained for it to be given
-// back to the system, and below which rate of allocations per second nothing is going on.
+// The interval of checks, the minimum gain for returning memory to the system, and the rate of allocations per second
+// below which the process is idle.
 const (
 	memoryEvery = time.Second
 	memoryGain  = 2 << 20
 	memoryCalm  = 4 << 20
 )
 
-// startedAfter is after how many looks the start is over.
+// startedAfter is the number of checks after which the start is over.
 const startedAfter = 2
 
-// heapRoom says how far the heap may grow before it is collected, however little is live: a
-// small one would be collected thirty times a second while requests come in.
+// heapRoom is the minimum growth before a collection: a small heap would otherwise be collected thirty times a second
+// under load.
 const heapRoom = 32 << 20
 
-// usage holds the Go runtime's figures of its heap, in bytes.
+// usage holds figures of the Go heap, in bytes.
 type usage struct {
 	allocated uint64 // since the start
-	objects   uint64 // living ones, and those that no collection has found dead yet
+	objects   uint64 // live objects, and dead ones not yet collected
 	live      uint64 // at the last collection
-	free      uint64 // kept from the system without an object in it
+	free      uint64 // kept from the system but unused
 }
 
-// gain estimates the bytes that a collection now would give back, as far as it is known.
+// gain estimates how many bytes a collection would free.
 func (u usage) gain() uint64 { return u.free + u.objects - min(u.objects, u.live) }
 
-// GiveBack returns memory to the system once a burst of work is over. By itself the runtime
-// collects what a burst has left after two minutes at the earliest, and gives it back slowly
-// then: after deployments, and between them, the process would look twice its size, and
-// builds and programs beside it would have that much less.
+// GiveBack returns memory to the system after a burst of work, until ctx ends. On its own the runtime collects the
+// garbage of a burst after two minutes at the earliest and returns it slowly: between deployments the process would
+// look twice its size, and builds and programs would have that much less.
 func GiveBack(ctx context.Context) error {
 	tick := time.NewTicker(memoryEvery)
 	defer tick.Stop()
 	before, percent := readUsage(), 100
 	adjust := func(live uint64) {
-		// setting it stops everything for a moment
+		// changing it stops the world
 		if p := garbage(live); os.Getenv("GOGC") == "" && (p < percent*9/10 || p > percent*11/10) {
 			percent = p
 			debug.SetGCPercent(percent)
@@ -64,22 +63,21 @@ func GiveBack(ctx context.Context) error {
 			now = readUsage()
 		}
 		if looks == startedAfter {
-			_ = ForgetStart() // what could not be unmapped stays
+			_ = ForgetStart() // pages that couldn't be unmapped stay
 		}
 		adjust(now.live)
 		before = now
 	}
 }
 
-// garbage returns how large the part of the heap without use may become, in percent of what
-// is live: the runtime's own 100, more where little is live, and down to 50 where it is much,
-// so that a burst which needs 80 MB doesn't take 160.
+// garbage returns the value for GOGC: 100 as usual, more for a small heap, and down to 50 for a large one, so that a
+// burst of 80 MB doesn't take 160.
 func garbage(live uint64) int {
 	return int(max(50, min(100*heapRoom/max(live, 1), 800)))
 }
 
-// worthwhile reports whether the work has calmed down between two looks and a collection
-// would give back much, in itself and beside what is live.
+// worthwhile reports whether the process became idle between two checks and a collection would free enough, both
+// absolutely and relative to the live heap.
 func worthwhile(before, now usage) bool {
 	calm := now.allocated-before.allocated < memoryCalm*uint64(memoryEvery/time.Second)
 	return calm && now.gain() > max(memoryGain, now.live/4)

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForgetStart unmaps the pages of the program's own file that nothing but the start has used:
-// its code, and what it reads of tables, names and embedded files. The kernel maps sixteen pages
-// for each that is touched, so after the start nearly the whole file is resident, twenty
-// megabytes more than what runs. What is used again is mapped again from the page cache, without
-// being read; what isn't, the kernel may drop when others need the memory.
+// ForgetStart unmaps pages of the executable that were used only at start: code, tables, names and embedded files. The
+// kernel maps sixteen pages around each touched one, so after the start nearly the whole file is resident, twenty
+// megabytes more than needed. Pages that are used again are mapped from the page cache without reading; the kernel can
+// drop the others.
 //
-// Only mappings that can't be written are touched: they hold nothing but the file.
+// It touches only read-only mappings, which hold nothing but the file.
 func ForgetStart() error {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -39,8 +38,7 @@ func ForgetStart() error {
 	return lines.Err()
 }
 
-// readOnly returns the addresses of a line of /proc/self/maps (proc_pid_maps(5)) that maps a
-// file and can't be written.
+// readOnly returns the addresses in a line of /proc/self/maps (proc_pid_maps(5)) if it is a read-only mapping of file.
 func readOnly(line, file string) (from, to uintptr, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 6 || len(fields[1]) != 4 || fields[1][1] == 'w' || !strings.HasSuffix(line, " "+file) {

@@ -1,8 +1,8 @@
-// Package panics owns what a panic in a goroutine ends: one piece of work, and not the service with the requests of everybody.
+// Package panics owns the recovery of panics in goroutines: a panic ends one piece of work, not the service.
 //
-// Each panic is counted and reported with its stack. What the work was for is for the caller: Call returns the panic as an error, so
-// that a job fails, a delivery counts as an attempt, and an item is put off. TestGoroutinesCatchPanics lists goroutines that may do
-// without.
+// Each panic is counted and reported with its stack. The caller decides what fails: [Call] returns the panic as an
+// error, so that a job fails, a delivery counts as an attempt, or an item is postponed. TestGoroutinesCatchPanics lists
+// the goroutines that don't need it.
 package panics
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// ErrPanic is what every panic becomes.
+// ErrPanic is wrapped by every recovered panic.
 var ErrPanic = errors.New("panic")
 
 var (
@@ -27,15 +27,15 @@ var (
 // Count returns how many panics were caught since the process started.
 func Count() int64 { return count.Load() }
 
-// Report has f told of every panic, with its stack. Until then they are written to standard error.
+// Report makes f receive every panic with its stack. Before that, panics are written to standard error.
 func Report(f func(err error)) { report.Store(&f) }
 
-// Caught counts and reports what recover returned, and returns it as an error; nil if there was no panic.
+// Caught counts and reports the result of recover and returns it as an error, or nil if there was no panic.
 func Caught(v any) error {
 	if v == nil {
 		return nil
 	}
-	if p, ok := v.(error); ok && errors.Is(p, ErrPanic) { // of a part of the work, and counted there
+	if p, ok := v.(error); ok && errors.Is(p, ErrPanic) { // re-raised by a part of the work and already counted
 		return p
 	}
 	count.Add(1)
@@ -48,7 +48,7 @@ func Caught(v any) error {
 	return err
 }
 
-// Call returns f's error, or that of its panic.
+// Call calls f and returns its error or its panic as an error.
 func Call(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -58,10 +58,10 @@ func Call(f func() error) (err error) {
 	return f()
 }
 
-// Safe is f with Call, for a group that takes functions.
+// Safe wraps f in [Call], for groups that take functions.
 func Safe(f func() error) func() error { return func() error { return Call(f) } }
 
-// Go runs f in a goroutine. A panic ends f alone: its deferred calls give back what it holds.
+// Go runs f in a goroutine. A panic ends only f, after its deferred calls.
 func Go(f func()) { go contain(f) }
 
 func contain(f func()) {
@@ -69,23 +69,24 @@ func contain(f func()) {
 	f()
 }
 
-// The pauses of Again and Keep, each twice the one before.
+// Pauses of [Again] and [Keep]; each is twice the previous one.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// Again runs f until it returns. After a panic it runs f again, a second later and then later and later, until ctx ends.
+// Again runs f until it returns. After a panic it repeats f with growing pauses, starting at a second, until ctx ends.
 func Again(ctx context.Context, f func(ctx context.Context) error) error {
 	return repeat(ctx, f, func(err error) bool { return errors.Is(err, ErrPanic) })
 }
 
-// Loop is Again for what returns no error.
+// Loop is [Again] for functions without an error.
 func Loop(ctx context.Context, f func(ctx context.Context)) {
 	_ = Again(ctx, func(ctx context.Context) error { f(ctx); return nil })
 }
 
-// Keep is Again for work that must last as long as ctx: it runs f again after an error too, of which it tells failed.
+// Keep runs f for as long as ctx lasts: it repeats f after an error, which it passes to failed, as well as after a
+// panic.
 func Keep(ctx context.Context, f func(ctx context.Context) error, failed func(err error)) {
 	_ = repeat(ctx, f, func(err error) bool {
 		if err != nil && ctx.Err() == nil {
@@ -95,7 +96,8 @@ func Keep(ctx context.Context, f func(ctx context.Context) error, failed func(er
 	})
 }
 
-// repeat runs f as long as again says so and ctx lasts. Pauses begin anew after f has run for longer than the last of them.
+// repeat runs f while again returns true and ctx lasts. The pauses start over once f has run longer than the longest
+// pause.
 func repeat(ctx context.Context, f func(ctx context.Context) error, again func(err error) bool) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		started := time.Now()
@@ -114,11 +116,11 @@ func repeat(ctx context.Context, f func(ctx context.Context) error, again func(e
 	}
 }
 
-// Group is the parts of one piece of work. Wait panics as the first part did that panicked, so that the whole fails.
+// Group runs the parts of one piece of work. [Group.Wait] panics if a part panicked, so that the whole work fails.
 type Group struct {
 	parts sync.WaitGroup
 	once  sync.Once
-	err   error // of the first panic
+	err   error // first panic
 }
 
 // Go runs a part in a goroutine.
@@ -138,7 +140,7 @@ func (g *Group) Wait() {
 	}
 }
 
-// Background is a sync.WaitGroup of work that only the end of the service waits for: a panic ends one piece of it.
+// Background is a [sync.WaitGroup] for work that only the service's shutdown waits for. A panic ends one piece of it.
 type Background struct{ sync.WaitGroup }
 
 // Go runs f in a goroutine.

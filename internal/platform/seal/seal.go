@@ -23,7 +23,7 @@ import (
 	"slipway/internal/platform/disk"
 )
 
-// ErrOpen is the error of a value that no key opens, or that was sealed for something else.
+// ErrOpen is returned if no key opens a value, or if it was sealed for another purpose.
 var ErrOpen = errors.New("sealed value does not open: the secrets key is another one, or the value was changed")
 
 // Sealer seals and opens. It is safe for concurrent use.
@@ -32,8 +32,8 @@ type Sealer struct {
 	keys   map[string]cipher.AEAD // by id: the first 8 hex digits of the key's SHA-256
 }
 
-// Load reads the keys at path, one per line in hex, the newest last, and makes the file
-// (0600) with a fresh key when there is none.
+// Load reads the keys at path, one per line in hex, the newest last. If the file is missing, it creates one (0600) with
+// a new key.
 func Load(path string) (*Sealer, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,13 +66,13 @@ func Load(path string) (*Sealer, error) {
 	return s, nil
 }
 
-// Newest names the key that seals: the first 8 hex digits of its SHA-256.
+// Newest returns the id of the key that seals: the first 8 hex digits of its SHA-256.
 func (s *Sealer) Newest() string { return s.newest }
 
-// Has reports whether a key is among those that open.
+// Has reports whether the Sealer has a key.
 func (s *Sealer) Has(id string) bool { return s.keys[id] != nil }
 
-// create writes a new key and returns the file's content: the other's, if two start at once.
+// create writes a new key and returns the file's content. If two processes start at once, both return the first one's.
 func create(path string) ([]byte, error) {
 	key := make([]byte, 32)
 	rand.Read(key)

@@ -1,4 +1,4 @@
-// Package signature owns how webhook deliveries are signed: the service's own way, and that of Standard Webhooks.
+// Package signature owns how webhook deliveries are signed: in the service's own format and as Standard Webhooks.
 package signature
 
 import (
@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Of returns the value of X-Service-Signature: the body keyed with the UTF-8 bytes of
-// the secret exactly as its owner gave or saw it, a whsec_ in front included.
+// Of returns the value of X-Service-Signature: an HMAC of the body, keyed with the UTF-8 bytes of the secret as its
+// owner knows it, including any whsec_ prefix.
 func Of(secret string, body []byte) string {
 	m := hmac.New(sha256.New, []byte(secret))
 	m.Write(body)
 	return "sha256=" + hex.EncodeToString(m.Sum(nil))
 }
 
-// Standard returns one value of webhook-signature (Standard Webhooks 1.0): id, time
-// and body, keyed with the bytes that a whsec_ secret encodes, or else with its UTF-8 bytes.
+// Standard returns a value of webhook-signature (Standard Webhooks 1.0): an HMAC of id, time and body, keyed with the
+// decoded bytes of a whsec_ secret, or else with its UTF-8 bytes.
 func Standard(secret, id string, at time.Time, body []byte) string {
 	m := hmac.New(sha256.New, standardKey(secret))
 	m.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
@@ -38,7 +38,7 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// NewSecret returns 256 random bits in the form of Standard Webhooks.
+// NewSecret returns 256 random bits in the format of Standard Webhooks.
 func NewSecret() string {
 	var b [32]byte
 	rand.Read(b[:])

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Report tells systemd that the service is ready as soon as /readyz says so, and from then on that it is alive, until ctx ends.
+// Report tells systemd that the service is ready once /readyz says so, and then that it is alive, until ctx ends.
 //
-// A service that isn't alive is restarted. So only what a restart heals counts: a listener that nobody accepts from, and what
-// works returns an error for. A visitor can't bring it about: control is the listener of the control plane, not that of sites.
+// systemd restarts a service that isn't alive, so only problems that a restart fixes count: a listener that accepts
+// nothing, or an error of works. Visitors can't cause them: control is the control plane's listener.
 func (n Notifier) Report(ctx context.Context, control net.Addr, works func(context.Context) error, log *slog.Logger) {
 	if !n.Listens() {
 		return
@@ -50,7 +50,7 @@ func (n Notifier) Report(ctx context.Context, control net.Addr, works func(conte
 	}
 }
 
-// alive returns an error if the service does not work in a way that a restart heals.
+// alive returns an error if the service has a problem that a restart fixes.
 func (n Notifier) alive(ctx context.Context, control net.Addr, works func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, n.Watchdog()/4)
 	defer cancel()
@@ -60,8 +60,8 @@ func (n Notifier) alive(ctx context.Context, control net.Addr, works func(contex
 	return answers(ctx, control, "/healthz", 0)
 }
 
-// answers asks the service itself for path. A connection that is closed at once was accepted by
-// somebody who has too many: want 0 takes that, and any status, for an answer.
+// answers requests path from the service itself. If want is 0, any status is fine, and so is a connection closed at
+// once: the limiter accepted and refused it.
 func answers(ctx context.Context, at net.Addr, path string, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -93,7 +93,7 @@ func answers(ctx context.Context, at net.Addr, path string, want int) error {
 	return nil
 }
 
-// told logs that systemd could not be told.
+// told logs that systemd couldn't be notified.
 func told(ctx context.Context, log *slog.Logger, err error) {
 	if err != nil {
 		log.WarnContext(ctx, "systemd is not told", "err", err)

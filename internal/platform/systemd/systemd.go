@@ -1,9 +1,7 @@
-// Package systemd owns what a service and its service manager say to each other: the sockets
-// that systemd opened and passed on, and the notifications that tell it when the service is
-// ready, stops, or still works.
+// Package systemd owns the communication with the service manager: sockets that systemd opened and passed on, and
+// notifications that the service is ready, stops, or is alive.
 //
-// All of it is off where the program was not started by systemd: without the variables of
-// the environment nothing is passed on, and a notification goes nowhere. See sd_listen_fds(3),
+// Without systemd's environment variables there are no sockets and notifications do nothing. See sd_listen_fds(3),
 // sd_notify(3) and sd_watchdog_enabled(3).
 package systemd
 
@@ -17,15 +15,14 @@ import (
 	"time"
 )
 
-// firstSocket is the descriptor of the first socket that systemd passes on: SD_LISTEN_FDS_START.
+// firstSocket is SD_LISTEN_FDS_START, the descriptor of the first passed socket.
 const firstSocket = 3
 
-// maxSockets is how many sockets are taken: a unit of ours names five.
+// maxSockets caps the accepted sockets; our unit has five.
 const maxSockets = 64
 
-// Sockets returns the sockets that systemd passed on, in the order of the socket unit. It takes the
-// variables out of the environment, so that no child believes that they are meant for it; a
-// second call returns none.
+// Sockets returns the sockets that systemd passed on, in the order of the socket unit. It unsets the variables, so that
+// children don't use them; a second call returns none.
 func Sockets() ([]*os.File, error) {
 	pid, fds := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
@@ -46,14 +43,14 @@ func Sockets() ([]*os.File, error) {
 	return sockets, nil
 }
 
-// Notifier tells systemd how the service is. The zero value tells nobody.
+// Notifier notifies systemd of the service's state. The zero value does nothing.
 type Notifier struct {
 	socket   string
 	watchdog time.Duration
 }
 
-// NewNotifier returns what tells the systemd that started this process, if one did. It takes
-// the variables out of the environment, so that no child can speak for the service.
+// NewNotifier returns a Notifier for the systemd that started this process, if one did. It unsets the variables, so
+// that children can't notify in the service's name.
 func NewNotifier() Notifier {
 	n := Notifier{socket: os.Getenv("NOTIFY_SOCKET")}
 	if pid := os.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
@@ -67,11 +64,10 @@ func NewNotifier() Notifier {
 	return n
 }
 
-// Listens reports whether there is a systemd to tell.
+// Listens reports whether systemd expects notifications.
 func (n Notifier) Listens() bool { return n.socket != "" }
 
-// Watchdog returns how long systemd waits for WATCHDOG=1 before it restarts the service; zero:
-// for ever.
+// Watchdog returns how long systemd waits for WATCHDOG=1 before it restarts the service; zero means forever.
 func (n Notifier) Watchdog() time.Duration { return n.watchdog }
 
 // Ready says that the service serves.
@@ -80,10 +76,10 @@ func (n Notifier) Ready() error { return n.send("READY=1\nSTATUS=Serving.") }
 // Stopping says that the service drains and ends.
 func (n Notifier) Stopping() error { return n.send("STOPPING=1\nSTATUS=Draining.") }
 
-// Alive says that the service has looked at itself and works.
+// Alive says that the service works.
 func (n Notifier) Alive() error { return n.send("WATCHDOG=1") }
 
-// Working says what a start is at, and asks for d more before systemd gives up on it.
+// Working describes the progress of a start and asks for d more time.
 func (n Notifier) Working(status string, d time.Duration) error {
 	status = strings.Join(strings.Fields(status), " ")
 	return n.send(fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", status, d.Microseconds()))

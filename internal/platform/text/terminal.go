@@ -8,14 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Printable makes a stranger's text fit for a terminal: control characters, and those that turn the direction of writing or end a line,
-// are shown as JSON escapes.
+// Printable makes untrusted text safe for one line of a terminal: control characters, and those that change the
+// direction of text or end a line, become JSON escapes.
 func Printable(s string) string { return escaped(strings.ReplaceAll(s, "\t", " "), "") }
 
-// colors matches what sets the colors of the text that follows (SGR).
+// colors matches a color escape sequence (SGR).
 var colors = regexp.MustCompile(`^\x1b\[[0-9;]{0,32}m`)
 
-// Screen returns what a terminal may be sent of a text: lines, tabs and colors stay, everything else is as with Printable.
+// Screen makes untrusted text safe for a terminal but keeps lines, tabs and colors. Other characters are treated as by
+// [Printable].
 func Screen(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return harmful(r) && r != '\n' && r != '\t' }) < 0 && utf8.ValidString(s) {
 		return s
@@ -37,7 +38,7 @@ func Screen(s string) string {
 	return b.String()
 }
 
-// escaped writes harmful characters as escapes, except for some.
+// escaped escapes harmful characters except those in except.
 func escaped(s, except string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -50,7 +51,7 @@ func escaped(s, except string) string {
 	return b.String()
 }
 
-// harmful reports whether a character moves a terminal's cursor, or what is beside it.
+// harmful reports whether a character can move a terminal's cursor or change text around it.
 func harmful(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0x2028 || r == 0x2029
 }

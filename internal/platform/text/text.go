@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns the first line of s without control characters, valid UTF-8, of at most n characters: what
-// is cut ends with an ellipsis.
+// Line returns the first line of s as valid UTF-8 without control characters. Text beyond n characters is replaced by
+// an ellipsis.
 func Line(s string, n int) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	s = strings.Map(func(r rune) rune {
@@ -27,7 +27,7 @@ func Line(s string, n int) string {
 	return s
 }
 
-// Clip returns s as valid UTF-8; what is longer than n bytes is cut there and ends with an ellipsis.
+// Clip returns s as valid UTF-8. Text beyond n bytes is replaced by an ellipsis.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return strings.ToValidUTF8(s, "\uFFFD")
@@ -38,8 +38,8 @@ func Clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "\uFFFD") + "…"
 }
 
-// Cut makes a stranger's text fit a column: valid UTF-8 without NUL, of at most n characters: what is cut
-// ends with an ellipsis.
+// Cut returns s as valid UTF-8 without NUL, fit for a database column. Text beyond n characters is replaced by an
+// ellipsis.
 func Cut(s string, n int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 	if utf8.RuneCountInString(s) <= n {
@@ -48,7 +48,7 @@ func Cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// Fits reports whether s has at most n bytes and so many lines, without control characters.
+// Fits reports whether s has no control characters, at most n bytes and at most the given number of lines.
 func Fits(s string, lines, n int) bool {
 	if len(s) > n || strings.Count(s, "\n") >= lines {
 		return false
@@ -56,8 +56,8 @@ func Fits(s string, lines, n int) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) < 0
 }
 
-// WithHost returns an origin such as https://example.com:8443 with another host, and the same scheme and port. An empty host, or what is no
-// origin, gives the origin itself.
+// WithHost replaces the host of an origin such as https://example.com:8443. If host is empty or origin invalid, it
+// returns origin.
 func WithHost(origin, host string) string {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || host == "" {
@@ -69,7 +69,7 @@ func WithHost(origin, host string) string {
 	return u.Scheme + "://" + host
 }
 
-// Size writes bytes the way limits are spoken of: 512 bytes, 1.5 KiB, 64 MiB, 2 GiB.
+// Size formats bytes with binary units: 512 bytes, 1.5 KiB, 64 MiB, 2 GiB.
 func Size(n int64) string {
 	for _, u := range []struct {
 		n    int64
@@ -82,7 +82,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// Count writes a number and its noun, which has an s where there are several.
+// Count formats a number and its noun, with a plural s.
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

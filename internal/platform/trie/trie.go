@@ -1,12 +1,11 @@
-// Package trie owns maps of strings that are never changed, but made anew from another at the
-// cost of what differs. ADR 0029 has a library measured beside it.
+// Package trie owns immutable maps of strings, of which a changed copy costs only what differs. ADR 0029 compares a
+// library that was measured.
 package trie
 
 import "hash/maphash"
 
-// Trie is an immutable map of strings: two levels of 256 places, then short lists. A
-// change copies the path to it, a few kilobytes however many hosts there are, so a reader
-// that has a trie needs no lock and sees nothing of what is being changed.
+// Trie is an immutable map of strings: two levels of 256 slots, then short lists. A change copies the path to it, a few
+// kilobytes however many keys there are, so readers need no lock.
 type Trie[V any] struct {
 	root *[256]*branch[V]
 	n    int
@@ -26,7 +25,7 @@ func place(key string) (byte, byte) {
 	return byte(sum), byte(sum >> 8)
 }
 
-// Get returns what a key has.
+// Get returns the value of a key.
 func (t *Trie[V]) Get(key string) (v V, ok bool) {
 	if t.root == nil {
 		return v, false
@@ -47,7 +46,7 @@ func (t *Trie[V]) Get(key string) (v V, ok bool) {
 // Len returns how many keys there are.
 func (t *Trie[V]) Len() int { return t.n }
 
-// All yields what is there, in no order.
+// All yields all keys and values in no order.
 func (t *Trie[V]) All(yield func(string, V) bool) {
 	if t.root == nil {
 		return
@@ -66,15 +65,15 @@ func (t *Trie[V]) All(yield func(string, V) bool) {
 	}
 }
 
-// Edit is a Trie that is being made from another. What it has copied once is its own, so
-// many changes cost no more than the copy of everything.
+// Edit is a Trie under construction. It copies each part at most once, so many changes cost at most one copy of
+// everything.
 type Edit[V any] struct {
 	Trie[V]
 	own     map[*branch[V]]bool
 	changed bool
 }
 
-// Edit returns a Trie like t that is to be changed.
+// Edit begins a changed copy of t.
 func (t Trie[V]) Edit() *Edit[V] { return &Edit[V]{Trie: t} }
 
 // Changed reports whether anything has been set or dropped.
@@ -102,7 +101,6 @@ func (e *Edit[V]) branch(key string) *[]leaf[V] {
 	return &b[j]
 }
 
-// Set gives a key a value.
 func (e *Edit[V]) Set(key string, v V) {
 	at := e.branch(key)
 	list := make([]leaf[V], 0, len(*at)+1)
@@ -115,7 +113,6 @@ func (e *Edit[V]) Set(key string, v V) {
 	*at = append(list, leaf[V]{key, v})
 }
 
-// Drop takes a key out.
 func (e *Edit[V]) Drop(key string) {
 	if _, ok := e.Get(key); !ok {
 		return

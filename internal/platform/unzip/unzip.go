@@ -1,7 +1,7 @@
-// Package unzip owns opening zip archives of strangers: how many entries an archive lists, and how long that list is, is bounded before
-// a reader makes room for it.
+// Package unzip owns opening untrusted zip archives: it limits the number of entries and the size of the directory
+// before memory is allocated for them.
 //
-// It bounds the list alone. What the entries hold when they are unpacked is bounded by whoever reads them.
+// It limits only the directory. The reader of the entries must limit their content.
 package unzip
 
 import (
@@ -12,20 +12,19 @@ import (
 	"io"
 )
 
-// Limits bounds the list of an archive. Both are required.
+// Limits caps an archive's directory. Both are required.
 type Limits struct {
 	Entries int   // files, folders and links
-	Bytes   int64 // of the list
+	Bytes   int64 // bytes of the directory
 }
 
-// The errors of Open.
 var (
 	ErrEntries = errors.New("the archive says that it has too many entries")
 	ErrList    = errors.New("the archive lists too many entries, or their names are too long")
 	ErrDamaged = errors.New("the archive is damaged or cut off")
 )
 
-// Open reads the list of an archive of size bytes.
+// Open reads the directory of an archive of size bytes.
 func Open(f io.ReaderAt, size int64, most Limits) (*zip.Reader, error) {
 	if announced(f, size) > uint64(most.Entries) {
 		return nil, ErrEntries
@@ -42,8 +41,8 @@ func Open(f io.ReaderAt, size int64, most Limits) (*zip.Reader, error) {
 	return z, nil
 }
 
-// announced returns how many entries an archive says that it has, for which a reader makes room at once: the most that any of its ends
-// says. APPNOTE.TXT 4.3.14 to 4.3.16.
+// announced returns how many entries an archive claims to have, for which [zip.NewReader] allocates memory: the highest
+// number in any of its end records (APPNOTE.TXT 4.3.14 to 4.3.16).
 func announced(f io.ReaderAt, size int64) (most uint64) {
 	tail := make([]byte, min(size, 66<<10))
 	n, _ := f.ReadAt(tail, size-int64(len(tail)))
@@ -64,16 +63,16 @@ func announced(f io.ReaderAt, size int64) (most uint64) {
 	return most
 }
 
-// listing is a zip archive whose list of entries is read into memory at once: a longer one is refused meanwhile.
+// listing is a zip archive whose directory is being read; it fails once the directory exceeds the limits.
 type listing struct {
 	io.ReaderAt
 	most           Limits
-	read, over     bool // the list is in memory; it is too long
+	read, over     bool // the directory is in memory; it exceeds the limits
 	bytes, entries int64
-	tail           []byte // the end of the last part, in which an entry may begin
+	tail           []byte // end of the last chunk, where an entry may begin
 }
 
-// entryMark begins each entry of the list: APPNOTE.TXT 4.3.12.
+// entryMark begins each entry of the directory (APPNOTE.TXT 4.3.12).
 var entryMark = []byte("PK\x01\x02")
 
 func (l *listing) ReadAt(b []byte, at int64) (int, error) {

@@ -1,5 +1,5 @@
-// Package visit owns what the edge and the services that know accounts tell each other of visitors: what was counted of a site's, and
-// who asks to be let in. The edge imports no such service; both import this.
+// Package visit owns the types by which the edge and the account services exchange visitors' data: statistics of sites,
+// and requests to enter protected ones. Both sides import it, so that the edge imports no account service.
 package visit
 
 import (
@@ -8,45 +8,44 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Batch names a group of counts.
+// Batch identifies a group of counts.
 type Batch struct {
-	Counter string // what counted: the same for all its batches, and no other's
-	Number  int64  // from 1, rising
+	Counter string // unique id of the counting process
+	Number  int64  // increases from 1
 	Since   time.Time
 }
 
-// Counts holds what was counted of one site during an interval.
+// Counts holds one site's statistics of an interval.
 type Counts struct {
 	Site    id.Site
-	Owner   id.Owner // whose it was when it was visited: a site that has moved to another owner may be in two
-	Classes [4]int64 // answers, by class of status: 2xx, 3xx, 4xx, 5xx
-	Pages   int64    // those of them that brought an HTML page of the site: 200, or 304 for one the visitor has
-	Bytes   int64    // of bodies, as they were sent
+	Owner   id.Owner // owner at the time of the visit; a transferred site may appear twice
+	Classes [4]int64 // responses by class of status: 2xx, 3xx, 4xx, 5xx
+	Pages   int64    // of these, HTML pages of the site: 200, or 304
+	Bytes   int64    // sent bytes of bodies
 
 	Names   map[Name]int64
 	Lines   []Line // of the access log
-	Omitted int64  // requests that have no line, because there were too many
+	Omitted int64  // requests without a line, because there were too many
 }
 
-// Kind says what a name is of.
 type Kind string
 
-// The kinds of names that are counted.
+// Kinds of names.
 const (
-	Pages     Kind = "page"     // paths of pages that were shown
-	Missing   Kind = "missing"  // paths that were answered with 404
-	Referrers Kind = "referrer" // hosts whose links led to a page
-	Countries Kind = "country"  // ISO 3166 codes of where pages were shown
+	Pages     Kind = "page"     // paths of shown pages
+	Missing   Kind = "missing"  // paths with a 404
+	Referrers Kind = "referrer" // hosts that linked to a page
+	Countries Kind = "country"  // ISO 3166 codes of the visitors of pages
 )
 
-// Name is something that is counted by its name.
+// Name is a name with its own count.
 type Name struct {
 	Kind Kind
-	Name string // empty: all those that were too many to be counted apart
+	Name string // empty: all names beyond the limit
 }
 
-// Line is one request in a site's access log. Query strings are left out, for they hold
-// secrets, and addresses are cut so that they name a network, not a visitor.
+// Line is one request in a site's access log. It omits query strings, which may contain secrets, and shortens addresses
+// so that they identify a network, not a visitor.
 type Line struct {
 	Time     time.Time `json:"time"`
 	Method   string    `json:"method"`
@@ -55,20 +54,20 @@ type Line struct {
 	Protocol string    `json:"protocol"`
 	Status   int       `json:"status"`
 	Bytes    int64     `json:"bytes"`
-	Referrer string    `json:"referrer,omitempty"`  // a host
+	Referrer string    `json:"referrer,omitempty"`  // host
 	Agent    string    `json:"userAgent,omitempty"` // as it calls itself
-	Address  string    `json:"network,omitempty"`   // the first 24 or 48 bits of it; empty where the site's settings say so
-	Country  string    `json:"country,omitempty"`   // empty where no database of countries is configured, or it doesn't know
-	Request  string    `json:"requestId,omitempty"` // that a page of ours shows; empty where the site itself answered
+	Address  string    `json:"network,omitempty"`   // its first 24 or 48 bits; empty if the site's settings say so
+	Country  string    `json:"country,omitempty"`   // empty if unknown or without a country database
+	Request  string    `json:"requestId,omitempty"` // id on our error page; empty if the site itself answered
 }
 
-// Question holds what a visitor of a protected address asks the control plane.
+// Question is the request of a visitor of a protected address to the control plane.
 type Question struct {
 	Site  id.Site
-	Host  string // that was visited, in lower case, with the port where it is not 443
-	Path  string // and query
-	Nonce string // of the browser that asks: a grant is of use to it alone
-	User  string // who was granted it; empty in what is asked
+	Host  string // visited host, lower case, with the port unless it is 443
+	Path  string // including the query
+	Nonce string // of the browser that asks; only it can use the grant
+	User  string // who got the grant; empty in a question
 
-	Session string // of the user at the control plane; empty likewise
+	Session string // the user's session at the control plane; empty in a question
 }

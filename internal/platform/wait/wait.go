@@ -1,4 +1,4 @@
-// Package wait owns how tests wait: for a condition, never for a time.
+// Package wait owns how tests wait: for conditions, never for a fixed time.
 package wait
 
 import (
@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// patience is how long a condition may take on a machine that is busy with other tests. Only a
-// test that fails ever waits for so long.
+// patience is how long a condition may take on a busy machine. Only failing tests wait that long.
 const patience = 2 * time.Minute
 
-// Until returns as soon as ok reports true, which it asks again and again on the test's own
-// goroutine. After two minutes the test fails, with what it waited for and, where it is
-// given, what state then returns.
+// Until returns as soon as ok returns true; it polls on the test's goroutine. After two minutes the test fails with
+// what and, if given, the result of state.
 func Until(t testing.TB, what string, ok func() bool, state ...func() string) {
 	t.Helper()
 	pause := 500 * time.Microsecond
