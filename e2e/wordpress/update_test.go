@@ -65,12 +65,30 @@ func (h *installation) updates(s siteBody) {
 	if !strings.Contains(
 		op.Error,
 		"The update broke the site: The page / answers with status 500",
-	) || op.Result["restored"] != true || op.Result["backupId"] == nil {
+	) || op.Result["restored"] != true || op.Result["backupId"] == nil ||
+		op.Result["replacedBackupId"] == nil || !strings.Contains(op.Error, fmt.Sprint(op.Result["replacedBackupId"])) {
 		t.Errorf("%s %v", op.Error, op.Result)
 	}
 	is("1.0")
 	if _, _, text := v.get("/?u=title"); !strings.Contains(text, "<title>Blog</title>") {
 		t.Errorf("the database is not as it was: %.300s", text)
+	}
+	// What visitors write while an update is checked stays where it goes back: here the new version itself writes what a visitor would.
+	h.offerPlugin(s, "2.0.1", `add_action('init', function () {
+		global $wpdb;
+		$wpdb->query("CREATE TABLE IF NOT EXISTS {$wpdb->prefix}gadget (id INT)");
+		if (!get_comments(['search' => 'while it was checked'])) {
+			wp_insert_comment(['comment_post_ID' => 1, 'comment_content' => 'written while it was checked', 'comment_approved' => 1]);
+		}
+	});
+	add_action('template_redirect', function () { gadget_is_missing(); });`)
+	op = h.ended(h.update(s, map[string]any{"plugins": []string{"gadget"}}), "failed")
+	if op.Result["databaseKept"] != true || !strings.Contains(op.Error, "has what was written meanwhile") {
+		t.Errorf("%s %v", op.Error, op.Result)
+	}
+	is("1.0")
+	if _, _, text := v.get("/wp-json/wp/v2/comments?search=while+it+was+checked"); !strings.Contains(text, "written while it was checked") {
+		t.Error("an update that goes back loses comments")
 	}
 	h.offerPlugin(s, "2.1", "add_filter('bloginfo', fn() => '');add_filter('pre_get_document_title', fn() => 'Hacked');")
 	if op = h.ended(h.update(s, map[string]any{"plugins": "all"}), "failed"); !strings.Contains(op.Error, `has the title "Hacked"`) {

@@ -148,7 +148,10 @@ func (r *run) manage(ctx context.Context) error {
 	}
 	at := atApply
 	if m.Action == Delete {
-		at = atChange
+		if r.step.Schema, err = r.schema(ctx, s); err != nil {
+			return err
+		}
+		r.step.Since, at = db.Now(), atChange
 	}
 	names := strings.Join(m.Slugs, ", ")
 	if err := r.to(ctx, at, 0.4, actionWords[m.Action][0]+" "+text.Clip(names, 200)); err != nil {

@@ -117,6 +117,9 @@ func (r *run) change(ctx context.Context) error {
 	if r.step.Before, err = r.look(ctx, s, paths); err != nil {
 		return err
 	}
+	if r.step.Schema, err = r.schema(ctx, s); err != nil {
+		return err
+	}
 	if err := r.c.Screenshots.Forget(ctx, r.x.Site, screenshot.Before, screenshot.After); err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 	}
 	back := r.changed() && r.step.Backup != ""
 	if back { // not half: what was there comes back
-		plan, err = w.c.Backups.PlanRestore(ctx, x.Owner, r.step.Backup, backup.RestoreTo{Part: true})
+		plan, err = w.c.Backups.PlanRestore(ctx, x.Owner, r.step.Backup, backup.RestoreTo{Part: true, Includes: r.backParts()})
 		back = err == nil
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -147,6 +147,8 @@ type step struct {
 	Deployment deployment.ID   `json:"deployment,omitempty"` // that is waited for
 	Before     []probe.Page    `json:"before,omitempty"`     // how the site answered
 	Since      db.Time         `json:"since,omitempty"`      // when the change began
+	Schema     []string        `json:"schema,omitempty"`     // of the tables before
+	Whole      bool            `json:"whole,omitempty"`      // the files alone were not enough to go back
 	Updated    []Changed       `json:"updated,omitempty"`
 	Why        string          `json:"why,omitempty"` // for the end of what went back
 	Place      json.RawMessage `json:"place,omitempty"`
@@ -320,58 +322,6 @@ const (
 	atBack   = "back"
 	atFill   = "fill"
 )
-
-// goBack brings the site back as the backup has it, and ends the operation with why.
-func (r *run) goBack(ctx context.Context, why string) error {
-	if r.step.At != atBack {
-		r.step.Why = why
-		r.c.Log.WarnContext(ctx, "WordPress is brought back from its backup", "site", r.x.Site, "why", why)
-		if err := r.to(ctx, atBack, 0.8, "Restoring the state before: "+why); err != nil {
-			return err
-		}
-	}
-	if r.step.Restore == "" {
-		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Backup, backup.RestoreTo{Part: true})
-		if err == nil {
-			err = r.to(ctx, atBack, 0.8, "Restoring the state before: "+r.step.Why, func(tx *db.Tx) error {
-				o, err := r.c.Backups.RestoreTx(ctx, tx, r.x.Owner, plan)
-				r.step.Restore = o.ID
-				return err
-			})
-		}
-		if f := fault.As(err); f != nil {
-			return r.end(
-				ctx,
-				"",
-				fmt.Sprintf("%s. The state before could not be restored: %s. Its backup is %s", r.step.Why, f.Message, r.step.Backup),
-				r.result(),
-			)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	o, err := r.c.Operations.Get(ctx, r.x.Owner, r.step.Restore)
-	if err != nil {
-		return err
-	}
-	switch o.Status {
-	case operation.Success:
-	case operation.Failed, operation.Canceled:
-		return r.end(
-			ctx,
-			"",
-			fmt.Sprintf("%s. The state before could not be restored: %s. Its backup is %s", r.step.Why, o.Error, r.step.Backup),
-			r.result(),
-		)
-	default:
-		return job.Later(waitFor)
-	}
-	r.purgeAll(ctx, r.x.Site)
-	out := r.result()
-	out["restored"] = true
-	return r.end(ctx, "", r.step.Why+". The site is as it was before", out)
-}
 
 // waitRestore waits for the restore that the step names, and returns its result.
 func (r *run) waitRestore(ctx context.Context) (ready bool, result map[string]any, err error) {

@@ -1,0 +1,50 @@
+package wordpress
+
+import (
+	"slices"
+	"testing"
+
+	"slipway/internal/backup/backup"
+)
+
+// An update that adds tables and columns needs no database of before; one that drops or changes some does.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	before := []string{"posts.ID", "posts.title", "orders.id"}
+	for name, tt := range map[string]struct {
+		now  []string
+		want bool
+	}{
+		"the same": {before, false},
+		"more":     {append([]string{"new.id"}, before...), false},
+		"less":     {before[:2], true},
+		"changed":  {[]string{"posts.ID", "posts.title", "orders.id bigint"}, true},
+		"nothing":  {nil, true},
+	} {
+		if got := lacks(before, tt.now); got != tt.want {
+			t.Errorf("%s: lacks is %v", name, got)
+		}
+	}
+}
+
+// What comes back of a failed change is what it has changed: visitors write to the database all the time.
+func TestBackParts(t *testing.T) {
+	t.Parallel()
+	columns := []string{"posts.ID"}
+	for name, tt := range map[string]struct {
+		run  run
+		want []string
+	}{
+		"update":              {run{x: Work{What: kindUpdate}, step: step{Schema: columns}}, []string{backup.Files}},
+		"deletion":            {run{x: Work{What: kindManage}, step: step{Schema: columns}}, []string{backup.Files}},
+		"columns not known":   {run{x: Work{What: kindUpdate}}, nil},
+		"files didn't do":     {run{x: Work{What: kindUpdate}, step: step{Schema: columns, Whole: true}}, nil},
+		"search and replace":  {run{x: Work{What: kindReplace}}, []string{backup.Databases}},
+		"import":              {run{x: Work{What: kindImport}}, nil},
+		"push, with its part": {run{x: Work{What: kindPush}, step: step{Schema: columns}}, nil},
+	} {
+		if got := tt.run.backParts(); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v comes back, want %v", name, got, tt.want)
+		}
+	}
+}
