@@ -18,11 +18,12 @@ import (
 // How often a site's events are looked at: when they are due, and at least and at most so
 // often.
 const (
-	cronTick   = 10 * time.Second
-	cronLeast  = time.Minute
-	cronMost   = 24 * time.Hour
-	maxNoted   = 50_000
-	cronAtOnce = 8 // sites, each of another owner: events may hang
+	cronTick    = 10 * time.Second
+	cronLeast   = time.Minute
+	cronMost    = 24 * time.Hour
+	maxNoted    = 50_000
+	cronAtOnce  = 24 // sites: events may hang
+	cronOfOwner = 8  // of them of one owner
 )
 
 // Run runs the events of every live WordPress when they are due, until ctx ends. A sleeping
@@ -60,8 +61,8 @@ type crons struct {
 
 func newCrons() *crons {
 	return &crons{
-		// share: total 8 sites whose scheduled events run; owner 1; edge runs at a later tick, 10 s apart
-		places: fair.New(fair.Config{Places: cronAtOnce, Owner: 1}),
+		// share: total 24 sites whose scheduled events run; owner 8; edge runs at a later tick, 10 s apart
+		places: fair.New(fair.Config{Places: cronAtOnce, Owner: cronOfOwner}),
 		noted:  map[site.ID]db.Time{},
 	}
 }
@@ -103,7 +104,7 @@ func (w *WordPress) scheduled(ctx context.Context, id site.ID, text string) {
 	}
 }
 
-// events begins what is due, as far as there are places: of each owner the site that waits the
+// events begins what is due, as far as there are places: of each owner the sites that wait the
 // longest.
 func (w *WordPress) events(ctx context.Context, running *panics.Background) {
 	type due struct {
@@ -115,7 +116,7 @@ func (w *WordPress) events(ctx context.Context, running *panics.Background) {
 			SELECT w.site_id, w.owner_id, w.next_cron, row_number() OVER (PARTITION BY w.owner_id ORDER BY w.next_cron, w.site_id) AS n
 			FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id
 			WHERE w.installed <> '' AND w.next_cron <= $1 AND s.status = 'active') AS due
-		WHERE n = 1 ORDER BY next_cron LIMIT 1000`, db.Now())
+		WHERE n <= $2 ORDER BY n, next_cron LIMIT 1000`, db.Now(), cronOfOwner)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.site, &d.owner) })
 	if err != nil {
 		if ctx.Err() == nil {

@@ -1,14 +1,18 @@
 package wordpress
 
 import (
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fair"
+	"slipway/internal/platform/panics"
+	"slipway/internal/tenant/site"
 )
 
 // An event that a site schedules runs when it is due, not with those that were next before;
@@ -83,7 +87,56 @@ func TestScheduledEvent(t *testing.T) {
 		t.Error("what comes after an event that has been is no news")
 	}
 	try := func(owner string) bool { _, ok := c.places.Try(fair.Who{Owner: owner}); return ok }
-	if !try("ada") || try("ada") || !try("ben") {
-		t.Error("an owner has events of one site at a time")
+	for i := range cronOfOwner {
+		if !try("ada") {
+			t.Errorf("site %d of an owner waits for the others", i)
+		}
+	}
+	if try("ada") || !try("ben") {
+		t.Error("an owner has more than a share")
+	}
+}
+
+// Events of one site that take long keep no other site of its owner waiting.
+func TestEventsOfOneOwner(t *testing.T) {
+	t.Parallel()
+	d := dbtest.New(t)
+	began := make(chan string, 10)
+	end := make(chan struct{})
+	w := New(Config{DB: d, Sites: site.New(site.Config{DB: d, Domain: "sites.test"}), Programs: tasks(func(r *http.Request) (*http.Response, error) {
+		began <- r.Host
+		<-end
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(`{"ran": 1, "next": 0}`))}, nil
+	})})
+	for i := range cronOfOwner + 1 {
+		name := "site" + strconv.Itoa(i)
+		for _, query := range []string{
+			`INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
+			needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
+			VALUES ('` + name + `', 'own', '', '` + name + `', 'wordpress', 'wordpress', 'active', '', '', '', '', '{}', '', FALSE, 'dep', 'rel', 1, 0, 0, 0)`,
+			`INSERT INTO wordpress_sites (site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug,
+			maintenance, memory_mib, upload_mib, execution_seconds, next_cron, created_at)
+			VALUES ('` + name + `', 'own', '', '', '', '', '', '', '6.1', FALSE, FALSE, FALSE, 1, 1, 1, ` + strconv.Itoa(i) + `, 0)`,
+		} {
+			if err := d.Admin(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var running panics.Background
+	w.events(t.Context(), &running)
+	for range cronOfOwner { // all of them before the first has ended
+		<-began
+	}
+	w.events(t.Context(), &running)
+	if len(began) != 0 {
+		t.Error("an owner has more than a share")
+	}
+	close(end)
+	running.Wait()
+	w.events(t.Context(), &running)
+	running.Wait()
+	if host := <-began; host != "site"+strconv.Itoa(cronOfOwner)+".sites.test" {
+		t.Errorf("the next is %s", host)
 	}
 }
