@@ -68,6 +68,7 @@ type Served struct {
 	Owner  id.Owner
 	XMLRPC bool
 	Own    string // marks requests that the site makes to itself: see Mark
+	Device string // by which it knows devices: see Device
 
 	Address string   // of its primary domain; empty: it has none
 	Former  []string // hosts of before, which lead there
@@ -239,11 +240,6 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusMovedPermanently, "Moved to "+to+"\n")
 		return true
 	}
-	if wait := g.of.logins.take(g.site.Site, r); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
-		answer(w, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
-		return true
-	}
 	if p, how := g.of.c.Cache.Lookup(g.pages, r); p != nil {
 		p.Write(w, r, how)
 		return true
@@ -257,6 +253,14 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 
 // RoundTrip asks the program, and stores a page that may be.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if wait := g.of.logins.take(g.site.Site, g.site.Device, r); wait > 0 {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		resp := plain(r, http.StatusTooManyRequests, "Too many attempts to log in. Try again later.\n")
+		resp.Header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
+		return resp, nil
+	}
 	if r.ContentLength < 0 && g.of.c.Cache.Cacheable(r) {
 		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
 		// everybody. Over HTTP/3 requests without one don't say that they have none.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -225,7 +226,7 @@ func TestThrottle(t *testing.T) {
 	post := func(site id.Site, path, from string) bool {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.URL.Path, r.RemoteAddr = path, from
-		return x.take(site, r) == 0
+		return x.take(site, "", r) == 0
 	}
 	paths := []string{"/wp-login.php", "/wp-login.php/x", "//wp-login.php/./y", "/a/../wp-login.php", "/wp-login.php/"}
 	for i := range loginsOfVisitor {
@@ -234,7 +235,7 @@ func TestThrottle(t *testing.T) {
 		}
 	}
 	for _, path := range paths {
-		for range loginsOfSite {
+		for range loginsOfSite / 5 {
 			if post("site", path, "203.0.113.1:99") {
 				t.Fatalf("%s: one more attempt is let through", path)
 			}
@@ -333,5 +334,88 @@ func TestRequestFindsTheNextNode(t *testing.T) {
 				t.Errorf("the answer is %q, %v", text, err)
 			}
 		})
+	}
+}
+
+// Wrong passwords from many addresses keep nobody out but the user they are tried for, and that one not on a device that they have logged
+// in from. Passwords of protected posts aren't logins.
+func TestLoginsOfMany(t *testing.T) {
+	t.Parallel()
+	x, key := newThrottle(), Device([]byte("key"))
+	from := func(i int) string { return fmt.Sprintf("203.%d.%d.1:1", i/250, i%250) }
+	post := func(i int, body, kind, cookie, query string) bool {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "/wp-login.php"+query, strings.NewReader(body))
+		r.RemoteAddr = from(i)
+		r.Header.Set("Content-Type", kind)
+		if cookie != "" {
+			r.AddCookie(&http.Cookie{Name: DeviceCookie, Value: cookie})
+		}
+		let := x.take("site", key, r) == 0
+		if text, err := io.ReadAll(r.Body); err != nil || string(text) != body {
+			t.Errorf("the form is %.100q afterwards, %v", text, err)
+		}
+		return let
+	}
+	const form = "application/x-www-form-urlencoded"
+	cookie := func(until time.Time, names ...string) string {
+		text := strconv.FormatInt(until.Unix(), 10)
+		for _, n := range names {
+			text += "." + nameDigest(key, n)
+		}
+		return text + "-" + digest(key, text)
+	}
+	known := cookie(time.Now().Add(time.Hour), "ada", "ada@example.test")
+
+	// An attack on one name, however it is written.
+	let := 0
+	for i := range 200 {
+		body := []string{"log=ada&pwd=x", "log=bob&+log=Ada&pwd=x", "log%5B%5D=ADA&pwd=x", "log=bob&log=ada+"}[i%4]
+		if post(i, body, form, "", "") {
+			let++
+		}
+	}
+	if let != loginsOfName {
+		t.Errorf("%d tries of a name from many addresses", let)
+	}
+	if !post(201, "log=ben&pwd=x", form, "", "") {
+		t.Error("another member is kept out")
+	}
+	if post(202, "log=ada&pwd=right", form, cookie(time.Now().Add(-time.Hour), "ada"), "") || post(203, "log=ada&pwd=right", form,
+		strings.Replace(known, "-", "-0", 1), "") || post(204, "log=ada&pwd=right", form, cookie(time.Now().Add(time.Hour), "ben"), "") {
+		t.Error("a cookie that is old, forged or another's lets in")
+	}
+	for i := range loginsOfDevice {
+		if !post(205, "log=ada%40example.test&pwd=right", form, known, "") {
+			t.Fatalf("a known device is kept out the %dth time", i)
+		}
+	}
+	if post(206, "log=ada&pwd=right", form, known, "") {
+		t.Error("a known device tries passwords without end")
+	}
+
+	// What isn't understood has tries of its own.
+	let = 0
+	for i := range 100 {
+		body, kind := "--x\r\nContent-Disposition: form-data; name=log\r\n\r\nada\r\n--x--", "multipart/form-data; boundary=x"
+		if i%2 == 0 {
+			body, kind = "log=ada&"+strings.Repeat("a=b&", 200)+"log=carl", form
+		}
+		if post(300+i, body, kind, "", "") {
+			let++
+		}
+	}
+	if let != loginsOfName {
+		t.Errorf("%d tries by forms that aren't understood", let)
+	}
+
+	// Visitors of an office open a protected post; a login isn't one because its address says so.
+	for i := range 100 {
+		if !post(500, "post_password=x&Submit=Enter", form, "", "?action=postpass") {
+			t.Fatalf("visitor %d of a protected post is kept out", i)
+		}
+	}
+	if post(501, "log=ada&action=login", form, "", "?action=postpass") {
+		t.Error("a login counts as a protected post's")
 	}
 }

@@ -32,7 +32,7 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 		if err != nil {
 			return s, fmt.Errorf("open key of WordPress: %w", err)
 		}
-		s.Own = guard.Mark(key)
+		s.Own, s.Device = guard.Mark(key), guard.Device(key)
 		if host != "" && host != newAddress {
 			own, _, _ := strings.Cut(strings.TrimPrefix(g.w.c.Sites.URL(label), "https://"), ":")
 			s.Address, s.Former = g.w.c.Sites.Address(host), append(strings.Fields(old), own)

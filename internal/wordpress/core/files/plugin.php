@@ -48,6 +48,20 @@ function take_login(string $token): int {
 	return $until >= time() && get_userdata($user) ? $user : 0;
 }
 
+// A device that a user has logged in from is known by a cookie: whoever tries passwords elsewhere doesn't keep that user out. See guard.DeviceCookie.
+add_action('wp_login', function ($login, $user = null) {
+	if (headers_sent() || !$user instanceof \WP_User) {
+		return;
+	}
+	$key = hash_hmac('sha256', 'device', (string) getenv('SLIPWAY_WP_KEY'));
+	$until = time() + 180 * DAY_IN_SECONDS;
+	$text = $until;
+	foreach (array_unique([$user->user_login, $user->user_email]) as $name) {
+		$text .= '.' . substr(hash_hmac('sha256', 'name ' . strtolower(trim($name)), $key), 0, 32);
+	}
+	setcookie('slipway_device', $text . '-' . hash_hmac('sha256', $text, $key), ['expires' => $until, 'path' => '/', 'secure' => true, 'httponly' => true, 'samesite' => 'Lax']);
+}, 10, 2);
+
 // Application passwords from before a transfer are those of the sender's people, also once a backup of that time is restored.
 if ($moved = (int) getenv('SLIPWAY_WP_MOVED')) {
 	add_action('wp_authenticate_application_password_errors', function ($error, $user, $item) use ($moved) {

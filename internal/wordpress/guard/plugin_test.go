@@ -1,0 +1,122 @@
+package guard
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// plugin runs Slipway's part of a WordPress with its hooks, and then a script, whose output it decodes.
+func plugin(t *testing.T, env []string, script string, out any) {
+	t.Helper()
+	php, err := exec.LookPath("php")
+	if err != nil {
+		t.Fatal("PHP is needed: apt-get install php-cli")
+	}
+	lib, err := filepath.Abs("../core/files/plugin.php")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "wp-includes"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"wp-includes/pluggable.php": "<?php function wp_mail() {}",
+		"own.php":                   "<?php function wp_mail() {}",
+		"hooks.php": `<?php
+namespace {
+	define('ABSPATH', __DIR__ . '/'); define('WPINC', 'wp-includes'); define('DAY_IN_SECONDS', 86400);
+	function add_filter($name, $f, $priority = 10, $n = 1) { $GLOBALS['hooks'][$name][$priority][] = $f; return true; }
+	function add_action(...$args) { return add_filter(...$args); }
+	function remove_action() { return true; }
+	function has_action($name) { return !empty($GLOBALS['hooks'][$name]); }
+	function wp_normalize_path($path) { return $path; }
+	function apply($name, $value, ...$more) {
+		$hooks = $GLOBALS['hooks'][$name] ?? [];
+		ksort($hooks);
+		foreach ($hooks as $list) foreach ($list as $f) $value = $f($value, ...$more) ?? (is_object($value) ? $value : null);
+		return $value;
+	}
+	class WP_User { public $user_login = 'Ada'; public $user_email = 'ada@example.test'; }
+	class Mailer { public $Mailer = 'mail', $Host = 'localhost', $Port = 25, $SMTPAuth, $SMTPSecure, $SMTPAutoTLS; function isSMTP() { $this->Mailer = 'smtp'; } }
+}
+namespace Slipway { function setcookie($name, $value, $options) { $GLOBALS['cookie'] = [$name, $value]; } }
+namespace PHPMailer\PHPMailer { class PHPMailer {} }`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(php, "-d", "error_log=/dev/null", "-r", `require $argv[1] . '/hooks.php'; `+script, dir, lib)
+	cmd.Env = append(env, "SLIPWAY_WP_KEY=key")
+	got, err := cmd.CombinedOutput()
+	if err == nil {
+		err = json.Unmarshal(got, out)
+	}
+	if err != nil {
+		t.Fatalf("%v: %.2000s", err, got)
+	}
+}
+
+// A device that WordPress marks when a user logs in is known by each of the user's names, and by no other.
+func TestDeviceOfWordPress(t *testing.T) {
+	t.Parallel()
+	var got []string
+	plugin(t, nil, `require $argv[1] . '/wp-includes/pluggable.php'; require $argv[2]; apply('wp_login', 'Ada', new WP_User()); echo json_encode($cookie);`, &got)
+	if len(got) != 2 || got[0] != DeviceCookie {
+		t.Fatalf("the cookie is %q", got)
+	}
+	key := Device([]byte("key"))
+	for name, want := range map[string]bool{"ada": true, "ADA@example.test": true, "ben": false, "": false} {
+		if knows(key, got[1], nameDigest(key, name), time.Now()) != want {
+			t.Errorf("%q is known: %v", name, !want)
+		}
+	}
+	if now := time.Now().AddDate(1, 0, 0); knows(key, got[1], nameDigest(key, "ada"), now) || knows(Device([]byte("other")), got[1], nameDigest(key, "ada"),
+		time.Now()) {
+		t.Error("it is known for ever, or at another site")
+	}
+}
+
+// The mail server that a site has goes before the operator's, and ways of plugins to send mail are asked where the operator has none.
+func TestMailOfSites(t *testing.T) {
+	t.Parallel()
+	const own = `require $argv[1] . '/wp-includes/pluggable.php'; require $argv[2]; `
+	var sent struct {
+		Mailer, Host string
+		Port         int
+	}
+	ours := []string{"SLIPWAY_WP_MAIL=2525"}
+	plugin(t, ours, own+`echo json_encode(apply('phpmailer_init', new Mailer()));`, &sent)
+	if sent.Mailer != "smtp" || sent.Host != "127.0.0.1" || sent.Port != 2525 {
+		t.Errorf("without a server of its own: %+v", sent)
+	}
+	plugin(t, ours, own+`add_action('phpmailer_init', function ($m) { $m->isSMTP(); $m->Host = 'smtp.site.test'; $m->Port = 587; });
+		echo json_encode(apply('phpmailer_init', new Mailer()));`, &sent)
+	if sent.Host != "smtp.site.test" || sent.Port != 587 {
+		t.Errorf("with a server of its own: %+v", sent)
+	}
+
+	const ask = `echo json_encode(['sent' => apply('pre_wp_mail', null, ['to' => 'ada@example.test'])]);`
+	for name, tt := range map[string]struct {
+		script string
+		want   string
+	}{
+		"nothing sends":                {own + ask, "false"},
+		"a plugin has sent it":         {own + `add_filter('pre_wp_mail', fn() => true);` + ask, "true"},
+		"a plugin configures":          {own + `add_action('phpmailer_init', function ($m) {});` + ask, "null"},
+		"a plugin has a mailer":        {own + `class Catcher extends PHPMailer\PHPMailer\PHPMailer {} $phpmailer = new Catcher();` + ask, "null"},
+		"WordPress has its own":        {own + `$phpmailer = new PHPMailer\PHPMailer\PHPMailer();` + ask, "false"},
+		"a plugin has its own wp_mail": {`require $argv[1] . '/own.php'; require $argv[2]; ` + ask, "null"},
+	} {
+		var out struct{ Sent json.RawMessage }
+		plugin(t, nil, tt.script, &out)
+		if string(out.Sent) != tt.want {
+			t.Errorf("%s: pre_wp_mail is %s, want %s", name, out.Sent, tt.want)
+		}
+	}
+}
