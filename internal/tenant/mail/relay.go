@@ -23,7 +23,7 @@ import (
 // Limits of the relay: the size of an email, connections per program, and recipients per sender within relayWindow.
 const (
 	maxRelayed    = 10 << 20
-	maxRecipients = 50
+	maxRecipients = 100 // of an email, which is sent to all of them or not at all
 	relayConns    = 4
 	relayWindow   = time.Hour
 	relayedMost   = 200
@@ -78,7 +78,7 @@ func (r *Relay) Serve(ctx context.Context, sender string, l net.Listener) {
 		return &relayed{r: r, ctx: ctx, sender: sender, conn: c.Conn()}, nil
 	}))
 	srv.Domain, srv.EnableSMTPUTF8 = "localhost", true
-	srv.MaxMessageBytes, srv.MaxRecipients, srv.MaxLineLength = maxRelayed, maxRecipients, 4096
+	srv.MaxMessageBytes, srv.MaxLineLength = maxRelayed, 4096
 	srv.ReadTimeout, srv.WriteTimeout = time.Minute, time.Minute
 	srv.ErrorLog = log.New(io.Discard, "", 0)
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
@@ -121,9 +121,10 @@ type relayed struct {
 	sender string
 	conn   net.Conn
 	to     []string
+	over   bool // it has more recipients than may be
 }
 
-func (x *relayed) Reset()                               { x.to = nil }
+func (x *relayed) Reset()                               { x.to, x.over = nil, false }
 func (x *relayed) Logout() error                        { return nil }
 func (x *relayed) Mail(string, *smtp.MailOptions) error { return nil }
 
@@ -132,11 +133,21 @@ func (x *relayed) Rcpt(to string, _ *smtp.RcptOptions) error {
 	if err != nil || broken(to) {
 		return &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 1, 3}, Message: "The recipient is not an email address"}
 	}
+	if len(x.to) == maxRecipients {
+		x.over = true
+		return &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 5, 3}, Message: tooManyRecipients}
+	}
 	x.to = append(x.to, a.Address)
 	return nil
 }
 
+var tooManyRecipients = fmt.Sprintf("A mail may have %d recipients", maxRecipients)
+
 func (x *relayed) Data(in io.Reader) error {
+	if x.over { // a program that goes on after a refused recipient would send to some
+		x.r.c.Senders.Note(x.sender, "Mail not sent to anybody: "+tooManyRecipients)
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 5, 3}, Message: tooManyRecipients + "; nothing was sent"}
+	}
 	wait, cancel := context.WithTimeout(x.ctx, relayWait)
 	defer cancel()
 	done, err := x.r.places.Take(wait, fair.Who{Owner: x.r.c.Senders.OwnerOf(wait, x.sender), Site: x.sender})

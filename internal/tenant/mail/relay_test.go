@@ -3,6 +3,8 @@ package mail
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -73,7 +75,7 @@ func TestRelay(t *testing.T) {
 	if err := send([]string{"a@example.test"}, "no header at all\n\nx\n"); err == nil {
 		t.Error("a mail without a header was taken")
 	}
-	for i := range 10 { // 50 recipients each
+	for i := range 10 { // 100 recipients each
 		var many []string
 		for range maxRecipients {
 			many = append(many, "ada@example.test")
@@ -93,6 +95,60 @@ func TestRelay(t *testing.T) {
 		"site_1: Mail not sent: the mail server refuses it: 550",
 	) || !strings.Contains(all, "recipients within an hour") {
 		t.Errorf("the site's log has %s", all)
+	}
+}
+
+// A mail for more recipients than one may have is sent to none of them, also where the program goes on after the first refusal.
+func TestMailToManyIsWhole(t *testing.T) {
+	t.Parallel()
+	server := mailtest.New(t, mailtest.Config{})
+	m, err := New(Config{Addr: server.Addr, From: "noreply@operator.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var said []string
+	r := NewRelay(RelayConfig{Mailer: m, Dir: t.TempDir(), Senders: senders{
+		func(_, line string) { mu.Lock(); defer mu.Unlock(); said = append(said, line) }, func(string) string { return "own" },
+	}})
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go r.Serve(t.Context(), "site_1", l)
+	send := func(n int) error {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := smtp.NewClient(conn)
+		defer c.Close()
+		if err := c.Mail("a@b.test", nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if err := c.Rcpt(fmt.Sprintf("user-%d@example.test", i), nil); err != nil && i < maxRecipients {
+				t.Fatal(err)
+			}
+		}
+		w, err := c.Data()
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, "From: a@b.test\r\nSubject: News\r\n\r\nHello\r\n")
+		return errors.Join(err, w.Close())
+	}
+	if err := send(55); err != nil || len(server.All()) != 1 {
+		t.Errorf("55 recipients: %v, %d mails", err, len(server.All()))
+	}
+	if err := send(maxRecipients + 5); err == nil || len(server.All()) != 1 {
+		t.Errorf("too many recipients: %v, %d mails", err, len(server.All()))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(said) != 1 || !strings.Contains(said[0], "A mail may have 100 recipients") {
+		t.Errorf("the site's log has %q", said)
 	}
 }
 

@@ -118,9 +118,36 @@ add_filter('wp_headers', function ($headers) {
 remove_action('wp_head', 'wp_generator');
 add_filter('the_generator', '__return_empty_string');
 
+// Whether a plugin has configured a server of its own: the site's mailer goes before ours. A port has to be opened for it.
+function own_mailer($mailer): bool {
+	$host = strtolower(trim((string) $mailer->Host));
+	$own = $mailer->Mailer === 'smtp' && !in_array($host, ['', 'localhost', '127.0.0.1', '::1'], true);
+	if ($own && !in_array((int) $mailer->Port, [80, 443], true)) {
+		$GLOBALS['slipway_mail_port'] = (int) $mailer->Port;
+	}
+	return $own;
+}
+
+// Whether a plugin sends by itself: with a wp_mail or a PHPMailer of its own, or by configuring the one that there is.
+function mails_itself(): bool {
+	global $phpmailer;
+	$file = (string) (new \ReflectionFunction('wp_mail'))->getFileName();
+	return strpos(wp_normalize_path($file), wp_normalize_path(ABSPATH . WPINC)) !== 0
+		|| is_object($phpmailer) && ltrim(get_class($phpmailer), '\\') !== 'PHPMailer\PHPMailer\PHPMailer'
+		|| has_action('phpmailer_init');
+}
+
+add_action('wp_mail_failed', function ($error) {
+	$port = $GLOBALS['slipway_mail_port'] ?? 0;
+	error_log('Mail not sent: ' . $error->get_error_message() . ($port ? " (the site's own mail server on port $port: the port must be in run.ports)" : ''));
+});
+
 // Mail goes to the operator's server; where there is none it goes nowhere, and the log says so.
 if (getenv('SLIPWAY_WP_MAIL')) {
 	add_action('phpmailer_init', function ($mailer) {
+		if (own_mailer($mailer)) {
+			return;
+		}
 		$mailer->isSMTP();
 		$mailer->Host = '127.0.0.1';
 		$mailer->Port = (int) getenv('SLIPWAY_WP_MAIL');
@@ -129,13 +156,15 @@ if (getenv('SLIPWAY_WP_MAIL')) {
 		$mailer->SMTPAutoTLS = false;
 	}, PHP_INT_MAX);
 	add_filter('wp_mail_from', fn($from) => filter_var($from, FILTER_VALIDATE_EMAIL) ? $from : 'wordpress@example.invalid'); // localhost is no domain
-	add_action('wp_mail_failed', function ($error) { error_log('Mail not sent: ' . $error->get_error_message()); });
 } else {
 	add_filter('pre_wp_mail', function ($sent, $mail) {
+		if ($sent !== null || mails_itself()) {
+			return $sent;
+		}
 		$to = is_array($mail['to']) ? implode(', ', $mail['to']) : (string) $mail['to'];
 		error_log('Mail not sent: this server has no mail server for sites. To: ' . preg_replace('/[^\x20-\x7e]/', '?', $to));
 		return false;
-	}, 10, 2);
+	}, PHP_INT_MAX, 2);
 }
 
 // Uploads are as large as the owner's setting says.
