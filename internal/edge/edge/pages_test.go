@@ -43,7 +43,7 @@ func startPages(t *testing.T) *pages {
 }
 
 // File is for the edge, which finds Pages in it.
-func (p *pages) File(_ id.Deployment, path string) (*endpoint.Endpoint, bool) {
+func (p *pages) File(_ id.Deployment, _, path string) (*endpoint.Endpoint, bool) {
 	text := p.file.Load()
 	if path != "/style.css" || text == nil {
 		return nil, false
@@ -84,7 +84,7 @@ func (f phpFiles) Page(id.Deployment, string, string) (any, func(string) (http.H
 	return nil, nil
 }
 func (f phpFiles) SessionCookies() []string { return nil }
-func (f phpFiles) File(id.Deployment, string) (*endpoint.Endpoint, bool) {
+func (f phpFiles) File(id.Deployment, string, string) (*endpoint.Endpoint, bool) {
 	return &endpoint.Endpoint{Release: func() {}, Serve: f.site.Serve}, true
 }
 
