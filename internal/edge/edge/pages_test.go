@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"strconv"
@@ -235,4 +236,20 @@ func TestProgramPagesAreProtected(t *testing.T) {
 	if got := p.get("https://app.sites.test/page"); strings.Contains(got.body, "page one") || got.status == 200 {
 		t.Errorf("a stopped site: %d %.80q", got.status, got.body)
 	}
+}
+
+// Vouches is for the edge, which finds a Voucher in it.
+func (p *pages) Vouches(_ context.Context, deployment id.Deployment, r *http.Request) bool {
+	return deployment == "dep_1" && r.Header.Get("Own") == "mine"
+}
+
+// A site's password doesn't keep out the site itself.
+func TestSiteReachesItself(t *testing.T) {
+	t.Parallel()
+	p := startPages(t)
+	p.settle("s1", `{"protection":"all","hash":"hash of right horse"}`)
+	const at = "https://app.sites.test/x"
+	p.until("it is protected", func() bool { return p.get(at).status == 401 })
+	p.get(at, "Own: mine").want(t, 200, "program /x")
+	p.get(at, "Own: another's").want(t, 401, "This site is protected")
 }

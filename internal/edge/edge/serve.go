@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway/internal/edge/allowance"
+	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/fastpath"
 	"slipway/internal/edge/response"
 	"slipway/internal/edge/throttle"
@@ -132,6 +133,9 @@ func (e *Edge) tenant(rec *recorder, r *http.Request, host string) {
 // admitted reports whether the visitor may see the target. If not, it has written the response.
 func (e *Edge) admitted(w *recorder, r *http.Request, t *target) bool {
 	if !t.protected() {
+		return true
+	}
+	if v, ok := t.programs.(endpoint.Voucher); ok && v.Vouches(r.Context(), t.deployment, r) {
 		return true
 	}
 	a := t.serving.Of(t.owner, t.site, fastpath.Hostname(r.Host), t.preview)

@@ -70,6 +70,12 @@ type Source interface {
 // needn't ask.
 type NotHTTP struct{ Source }
 
+// Voucher is a [Source] that knows requests which a site makes to itself.
+type Voucher interface {
+	// Vouches reports whether a deployment's site makes a request itself.
+	Vouches(ctx context.Context, deployment id.Deployment, r *http.Request) bool
+}
+
 // Pages is a [Source] that answers some paths itself, for visitors without a session. Its methods never wait.
 type Pages interface {
 	Source

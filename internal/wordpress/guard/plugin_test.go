@@ -120,3 +120,41 @@ func TestMailOfSites(t *testing.T) {
 		}
 	}
 }
+
+// A site's requests to itself say for a minute whose they are, to its own address alone.
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	var got map[string]string
+	plugin(t, []string{"SLIPWAY_WP_URL=https://blog.test"}, `require $argv[2];
+		foreach (['https://blog.test/?p=1', 'https://blog.test/wp-cron.php', 'https://blog.test.evil.test/', 'https://other.test/'] as $url)
+			$said[$url] = apply('http_request_args', ['headers' => []], $url)['headers']['Slipway-Loopback'] ?? '';
+		echo json_encode($said);`, &got)
+	own, now := Served{Site: "site", Own: Mark([]byte("key"))}, time.Now()
+	for url, want := range map[string]bool{
+		"https://blog.test/?p=1": true, "https://blog.test/wp-cron.php": true, "https://blog.test.evil.test/": false, "https://other.test/": false,
+	} {
+		if own.Vouches(got[url], now) != want {
+			t.Errorf("%s is its own: %v (%q)", url, !want, got[url])
+		}
+	}
+	says := got["https://blog.test/?p=1"]
+	if own.Vouches(says, now.Add(2*time.Minute)) || own.Vouches(says, now.Add(-2*time.Minute)) || own.Vouches(own.Own, now) ||
+		(Served{Site: "other", Own: Mark([]byte("other"))}).Vouches(says, now) || (Served{}).Vouches(says, now) {
+		t.Error("it holds for ever, or for other sites")
+	}
+}
+
+// Slipway's own look at a site passes maintenance; a program of this server that says it is Slipway doesn't.
+func TestAskedBySlipway(t *testing.T) {
+	t.Parallel()
+	var got []bool
+	plugin(t, nil, `require $argv[2];
+		foreach ([['HTTP_USER_AGENT' => 'Slipway-Check/1'], ['HTTP_USER_AGENT' => 'Slipway-Check/1', 'HTTP_X_REAL_IP' => '127.0.0.1'], ['HTTP_USER_AGENT' => 'curl']] as $r) {
+			$_SERVER = $r + ['REMOTE_ADDR' => '127.0.0.1'];
+			$out[] = Slipway\asked_by_slipway();
+		}
+		echo json_encode($out);`, &got)
+	if len(got) != 3 || !got[0] || got[1] || got[2] {
+		t.Errorf("it lets in %v", got)
+	}
+}

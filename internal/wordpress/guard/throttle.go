@@ -101,7 +101,8 @@ func loginForm(r *http.Request) (l login) {
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxLogin+1))
 	r.Body = read{io.MultiReader(bytes.NewReader(text), failing{err}, r.Body), r.Body}
 	kind, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
-	if err != nil || len(text) > maxLogin || bytes.Count(text, []byte("&")) > maxFields || strings.TrimSpace(kind) != "application/x-www-form-urlencoded" {
+	if err != nil || len(text) > maxLogin || bytes.Count(text, []byte("&")) > maxFields ||
+		strings.TrimSpace(kind) != "application/x-www-form-urlencoded" {
 		return login{}
 	}
 	if action := field(string(text), "action"); action != "" {
@@ -149,8 +150,8 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// DeviceCookie is the cookie of a device that a user has logged in from. WordPress sets it: until when it holds, digests of the user's names,
-// and a digest of both with a key of the site.
+// DeviceCookie is the cookie of a device that a user has logged in from. WordPress sets it: until when it holds, digests of the user's
+// names, and a digest of both with a key of the site.
 const DeviceCookie = "slipway_device"
 
 // Device returns the key of a WordPress with that key by which it knows devices.

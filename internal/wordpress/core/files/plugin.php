@@ -208,19 +208,20 @@ add_filter('site_status_tests', function ($tests) {
 	return $tests;
 });
 
-// Requests of the site to its own wp-cron.php, by which Site Health sees that it reaches itself,
-// show that they are: they are answered, and everybody else's are not.
+// Requests of the site to itself show for a minute that they are, whatever closes the site to others: its password, and wp-cron.php, by
+// which Site Health sees that it reaches itself. See guard.Served.Vouches.
 add_filter('http_request_args', function ($args, $url) {
-	if (strtok($url, '?') === site_url('/wp-cron.php') && is_array($args['headers'] ?? [])) {
-		$args['headers']['Slipway-Loopback'] = hash_hmac('sha256', 'loopback', getenv('SLIPWAY_WP_KEY'));
+	if (is_array($args['headers'] ?? []) && strpos((string) $url, getenv('SLIPWAY_WP_URL') . '/') === 0) {
+		$mark = hash_hmac('sha256', 'loopback', (string) getenv('SLIPWAY_WP_KEY'));
+		$args['headers']['Slipway-Loopback'] = time() . '.' . hash_hmac('sha256', (string) time(), $mark);
 	}
 	return $args;
 }, 10, 2);
 
 // Slipway itself sees the site also in maintenance: whether it answers at all, and whether an
-// update has broken it.
+// update has broken it. Of everybody else's requests, those of programs of this server too, the edge says where they came from.
 function asked_by_slipway(): bool {
-	return ($_SERVER['REMOTE_ADDR'] ?? '') === '127.0.0.1' && strpos($_SERVER['HTTP_USER_AGENT'] ?? '', 'Slipway-') === 0;
+	return !isset($_SERVER['HTTP_X_REAL_IP']) && strpos($_SERVER['HTTP_USER_AGENT'] ?? '', 'Slipway-') === 0;
 }
 
 if (getenv('SLIPWAY_WP_MAINTENANCE')) {
