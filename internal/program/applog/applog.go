@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -249,26 +248,6 @@ func (l *Logs) settleAll(force bool) {
 		}
 		s.idle = true
 	}
-}
-
-// levelOf guesses how serious a line is.
-func levelOf(stream, text string) string {
-	head := strings.ToLower(text[:min(len(text), 120)])
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(head, word) })
-	}
-	switch {
-	case has("error", "fatal", "uncaught", "panic"):
-		return "error"
-	case has("warn"):
-		return "warn"
-	case has("debug"):
-		return "debug"
-	case stream == "stderr", stream == "system" &&
-		(strings.HasPrefix(head, "the application ") || strings.HasPrefix(head, "the process exited") || has(" was answered with 50")):
-		return "warn"
-	}
-	return "info"
 }
 
 // Run writes what waits until ctx ends, and once more then.

@@ -50,14 +50,6 @@ func TestLogSearch(t *testing.T) {
 	}
 }
 
-// What the service says of a crash is a warning.
-func TestLevel(t *testing.T) {
-	t.Parallel()
-	if got := levelOf("system", "The application exited: out of memory"); got != "warn" {
-		t.Errorf("a crash is %q", got)
-	}
-}
-
 // Lines of one owner's sites fill a quarter of what waits: others' are kept meanwhile.
 func TestLogsAreShared(t *testing.T) {
 	t.Parallel()
