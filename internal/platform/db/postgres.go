@@ -139,7 +139,9 @@ var errLost = errors.New("the connection to the database is lost")
 func ours(err error) error {
 	var op *net.OpError
 	var connect *pgconn.ConnectError
-	if errors.As(err, &op) || errors.As(err, &connect) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) // the caller's
+	if errors.As(err, &op) || errors.As(err, &connect) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		pgconn.SafeToRetry(err) && !ended { // such as "conn closed": nothing was sent
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
