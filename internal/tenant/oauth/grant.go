@@ -125,6 +125,30 @@ func (s *Server) EndProviderTx(ctx context.Context, tx *db.Tx, provider string, 
 	return s.endAccessTx(ctx, tx, `provider_id = $1 AND ($2 = '' OR user_id = $2)`, provider, user)
 }
 
+// ForgetSiteTx takes a site that is no longer an owner's out of the grants for it and others. Those that were for it alone end: no
+// sites would mean all. So do codes that name it, which are exchanged within minutes. It returns how many grants there were.
+func (s *Server) ForgetSiteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, site id.Site) (int, error) {
+	const named = `owner_id = $1 AND ' ' || sites || ' ' LIKE '% ' || $2 || ' %'`
+	for _, table := range []string{"oauth_codes", "oauth_devices"} {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+named, owner, site); err != nil {
+			return 0, fmt.Errorf("end codes of site: %w", err)
+		}
+	}
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM oauth_grants WHERE `+named, owner, site).Scan(&n); err != nil {
+		return 0, fmt.Errorf("find grants of site: %w", err)
+	}
+	if err := s.endGrantsTx(ctx, tx, `owner_id = $1 AND sites = $2`, owner, site); err != nil {
+		return 0, err
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE oauth_grants SET sites = trim(replace(' ' || sites || ' ', ' ' || $2 || ' ', ' ')) WHERE `+named, owner, site)
+	if err != nil {
+		return 0, fmt.Errorf("forget site of grants: %w", err)
+	}
+	return n, nil
+}
+
 // CloseOwnerTx ends everything that an owner who goes has of apps: what they may do, and those that the owner registered.
 func (s *Server) CloseOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID) error {
 	own := `app_id IN (SELECT id FROM oauth_apps WHERE owner_id = $1)`

@@ -50,9 +50,10 @@ func (r Removers) of(k Kind) Remover {
 // account that has revoked its access.
 func (s *Server) Connect(removers Removers) { s.removers = removers }
 
-// MadeTx remembers what a caller has created, where the caller is an app.
+// MadeTx remembers what a caller has created, where the caller is an app. What people create with the command line is theirs: it
+// stays when they sign out there, as what they create with a key does.
 func (s *Server) MadeTx(ctx context.Context, tx *db.Tx, by account.Caller, kind Kind, id string) error {
-	if by.Grant == "" {
+	if !IsApp(by) {
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
@@ -126,11 +127,14 @@ func (s *Server) RemoveMadeByTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	return s.removeMadeTx(ctx, tx, `owner_id = $1 AND user_id = $2`, owner, user)
 }
 
+// notCLI is the condition of things that apps of others than the installation made.
+const notCLI = `grant_id NOT IN (SELECT id FROM oauth_grants WHERE app_id = '` + string(CLI) + `')`
+
 // RemoveMovedTx deletes those of some things that apps created, once they are another owner's: the grants are for the owner before.
 // It returns how many there were.
 func (s *Server) RemoveMovedTx(ctx context.Context, tx *db.Tx, kind Kind, ids []string, owner account.OwnerID) (removed int, err error) {
 	for _, id := range ids {
-		n, err := tx.Exec(ctx, `DELETE FROM oauth_made WHERE kind = $1 AND id = $2`, kind, id)
+		n, err := tx.Exec(ctx, `DELETE FROM oauth_made WHERE kind = $1 AND id = $2 AND `+notCLI, kind, id)
 		if err == nil && n > 0 {
 			removed++
 			err = s.removers.of(kind).RemoveMadeTx(ctx, tx, owner, id)
@@ -149,7 +153,8 @@ func (s *Server) removeMadeTx(ctx context.Context, tx *db.Tx, where string, args
 		return fmt.Errorf("lock grants: %w", err)
 	}
 	of := ` FROM oauth_made WHERE grant_id IN (SELECT id FROM oauth_grants WHERE ` + where + `)`
-	rows, err := tx.Query(ctx, `SELECT kind, id, owner_id`+of, args...)
+	// Earlier versions remembered it of the command line, too.
+	rows, err := tx.Query(ctx, `SELECT kind, id, owner_id`+of+` AND `+notCLI, args...)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (m made, err error) { return m, r.Scan(&m.kind, &m.id, &m.owner) })
 	if err != nil {
 		return fmt.Errorf("find what apps created: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/text"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/notify"
@@ -40,6 +41,13 @@ func (t Ties) cutTx(ctx context.Context, tx *db.Tx, id site.ID, from account.Own
 	}
 	if keys > 0 {
 		cut = append(cut, fmt.Sprintf("%d API keys of the sender that are restricted to sites lose this one", keys))
+	}
+	apps, err := t.OAuth.ForgetSiteTx(ctx, tx, from, id)
+	if err != nil {
+		return nil, err
+	}
+	if apps > 0 {
+		cut = append(cut, text.Count(apps, "app")+" of the sender with access to some sites: this one is no longer among them")
 	}
 	if err := t.Connections.ForgetSiteTx(ctx, tx, id); err != nil {
 		return nil, err

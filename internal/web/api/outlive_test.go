@@ -299,3 +299,64 @@ func TestLoweredSiteRoleEndsWhatAppsMade(t *testing.T) {
 		}
 	}
 }
+
+// What a person makes with the command line is theirs: signing out there ends its access, not the hooks that it created.
+func TestCommandLineMakesForItsPerson(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("ada@example.test")
+	site := w.site(key, "one")
+	grant, token := w.grant(u, account.SitesWrite, account.DeploymentsWrite, account.WebhooksWrite)
+	if err := w.db.Admin(t.Context(), `UPDATE oauth_grants SET app_id = '`+string(oauth.CLI)+`' WHERE id = '`+grant+`'`); err != nil {
+		t.Fatal(err)
+	}
+	w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "one"})
+	hook := w.must(201, "POST", "/webhooks", token, m{"url": "https://hooks.example.test/x", "events": []string{"site.updated"}})
+	// An earlier version remembered it.
+	if err := w.db.Admin(t.Context(), `INSERT INTO oauth_made (kind, id, owner_id, grant_id) SELECT 'webhook', '`+hook["id"].(string)+
+		`', owner_id, id FROM oauth_grants WHERE id = '`+grant+`' ON CONFLICT DO NOTHING`); err != nil {
+		t.Fatal(err)
+	}
+	w.revoke(u, grant)
+	if a := w.api("GET", "/sites/"+site+"/hooks", token, nil); a.status != 401 {
+		t.Errorf("signed out: %s", a)
+	}
+	for _, path := range []string{"/sites/" + site + "/hooks", "/webhooks"} {
+		if list := w.must(200, "GET", path, key, nil)["data"].([]any); len(list) != 1 {
+			t.Errorf("%s: %v", path, list)
+		}
+	}
+}
+
+// A site that was transferred and comes back isn't in the sites of an app again. An app with access to that site alone has lost it.
+func TestTransferredSiteLeavesApps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	u, key := w.user("ada@example.test")
+	_, team := w.teamOf(key, "Acme")
+	site, other := w.site(key, "one"), w.site(key, "two")
+	restricted := func(sites ...id.Site) string {
+		grant, token := w.grant(u, account.SitesRead)
+		if err := w.db.Admin(t.Context(), `UPDATE oauth_grants SET sites = '`+id.Join(sites)+`' WHERE id = '`+grant+`'`); err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	both, alone := restricted(id.Site(other), id.Site(site)), restricted(id.Site(site))
+	all := restricted()
+	w.settle()
+	plan := w.must(201, "POST", "/sites/"+site+"/transfer", key, m{"to": "acme"})
+	if said := fmt.Sprint(plan["breaks"]); !strings.Contains(said, "2 apps of the sender with access to some sites") {
+		t.Errorf("the plan says %s", said)
+	}
+	w.must(201, "POST", "/sites/"+site+"/transfer", team, m{"to": "ada@example.test"})
+	for who, x := range map[string]struct {
+		token      string
+		its, other int
+	}{"both": {both, 403, 200}, "alone": {alone, 401, 401}, "all": {all, 200, 200}} {
+		a, b := w.api("GET", "/sites/"+site, x.token, nil), w.api("GET", "/sites/"+other, x.token, nil)
+		if a.status != x.its || b.status != x.other {
+			t.Errorf("%s: the site that came back: %s; the other one: %s", who, a, b)
+		}
+	}
+}
