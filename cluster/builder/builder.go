@@ -242,7 +242,7 @@ func (b *Builder) ended(ctx context.Context, p runtime.Program, t build.Task, h 
 	case e.Code == 125:
 		return fault.New(fault.Unavailable, "build_not_started", "The build can't be started", e.Reason)
 	}
-	return &errLost{cmp.Or(e.Reason, "the cluster does not say why")}
+	return &errLost{cmp.Or(e.Reason, "the cluster gave no reason")}
 }
 
 // talk sends the source and receives the reports and the artifact.
@@ -420,7 +420,7 @@ const maxWords = 4 << 10
 func failed(p []byte) error {
 	var f failure
 	if err := json.Unmarshal(p, &f); err != nil {
-		return &errInside{"it failed and does not say why"}
+		return &errInside{"it failed without a reason"}
 	}
 	words := func(s string) string { return plain(s[:min(len(s), maxWords)]) }
 	if !f.Fault || f.Kind != fault.Invalid && f.Kind != fault.Unavailable || !code.MatchString(f.Code) {

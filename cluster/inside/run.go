@@ -70,7 +70,7 @@ func Run() (pod.End, error) {
 		case <-asked:
 			return pod.End{Code: 143, Reason: "stopped"}, nil
 		case <-time.After(terminalPatience):
-			return pod.End{Code: 125, Reason: "nobody took the terminal"}, nil
+			return pod.End{Code: 125, Reason: "no connection used the terminal"}, nil
 		}
 	}
 	if err := openWays(d); err != nil {

@@ -35,7 +35,7 @@ func store(d pod.Description, app *os.Root) error {
 	}
 	if unix.Access(pod.StorageDir, unix.W_OK) != nil && !d.ReadOnly {
 		return fmt.Errorf("the storage of this site is not writable for its user, %d: its storage class must support fsGroup, "+
-			"or give what everybody may write to", os.Getuid())
+			"or provide volumes that everyone can write to", os.Getuid())
 	}
 	if err := stored.Finish(pod.StorageDir); err != nil && !d.ReadOnly {
 		return fmt.Errorf("finish a restore: %w", err)

@@ -75,7 +75,7 @@ func (e *Engine) live(ctx context.Context) {
 		}
 		within, cancel := context.WithTimeout(ctx, beat)
 		if err := errors.Join(e.renew(within), e.collect(within, p)); err != nil && ctx.Err() == nil {
-			e.c.Log.Warn("the cluster's API server is not reached", "err", err)
+			e.c.Log.Warn("API server of the cluster not reached", "err", err)
 		}
 		cancel()
 		e.sweep(p)
@@ -142,7 +142,7 @@ func (e *Engine) collect(ctx context.Context, p *peers) error {
 		if err != nil {
 			return err
 		}
-		e.c.Log.Warn("the programs of a node that is gone are removed", "engine", name)
+		e.c.Log.Warn("removing programs of a failed node", "engine", name)
 		if err := e.removeOf(ctx, name, ""); err != nil {
 			return err
 		}

@@ -127,14 +127,14 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if c.Owner != "" {
 		o, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.Owner, meta.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("find what programs belong to: %w", err)
+			return nil, fmt.Errorf("find the owner of programs: %w", err)
 		}
 		e.owner = []meta.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID}}
 	}
 	// Renew the lease before removing or creating anything, so that others see that this name is in use.
 	err := e.renew(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("take the place of an earlier process: %w", err)
+		return nil, fmt.Errorf("replace an earlier process: %w", err)
 	}
 	if e.packs, err = newPacks(c); err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func (x *program) hold() net.Conn {
 			c.Close()
 		}
 		if time.Now().After(late) {
-			x.e.c.Log.Warn("a program is not held: it can't be reached", "program", x.name, "err", err)
+			x.e.c.Log.Warn("program not stopped: unreachable", "program", x.name, "err", err)
 			return nil
 		}
 		select {

@@ -88,7 +88,7 @@ func (e *Engine) leave(site id.Site, m *mirror, users int) {
 		return
 	}
 	if err := os.RemoveAll(m.copy.Dir()); err != nil {
-		e.c.Log.Warn("copy of what a site stores not removed", "site", site, "err", err)
+		e.c.Log.Warn("copy of a site's storage not removed", "site", site, "err", err)
 	}
 }
 
@@ -135,7 +135,7 @@ func (e *Engine) FetchStorage(ctx context.Context, site id.Site) (_ io.Closer, e
 	// If another process writes to the volume, this one only reads it.
 	writer := c.Annotations[markWriter]
 	if err := e.keeping(ctx, m, *c, writer != "" && writer != e.c.Name, m.copy.Fetch); err != nil {
-		return nil, fmt.Errorf("copy what %s stores: %w", site, noRoom(err))
+		return nil, fmt.Errorf("copy storage of %s: %w", site, noRoom(err))
 	}
 	return u, nil
 }
@@ -176,7 +176,7 @@ func (e *Engine) KeepStorage(ctx context.Context, site id.Site) error {
 			"nothing of what is stored was changed; raise run.storageMiB, deploy, and try again")
 	}
 	if err != nil {
-		return fmt.Errorf("keep what %s stores: %w", site, err)
+		return fmt.Errorf("store storage of %s: %w", site, err)
 	}
 	return nil
 }
@@ -203,8 +203,8 @@ func noRoom(err error) error {
 	if !disk.Full(err) {
 		return err
 	}
-	return fault.New(fault.Unavailable, "disk_full", "The worker has no room for a copy of what the site stores",
-		"the operator can give it a larger disk")
+	return fault.New(fault.Unavailable, "disk_full", "The worker has no room for a copy of the site's storage",
+		"ask the operator for a larger disk")
 }
 
 // StorageFolders lists the folders of a copy. It returns an error if the storage is only in a volume, and none for a

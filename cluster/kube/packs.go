@@ -94,7 +94,7 @@ func (p *packs) serve(ctx context.Context, l, canary net.Listener, take func(*tl
 		}()
 	}
 	if err := s.ServeTLS(l, "", ""); err != nil && ctx.Err() == nil {
-		p.log.Error("files of programs are not sent", "err", err)
+		p.log.Error("file server for pods failed", "err", err)
 	}
 }
 

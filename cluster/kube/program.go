@@ -406,7 +406,7 @@ func (x *program) report(ctx context.Context, verb string) (u pod.Usage, err err
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(countPatience))
 	if reply != pod.Yes {
-		return u, errors.New("the program says nothing of itself")
+		return u, errors.New("the program reports no usage")
 	}
 	return u, json.NewDecoder(io.LimitReader(c, 1<<10)).Decode(&u)
 }
@@ -427,7 +427,7 @@ func (x *program) follow() {
 			return
 		}
 		if over {
-			x.e.c.Log.Warn("the last lines of a program are not known", "program", x.name, "err", err)
+			x.e.c.Log.Warn("last lines of a program lost", "program", x.name, "err", err)
 			return
 		}
 		if time.Since(begun) > time.Minute {

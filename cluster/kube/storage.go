@@ -426,7 +426,7 @@ func (e *Engine) noteStored(claim string, bytes int64) {
 			continue
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
-			e.c.Log.Warn("what is stored is not noted", "claim", claim, "err", err)
+			e.c.Log.Warn("stored bytes not recorded", "claim", claim, "err", err)
 		}
 		return
 	}

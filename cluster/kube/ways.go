@@ -98,7 +98,7 @@ type led struct {
 	conns map[net.Conn]bool // nil once the program has ended
 }
 
-var errNoWays = errors.New("this process leads no programs to databases, mail or Redis")
+var errNoWays = errors.New("this process provides no databases, mail or Redis")
 
 // lead starts the services of a program.
 func (e *Engine) lead(ctx context.Context, s runtime.Spec) (*led, error) {
@@ -184,7 +184,7 @@ func (e *Engine) take(c *tls.Conn) {
 	to := func(network, at string) {
 		up, err := reach(network, at)
 		if err != nil {
-			e.c.Log.Warn("what a program asks for is not reached", "program", name, "what", verb, "err", err)
+			e.c.Log.Warn("service of a program not reached", "program", name, "what", verb, "err", err)
 			reply(pod.No)
 			return
 		}

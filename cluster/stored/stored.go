@@ -108,7 +108,7 @@ func good(name string) bool {
 // ErrMuch means that the storage exceeds the limits.
 var ErrMuch = errors.New("the site has stored more than can be copied")
 
-var errGarbled = errors.New("the other side says what makes no sense")
+var errGarbled = errors.New("the other side violates the protocol")
 
 // ErrFull means that the volume has too little space. Nothing was changed.
 var ErrFull = errors.New("the site's volume is full; nothing was changed")

@@ -113,7 +113,7 @@ func secret(doc string) schema.StringAttribute {
 }
 
 func version(of string) schema.Int64Attribute {
-	return schema.Int64Attribute{Optional: true, Description: "Raise it to send " + of + " again: a plan can't see that a write-only value changed."}
+	return schema.Int64Attribute{Optional: true, Description: "Increase it to send " + of + " again: a plan can't see that a write-only value changed."}
 }
 
 func protected(doc string) schema.BoolAttribute {

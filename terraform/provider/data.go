@@ -104,7 +104,7 @@ func sources() []source {
 	return []source{
 		{
 			name:       "site",
-			about:      "A site that exists, by its id or its slug.",
+			about:      "An existing site, by its ID or slug.",
 			attributes: siteAttributes(either("The site's id. Either it or slug must be set."), either("The site's name in addresses.")),
 			read: func(ctx context.Context, c *client, config values) (values, error) {
 				id := text(config["id"])
@@ -119,7 +119,7 @@ func sources() []source {
 		},
 		{
 			name:  "sites",
-			about: "The sites that exist, newest first.",
+			about: "The existing sites, newest first.",
 			attributes: map[string]schema.Attribute{
 				"type":   optionalText("Only sites of this type."),
 				"status": optionalText("Only sites in this status."),
@@ -146,7 +146,7 @@ func sources() []source {
 		},
 		{
 			name:  "domain",
-			about: "A domain that exists, by its name.",
+			about: "An existing domain, by its name.",
 			attributes: map[string]schema.Attribute{
 				"name":          schema.StringAttribute{Required: true, Description: "The domain's name."},
 				"id":            shownText("The domain's id."),

@@ -35,13 +35,13 @@ func deployment() kind {
 	}
 	return kind{
 		name: "deployment",
-		about: "A deployment of a site: of a folder, or of a commit of its repository. Other values make another deployment. " +
+		about: "A deployment of a site: of a folder, or of a commit of its repository. Changing a value triggers a new deployment. " +
 			"Deleting the resource changes nothing on the server.",
 		attributes: map[string]schema.Attribute{
 			"id":           str(shown, "The deployment's id."),
 			"site_id":      str(fixed, "The site."),
 			"directory":    replaced("A folder to upload. Secrets and ignored files are left out."),
-			"content_hash": replaced("A text that changes with the folder's content, such as a hash of its files: another one deploys it again."),
+			"content_hash": replaced("A text that changes with the folder's content, such as a hash of its files. A new text deploys the folder again."),
 			"prebuilt": schema.BoolAttribute{
 				Optional: true, Description: "Whether the folder is published as it is, without a build.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
@@ -64,7 +64,7 @@ func deployment() kind {
 		check: func(config values, say *diag.Diagnostics) {
 			switch dir := config["directory"]; {
 			case dir != nil && config["commit"] != nil:
-				say.AddAttributeError(path.Root("commit"), "Set either directory or commit", "A folder that is uploaded is of no commit.")
+				say.AddAttributeError(path.Root("commit"), "Set either directory or commit", "An uploaded folder has no commit.")
 			case dir != nil && config["content_hash"] == nil:
 				say.AddAttributeError(path.Root("content_hash"), "Set content_hash", "Without it a plan can't see that the folder changed.")
 			}
@@ -119,7 +119,7 @@ func deploy(ctx context.Context, c *client, plan, _ values) (values, error) {
 		return nil, err
 	}
 	item := "/deployments/" + escape(text(got["deploymentId"]))
-	ctx, cancel := context.WithTimeoutCause(ctx, deploymentTime, errors.New("the deployment has not ended after an hour: it goes on"))
+	ctx, cancel := context.WithTimeoutCause(ctx, deploymentTime, errors.New("the deployment is still running after an hour"))
 	defer cancel()
 	last := values{"id": got["deploymentId"], "status": got["status"]}
 	for pause := time.Second; ; pause = min(pause+time.Second, 10*time.Second) {

@@ -21,16 +21,16 @@ func notification() kind {
 	}
 	return kind{
 		name:  "notification",
-		about: "A notification channel: people are told of what needs their attention, by email or in a chat.",
+		about: "A notification channel: notifies people by email or in a chat of what needs their attention.",
 		attributes: map[string]schema.Attribute{
 			"id":                str(shown, "The channel's id."),
 			"kind":              str(fixed, "slack, discord, teams or email."),
 			"name":              str(kept, "1 to 100 characters."),
-			"target_wo":         secret("URL of the incoming webhook of Slack, Discord or Teams. Needed to make one."),
+			"target_wo":         secret("URL of the incoming webhook of Slack, Discord or Teams. Required to create one."),
 			"target_wo_version": version("target_wo"),
 			"email":             str(optional, "Recipient of an email channel, who must confirm it. Default: the account's address."),
 			"site_ids":          words(optional, "Only these sites. Default: all sites."),
-			"events":            words(kept, "What is notified of, such as deployment.failed. Default: all events."),
+			"events":            words(kept, "Events to notify of, such as deployment.failed. Default: all events."),
 			"active":            flag(kept, "Whether notifications are sent. Default: true."),
 			"confirmed":         flag(live, "Whether the recipient of an email channel has confirmed it."),
 			"created_at":        str(shown, "When it was created."),
@@ -48,7 +48,7 @@ func notification() kind {
 				say.AddAttributeError(path.Root("email"), "Remove email", "Only a channel of the kind email has an address.")
 			case config["target_wo"] != nil && config["target_wo_version"] == nil:
 				say.AddAttributeError(path.Root("target_wo_version"), "Set target_wo_version",
-					"A plan can't see that a write-only value changed: begin with 1, and raise it when the value changes.")
+					"A plan can't see that a write-only value changed: begin with 1, and increase it when the value changes.")
 			}
 		},
 		read: func(ctx context.Context, c *client, v values) (values, error) {

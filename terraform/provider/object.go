@@ -269,7 +269,7 @@ func (o *object) keep(state *tfsdk.State, say *diag.Diagnostics, plan, got value
 	for name := range o.settable() {
 		if v := plan[name]; v != nil && !within(v, answered[name]) {
 			say.AddAttributeWarning(path.Root(name), "The server stores another value",
-				fmt.Sprintf("It keeps %s = %v where the configuration has %v. Write it like that, or each plan shows a change.", name, answered[name], v))
+				fmt.Sprintf("It stores %s = %v while the configuration has %v. Use the server's form, or each plan shows a change.", name, answered[name], v))
 		}
 	}
 	o.warn(say, answered)
@@ -341,7 +341,7 @@ func (o *object) warn(say *diag.Diagnostics, answered values) {
 	for name, known := range o.known {
 		if v := text(answered[name]); v != "" && !slices.Contains(known, v) {
 			say.AddAttributeWarning(path.Root(name), "Unknown "+name,
-				fmt.Sprintf("The server says %q, which this version of the provider doesn't know. It is kept. A newer provider may know it.", v))
+				fmt.Sprintf("The server has %q, which this version of the provider doesn't know. It is kept. A newer provider may support it.", v))
 		}
 	}
 }

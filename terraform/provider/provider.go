@@ -43,10 +43,10 @@ func (p *slipway) Schema(_ context.Context, _ provider.SchemaRequest, resp *prov
 				Optional: true, Description: "The installation's address, such as https://slipway.example. Default: SLIPWAY_SERVER.",
 			},
 			"token": schema.StringAttribute{
-				Optional: true, Sensitive: true, Description: "An API key. Default: SLIPWAY_TOKEN. It is stored nowhere.",
+				Optional: true, Sensitive: true, Description: "An API key. Default: SLIPWAY_TOKEN. It isn't stored.",
 			},
 			"ca_file": schema.StringAttribute{
-				Optional: true, Description: "A PEM file of certificate authorities to trust beside the system's.",
+				Optional: true, Description: "A PEM file of certificate authorities to trust in addition to the system's.",
 			},
 		},
 	}

@@ -204,7 +204,7 @@ func env() kind {
 				say.AddAttributeError(path.Root("value"), "Set either value or value_wo", "Exactly one of them must be set.")
 			case hidden != nil && config["value_wo_version"] == nil:
 				say.AddAttributeError(path.Root("value_wo_version"), "Set value_wo_version",
-					"A plan can't see that a write-only value changed: begin with 1, and raise it when the value changes.")
+					"A plan can't see that a write-only value changed: begin with 1, and increase it when the value changes.")
 			}
 		},
 		plan: func(config, plan values) values {

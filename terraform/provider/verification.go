@@ -29,11 +29,11 @@ func domainVerification() kind {
 	}
 	return kind{
 		name: "domain_verification",
-		about: "Waits until a domain is active and has its certificate. Make the domain's records before it. " +
+		about: "Waits until a domain is active and has its certificate. Create the domain's records before it. " +
 			"Deleting the resource changes nothing on the server.",
 		attributes: map[string]schema.Attribute{
 			"domain_id":       str(fixed, "The domain."),
-			"timeout_seconds": whole(optional, "How long it is waited for. Default: 3600."),
+			"timeout_seconds": whole(optional, "How long to wait, in seconds. Default: 3600."),
 			"status":          str(live, "pending, active or failed."),
 			"ssl_status":      str(live, "pending, active, failed or expired."),
 		},

@@ -11,7 +11,7 @@ func webhook() kind {
 	item := byID("/webhooks", "id")
 	return kind{
 		name:  "webhook",
-		about: "A webhook: an address that is told of events.",
+		about: "A webhook: a URL that receives events.",
 		attributes: map[string]schema.Attribute{
 			"id":                str(shown, "The webhook's id."),
 			"url":               str(required, "The address, which must use HTTPS."),

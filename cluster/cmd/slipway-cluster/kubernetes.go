@@ -26,10 +26,10 @@ import (
 
 // kubernetes holds the flags of the cluster and implements server.Elsewhere.
 type kubernetes struct {
-	Kubeconfig string   `help:"File that says where the cluster is. Default: the service account of the pod." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
+	Kubeconfig string   `help:"Kubeconfig file. Default: the pod's service account." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
 	Namespace  string   `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`
 	Images     string   `name:"kubernetes-images" help:"JSON file that lists the images of programs, the preferred one first: [{\"name\": IMAGE, \"node\": VERSION, \"php\": [VERSION]}]." required:"" type:"path" placeholder:"FILE"`
-	BuildImage string   `name:"kubernetes-build-image" help:"Image that builds run in, one pod for each. Default: none; builds need a sandbox in this process then." placeholder:"IMAGE"`
+	BuildImage string   `name:"kubernetes-build-image" help:"Image for builds, each in its own pod. Default: none; builds then need a sandbox in this process." placeholder:"IMAGE"`
 	Owner      string   `name:"kubernetes-owner" help:"ConfigMap in the namespace of programs. Once it is deleted, the cluster deletes all that was made there for programs, except for volumes. Default: none." placeholder:"NAME"`
 	Address    string   `name:"kubernetes-address" help:"IP address at which pods reach this process." required:"" placeholder:"IP"`
 	Files      string   `name:"kubernetes-listen" help:"Address at which pods fetch the files of programs, over TLS." default:":8444" placeholder:"HOST:PORT"`

@@ -160,7 +160,7 @@ func (b *Billing) RefundTx(ctx context.Context, tx *db.Tx, owner id.Owner, m Bal
 	}
 	if has < m.Amount {
 		return fault.New(fault.Conflict, "refund_exceeds_credit", "The refund exceeds the credit",
-			fmt.Sprintf("the owner has %s to their credit; a credit note on a paid invoice adds to it", m.Currency.Format(has)))
+			fmt.Sprintf("the owner's credit is %s; a credit note on a paid invoice adds to it", m.Currency.Format(has)))
 	}
 	fresh, err := b.onceTx(ctx, tx, "refund:"+reference)
 	if err != nil {

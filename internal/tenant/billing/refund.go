@@ -328,7 +328,7 @@ func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Pay
 		}
 	}
 	if err := b.tellTx(ctx, tx, p.Owner, "Payment disputed: invoice "+i.Number,
-		fmt.Sprintf("Your bank took the payment of %s for invoice %s back, so the invoice is open again.", d.Currency.Format(d.Amount), i.Number),
+		fmt.Sprintf("Your bank reversed the payment of %s for invoice %s, so the invoice is open again.", d.Currency.Format(d.Amount), i.Number),
 		"/account/invoices/"+string(i.ID)); err != nil {
 		return err
 	}

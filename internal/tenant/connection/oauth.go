@@ -212,7 +212,7 @@ func (s *Connections) token(
 	case err != nil:
 		return nil, fmt.Errorf("ask Git provider: %w", err)
 	case !plain(t.AccessToken, 4096) || len(t.RefreshToken) > 4096 || strings.ContainsAny(t.RefreshToken, "\r\n\x00"):
-		return nil, errors.New("the Git provider's answer holds no token")
+		return nil, errors.New("the Git provider's response has no token")
 	}
 	return t, nil
 }

@@ -73,9 +73,9 @@ func (j *diagnosis) challenge(c claim, s observed) {
 		r.Reason = "The name servers of " + r.Name + " are not responding"
 	case len(s.challenge) > 0:
 		r.Status = RecordInvalid
-		r.Reason = fmt.Sprintf("%s is an alias of %s: make it one of %s", r.Name, text.Clip(s.challenge[0], 300), c.delegation)
+		r.Reason = fmt.Sprintf("%s is a CNAME of %s: make it a CNAME of %s", r.Name, text.Clip(s.challenge[0], 300), c.delegation)
 	default:
-		r.Reason = fmt.Sprintf("Make %s a CNAME of %s, and remove what else is there", r.Name, c.delegation)
+		r.Reason = fmt.Sprintf("Make %s a CNAME of %s, and remove its other records", r.Name, c.delegation)
 	}
 	if !wild {
 		j.Challenge, j.ahead, j.quiet = &r, r.Status == RecordValid, s.challengeErr != nil

@@ -63,7 +63,7 @@ func newRegistries(out *http.Client) *registries {
 type errNoHTTPClient struct{}
 
 func (errNoHTTPClient) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("no way out is configured")
+	return nil, errors.New("no HTTP client is configured")
 }
 
 func (r *registries) learn(b bases) {
@@ -86,7 +86,7 @@ func (r *registries) taken(ctx context.Context, name string) (bool, error) {
 	var last *silence
 	for _, base := range urls[:min(len(urls), 2)] {
 		if wait := r.wait(base); wait > 0 {
-			last = &silence{wait, fmt.Errorf("ask %s: it asked to be left alone", base)}
+			last = &silence{wait, fmt.Errorf("ask %s: waiting as it requested", base)}
 			continue
 		}
 		taken, err := r.ask(ctx, base, name)

@@ -47,7 +47,7 @@ func Parse(text string) (Settings, error) {
 			for slug, v := range table {
 				table, ok := v.(map[string]any)
 				if !ok {
-					return out, fmt.Errorf("unknown entry teams.%s: exceptions stand in [teams.SLUG]", slug)
+					return out, fmt.Errorf("unknown entry teams.%s: write exceptions in [teams.SLUG]", slug)
 				}
 				limits, err := readLimits("teams."+slug, table)
 				if err != nil {
@@ -61,7 +61,7 @@ func Parse(text string) (Settings, error) {
 			table, ok := v.(map[string]any)
 			if !ok || !strings.Contains(email, "@") {
 				return out, fmt.Errorf(
-					"unknown entry users.%s: exceptions stand in [users.\"ADDRESS\"], with the address in quotation marks",
+					"unknown entry users.%s: write exceptions in [users.\"ADDRESS\"], with the address in quotation marks",
 					email,
 				)
 			}

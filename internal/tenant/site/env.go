@@ -481,7 +481,7 @@ func checkVar(v *NewVar) error {
 	if v.Target == nil {
 		v.Target = targets
 	}
-	const allowed = "target holds build, runtime or both, and production or preview where it is for one of them alone"
+	const allowed = "target has build, runtime or both, and production or preview to limit the variable to one of them"
 	if len(v.Target) == 0 {
 		return bad("The variable has no target", allowed, nil)
 	}
@@ -500,7 +500,7 @@ func checkVar(v *NewVar) error {
 			)
 		case slices.Contains(v.Target, "production"):
 			return bad(
-				"A variable for branches is for previews alone",
+				"A variable for branches only applies to previews",
 				"leave production out of target; production has one branch",
 				text.Clip(v.Branch, 200),
 			)

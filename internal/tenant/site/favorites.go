@@ -24,7 +24,7 @@ func (s *Sites) FavoriteTx(ctx context.Context, tx *db.Tx, user account.UserID, 
 	}
 	if n >= maxFavorites {
 		return fault.New(fault.Conflict, "too_many_favorites", "Too many favorites",
-			fmt.Sprintf("you have %d, which is the most: remove one first", n))
+			fmt.Sprintf("the limit is %d; remove one first", n))
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO site_favorites (user_id, site_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, user, id); err != nil {
 		return fmt.Errorf("add favorite: %w", err)

@@ -23,7 +23,7 @@ const (
 // Look returns the current values of a domain's TXT record. An error means that the query failed.
 func (s *SSO) Look(ctx context.Context, d Domain) ([]string, error) {
 	if s.c.Records == nil {
-		return nil, errors.New("no way to look up TXT records")
+		return nil, errors.New("TXT records can't be looked up")
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()

@@ -260,7 +260,7 @@ func (l *Listener) start(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if made.ID == "" {
-		return "", errors.New("the answer holds no listener")
+		return "", errors.New("the response has no listener")
 	}
 	to := ""
 	if l.target != "" {

@@ -30,7 +30,7 @@ func (l *Listener) follow(ctx context.Context, id string, after *int64) (more bo
 	}
 	defer resp.Body.Close()
 	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
-		return false, fmt.Errorf("the answer is no stream of events but %q", printable(kind))
+		return false, fmt.Errorf("the response is %q instead of a stream of events", printable(kind))
 	}
 	silence := time.AfterFunc(silentTime, cancel)
 	defer silence.Stop()

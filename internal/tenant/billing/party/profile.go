@@ -105,7 +105,7 @@ func (ps *Parties) VerifyVATTx(ctx context.Context, tx *db.Tx, owner id.Owner, v
 		return p, err
 	}
 	if p.VATID == "" {
-		return p, fault.New(fault.Conflict, "no_vat_id", "The owner has no VAT number", "it is given in the billing profile")
+		return p, fault.New(fault.Conflict, "no_vat_id", "The owner has no VAT number", "add one to the billing profile")
 	}
 	p.VAT = VATInvalid
 	if valid {

@@ -87,7 +87,7 @@ func (s Settings) check() error {
 		return fault.InvalidField("note", "note must have at most 8 lines and 1000 characters", nil)
 	}
 	if s.VIES && !InVIES(s.Seller.VATID) {
-		return fault.InvalidField("vies", "vies needs a VAT number of the EU as the seller's vatId: VIES is told who asks", s.Seller.VATID)
+		return fault.InvalidField("vies", "vies needs an EU VAT number as the seller's vatId, since VIES requires the requester's", s.Seller.VATID)
 	}
 	if s.Cards != "" && s.Cards != CardsRequired && s.Cards != CardsOptional {
 		return fault.InvalidField("cards", "cards must be required or optional", s.Cards)
@@ -219,7 +219,7 @@ func ReadFile(r io.Reader, into any) error {
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("the file is not as it should be: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return fmt.Errorf("the file is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("the file has more than one JSON object")

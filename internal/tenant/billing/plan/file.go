@@ -91,7 +91,7 @@ func (t *Terms) only(named []string) error {
 		}
 		for _, l := range zero {
 			if t.Limits[l] > 0 {
-				return fault.InvalidField("features", fmt.Sprintf("the plan has a limit of %s and not the feature %s", l, name), name)
+				return fault.InvalidField("features", fmt.Sprintf("the plan limits %s but doesn't include the feature %s", l, name), name)
 			}
 			if t.Limits == nil {
 				t.Limits = map[limits.Name]int64{}

@@ -51,7 +51,7 @@ func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant)
 	}
 	if n >= mostGrants {
 		return g, fault.New(fault.Conflict, "too_many_grants", "The owner has too many grants",
-			fmt.Sprintf("there may be %d; delete some", mostGrants))
+			fmt.Sprintf("the limit is %d; delete some", mostGrants))
 	}
 	g.ID = db.NewID("grn")
 	if _, err := tx.Exec(ctx, `

@@ -118,7 +118,7 @@ func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms
 	}
 	if n >= mostVersions {
 		return v, fault.New(fault.Conflict, "too_many_versions", "Too many plan versions",
-			fmt.Sprintf("there may be %d of all plans", mostVersions))
+			fmt.Sprintf("the limit over all plans is %d", mostVersions))
 	}
 	v = Version{ID: db.ID[VersionID]("plv"), Number: v.Number + 1, Terms: t, CreatedAt: now}
 	rates, err := json.Marshal(t.Rates)
