@@ -87,7 +87,7 @@ func (s Settings) check() error {
 		return fault.InvalidField("note", "note must have at most 8 lines and 1000 characters", nil)
 	}
 	if s.VIES && !InVIES(s.Seller.VATID) {
-		return fault.InvalidField("vies", "vies needs an EU VAT number as the seller's vatId, since VIES requires the requester's", s.Seller.VATID)
+		return fault.InvalidField("vies", "vies needs an EU VAT number as the seller's vatId, since VIES asks for it", s.Seller.VATID)
 	}
 	if s.Cards != "" && s.Cards != CardsRequired && s.Cards != CardsOptional {
 		return fault.InvalidField("cards", "cards must be required or optional", s.Cards)
