@@ -1,7 +1,8 @@
-// Package agents owns the settings of AI agents on this machine: where each has them, and adding an MCP server to them.
+// Package agents owns the settings files of AI agents on this machine: it knows where they are and adds an MCP server
+// to them.
 //
-// Everything else in them stays as it is, in its order. Settings that can't be written back without a loss, such as JSON with
-// comments, are left alone.
+// It keeps everything else in a file, in its order. It doesn't change settings that it can't write back without loss,
+// such as JSON with comments.
 package agents
 
 import (
@@ -20,14 +21,13 @@ import (
 	"slipway/internal/client/inside"
 )
 
-// agent is a program whose settings name MCP servers.
+// agent is a program whose settings list MCP servers.
 type agent struct {
-	home bool   // its settings are the user's; else the folder's
-	path string // of its settings, with slashes; empty: in the system's folder for settings
-	key  string // what its servers are below; empty: TOML
+	home bool   // the settings are the user's, not the folder's
+	path string // path of the settings, with slashes; if empty, in the system's settings folder
+	key  string // JSON key of the servers; empty means TOML
 }
 
-// agents by their names.
 var agents = map[string]agent{
 	"claude-code":    {path: ".mcp.json", key: "mcpServers"},
 	"claude-desktop": {home: true, key: "mcpServers"},
@@ -41,14 +41,14 @@ var agents = map[string]agent{
 // maxSettings bounds an agent's settings.
 const maxSettings = 4 << 20
 
-// Settings are those of one agent.
+// Settings identifies the settings file of one agent.
 type Settings struct {
-	Name  string // of the file
-	dir   string // the project's folder, in which no link is followed; empty: the settings are the user's
+	Name  string // file name
+	dir   string // project folder, in which no link is followed; empty for the user's settings
 	agent agent
 }
 
-// Of returns the settings that an agent has for a project's folder.
+// Of returns the settings file of an agent for a project folder.
 func Of(name, dir string) (Settings, error) {
 	a, ok := agents[name]
 	if !ok {
@@ -61,7 +61,7 @@ func Of(name, dir string) (Settings, error) {
 	return Settings{file, dir, a}, err
 }
 
-// With returns the settings' text with a server named slipway that a program with these arguments is.
+// With returns the settings' text with an MCP server named slipway that runs program with args.
 func (s Settings) With(program string, args []string) ([]byte, error) {
 	old, _, err := s.read()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s Settings) With(program string, args []string) ([]byte, error) {
 	return text, nil
 }
 
-// Write puts a text in the settings' place, with the mode that they have.
+// Write replaces the settings' text and keeps the file's mode.
 func (s Settings) Write(text []byte) error {
 	if s.dir == "" {
 		if err := os.MkdirAll(filepath.Dir(s.Name), 0o755); err != nil {
@@ -101,7 +101,8 @@ func (s Settings) Write(text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// place returns the folder that the settings are in, and their path in it. The user's own are often links to a repository of them.
+// place returns the folder of the settings and their path in it. The user's own settings may be links, for example into
+// a dotfiles repository.
 func (s Settings) place() (dir, name string) {
 	if s.dir != "" {
 		return s.dir, s.Name
@@ -113,7 +114,7 @@ func (s Settings) place() (dir, name string) {
 	return filepath.Dir(name), filepath.Base(name)
 }
 
-// read returns the settings' text and mode; absent ones are empty.
+// read returns the settings' text and mode. A missing file is empty.
 func (s Settings) read() ([]byte, fs.FileMode, error) {
 	dir, name := s.place()
 	text, mode, err := inside.Read(dir, name, maxSettings)
@@ -123,7 +124,7 @@ func (s Settings) read() ([]byte, fs.FileMode, error) {
 	return text, mode, err
 }
 
-// file returns where an agent's settings are.
+// file returns the path of an agent's settings.
 func (a agent) file(dir string) (string, error) {
 	switch {
 	case a.path == "":
@@ -136,13 +137,13 @@ func (a agent) file(dir string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(a.path)), nil
 }
 
-// member is a name of an object of JSON and its value, as written.
+// member is a name in a JSON object with its value, as written.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// members reads an object in its order.
+// members parses an object in order.
 func members(text []byte) ([]member, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -170,7 +171,7 @@ func members(text []byte) ([]member, error) {
 	return list, nil
 }
 
-// errNotJSON is the error of settings with comments, too: writing them back would lose these.
+// errNotJSON is returned for settings with comments, which rewriting would lose.
 var errNotJSON = errors.New("it is not plain JSON, so it is left as it is: add the server by hand; --print with an empty file shows it")
 
 // object writes members in their order.
@@ -189,7 +190,7 @@ func object(list []member) (json.RawMessage, error) {
 	return append(b, '}'), nil
 }
 
-// set replaces a member, or adds it at the end.
+// set replaces a member or appends it.
 func set(list []member, name string, value json.RawMessage) []member {
 	i := slices.IndexFunc(list, func(m member) bool { return m.name == name })
 	if i < 0 {
@@ -199,7 +200,7 @@ func set(list []member, name string, value json.RawMessage) []member {
 	return list
 }
 
-// withServer returns settings in JSON with the server.
+// withServer adds the server to settings in JSON.
 func withServer(old []byte, key, program string, args []string) ([]byte, error) {
 	all, err := members(old)
 	if err != nil {
@@ -235,7 +236,7 @@ func withServer(old []byte, key, program string, args []string) ([]byte, error) 
 	return b.Bytes(), nil
 }
 
-// withTable returns settings in TOML with the server: what stands in its table is replaced, everything else stays as it is.
+// withTable adds the server to settings in TOML. It replaces the server's table and keeps everything else.
 func withTable(old []byte, program string, args []string) ([]byte, error) {
 	words := make([]string, len(args))
 	for i, a := range args {

@@ -1,4 +1,4 @@
-// Package bridge owns carrying messages of the Model Context Protocol between an agent's pipes and the server's /mcp.
+// Package bridge owns forwarding messages of the Model Context Protocol between an agent's pipes and the server's /mcp.
 package bridge
 
 import (
@@ -18,23 +18,23 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// The bounds of the bridge.
+// Limits of the bridge.
 const (
-	maxMessage = 1 << 20 // bytes of one message: the server's own bound
-	maxCalls   = 4       // at once: the server's own bound for an account
+	maxMessage = 1 << 20 // bytes of one message; the server's limit
+	maxCalls   = 4       // concurrent calls; the server's limit per account
 )
 
-// bridge carries messages between an agent and the server.
+// bridge forwards messages between an agent and the server.
 type bridge struct {
 	c     *rest.Client
 	query string
 
-	mu      sync.Mutex // guards both
+	mu      sync.Mutex // guards session and version
 	out     io.Writer
-	version string // of the protocol, once it is agreed on
+	version string // negotiated protocol version
 }
 
-// message is what the bridge needs of one.
+// message holds the fields that the bridge reads.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -47,8 +47,8 @@ type message struct {
 	} `json:"params"`
 }
 
-// Run carries messages, one per line, until the input ends. query narrows what the agent may do; words says in a
-// sentence what went wrong with a message.
+// Run forwards messages, one per line, until the input ends. query restricts the agent; words describes an error in a
+// sentence.
 func Run(ctx context.Context, c *rest.Client, query string, in io.Reader, out io.Writer, words func(error) string) error {
 	b := &bridge{c: c, query: query, out: out}
 	group, ctx := errgroup.WithContext(ctx)
@@ -62,7 +62,7 @@ func Run(ctx context.Context, c *rest.Client, query string, in io.Reader, out io
 			continue
 		}
 		var m message
-		if json.Unmarshal(line, &m) == nil && m.Method == "initialize" { // what follows depends on its answer
+		if json.Unmarshal(line, &m) == nil && m.Method == "initialize" { // later messages depend on its result
 			if err := b.carry(ctx, line, words); err != nil {
 				return err
 			}
@@ -80,7 +80,8 @@ func Run(ctx context.Context, c *rest.Client, query string, in io.Reader, out io
 	return errors.Join(group.Wait(), err)
 }
 
-// carry sends one message to the server, and its answer back. Only a broken output is an error: what else goes wrong the agent is told.
+// carry sends one message to the server and prints the response. It returns only errors of the output; other errors are
+// reported to the agent.
 func (b *bridge) carry(ctx context.Context, line []byte, words func(error) string) error {
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -124,7 +125,7 @@ func (b *bridge) carry(ctx context.Context, line []byte, words func(error) strin
 		Result  json.RawMessage `json:"result"`
 		Error   json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(answer, &reply) != nil || reply.Version == "" { // the API's own refusal
+	if json.Unmarshal(answer, &reply) != nil || reply.Version == "" { // an error of the API, not of MCP
 		return b.tell(m.ID, -32000, words(rest.Refusal(status, answer)))
 	}
 	if m.Method == "initialize" {
@@ -138,7 +139,7 @@ func (b *bridge) carry(ctx context.Context, line []byte, words func(error) strin
 	return b.print(answer)
 }
 
-// tell answers a message with an error.
+// tell sends the agent an error as the response to a message.
 func (b *bridge) tell(id json.RawMessage, code int, text string) error {
 	answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": text}})
 	if err != nil {
@@ -147,7 +148,6 @@ func (b *bridge) tell(id json.RawMessage, code int, text string) error {
 	return b.print(answer)
 }
 
-// print writes a message as one line.
 func (b *bridge) print(text []byte) error {
 	var line bytes.Buffer
 	if err := json.Compact(&line, text); err != nil {

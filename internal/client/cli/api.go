@@ -19,7 +19,7 @@ type apiCommand struct {
 	Input  string   `env:"-" help:"File with the body as JSON; - is standard input." placeholder:"FILE"`
 }
 
-// maxBody bounds a body, as the server does.
+// maxBody is the server's limit for a body.
 const maxBody = 1 << 20
 
 // Run makes the call and prints its answer.

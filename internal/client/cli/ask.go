@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// await returns what somebody answers, or the end of ctx: at Ctrl-C a read of a terminal goes on.
+// await returns the result of read, or ctx's error: on Ctrl-C a terminal read continues in the background.
 func await(ctx context.Context, read func() (string, error)) (string, error) {
 	type answer struct {
 		text string
@@ -30,7 +30,7 @@ func await(ctx context.Context, read func() (string, error)) (string, error) {
 	}
 }
 
-// line reads the line that a person types, without the spaces around it. It is empty at the end of the input.
+// line reads one line and trims spaces. It returns "" at the end of the input.
 func (e *Env) line(ctx context.Context) (string, error) {
 	text, err := await(ctx, func() (string, error) { return bufio.NewReader(io.LimitReader(e.In, 1<<10)).ReadString('\n') })
 	if ctx.Err() != nil {
@@ -42,7 +42,7 @@ func (e *Env) line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// yes asks a question that a person answers with y or n.
+// yes asks a yes/no question.
 func (e *Env) yes(ctx context.Context, question string) (bool, error) {
 	fmt.Fprintf(e.Err, "%s [y/N] ", printable(question))
 	line, err := e.line(ctx)
@@ -50,7 +50,7 @@ func (e *Env) yes(ctx context.Context, question string) (bool, error) {
 	return answer == "y" || answer == "yes", err
 }
 
-// confirm returns an error unless a person types a name, or has given it by --yes.
+// confirm returns an error unless the user types a name or has passed it with --yes.
 func (e *Env) confirm(ctx context.Context, what, name, yes string) error {
 	if yes == name {
 		return nil
@@ -69,10 +69,10 @@ func (e *Env) confirm(ctx context.Context, what, name, yes string) error {
 	return err
 }
 
-// maxValue bounds a value on standard input: the server takes 32 KiB.
+// maxValue caps a value on standard input; the server accepts 32 KiB.
 const maxValue = 64 << 10
 
-// secret reads a value from standard input: without showing it where a person types it. At Ctrl-C the terminal shows again what is typed.
+// secret reads a value from standard input, without echo on a terminal. On Ctrl-C it turns the echo on again.
 func (e *Env) secret(ctx context.Context, prompt string) (string, error) {
 	if f, ok := e.In.(interface{ Fd() uintptr }); ok && e.Ask {
 		at := int(f.Fd())

@@ -15,7 +15,7 @@ type backupsCommand struct {
 	Restore restoreBackup `cmd:"" help:"Restore a backup. The current state is backed up first."`
 }
 
-// backup is one, as the API answers.
+// backup is a backup in API responses.
 type backup struct {
 	ID         string
 	SiteID     string

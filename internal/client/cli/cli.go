@@ -1,10 +1,9 @@
-// Package cli owns the commands with which a developer drives an installation: signing in, linking a
-// folder to a site, deploying, reading logs, setting variables.
+// Package cli owns the commands by which developers use an installation: signing in, linking a folder to a site,
+// deploying, reading logs, setting variables.
 //
-// A command prints its result to standard output and everything else to standard error. On a terminal
-// results are tables; in a pipe they are lines with tabs, without a header; with --json they are what
-// the REST interface answered. Where an answer is needed and nobody can be asked, a command ends with
-// status 4 and names the flag.
+// A command prints its result to standard output and everything else to standard error. On a terminal results are
+// tables; in a pipe they are tab-separated lines without a header; with --json they are the REST interface's response.
+// If a command needs an answer but can't ask, it exits with status 4 and names the flag.
 package cli
 
 import (
@@ -23,7 +22,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Commands are those that a developer uses.
+// Commands holds the developers' commands.
 type Commands struct {
 	Login       loginCommand       `cmd:"" group:"Your sites" help:"Sign in at a Slipway server."`
 	Logout      logoutCommand      `cmd:"" group:"Your sites" help:"Sign out and revoke this machine's access."`
@@ -56,31 +55,30 @@ type Commands struct {
 	Complete    completeCommand    `cmd:"" hidden:"" name:"__complete" help:"List what may come next, for shells."`
 }
 
-// Exit statuses beside 1, which is any other failure. The parser ends with 2 too.
+// Exit statuses besides 1, which is any other failure, and 2, which the parser uses too.
 const (
-	exitUsage       = 2 // flags that don't go together, where the parser can't see it
+	exitUsage       = 2 // incompatible flags that the parser can't detect
 	exitDeployment  = 3 // a deployment failed or was canceled
-	exitAnswer      = 4 // an answer is needed and nobody can be asked
+	exitAnswer      = 4 // an answer is needed but the user can't be asked
 	exitSignedOut   = 5 // not signed in, or not allowed
 	exitMissing     = 6 // not found
 	exitLimit       = 7 // a limit or quota is reached
-	exitUnreachable = 8 // the server doesn't answer
+	exitUnreachable = 8 // the server doesn't respond
 	exitInterrupted = 130
 )
 
-// Failure is an error with an exit status of its own.
+// Failure is an error with its own exit status.
 type Failure struct {
 	Status int
 	error
 }
 
-// ExitCode returns the status with which the program ends.
+// ExitCode returns the program's exit status.
 func (f *Failure) ExitCode() int { return f.Status }
 
-// Unwrap returns the error.
 func (f *Failure) Unwrap() error { return f.error }
 
-// failure gives an error the exit status that it has.
+// failure adds the matching exit status to an error.
 func failure(err error) error {
 	var f *Failure
 	var no *rest.Error
@@ -112,13 +110,13 @@ func needed(format string, args ...any) error {
 	return &Failure{exitAnswer, fmt.Errorf(format, args...)}
 }
 
-// Env is what commands run in.
+// Env is the environment of commands.
 type Env struct {
 	In    io.Reader
 	Out   io.Writer
 	Err   io.Writer
 	TTY   bool // Out is a terminal
-	Ask   bool // In and Err are terminals: a person can be asked
+	Ask   bool // In and Err are terminals, so the user can be asked
 	Store *login.Store
 	Dir   string // the working directory
 }
@@ -141,7 +139,7 @@ func System() (*Env, error) {
 	}, nil
 }
 
-// Written returns the first error of writing to standard output: who gets half a result learns of it.
+// Written returns the first error of writing to standard output, so that a truncated result doesn't look successful.
 func (e *Env) Written() error {
 	if o, ok := e.Out.(*output); ok {
 		return o.err
@@ -149,7 +147,7 @@ func (e *Env) Written() error {
 	return nil
 }
 
-// raw returns the file behind an output, for programs that are run here, to which it may be a terminal, and for what draws on one.
+// raw returns the file behind an output, for child processes and progress lines that need a terminal.
 func raw(w io.Writer) io.Writer {
 	if o, ok := w.(*output); ok {
 		return o.file
@@ -160,7 +158,7 @@ func raw(w io.Writer) io.Writer {
 // output is standard output or standard error. It remembers the first error.
 type output struct {
 	file   *os.File
-	screen bool // it is for people: a stranger's text drives no terminal
+	screen bool // shown to people, so untrusted text is made safe for a terminal
 	err    error
 }
 
@@ -177,10 +175,10 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// say prints a line for a person.
+// say prints a line to standard error.
 func (e *Env) say(format string, args ...any) { fmt.Fprintf(e.Err, format+"\n", args...) }
 
-// target says which installation a command is for. Its flags are every command's.
+// target holds the flags, common to all commands, that select an installation.
 type target struct {
 	Server string `env:"SLIPWAY_SERVER" help:"URL of the server. Default: the linked one, or where you signed in last." placeholder:"URL"`
 	Token  string `env:"SLIPWAY_TOKEN" help:"API key to use instead of signing in. Better set as SLIPWAY_TOKEN: command lines are visible to others." placeholder:"KEY"`
@@ -188,7 +186,7 @@ type target struct {
 	JSON   bool   `name:"json" env:"-" help:"Print what the API answers."`
 }
 
-// client returns a client of the installation that the flags, the link or the last sign-in name.
+// client returns a client for the installation from the flags, the folder's link or the last sign-in.
 func (t target) client(e *Env) (*rest.Client, error) {
 	server := t.Server
 	linked := false
@@ -211,7 +209,7 @@ func (t target) client(e *Env) (*rest.Client, error) {
 	}
 	c := rest.Config{Server: origin, CAFile: t.CAFile, Notice: e.Err}
 	if _, err := e.Store.Account(origin); t.Token != "" && linked && err != nil {
-		// A key is for one server, which need not be the linked one.
+		// A key belongs to one server, which may not be the linked one.
 		return nil, needed("%s is linked to %s, where you are not signed in: give --server %s to send it your key", e.Dir, origin, origin)
 	}
 	if t.Token != "" {

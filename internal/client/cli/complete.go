@@ -14,23 +14,23 @@ import (
 	"slipway/internal/client/manual"
 )
 
-// completionCommand prints what makes a shell complete slipway's words.
+// completionCommand prints a shell's completion script.
 type completionCommand struct {
 	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
-// Run prints the shell's text.
+// Run prints the script.
 func (c completionCommand) Run(e *Env) error {
 	_, err := fmt.Fprint(e.Out, manual.Completion[c.Shell])
 	return err
 }
 
-// completeCommand prints the words that can come next, each with a tab and what it is, for shells.
+// completeCommand prints the possible next words, each with a tab and a description, for completion scripts.
 type completeCommand struct {
 	Words []string `arg:"" optional:"" passthrough:"all" help:"The words so far; the last one may be a part of one, or empty."`
 }
 
-// Run prints them. What it can't find out is not said: a shell has nowhere to show it.
+// Run prints them. It reports no errors, since the shell can't show them.
 func (c completeCommand) Run(ctx context.Context, e *Env, k *kong.Context) error {
 	words := c.Words
 	if len(words) == 0 {
@@ -49,13 +49,13 @@ func (c completeCommand) Run(ctx context.Context, e *Env, k *kong.Context) error
 	return nil
 }
 
-// The names of sites are asked for within this time, and remembered for that one: who types waits.
+// Time limit for querying site names while the user types, and how long they are cached.
 const (
 	namesWithin = 300 * time.Millisecond
 	namesFor    = time.Minute
 )
 
-// siteNames returns the sites of whoever is signed in, or nothing.
+// siteNames returns the user's sites, or nothing if it can't.
 func (e *Env) siteNames(ctx context.Context) (list []manual.Word) {
 	file := ""
 	if dir, err := os.UserCacheDir(); err == nil {
@@ -90,11 +90,11 @@ func (e *Env) siteNames(ctx context.Context) (list []manual.Word) {
 		}
 		if b, err := json.Marshal(known); err == nil && file != "" && os.Getenv("SLIPWAY_TOKEN") == "" &&
 			os.MkdirAll(filepath.Dir(file), 0o700) == nil {
-			_ = os.WriteFile(file, b, 0o600) // without it the next one asks again
+			_ = os.WriteFile(file, b, 0o600) // on failure the next call queries again
 		}
 	}
 	for _, s := range known.Sites {
-		if quoted(s.Slug) != s.Slug || s.Slug[0] == '-' { // the shell, or slipway, would read it as more than a name
+		if quoted(s.Slug) != s.Slug || s.Slug[0] == '-' { // the shell or slipway would misread it
 			continue
 		}
 		list = append(list, manual.Word{Text: s.Slug, About: printable(s.Name)})
@@ -102,7 +102,7 @@ func (e *Env) siteNames(ctx context.Context) (list []manual.Word) {
 	return list
 }
 
-// manCommand prints the manual page slipway(1), in the form that man reads.
+// manCommand prints the manual page slipway(1) as roff.
 type manCommand struct{}
 
 // Run prints it.

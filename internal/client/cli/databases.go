@@ -19,11 +19,11 @@ type dbCommand struct {
 	Shell databaseShell `cmd:"" help:"Open the MariaDB client on a database, in the site's sandbox."`
 }
 
-// database is one, as the API answers.
+// database is a database in API responses.
 type database struct {
 	ID, Name, Engine, Status string
 	SizeBytes                *int64
-	Env                      []string // the variables that programs connect with
+	Env                      []string // variables with which programs connect
 }
 
 type listDatabases struct{ ofSite }
@@ -39,7 +39,7 @@ func (l listDatabases) Run(ctx context.Context, e *Env) error {
 	})
 }
 
-// databases returns those of a site, the first one made first.
+// databases returns a site's databases, oldest first.
 func (o ofSite) databases(ctx context.Context, e *Env) (*rest.Client, site, []json.RawMessage, error) {
 	c, s, err := o.find(ctx, e)
 	if err != nil {
@@ -50,7 +50,7 @@ func (o ofSite) databases(ctx context.Context, e *Env) (*rest.Client, site, []js
 	return c, s, page.Data, err
 }
 
-// database returns the one of a site that has a name or id; without one the first.
+// database returns a site's database by name or id; without one, the oldest.
 func (o ofSite) database(ctx context.Context, e *Env, name string) (*rest.Client, site, database, error) {
 	c, s, all, err := o.databases(ctx, e)
 	if err != nil {
@@ -78,7 +78,7 @@ type dumpDatabase struct {
 	Output   string `env:"-" short:"o" help:"File to write, compressed if it ends with .gz. Default: standard output." type:"path" placeholder:"FILE"`
 }
 
-// Run writes a database as SQL.
+// Run writes a database's dump.
 func (d dumpDatabase) Run(ctx context.Context, e *Env) error {
 	switch {
 	case d.Output == "" && d.JSON:
@@ -120,7 +120,7 @@ type databaseShell struct {
 	Database string `arg:"" optional:"" help:"Database, by its name or id. Default: the site's first."`
 }
 
-// Run opens the MariaDB client on a database, where the site's programs run: its password stays there.
+// Run opens the MariaDB client where the site's programs run, so that the password stays there.
 func (d databaseShell) Run(ctx context.Context, e *Env) error {
 	if !e.Ask || !e.TTY || d.JSON {
 		return &Failure{exitUsage, errors.New("slipway db shell takes a terminal, and no --json: slipway db dump writes a database as SQL")}

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// deployment is what the commands need of one.
+// deployment is a deployment in API responses, as far as commands need it.
 type deployment struct {
 	ID            string
 	Status        string
@@ -27,12 +27,12 @@ type deployment struct {
 	Duration      *int64
 }
 
-// ended reports whether nothing more happens to it.
+// ended reports whether the deployment is finished.
 func (d deployment) ended() bool {
 	return d.Status == "success" || d.Status == "failed" || d.Status == "canceled"
 }
 
-// triggered is what the API answers to what makes a deployment.
+// triggered is the response of a request that starts a deployment.
 type triggered struct{ DeploymentID string }
 
 type deployCommand struct {
@@ -51,7 +51,7 @@ type deployCommand struct {
 	NoLogs     bool     `name:"no-logs" env:"-" help:"Don't print the log."`
 }
 
-// Run deploys, and prints the address alone on standard output.
+// Run deploys. On standard output it prints only the address.
 func (d deployCommand) Run(ctx context.Context, e *Env) error {
 	c, s, err := d.find(ctx, e)
 	if err != nil {
@@ -83,10 +83,10 @@ func (d deployCommand) Run(ctx context.Context, e *Env) error {
 	return follow(ctx, e, c, s, answer, waiting{d.NoWait, d.NoLogs, d.JSON})
 }
 
-// waiting says how a command waits for a deployment.
+// waiting holds the flags for waiting for a deployment.
 type waiting struct{ noWait, noLogs, json bool }
 
-// follow waits for a deployment that an answer names, printing its log, and then its address.
+// follow waits for the deployment in answer, prints its log and then its address.
 func follow(ctx context.Context, e *Env, c *rest.Client, s site, answer json.RawMessage, w waiting) error {
 	var t triggered
 	if err := json.Unmarshal(answer, &t); err != nil || t.DeploymentID == "" {
@@ -128,7 +128,7 @@ func follow(ctx context.Context, e *Env, c *rest.Client, s site, answer json.Raw
 		if err := json.Unmarshal(raw, &got); err != nil {
 			return err
 		}
-		if !got.ended() { // the log ends a moment before
+		if !got.ended() { // the log ends shortly before the deployment
 			select {
 			case <-ctx.Done():
 				return failure(context.Cause(ctx))
@@ -140,7 +140,7 @@ func follow(ctx context.Context, e *Env, c *rest.Client, s site, answer json.Raw
 	}
 }
 
-// report says how a deployment ended.
+// report prints how a deployment ended.
 func report(e *Env, s site, d deployment, raw json.RawMessage, asJSON bool, took time.Duration) error {
 	if asJSON {
 		if err := e.json(raw); err != nil {
@@ -200,10 +200,10 @@ func (l listDeployments) Run(ctx context.Context, e *Env) error {
 	})
 }
 
-// short is how commits are named.
+// short abbreviates a commit hash.
 func short(hash string) string { return hash[:min(7, len(hash))] }
 
-// byID are the flags of commands about one deployment.
+// byID holds the flags of commands about one deployment.
 type byID struct {
 	target
 	ID string `arg:"" help:"Id of the deployment, dep_…"`
@@ -261,7 +261,7 @@ func (x cancelDeployment) Run(ctx context.Context, e *Env) error {
 	return showDeployment(e, answer, x.JSON)
 }
 
-// again are the flags of commands that make a deployment of another one.
+// again holds the flags of commands that redeploy.
 type again struct {
 	byID
 	NoWait bool `name:"no-wait" env:"-" help:"Don't wait until it has ended."`

@@ -34,10 +34,10 @@ func (d devCommand) Run(ctx context.Context, e *Env) error {
 	return e.with(ctx, c, s, command)
 }
 
-// maxPackage bounds a package.json.
+// maxPackage caps a package.json, in bytes.
 const maxPackage = 4 << 20
 
-// devServer returns the command with which a project's developers start it.
+// devServer returns the command that starts a project's development server.
 func devServer(dir string) ([]string, error) {
 	text, _, err := inside.Read(dir, "package.json", maxPackage)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func devServer(dir string) ([]string, error) {
 			break
 		}
 	}
-	for _, script := range []string{"dev", "develop", "start"} { // Gatsby's is develop, Create React App's start
+	for _, script := range []string{"dev", "develop", "start"} { // Gatsby uses develop, Create React App start
 		if project.Scripts[script] != "" {
 			return []string{manager, "run", script}, nil
 		}

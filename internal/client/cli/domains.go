@@ -23,7 +23,7 @@ type domainsCommand struct {
 // record is a DNS record that a domain needs.
 type record struct{ Type, Name, Value, Status string }
 
-// domain is what the commands need of one.
+// domain is a domain in API responses, as far as commands need it.
 type domain struct {
 	ID           string
 	Name         string
@@ -111,7 +111,7 @@ func showDomain(e *Env, answer json.RawMessage, asJSON bool) error {
 		return err
 	}
 	var rows [][]string
-	var listed []record // a record that proves ownership may also be the one that leads visitors here
+	var listed []record // one record may both verify ownership and send visitors here
 	for _, r := range append(d.Verification, d.DNS...) {
 		if slices.Contains(listed, r) {
 			continue
@@ -124,7 +124,7 @@ func showDomain(e *Env, answer json.RawMessage, asJSON bool) error {
 	return nil
 }
 
-// named are the flags of commands about one domain of a site.
+// named holds the flags of commands about one domain.
 type named struct {
 	ofSite
 	Name string `arg:"" help:"The domain, or its id."`

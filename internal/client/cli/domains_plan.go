@@ -19,7 +19,7 @@ type planDomain struct {
 	Watch time.Duration `env:"-" help:"After the change, wait so long until the domain is active with its certificate." placeholder:"DURATION"`
 }
 
-// Run shows how a domain moves here without a gap. It only reads.
+// Run shows how to move a domain here without downtime. It changes nothing.
 func (p planDomain) Run(ctx context.Context, e *Env) error {
 	c, s, err := p.find(ctx, e)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p planDomain) Run(ctx context.Context, e *Env) error {
 		return &Failure{exitUsage, fmt.Errorf("--from must be an http or https URL")}
 	}
 	var compared cutover.Comparison
-	if d.Status != "active" || p.From != "" { // an active domain is compared with itself
+	if d.Status != "active" || p.From != "" { // an active domain would be compared with itself
 		h, err := rest.HTTP(p.CAFile)
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (p planDomain) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// watch waits until a domain is active with its certificate.
+// watch waits until a domain is active and has its certificate.
 func watch(ctx context.Context, e *Env, c *rest.Client, id string, most time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, &Failure{exitUnreachable, fmt.Errorf("the domain isn't active after %s", most)})
 	defer cancel()

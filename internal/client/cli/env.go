@@ -24,7 +24,7 @@ type envCommand struct {
 	Run   runEnv   `cmd:"" help:"Run a command with the variables. Nothing is written to disk."`
 }
 
-// variable is one, as the API answers.
+// variable is a variable in API responses.
 type variable struct {
 	ID     string
 	Key    string
@@ -37,7 +37,7 @@ type variable struct {
 
 type listEnv struct{ ofSite }
 
-// Run lists variables; of secret ones nobody gets the value.
+// Run lists variables. Values of secrets aren't readable.
 func (l listEnv) Run(ctx context.Context, e *Env) error {
 	c, s, err := l.find(ctx, e)
 	if err != nil {
@@ -56,13 +56,13 @@ func (l listEnv) Run(ctx context.Context, e *Env) error {
 	})
 }
 
-// covers reports whether production, or previews of any branch, get this value.
+// covers reports whether a value is for production, or for previews of any branch.
 func (v variable) covers(target string) bool {
 	other := map[string]string{"production": "preview", "preview": "production"}[target]
 	return v.Branch == "" && !slices.Contains(v.Target, other)
 }
 
-// where says which deployments get this value.
+// where describes the deployments that get this value.
 func (v variable) where() string {
 	switch {
 	case v.Branch != "":
@@ -75,8 +75,8 @@ func (v variable) where() string {
 	return "production and previews"
 }
 
-// values returns the site's variables by their keys: a key has a value for all deployments, or one each for production and previews, and
-// one more for each pattern of branches.
+// values returns the site's variables by key. A key has one value for all deployments, or one each for production and
+// previews, and more for branch patterns.
 func (o ofSite) values(ctx context.Context, e *Env) (*rest.Client, site, map[string][]variable, error) {
 	c, s, err := o.find(ctx, e)
 	if err != nil {
@@ -97,7 +97,7 @@ func (o ofSite) values(ctx context.Context, e *Env) (*rest.Client, site, map[str
 	return c, s, byKey, nil
 }
 
-// pick returns the values of a key that are for targets, or for previews of a branch.
+// pick returns the values of a key for targets, or for previews of a branch.
 func pick(key string, list []variable, targets []string, branch string) (picked []variable, err error) {
 	for _, v := range list {
 		if branch != "" && v.Branch == branch || branch == "" && slices.ContainsFunc(targets, v.covers) {
@@ -118,7 +118,7 @@ func pick(key string, list []variable, targets []string, branch string) (picked 
 		key, wanted, places(list))}
 }
 
-// places says which deployments get values.
+// places describes the deployments that get the values.
 func places(list []variable) string {
 	var all []string
 	for _, v := range list {
@@ -158,7 +158,7 @@ func (g getEnv) Run(ctx context.Context, e *Env) error {
 	return err
 }
 
-// errBranch is the error of a branch for production, which has one branch.
+// errBranch is returned for --branch with production, which has one branch.
 var errBranch = errors.New("--branch is for previews: leave out --target=production")
 
 type setEnv struct {
@@ -208,8 +208,8 @@ type unsetEnv struct {
 	Yes    bool     `env:"-" help:"Delete several values of a variable without asking."`
 }
 
-// Run deletes values, after all of them were found. Of a value for production and previews that is to go for one of them, the other keeps
-// it.
+// Run deletes values once all of them were found. If a value is for production and previews and only one of them is
+// named, the other keeps it.
 func (u unsetEnv) Run(ctx context.Context, e *Env) error {
 	if u.Branch != "" && slices.Contains(u.Target, "production") {
 		return &Failure{exitUsage, errBranch}
@@ -269,7 +269,7 @@ func (u unsetEnv) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// kept returns the target that keeps a value for both when it is deleted for the other one alone; empty: the value goes.
+// kept returns the target that keeps a value for both when the other one is named; "" if the value is deleted.
 func (u unsetEnv) kept(v variable) string {
 	if len(u.Target) == 0 || !v.covers("production") || !v.covers("preview") {
 		return ""

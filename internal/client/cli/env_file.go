@@ -20,14 +20,14 @@ import (
 	"slipway/internal/platform/dotenv"
 )
 
-// maxEnvFile bounds a .env file.
+// maxEnvFile caps a .env file, in bytes.
 const maxEnvFile = 4 << 20
 
-// envHead begins the files that env pull writes: it overwrites no others unasked.
+// envHead marks files written by env pull. Other files are only overwritten after a confirmation.
 const envHead = "# Written by slipway env pull\n"
 
-// variables returns those that programs of this machine get: of a key that is there for production and for previews, the one of
-// previews. withheld are those whose values nobody gets.
+// variables returns the values for programs on this machine; if a key has separate values, that for previews. withheld
+// lists the secret keys.
 func variables(ctx context.Context, c *rest.Client, s site) (vars []dotenv.Var, withheld []string, err error) {
 	all, err := c.List(ctx, "/sites/"+s.ID+"/env")
 	if err != nil {
@@ -40,7 +40,7 @@ func variables(ctx context.Context, c *rest.Client, s site) (vars []dotenv.Var, 
 	at := map[string]int{}
 	for _, v := range list {
 		if v.Branch != "" {
-			continue // for some previews alone
+			continue // for certain branches only
 		}
 		x := dotenv.Var{Key: v.Key, Secret: v.Value == nil}
 		if v.Value != nil {
@@ -69,7 +69,7 @@ type pullEnv struct {
 	Force bool   `env:"-" help:"Overwrite a file that slipway env pull did not write."`
 }
 
-// Run writes a file that this user alone can read, and keeps it out of commits.
+// Run writes a file that only this user can read, and adds it to .gitignore.
 func (p pullEnv) Run(ctx context.Context, e *Env) error {
 	old, _, err := inside.Read(e.Dir, p.File, maxEnvFile)
 	if !p.Force && (err == nil && !bytes.HasPrefix(old, []byte(envHead)) || err != nil && !errors.Is(err, fs.ErrNotExist)) {
@@ -94,17 +94,17 @@ func (p pullEnv) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// withheld says which variables have values that nobody gets.
+// withheld says which variables are secret and have no value in the file.
 func (e *Env) withheld(keys []string) {
 	if len(keys) > 0 {
 		e.say("Secret, so without a value: %s", printable(strings.Join(keys, ", ")))
 	}
 }
 
-// maxIgnore bounds a .gitignore file.
+// maxIgnore caps a .gitignore file, in bytes.
 const maxIgnore = 1 << 20
 
-// ignored adds a file to the .gitignore beside it, unless Git ignores it already or there is no work tree.
+// ignored adds a file to the .gitignore next to it, unless Git already ignores it or there is no work tree.
 func (e *Env) ignored(ctx context.Context, file string) error {
 	name := file
 	if !filepath.IsAbs(name) {
@@ -175,8 +175,8 @@ func (p pushEnv) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// read returns the text of the file. Below the working directory it must not be a link, which may have come with a repository: another
-// place, such as /dev/stdin, the user named.
+// read returns the file's text. Below the working directory the file must not be a link, which may have come with a
+// repository. A path elsewhere, such as /dev/stdin, is the user's choice.
 func (p pushEnv) read(e *Env) ([]byte, error) {
 	if filepath.IsLocal(p.File) {
 		text, _, err := inside.Read(e.Dir, p.File, maxEnvFile)
@@ -211,7 +211,7 @@ func (r runEnv) Run(ctx context.Context, e *Env) error {
 	return e.with(ctx, c, s, strip(r.Command))
 }
 
-// strip removes the -- that may stand before a command.
+// strip removes a leading --.
 func strip(command []string) []string {
 	if len(command) > 0 && command[0] == "--" {
 		return command[1:]
@@ -219,7 +219,8 @@ func strip(command []string) []string {
 	return command
 }
 
-// with runs a command in the working directory with a site's variables, and ends as it does. What is set here already wins.
+// with runs a command in the working directory with a site's variables and exits with its status. Variables of this
+// environment take precedence.
 func (e *Env) with(ctx context.Context, c *rest.Client, s site, command []string) error {
 	if len(command) == 0 {
 		return errors.New("there is no command")
@@ -232,7 +233,7 @@ func (e *Env) with(ctx context.Context, c *rest.Client, s site, command []string
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Dir, e.In, raw(e.Out), raw(e.Err)
 	cmd.Cancel = func() error {
-		if err := cmd.Process.Signal(os.Interrupt); err != nil { // as on Windows
+		if err := cmd.Process.Signal(os.Interrupt); err != nil { // unsupported on Windows
 			return cmd.Process.Kill()
 		}
 		return nil
@@ -242,7 +243,7 @@ func (e *Env) with(ctx context.Context, c *rest.Client, s site, command []string
 			cmd.Env = append(cmd.Env, v.Key+"="+v.Value)
 		}
 	}
-	for _, pair := range os.Environ() { // the last one of a name counts
+	for _, pair := range os.Environ() { // the last value of a name counts
 		if key, _, _ := strings.Cut(pair, "="); key != "SLIPWAY_TOKEN" {
 			cmd.Env = append(cmd.Env, pair)
 		}

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/client/terminal"
 )
 
-// operation is work that takes a while, as the API answers.
+// operation is an operation in API responses.
 type operation struct {
 	ID     string
 	Status string
@@ -23,7 +23,7 @@ type operation struct {
 	Result json.RawMessage
 }
 
-// finished waits until an operation has ended, and returns it as it came.
+// finished waits until an operation has ended and returns it, parsed and raw.
 func finished(ctx context.Context, c *rest.Client, answer json.RawMessage) (o operation, raw json.RawMessage, err error) {
 	raw = answer
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
@@ -44,7 +44,7 @@ func finished(ctx context.Context, c *rest.Client, answer json.RawMessage) (o op
 	}
 }
 
-// ended waits for an operation and says how it ended.
+// ended waits for an operation and reports its result.
 func (t target) ended(ctx context.Context, e *Env, c *rest.Client, answer json.RawMessage, done string) error {
 	o, raw, err := finished(ctx, c, answer)
 	if err != nil {
@@ -68,8 +68,8 @@ type execCommand struct {
 	Command []string      `arg:"" optional:"" passthrough:"" help:"Command and its arguments. Default: a shell."`
 }
 
-// Run runs a command in the files of the live deployment and ends with its status: at a terminal where the site allows it, else it
-// prints the output at the end.
+// Run runs a command in the files of the live deployment and exits with its status. If the site allows terminals and
+// this is one, the command gets it; otherwise Run prints the output at the end.
 func (x execCommand) Run(ctx context.Context, e *Env) error {
 	command := strip(x.Command)
 	person := e.Ask && e.TTY && !x.JSON && x.Timeout == 0
@@ -133,7 +133,7 @@ func (x execCommand) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// status is how a command at a terminal ended.
+// status turns the exit code of a command in a terminal into an error.
 func status(code int, err error) error {
 	if err != nil {
 		return failure(err)
@@ -144,7 +144,7 @@ func status(code int, err error) error {
 	return nil
 }
 
-// commandLine is a command as a shell takes it. One word may be a whole line.
+// commandLine quotes a command for a shell. A single argument is used as the whole line.
 func commandLine(command []string) string {
 	if len(command) == 1 {
 		return command[0]
@@ -156,7 +156,7 @@ func commandLine(command []string) string {
 	return strings.Join(words, " ")
 }
 
-// quoted is a word as a POSIX shell takes it.
+// quoted quotes a word for a POSIX shell.
 func quoted(w string) string {
 	if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:@,+%") == "" {
 		return w

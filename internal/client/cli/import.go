@@ -32,7 +32,7 @@ type importCommand struct {
 	API        string            `env:"-" hidden:"" help:"Address of the platform's API."`
 }
 
-// Run shows what the sites of another platform become, and makes them.
+// Run shows what the sites of another platform become, and creates them.
 func (i importCommand) Run(ctx context.Context, e *Env) error {
 	if i.From == "wordpress" {
 		return i.wordpress(ctx, e)
@@ -105,7 +105,6 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 	return i.apply(ctx, e, c, plan, done)
 }
 
-// plan prints a plan as JSON, without the values of variables.
 func (e *Env) plan(plan imports.Plan) error {
 	for _, x := range plan.Sites {
 		for n := range x.Proposal.Env {
@@ -141,7 +140,7 @@ func (e *Env) showPlan(to io.Writer, plan imports.Plan) {
 	}
 }
 
-// apply makes the sites. One that fails leaves the others be; a second run goes on where the first one ended.
+// apply creates the sites. A failure doesn't affect the others, and a second run continues.
 func (i importCommand) apply(ctx context.Context, e *Env, c *rest.Client, plan imports.Plan, done *imports.Record) error {
 	hosts, err := connections(ctx, c)
 	if err != nil {
@@ -184,7 +183,7 @@ func (i importCommand) apply(ctx context.Context, e *Env, c *rest.Client, plan i
 	return nil
 }
 
-// one makes a site, or adds what an earlier import did not.
+// one creates a site, or adds what an earlier import lacks.
 func (i importCommand) one(
 	ctx context.Context, e *Env, c *rest.Client, x *imports.Site, done *imports.Record, hosts map[string]string,
 ) (s site, err error) {
@@ -215,10 +214,10 @@ func (i importCommand) one(
 	return s, addDomains(ctx, e, c, s, x.Domains)
 }
 
-// firstVars is how many variables a site is created with at most; the others follow.
+// firstVars caps how many variables are sent with a new site; the others follow.
 const firstVars = 100
 
-// first is how many of the variables a site is created with: all values of a key, or none.
+// first returns how many variables to send with a new site. It doesn't separate the values of one key.
 func first(vars []imports.Var) int {
 	n := min(len(vars), firstVars)
 	for n < len(vars) && n > 0 && vars[n-1].Key == vars[n].Key {
@@ -241,7 +240,8 @@ func create(ctx context.Context, c *rest.Client, x *imports.Site, hosts map[stri
 		return s, err
 	}
 	sum := sha256.Sum256(append([]byte(x.ID+"\n"), body...))
-	for _, key := range []string{"import-" + hex.EncodeToString(sum[:16]), ""} { // two at once, or a crash right after, make one site
+	// A key of its own, then a fresh one: two imports at once, or a crash, create one site.
+	for _, key := range []string{"import-" + hex.EncodeToString(sum[:16]), ""} {
 		answer, err := c.SendOnce(ctx, http.MethodPost, "/sites", key, body)
 		if err != nil {
 			return s, err
@@ -252,7 +252,7 @@ func create(ctx context.Context, c *rest.Client, x *imports.Site, hosts map[stri
 		}
 		err = c.Get(ctx, "/sites/"+made.Data.ID, &s)
 		var no *rest.Error
-		if errors.As(err, &no) && no.Status == http.StatusNotFound { // the answer of a creation whose site was deleted since
+		if errors.As(err, &no) && no.Status == http.StatusNotFound { // the cached response names a site that was deleted since
 			continue
 		}
 		return s, err
@@ -260,7 +260,7 @@ func create(ctx context.Context, c *rest.Client, x *imports.Site, hosts map[stri
 	return s, errors.New("the site was deleted while it was imported")
 }
 
-// addVars sets the variables that a site lacks: what was changed since the first import stays.
+// addVars sets the variables that a site lacks. Existing ones keep their values.
 func addVars(ctx context.Context, c *rest.Client, s site, vars []imports.Var) error {
 	var have struct {
 		Data []struct{ Key string }
@@ -317,7 +317,7 @@ func addDomains(ctx context.Context, e *Env, c *rest.Client, s site, names []str
 	return nil
 }
 
-// connections returns the connected account of each Git host that has one alone: it reads private repositories.
+// connections returns the connected account of each Git host that has exactly one. It reads private repositories.
 func connections(ctx context.Context, c *rest.Client) (map[string]string, error) {
 	var list struct {
 		Data []struct{ ID, Host string }
@@ -325,7 +325,7 @@ func connections(ctx context.Context, c *rest.Client) (map[string]string, error)
 	err := c.Get(ctx, "/git/accounts", &list)
 	var no *rest.Error
 	if errors.As(err, &no) && (no.Status == http.StatusForbidden || no.Status == http.StatusNotFound) {
-		return nil, nil // public repositories need none
+		return nil, nil // public repositories need no account
 	}
 	out, twice := map[string]string{}, map[string]bool{}
 	for _, x := range list.Data {

@@ -16,21 +16,21 @@ import (
 	"slipway/internal/client/wparchive"
 )
 
-// wordpress imports the archive of another WordPress into a site: what the archive holds is shown first.
+// wordpress shows what the archive of another WordPress contains and imports it into a site.
 func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 	switch {
 	case len(i.Only) == 0:
 		return &Failure{exitUsage, errors.New("which WordPress? Give its archive or ssh address: slipway import wordpress FILE --site SITE")}
 	case i.Account != "" || len(i.Repository) > 0 || i.API != "" || !i.Domains:
 		return &Failure{exitUsage, errors.New("--account, --repository and --no-domains are for the sites of other platforms")}
-	case i.Site == "" && !i.Plan: // not the linked one: everything in it is replaced
+	case i.Site == "" && !i.Plan: // a linked site isn't enough, because everything in it is replaced
 		return needed("into which site? Give --site; everything in it is replaced")
 	}
 	a, err := i.open(ctx, e)
 	if err != nil {
 		return failure(err)
 	}
-	// What is of no known kind may be what the server reads itself: it decides.
+	// The server may know an archive that this program doesn't.
 	plan := wparchive.Plan{Kind: "Archive with wp-content and a .sql file, as the server checks"}
 	if a == nil && i.Path != "" {
 		return &Failure{exitUsage, errors.New("--path is for backups of cPanel, which this is not")}
@@ -105,7 +105,8 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 	return i.ended(ctx, e, c, answer, "Imported to "+printable(s.Name)+": "+printable(s.URL))
 }
 
-// open opens the archive, or the WordPress on another machine, that the command names. Nil: the server decides what it is.
+// open opens the named archive, or the WordPress on another machine. It returns nil if only the server can read the
+// archive.
 func (i importCommand) open(ctx context.Context, e *Env) (*wparchive.Archive, error) {
 	if slices.ContainsFunc(i.Only, wparchive.IsSSH) {
 		if len(i.Only) > 1 || i.Path != "" {
@@ -143,7 +144,7 @@ func showArchive(to io.Writer, p wparchive.Plan) {
 	}
 }
 
-// sendArchive uploads an archive and returns the operation that imports it.
+// sendArchive uploads an archive and returns the import operation.
 func (e *Env) sendArchive(ctx context.Context, c *rest.Client, s site, name string) (json.RawMessage, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -21,7 +21,8 @@ func (i initCommand) Run(ctx context.Context, e *Env) error {
 	if l, _ := e.findLink(); l.at != "" {
 		return fmt.Errorf("%s is linked to a site already: run slipway unlink first", l.at)
 	}
-	if _, _, err := inside.Read(e.Dir, linkFile, maxLink); errors.Is(err, inside.ErrLink) { // before a site is made that can't be linked
+	// Check before creating a site that could not be linked.
+	if _, _, err := inside.Read(e.Dir, linkFile, maxLink); errors.Is(err, inside.ErrLink) {
 		return err
 	}
 	c, err := i.client(e)

@@ -18,8 +18,8 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// link says which site a folder belongs to. It is kept in .slipway/project.json, and counts only where this machine wrote it: the
-// file may have come with a repository, from somebody who wants another site replaced, or a key.
+// link connects a folder to a site. It is stored in .slipway/project.json and valid only where this machine wrote it: a
+// file from a repository could make its author's victim replace another site or send a key.
 type link struct {
 	Server string `json:"server"`
 	SiteID string `json:"siteId"`
@@ -31,14 +31,14 @@ const (
 	maxLink  = 64 << 10
 )
 
-// found is a link, and the folder that it is in. The zero value is none.
+// found is a link and its folder. The zero value means no link.
 type found struct {
 	link
 	at string
 }
 
-// findLink returns the link of a folder or the nearest one above it, up to the top of its Git work tree. foreign is the nearest one that
-// this machine didn't write. What can't be read, such as in a folder of another user, is no link.
+// findLink returns the link of a folder or of the nearest parent, up to the top of its Git work tree. foreign is the
+// nearest link that this machine didn't write. Unreadable links, such as in another user's folder, are ignored.
 func (e *Env) findLink() (l, foreign found) {
 	for dir := e.Dir; ; dir = filepath.Dir(dir) {
 		f := found{at: dir}
@@ -56,7 +56,7 @@ func (e *Env) findLink() (l, foreign found) {
 	}
 }
 
-// record returns the name of the file, beside the accounts, that says which link this machine wrote for a folder.
+// record returns the path of the file, next to the accounts, that records which link this machine wrote for a folder.
 func (e *Env) record(dir string) (folder, name string, err error) {
 	dir, err = filepath.EvalSymlinks(dir)
 	sum := sha256.Sum256([]byte(dir))
@@ -74,7 +74,7 @@ func (e *Env) wrote(f found) bool {
 	return err == nil && json.Unmarshal(text, &own) == nil && own == f.link
 }
 
-// writeLink links a folder, and records that this machine did.
+// writeLink links a folder and records that this machine did.
 func (e *Env) writeLink(dir string, l link) error {
 	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
@@ -91,15 +91,15 @@ func (e *Env) writeLink(dir string, l link) error {
 	if err != nil {
 		return fmt.Errorf("record the link: %w", err)
 	}
-	// Its own ignore file keeps it out of commits, whatever the repository's says.
+	// A .gitignore of its own keeps the link out of commits.
 	return errors.Join(
 		inside.Write(dir, linkFile, text, 0o644),
 		inside.Write(dir, ".slipway/.gitignore", []byte("*\n"), 0o644),
 	)
 }
 
-// adopt asks a person whether a link counts that this machine didn't write, and writes it then. It shows the site that the server has
-// by that id: what the file says may be wrong.
+// adopt asks the user whether to accept a link that this machine didn't write, and then writes it. It shows the site
+// that the server has for the link's id, since the file may lie.
 func (t target) adopt(ctx context.Context, e *Env) error {
 	l, f := e.findLink()
 	if l.at != "" || f.at == "" {
@@ -140,7 +140,7 @@ func (t target) adopt(ctx context.Context, e *Env) error {
 	return e.writeLink(f.at, link{server, s.ID, s.Slug})
 }
 
-// site is what the commands need of one.
+// site is a site in API responses, as far as commands need it.
 type site struct {
 	ID            string
 	Name          string
@@ -155,13 +155,13 @@ type site struct {
 	Repository    *struct{ URL, Branch string }
 }
 
-// ofSite are the flags of commands about a site.
+// ofSite holds the flags of commands about a site.
 type ofSite struct {
 	target
 	Site string `env:"SLIPWAY_SITE" help:"Site, by its slug or id. Default: the linked one." short:"s" placeholder:"SITE"`
 }
 
-// find returns the site that a command is about.
+// find returns the site of a command.
 func (o ofSite) find(ctx context.Context, e *Env) (*rest.Client, site, error) {
 	if o.Site == "" {
 		if err := o.adopt(ctx, e); err != nil {
@@ -233,7 +233,7 @@ func (l linkCommand) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// chooseSite takes the one site whose repository is a remote of this work tree, or asks.
+// chooseSite returns the only site whose repository is a remote of this work tree, or asks.
 func chooseSite(ctx context.Context, e *Env, c *rest.Client) (string, error) {
 	rows, err := c.List(ctx, "/sites")
 	if err != nil {
@@ -286,7 +286,7 @@ func (unlinkCommand) Run(e *Env) error {
 		return err
 	}
 	if folder, name, err := e.record(l.at); err == nil {
-		_ = os.Remove(filepath.Join(folder, name)) // it says nothing without the link
+		_ = os.Remove(filepath.Join(folder, name)) // useless without the link
 	}
 	e.say("Unlinked from %s", printable(l.Slug))
 	return nil

@@ -18,7 +18,7 @@ type logLine struct {
 	Message   string
 }
 
-// text writes a line for people: its time of day, what printed it, and what it says.
+// text formats a line for people: time of day, source and text.
 func (l logLine) text(e *Env) string {
 	at := l.Timestamp
 	if t, err := time.Parse(time.RFC3339, at); err == nil && e.TTY {
@@ -107,7 +107,7 @@ func (l logsCommand) Run(ctx context.Context, e *Env) error {
 }
 
 func (l logsCommand) print(e *Env, raw json.RawMessage) error {
-	if l.JSON { // a line each: NDJSON
+	if l.JSON { // one object per line (NDJSON)
 		_, err := fmt.Fprintf(e.Out, "%s\n", raw)
 		return err
 	}
@@ -119,7 +119,7 @@ func (l logsCommand) print(e *Env, raw json.RawMessage) error {
 	return err
 }
 
-// sinceTime reads a span before now, or a time.
+// sinceTime parses a duration before now, or a time.
 func sinceTime(s string, now time.Time) (string, error) {
 	if d, err := time.ParseDuration(s); err == nil && d > 0 {
 		return now.Add(-d).UTC().Format(time.RFC3339), nil

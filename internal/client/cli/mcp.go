@@ -14,13 +14,13 @@ type mcpCommand struct {
 	Install installMCP `cmd:"" help:"Add Slipway to the settings of an agent."`
 }
 
-// narrowed are the flags that limit what an agent may do.
+// narrowed holds the flags that restrict an agent.
 type narrowed struct {
 	Read  bool     `env:"-" help:"Let the agent read only."`
 	Sites []string `env:"-" help:"Let it see these sites alone, by their ids or slugs, separated by commas." placeholder:"SITE"`
 }
 
-// query is what limits an agent in the server's address.
+// query returns the URL parameters that restrict an agent.
 func (n narrowed) query(ctx context.Context, c *rest.Client) (url.Values, error) {
 	q := url.Values{}
 	if n.Read {
@@ -45,7 +45,7 @@ type serveMCP struct {
 	narrowed
 }
 
-// Run carries messages, one per line, until the input ends.
+// Run forwards messages, one per line, until the input ends.
 func (s serveMCP) Run(ctx context.Context, e *Env) error {
 	c, err := s.client(e)
 	if err != nil {

@@ -15,7 +15,7 @@ type installMCP struct {
 	Print  bool   `env:"-" help:"Print what would be written, and write nothing."`
 }
 
-// Run adds a server named slipway to an agent's settings, and keeps everything else as it is.
+// Run adds a server named slipway to an agent's settings and keeps everything else.
 func (i installMCP) Run(ctx context.Context, e *Env) error {
 	c, err := i.client(e)
 	if err != nil {
@@ -25,7 +25,7 @@ func (i installMCP) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	// No token is written: the program reads its own.
+	// The settings contain no token: the program reads its own.
 	args := []string{"mcp", "serve", "--server", c.Server()}
 	if i.Read {
 		args = append(args, "--read")
@@ -52,7 +52,7 @@ func (i installMCP) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// program returns how an agent starts this program: by its name where the shell finds the same, else by its path.
+// program returns how an agent starts this program: by name if the shell finds the same one, else by path.
 func program() string {
 	self, err := os.Executable()
 	if err != nil {

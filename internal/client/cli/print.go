@@ -13,10 +13,10 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// printable makes a stranger's text fit for a terminal.
+// printable makes untrusted text safe for a terminal.
 func printable(s string) string { return text.Printable(s) }
 
-// table prints rows: with a header and aligned on a terminal, else with tabs.
+// table prints rows: aligned with a header on a terminal, else tab-separated.
 func (e *Env) table(header []string, rows [][]string) {
 	var out io.Writer = e.Out
 	if e.TTY {
@@ -36,7 +36,7 @@ func (e *Env) table(header []string, rows [][]string) {
 	}
 }
 
-// json prints what the API answered, indented on a terminal.
+// json prints an API response, indented on a terminal.
 func (e *Env) json(v json.RawMessage) error {
 	var b bytes.Buffer
 	var err error
@@ -65,7 +65,7 @@ func (e *Env) list(rows []json.RawMessage) error {
 	return e.json(b)
 }
 
-// decoded reads the items of a list.
+// decoded parses the items of a list.
 func decoded[T any](all []json.RawMessage) ([]T, error) {
 	list := make([]T, len(all))
 	for i, raw := range all {
@@ -76,7 +76,7 @@ func decoded[T any](all []json.RawMessage) ([]T, error) {
 	return list, nil
 }
 
-// show prints a list: with --json as it came, else a row of each item.
+// show prints a list: unchanged with --json, else one row per item.
 func show[T any](e *Env, asJSON bool, all []json.RawMessage, header []string, row func(T) []string) error {
 	if asJSON {
 		return e.list(all)
@@ -93,7 +93,7 @@ func show[T any](e *Env, asJSON bool, all []json.RawMessage, header []string, ro
 	return nil
 }
 
-// ago writes a time for people on a terminal, and as it came elsewhere.
+// ago formats a time relative to now on a terminal; elsewhere it returns it unchanged.
 func (e *Env) ago(stamp string) string {
 	t, err := time.Parse(time.RFC3339, stamp)
 	if !e.TTY || err != nil {
@@ -114,7 +114,7 @@ func (e *Env) ago(stamp string) string {
 	return "just now"
 }
 
-// color paints a word on a terminal, unless NO_COLOR or TERM=dumb says otherwise (https://no-color.org).
+// color colors a word on a terminal, unless NO_COLOR or TERM=dumb is set (https://no-color.org).
 func (e *Env) color(code, word string) string {
 	if !e.TTY || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return word

@@ -20,13 +20,13 @@ type loginCommand struct {
 	CAFile string   `name:"ca-file" env:"SLIPWAY_CA_FILE" help:"PEM file of further certificate authorities to trust." type:"path" placeholder:"FILE"`
 }
 
-// scopes are those that the commands use.
+// scopes lists the scopes that the commands need.
 var scopes = []string{
 	"account:read", "sites:read", "sites:write", "deployments:read", "deployments:write", "domains:read", "domains:write",
 	"env:read", "env:write", "backups:read", "backups:write", "webhooks:read",
 }
 
-// maxKey bounds a key on standard input.
+// maxKey caps a key on standard input, in bytes.
 const maxKey = 4096
 
 // Run signs in.
@@ -91,7 +91,7 @@ func (l loginCommand) Run(ctx context.Context, e *Env) error {
 
 type logoutCommand struct{ target }
 
-// Run signs out: a grant is revoked, a key is only forgotten.
+// Run signs out. It revokes a grant but only forgets a key.
 func (l logoutCommand) Run(ctx context.Context, e *Env) error {
 	c, err := l.client(e)
 	if err != nil {

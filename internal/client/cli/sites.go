@@ -127,7 +127,7 @@ func (d deleteSite) Run(ctx context.Context, e *Env) error {
 
 type openCommand struct{ ofSite }
 
-// Run prints the site's address, and opens it where this is a desktop.
+// Run prints the site's address, and opens it in a browser on a desktop.
 func (o openCommand) Run(ctx context.Context, e *Env) error {
 	_, s, err := o.find(ctx, e)
 	if err != nil {
@@ -155,7 +155,8 @@ func (o openCommand) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// webAddress returns an address that a server names as one that can be opened: the system's opener runs programs for other schemes.
+// webAddress returns an address from a server if it is http or https: the system's opener runs programs for other
+// schemes.
 func webAddress(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" {

@@ -20,7 +20,7 @@ import (
 	"slipway/internal/client/upload"
 )
 
-// upload sends a folder to a site and deploys it.
+// upload uploads a folder to a site and deploys it.
 func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s site) error {
 	if d.Commit != "" {
 		return failure(errors.New("the site has no repository: --commit can't be deployed"))
@@ -71,7 +71,7 @@ func (d deployCommand) upload(ctx context.Context, e *Env, c *rest.Client, s sit
 	return follow(ctx, e, c, s, answer, waiting{d.NoWait, d.NoLogs, d.JSON})
 }
 
-// maxFiles is how many files a folder may have before the server is asked.
+// maxFiles caps the files of a folder before the server's limit is known.
 const maxFiles = 200_000
 
 // folder returns the folder to upload.
@@ -85,8 +85,8 @@ func (d deployCommand) folder(e *Env) string {
 	return e.Dir
 }
 
-// digests returns the file that remembers the digests of a folder's files; empty: there is none. It is not in the folder, which others
-// may fill.
+// digests returns the path of the cache of a folder's digests, or "". It isn't in the folder, which others may write
+// to.
 func digests(dir string) string {
 	caches, err := os.UserCacheDir()
 	if err != nil {
@@ -99,7 +99,7 @@ func digests(dir string) string {
 	return filepath.Join(caches, "slipway", "digests", hex.EncodeToString(sum[:16]))
 }
 
-// request says what is uploaded, and of which commit it is.
+// request returns the body that starts an upload, with its commit.
 func (d deployCommand) request(ctx context.Context, dir string) map[string]any {
 	in := map[string]any{"kind": "source"}
 	if d.Prebuilt {
@@ -127,7 +127,7 @@ func (d deployCommand) request(ctx context.Context, dir string) map[string]any {
 	return in
 }
 
-// leftOut names what isn't uploaded, in one line.
+// leftOut prints which files aren't uploaded.
 func (d deployCommand) leftOut(e *Env, list []folder.Left) {
 	if len(list) == 0 {
 		return
@@ -147,20 +147,20 @@ func (d deployCommand) leftOut(e *Env, list []folder.Left) {
 	e.say("Left out: %s%s%s", strings.Join(names, ", "), more, hint)
 }
 
-// progress draws the line that says how far an upload is.
+// progress is the progress line of an upload.
 type progress struct {
 	upload.Progress
 	e *Env
 }
 
-// show draws the line until it is stopped.
+// show draws the line until stop is called.
 func (p *progress) show() (stop func()) {
 	return p.e.progress(func() string {
 		return fmt.Sprintf("Uploading %d of %d files, %s of %s", p.Files(), p.All.Files, size(min(p.Bytes(), p.All.Bytes)), size(p.All.Bytes))
 	})
 }
 
-// progress draws a line until it is stopped: on a terminal ten times a second at most, elsewhere every 10 seconds.
+// progress draws a line until stop is called: up to ten times a second on a terminal, else every 10 seconds.
 func (e *Env) progress(line func() string) (stop func()) {
 	every := 10 * time.Second
 	if e.Ask {
@@ -190,7 +190,7 @@ func (e *Env) progress(line func() string) (stop func()) {
 	return func() { close(done); <-gone }
 }
 
-// size is a number of bytes as people say it.
+// size formats a number of bytes.
 func size(n int64) string {
 	f, unit := float64(n), "bytes"
 	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
@@ -202,7 +202,7 @@ func size(n int64) string {
 	return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) + " " + unit
 }
 
-// sizeOf is size where it is known.
+// sizeOf is size for a number that may be unknown.
 func sizeOf(n *int64) string {
 	if n == nil {
 		return ""

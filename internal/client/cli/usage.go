@@ -16,7 +16,7 @@ type usageCommand struct {
 	Month string `env:"-" help:"Calendar month (UTC). Default: the period that limits count in now." placeholder:"YYYY-MM"`
 }
 
-// Run shows what the account used in a month, and the limits that it counts towards.
+// Run shows the account's usage in a month, and its limits.
 func (u usageCommand) Run(ctx context.Context, e *Env) error {
 	from := time.Now().UTC()
 	if u.Month != "" {
@@ -30,7 +30,7 @@ func (u usageCommand) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	query := url.Values{} // of the period that limits count in, which usually is the calendar month
+	query := url.Values{} // without a month: the limits' current period, usually the calendar month
 	if u.Month != "" {
 		query = url.Values{"from": {from.Format(time.DateOnly)}, "to": {from.AddDate(0, 1, 0).Format(time.DateOnly)}}
 	}
@@ -85,7 +85,7 @@ func (u usageCommand) Run(ctx context.Context, e *Env) error {
 	return nil
 }
 
-// quantity writes a quantity for people on a terminal, and as it came elsewhere.
+// quantity formats a quantity on a terminal; elsewhere it prints the raw number.
 func (e *Env) quantity(meter string, n int64) string {
 	if !e.TTY {
 		return strconv.FormatInt(n, 10)

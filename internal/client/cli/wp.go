@@ -59,7 +59,7 @@ func state(active bool) string {
 
 type wpLogin struct{ ofSite }
 
-// Run prints a link that is a secret: it is nowhere else.
+// Run prints a one-time login link, which is a secret.
 func (w wpLogin) Run(ctx context.Context, e *Env) error {
 	c, s, err := w.find(ctx, e)
 	if err != nil {

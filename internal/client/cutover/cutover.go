@@ -1,5 +1,5 @@
-// Package cutover owns comparing a site at its old address with the same site at its new one, before visitors are sent
-// there. It only reads, from the addresses that it is given, and its questions are bounded.
+// Package cutover owns comparing a site at its old and new address before visitors are sent to the new one. It only
+// reads, from the two given addresses, and limits its requests.
 package cutover
 
 import (
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The bounds of a comparison.
+// Limits of a comparison.
 const (
 	maxPages    = 200
 	maxSitemaps = 10
@@ -29,31 +29,30 @@ const (
 	atOnce      = 4
 )
 
-// Page is how one page is answered: what visitors and search engines would notice.
+// Page is the response for a page, as far as visitors and search engines notice it.
 type Page struct {
-	Status int    `json:"status"` // 0: no answer
+	Status int    `json:"status"` // 0: no response
 	Title  string `json:"title"`
-	To     string `json:"redirectTo"` // path, or address elsewhere
+	To     string `json:"redirectTo"` // path, or URL on another host
 }
 
-// Difference is a page that is answered differently.
+// Difference is a page with different responses.
 type Difference struct {
 	Path string `json:"path"`
 	Old  Page   `json:"old"`
 	New  Page   `json:"new"`
 }
 
-// Comparison is what was found.
 type Comparison struct {
-	Pages       int          `json:"pages"` // compared
+	Pages       int          `json:"pages"` // number of compared pages
 	Different   []Difference `json:"different"`
-	More        bool         `json:"more"` // the sitemap has more pages than are compared
+	More        bool         `json:"more"` // the sitemap has more pages than were compared
 	Sitemap     bool         `json:"sitemap"`
-	Unreachable bool         `json:"unreachable"` // the old site doesn't answer: nothing was compared
+	Unreachable bool         `json:"unreachable"` // the old site doesn't respond, so nothing was compared
 }
 
-// Compare reads the pages of the old site's sitemap, at most 200 of them, at both addresses. Without a sitemap it reads the
-// first page alone. h follows no redirects.
+// Compare requests the pages of the old site's sitemap, at most 200, at both addresses. Without a sitemap it requests
+// only the home page. h must not follow redirects.
 func Compare(ctx context.Context, h *http.Client, before, after *url.URL) (c Comparison, err error) {
 	c.Different = []Difference{}
 	hosts := []string{before.Host, after.Host}
@@ -92,7 +91,7 @@ func Compare(ctx context.Context, h *http.Client, before, after *url.URL) (c Com
 	return c, nil
 }
 
-// get asks an address of a site for at most so many bytes.
+// get requests a path of a site and reads at most most bytes.
 func get(ctx context.Context, h *http.Client, site *url.URL, path string, most int64) (*http.Response, []byte, error) {
 	at, err := site.Parse(path)
 	if err != nil || at.Host != site.Host {
@@ -112,12 +111,12 @@ func get(ctx context.Context, h *http.Client, site *url.URL, path string, most i
 	return resp, body, err
 }
 
-// title finds the title of a page.
+// title matches the title of a page.
 var title = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?is)<title[^>]{0,200}>(.{0,500}?)</title>`)
 })
 
-// read reads one page. hosts are those of the site, whose redirects lead to the same place.
+// read requests one page. hosts are the site's own hosts: redirects to any of them count as the same target.
 func read(ctx context.Context, h *http.Client, site *url.URL, path string, hosts []string) (p Page) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
@@ -140,7 +139,7 @@ func read(ctx context.Context, h *http.Client, site *url.URL, path string, hosts
 	return p
 }
 
-// locations is a sitemap, or a list of them.
+// locations is a sitemap or a sitemap index.
 type locations struct {
 	Pages []struct {
 		Loc string `xml:"loc"`
@@ -150,7 +149,7 @@ type locations struct {
 	} `xml:"sitemap"`
 }
 
-// sitemap returns the paths that a site's sitemap lists, one more than are compared at most.
+// sitemap returns the paths in a site's sitemap, at most one more than are compared.
 func sitemap(ctx context.Context, h *http.Client, site *url.URL) (paths []string) {
 	seen := map[string]bool{}
 	maps := []string{"/sitemap.xml"}
@@ -161,7 +160,7 @@ func sitemap(ctx context.Context, h *http.Client, site *url.URL) (paths []string
 		if err != nil {
 			continue
 		}
-		if to, err := resp.Location(); err == nil && n == 0 { // as WordPress does
+		if to, err := resp.Location(); err == nil && n == 0 { // WordPress redirects it
 			maps = append(maps, to.String())
 			continue
 		}

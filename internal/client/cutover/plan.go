@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Domain is what the API says of a domain that is about to come.
+// Domain is a domain to be moved, as in API responses.
 type Domain struct {
 	Name, Status, SSLStatus string
 	Verification, DNS       []Record
-	Challenge               *Record // with it the certificate comes before the visitors; nil: the server answers no such challenge
+	Challenge               *Record // allows the certificate before the move; nil if the server answers no such challenge
 	Problems                []struct{ Code, Message string }
 	Certificate             struct{ LastError string }
 }
@@ -19,13 +19,13 @@ type Domain struct {
 type Record struct {
 	Type, Name, Value, Status string
 	Current                   []string
-	TTL                       int64 // seconds; 0: not known
+	TTL                       int64 // seconds; 0: unknown
 }
 
-// expected are the problems of every domain whose visitors still go elsewhere.
+// expected lists the problems that every domain has before its move.
 var expected = map[string]bool{"wrong_target": true, "no_answer": true}
 
-// Stops lists what has to be solved before visitors are sent here.
+// Stops lists what must be solved before the move.
 func (d Domain) Stops() (out []string) {
 	proved := len(d.Verification) == 0
 	for _, r := range d.Verification {
@@ -44,10 +44,10 @@ func (d Domain) Stops() (out []string) {
 	return out
 }
 
-// Site is where the domain goes.
+// Site is the domain's new site.
 type Site struct{ Name, Slug, URL string }
 
-// Print writes the plan for a person. printable makes others' text harmless.
+// Print writes the plan. printable makes untrusted text safe for a terminal.
 func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string) string) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	line("%s to %s (%s)", printable(d.Name), printable(s.Name), printable(s.URL))
@@ -88,7 +88,7 @@ func (d Domain) Print(out io.Writer, s Site, c Comparison, printable func(string
 	line("4. Keep the old site for 48 hours. To go back, set the records to what they are now.")
 }
 
-// certificate says when there is one.
+// certificate says when the certificate is issued.
 func (d Domain) certificate() string {
 	r := d.Challenge
 	switch {
@@ -106,10 +106,10 @@ func (d Domain) certificate() string {
 	return "certificate: being issued"
 }
 
-// lowTTL is how long visitors may go on to the old site after the change, in seconds.
+// lowTTL is the recommended TTL during the move, in seconds.
 const lowTTL = 60
 
-// lower says what to do about the TTL of the records, and for how long resolvers keep what they have.
+// lower says how to lower the records' TTL and how long resolvers keep the old values.
 func (d Domain) lower() string {
 	longest, known, found := int64(0), true, false
 	for _, r := range d.DNS {
@@ -130,7 +130,7 @@ func (d Domain) lower() string {
 		longest, lowTTL, lasting(longest))
 }
 
-// lasting is a time in words, rounded up.
+// lasting formats a duration, rounded up.
 func lasting(seconds int64) string {
 	n, unit := seconds, "second"
 	switch {
@@ -145,7 +145,7 @@ func lasting(seconds int64) string {
 	return fmt.Sprintf("%d %s", n, unit)
 }
 
-// answered is a page in words.
+// answered describes a page's response.
 func answered(p Page, printable func(string) string) string {
 	switch {
 	case p.Status == 0:

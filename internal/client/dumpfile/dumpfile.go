@@ -1,5 +1,5 @@
-// Package dumpfile owns the files that dumps of databases are written to. A file appears under its name when the
-// dump in it is complete, and never before: a half one could be taken for a backup.
+// Package dumpfile owns writing database dumps to files. A file gets its name once the dump is complete, so that an
+// incomplete one can't be taken for a backup.
 package dumpfile
 
 import (
@@ -18,20 +18,19 @@ import (
 // end is the last line of a complete dump.
 const end = "-- slipway:end\n"
 
-// ErrIncomplete is the error of a dump without its last line.
+// ErrIncomplete is returned for a dump without its last line.
 var ErrIncomplete = errors.New("the dump is incomplete: its last line is missing")
 
-// Dump is one that is written. Its zero value is ready.
+// Dump is a dump being written. Its zero value is ready to use.
 type Dump struct {
 	bytes atomic.Int64
 	tail  []byte // at most as long as end
 	to    io.Writer
 }
 
-// Bytes returns how many bytes of SQL were written so far. It may be called at any time.
+// Bytes returns the bytes of SQL written so far. It may be called at any time.
 func (d *Dump) Bytes() int64 { return d.bytes.Load() }
 
-// Write passes on a part of the dump.
 func (d *Dump) Write(p []byte) (int, error) {
 	n, err := d.to.Write(p)
 	d.bytes.Add(int64(n))
@@ -40,7 +39,7 @@ func (d *Dump) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// To writes what fetch brings to w.
+// To writes the dump that fetch produces to w.
 func (d *Dump) To(w io.Writer, fetch func(io.Writer) error) error {
 	d.to = w
 	if err := fetch(d); err != nil {
@@ -52,8 +51,8 @@ func (d *Dump) To(w io.Writer, fetch func(io.Writer) error) error {
 	return nil
 }
 
-// ToFile writes what fetch brings to a file that only its owner can read, compressed if its name ends with .gz. An existing
-// file is replaced when the dump is complete; after an error it is as it was.
+// ToFile writes the dump that fetch produces to a file that only its owner can read, compressed if the name ends in
+// .gz. It replaces an existing file once the dump is complete and leaves it unchanged after an error.
 func (d *Dump) ToFile(name string, fetch func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".slipway-dump-*") // 0600
 	if err != nil {

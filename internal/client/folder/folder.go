@@ -1,8 +1,9 @@
-// Package folder owns what of a folder on this machine is uploaded: which files, and their digests.
+// Package folder owns the choice of a folder's files to upload, and their digests.
 //
-// In a Git work tree Git says what is ignored; elsewhere .gitignore files are read here, by the same rules. .slipwayignore leaves out
-// more. Secrets, dependencies and version control never travel unless they are asked for by name, and nothing outside of the folder
-// does. Digests are remembered by size, time and inode, so that an unchanged folder isn't read again.
+// In a Git work tree, Git says which files are ignored; elsewhere the package reads .gitignore files by the same rules.
+// .slipwayignore excludes more. Secrets, dependencies and version control are uploaded only if a pattern includes them,
+// and nothing outside the folder is. Digests are cached by size, time and inode, so that an unchanged folder isn't read
+// again.
 package folder
 
 import (
@@ -22,31 +23,31 @@ import (
 // File is one file to upload.
 type File struct {
 	Path   string // with slashes, relative to the folder
-	Mode   string // "" a file, "x" an executable one, "l" a symbolic link
+	Mode   string // "" regular, "x" executable, "l" symbolic link
 	Size   int64
 	Digest string // SHA-256, hexadecimal
 
-	name string // on this machine, relative to the folder
+	name string // path on this machine, relative to the folder
 	link string // target of a symbolic link
 	info fs.FileInfo
 }
 
-// Left is something that is left out, and why.
+// Left is something that isn't uploaded, and why.
 type Left struct{ Path, Why string }
 
-// Options say what to take.
+// Options holds what to include.
 type Options struct {
-	Prebuilt bool     // the folder is ready to be published: .gitignore doesn't count, and links are followed inside
-	Include  []string // patterns of what is taken although it would be left out as a secret or dependency
+	Prebuilt bool     // the folder is ready to publish: ignore .gitignore, and follow links within it
+	Include  []string // patterns of secrets and dependencies to upload anyway
 	MaxFiles int
 }
 
-// Folder is a folder whose files are known.
+// Folder is a folder with a list of its files.
 type Folder struct {
 	root  *os.Root
 	dir   string
 	Files []File
-	Left  []Left // other than what ignore files name
+	Left  []Left // skipped files, except those named by ignore files
 }
 
 // Open lists the files of a folder. Close it afterwards.
@@ -62,7 +63,7 @@ func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
 	return f, nil
 }
 
-// Close lets the folder go.
+// Close releases the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
 func (f *Folder) list(ctx context.Context, o Options) error {
@@ -94,17 +95,17 @@ func (f *Folder) list(ctx context.Context, o Options) error {
 	return nil
 }
 
-// gitFiles asks Git for the files of a folder that it doesn't ignore. It reports whether the folder is in a work tree.
+// gitFiles asks Git for the folder's files that aren't ignored. inGit reports whether the folder is in a work tree.
 func gitFiles(ctx context.Context, dir string) (names []string, inGit bool, err error) {
 	in := func(args ...string) ([]byte, error) { return git(ctx, dir, args...).Output() }
 	if out, err := in("rev-parse", "--is-inside-work-tree"); err != nil || string(bytes.TrimSpace(out)) != "true" {
-		return nil, false, nil // no work tree, or no Git
+		return nil, false, nil // no work tree, or Git isn't installed
 	}
 	out, err := in("ls-files", "-coz", "--exclude-standard")
 	if err != nil {
 		return nil, true, fmt.Errorf("git ls-files: %w", err)
 	}
-	seen := map[string]bool{} // a file with conflicts is listed three times
+	seen := map[string]bool{} // Git lists a file with conflicts three times
 	for name := range strings.SplitSeq(string(out), "\x00") {
 		if name != "" && !seen[name] {
 			seen[name] = true
@@ -120,15 +121,15 @@ type walker struct {
 	gitignore bool     // read .gitignore files
 	slipway   patterns // of .slipwayignore
 	include   patterns
-	named     map[string]bool // what is in Left already
+	named     map[string]bool // paths already in Left
 }
 
-// listed takes the files that Git names.
+// listed adds the files that Git names.
 func (w *walker) listed(names []string) error {
 	for _, name := range names {
 		info, err := w.f.root.Lstat(filepath.FromSlash(name))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, and not committed yet
+			continue // deleted but not committed
 		}
 		if err != nil {
 			return err
@@ -147,7 +148,7 @@ func (w *walker) listed(names []string) error {
 	return nil
 }
 
-// ignored reports whether a path, or a folder above it, is to be left out, and notes why.
+// ignored reports whether a path or a parent folder is excluded, and records why.
 func (w *walker) ignored(name string) bool {
 	for i := range name {
 		if name[i] == '/' && w.leaves(name[:i], true) {
@@ -157,7 +158,7 @@ func (w *walker) ignored(name string) bool {
 	return w.leaves(name, false)
 }
 
-// leaves is ignored for one path, nothing above it is.
+// leaves is ignored for the path itself.
 func (w *walker) leaves(name string, dir bool) bool {
 	if ignored, _ := w.slipway.match(name, dir); ignored {
 		return true
@@ -169,7 +170,7 @@ func (w *walker) leaves(name string, dir bool) bool {
 	if included, ok := w.include.match(name, dir); ok && included || w.includedAbove(name) {
 		return false
 	}
-	if path.Base(name) != ".slipway" { // the link, which is worth no word
+	if path.Base(name) != ".slipway" { // the link itself isn't worth a message
 		w.leave(name, why)
 	}
 	return true
@@ -195,8 +196,8 @@ func (w *walker) leave(name, why string) {
 	w.f.Left = append(w.f.Left, Left{name, why})
 }
 
-// Sensitive returns why a file is left out unless somebody asks for it: for its own name, or that of a folder which it is in. Empty: it
-// isn't left out. name has slashes.
+// Sensitive returns why a file isn't uploaded by default, because of its name or a parent folder's, or "". name uses
+// slashes.
 func Sensitive(name string) string {
 	for i := range name {
 		if name[i] == '/' {
@@ -208,7 +209,7 @@ func Sensitive(name string) string {
 	return sensitive(path.Base(name), false)
 }
 
-// sensitive says why a name is left out unless it is included; empty: it isn't.
+// sensitive returns why a name isn't uploaded unless included, or "".
 func sensitive(name string, dir bool) string {
 	lower := strings.ToLower(name)
 	switch {
@@ -230,7 +231,7 @@ func sensitive(name string, dir bool) string {
 	return ""
 }
 
-// walk takes the files below a folder. above are the patterns of .gitignore files of the folders above it.
+// walk adds the files below a folder. above holds the patterns of the .gitignore files in parent folders.
 func (w *walker) walk(ctx context.Context, dir string, above []patterns) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -254,7 +255,7 @@ func (w *walker) walk(ctx context.Context, dir string, above []patterns) error {
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.Name())
-		if e.Name() == ".git" && w.gitignore { // as Git has it: never, and not worth a word
+		if e.Name() == ".git" && w.gitignore { // like Git: never uploaded, no message
 			continue
 		}
 		if matchAll(above, name, e.IsDir()) || w.leaves(name, e.IsDir()) {
@@ -280,7 +281,7 @@ func (w *walker) walk(ctx context.Context, dir string, above []patterns) error {
 	return nil
 }
 
-// file takes one file.
+// file adds one file.
 func (w *walker) file(name string, info fs.FileInfo) error {
 	file := File{Path: name, Size: info.Size(), name: name, info: info}
 	switch {
@@ -298,7 +299,7 @@ func (w *walker) file(name string, info fs.FileInfo) error {
 			file.Mode, file.link, file.Size = "l", to, int64(len(to))
 			break
 		}
-		at, err := w.f.root.Stat(filepath.FromSlash(name)) // beneath the root, or an error
+		at, err := w.f.root.Stat(filepath.FromSlash(name)) // fails for targets outside the folder
 		target := path.Join(path.Dir(name), to)
 		if err != nil || !at.Mode().IsRegular() || w.ignored(target) {
 			w.leave(name, "a link to no file of the folder")
@@ -320,7 +321,7 @@ func (w *walker) file(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// largest names the five folders with the most files.
+// largest lists the five folders with the most files.
 func (f *Folder) largest() string {
 	count := map[string]int{}
 	for _, x := range f.Files {

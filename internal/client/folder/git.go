@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// harmless are settings of every git that is started here: what a repository brings, its own configuration too, runs no program. They
-// outrank every file.
+// harmless lists settings for every git process: nothing in a repository, such as its configuration, may run a program.
+// They override all configuration files.
 var harmless = []string{
-	"safe.bareRepository=explicit", // a folder of the repository may look like a repository
+	"safe.bareRepository=explicit", // a folder in the repository may look like a bare repository
 	"core.fsmonitor=false",
 	"core.hooksPath=/dev/null",
 	"core.pager=cat",
@@ -28,7 +28,7 @@ var harmless = []string{
 	"protocol.allow=never",
 }
 
-// git returns a command of git in a folder. It reaches no other repository: an object that is missing isn't fetched.
+// git returns a git command for a folder. It doesn't fetch missing objects from other repositories.
 func git(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	var all []string
 	for _, s := range harmless {
@@ -40,7 +40,7 @@ func git(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Git runs git in a folder and returns what it prints; empty where it can't.
+// Git runs git in a folder and returns its output, or "" if it fails.
 func Git(ctx context.Context, dir string, args ...string) string {
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
@@ -51,8 +51,8 @@ func Git(ctx context.Context, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Dirty reports whether a work tree has changes that aren't committed. It says yes where a filter of the repository's would have to run
-// to know. Git is started in no submodule.
+// Dirty reports whether a work tree has uncommitted changes. It returns true if only a filter of the repository could
+// tell. It doesn't run git in submodules.
 func Dirty(ctx context.Context, dir string) bool {
 	ctx, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
@@ -64,7 +64,7 @@ func Dirty(ctx context.Context, dir string) bool {
 	n := 0
 	for name := range strings.SplitSeq(string(names), "\x00") {
 		if at := strings.LastIndexByte(name, '.'); at > 0 {
-			for _, key := range []string{"clean", "smudge", "process", "required"} { // in the environment, as names may have a =
+			for _, key := range []string{"clean", "smudge", "process", "required"} { // passed in the environment, since names may contain =
 				cmd.Env = append(cmd.Env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s.%s", n, name[:at], key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=", n))
 				n++
 			}
@@ -75,7 +75,7 @@ func Dirty(ctx context.Context, dir string) bool {
 	return err != nil || len(bytes.TrimSpace(out)) > 0
 }
 
-// Remotes returns the repositories that a work tree has as remotes.
+// Remotes returns the repositories of a work tree's remotes.
 func Remotes(ctx context.Context, dir string) map[string]bool {
 	found := map[string]bool{}
 	for line := range strings.Lines(Git(ctx, dir, "remote", "-v")) {
@@ -86,7 +86,7 @@ func Remotes(ctx context.Context, dir string) map[string]bool {
 	return found
 }
 
-// Repository writes a repository's address as host/owner/repo, in whichever form it is given.
+// Repository normalizes a repository's address to host/owner/repo.
 func Repository(address string) string {
 	address = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ".git")
 	if _, rest, ok := strings.Cut(address, "://"); ok {

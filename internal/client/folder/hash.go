@@ -24,19 +24,19 @@ import (
 	"slipway/internal/client/inside"
 )
 
-// remembered is what the cache knows of a file.
+// remembered is a cached digest.
 type remembered struct {
 	size, time int64
 	inode      uint64
 	digest     string
 }
 
-// fresh is how old a file must be for its digest to be remembered: one that is written twice within its file system's resolution of
-// time looks the same.
+// fresh is the minimum age of a file whose digest is cached: two writes within the file system's time resolution look
+// the same.
 const fresh = 2 * time.Second
 
-// Hash fills in the digests of all files. cache is the file that they are remembered in; empty: none. Private keys are left out
-// unless they are included.
+// Hash computes the digests of all files. cache is the path of the digest cache, or "". It drops private keys unless
+// they are included.
 func (f *Folder) Hash(ctx context.Context, cache string, o Options) error {
 	include, err := parseIgnore("", []byte(strings.Join(o.Include, "\n")))
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *Folder) Hash(ctx context.Context, cache string, o Options) error {
 	return nil
 }
 
-// Again reads files anew, whatever the cache says: they changed since.
+// Again hashes the files with the given digests again, because they have changed.
 func (f *Folder) Again(digests map[string]bool) error {
 	for i := range f.Files {
 		x := &f.Files[i]
@@ -96,7 +96,7 @@ func (f *Folder) Again(digests map[string]bool) error {
 	return nil
 }
 
-// hash reads a file. It reports whether it is a private key.
+// hash hashes a file and reports whether it is a private key.
 func (f *Folder) hash(x *File) (key bool, err error) {
 	in, info, err := f.open(x)
 	if err != nil {
@@ -119,14 +119,14 @@ func (f *Folder) hash(x *File) (key bool, err error) {
 	return PrivateKey(head), nil
 }
 
-// PrivateKey reports whether a file that begins so, with its first 64 bytes, is a private key.
+// PrivateKey reports whether the first 64 bytes of a file belong to a private key.
 func PrivateKey(head []byte) bool {
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	return bytes.HasPrefix(line, []byte("-----BEGIN ")) && bytes.Contains(line, []byte("PRIVATE KEY-----")) ||
 		bytes.HasPrefix(line, []byte("PuTTY-User-Key-File-"))
 }
 
-// open opens a file beneath the folder, which it may not lead out of.
+// open opens a file, which must be within the folder.
 func (f *Folder) open(x *File) (*os.File, fs.FileInfo, error) {
 	in, err := f.root.Open(filepath.FromSlash(x.name))
 	if err != nil {
@@ -151,7 +151,7 @@ func (f *Folder) Content(x File) (io.ReadCloser, error) {
 	return in, err
 }
 
-// head is the first line of the cache. Another form of it begins otherwise.
+// head is the cache's first line; it changes with the format.
 const head = "slipway cache 1"
 
 func load(name string) map[string]remembered {
@@ -181,7 +181,7 @@ func load(name string) map[string]remembered {
 	return known
 }
 
-// store writes the cache, by renaming; without it the next time only takes longer.
+// store replaces the cache. Without it, the next upload only takes longer.
 func store(name string, files []File) {
 	if name == "" || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
 		return
@@ -197,7 +197,7 @@ func store(name string, files []File) {
 	_ = inside.Write(filepath.Dir(name), filepath.Base(name), b, 0o600)
 }
 
-// Manifest returns the list of files as the server takes it.
+// Manifest returns the file list in the server's format.
 func (f *Folder) Manifest() []byte {
 	var b []byte
 	for _, x := range f.Files {
@@ -210,7 +210,7 @@ func (f *Folder) Manifest() []byte {
 	return b
 }
 
-// ByDigest returns the files by their digests, one for each.
+// ByDigest returns one file per digest.
 func (f *Folder) ByDigest() map[string]File {
 	out := make(map[string]File, len(f.Files))
 	for _, x := range slices.Backward(f.Files) {

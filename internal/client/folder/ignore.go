@@ -9,18 +9,18 @@ import (
 // pattern is one line of an ignore file (gitignore(5)).
 type pattern struct {
 	glob    string
-	negated bool // "!": takes back
-	dir     bool // matches folders alone
-	base    bool // without a slash: matches a name in any folder
+	negated bool // "!" pattern
+	dir     bool // matches only folders
+	base    bool // has no slash, so it matches names in any folder
 }
 
-// patterns are those of one ignore file, which is in the folder at: "" or a path with a slash at its end.
+// patterns holds one ignore file. at is its folder: "" or a path with a trailing slash.
 type patterns struct {
 	at   string
 	list []pattern
 }
 
-// maxIgnore bounds an ignore file.
+// maxIgnore caps an ignore file, in bytes.
 const maxIgnore = 1 << 20
 
 // parseIgnore reads an ignore file.
@@ -55,7 +55,7 @@ func parseIgnore(at string, text []byte) (patterns, error) {
 	return p, nil
 }
 
-// trimSpaces removes the blanks at the end that no backslash protects.
+// trimSpaces removes trailing spaces that aren't escaped.
 func trimSpaces(s string) string {
 	end := 0
 	for i := 0; i < len(s); i++ {
@@ -70,7 +70,7 @@ func trimSpaces(s string) string {
 	return s[:end]
 }
 
-// match says what the last pattern that matches a path says of it; ok: there is one.
+// match returns the effect of the last matching pattern; ok is false if none matches.
 func (p patterns) match(name string, dir bool) (ignored, ok bool) {
 	rest, below := strings.CutPrefix(name, p.at)
 	if !below {
@@ -86,7 +86,7 @@ func (p patterns) match(name string, dir bool) (ignored, ok bool) {
 			subject = rest[strings.LastIndexByte(rest, '/')+1:]
 		}
 		glob := x.glob
-		if !x.base { // as Git does it: what is behind the plain beginning of a path is matched by itself
+		if !x.base { // as in Git, the part after the literal prefix is matched separately
 			n := strings.IndexAny(glob, `*?[\`)
 			if n < 0 {
 				n = len(glob)
@@ -103,7 +103,7 @@ func (p patterns) match(name string, dir bool) (ignored, ok bool) {
 	return false, false
 }
 
-// matchAll asks the ignore files of the folders above a path, the nearest first.
+// matchAll applies the ignore files of the path's parent folders, nearest first.
 func matchAll(all []patterns, name string, dir bool) bool {
 	for i := len(all) - 1; i >= 0; i-- {
 		if ignored, ok := all[i].match(name, dir); ok {
@@ -113,19 +113,19 @@ func matchAll(all []patterns, name string, dir bool) bool {
 	return false
 }
 
-// wildmatch is Git's matching of a path: * and ? stop at a slash, ** between slashes doesn't.
+// wildmatch implements Git's path matching: * and ? don't match a slash, ** between slashes does.
 func wildmatch(p, s string) bool { return wild(p, s, true) == matched }
 
 type result int
 
 const (
 	failed  result = iota
-	matched        // it does
-	stopped        // no star further left can help
-	ended          // the text is too short: neither can a longer star
+	matched        // matched
+	stopped        // no match, and an earlier star can't help
+	ended          // the text is too short, so a longer star can't help
 )
 
-// wild is wildmatch. first: p is at its beginning, or behind a slash.
+// wild is wildmatch; first says that p is at its beginning or after a slash.
 func wild(p, s string, first bool) result {
 	for p != "" {
 		c := p[0]
@@ -221,14 +221,14 @@ var classes = map[string]func(c byte) bool{
 func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// class matches a character against what is behind a bracket, and returns what is behind its end.
+// class matches a character against the set after a bracket and returns the rest of the pattern.
 func class(p string, c byte) (rest string, ok bool) {
 	negated := false
 	if p != "" && (p[0] == '!' || p[0] == '^') {
 		negated, p = true, p[1:]
 	}
 	found := false
-	var before byte // what a range may begin with; 0: nothing
+	var before byte // start of a possible range; 0: none
 	for i := 0; ; i++ {
 		if i >= len(p) {
 			return "", false
@@ -263,7 +263,7 @@ func class(p string, c byte) (rest string, ok bool) {
 				return "", false
 			}
 			name, whole := strings.CutSuffix(p[i+2:i+2+end], ":")
-			if !whole { // no class: the bracket is a character
+			if !whole { // no closing bracket: match a literal [
 				found = found || c == '['
 				before = '['
 				continue

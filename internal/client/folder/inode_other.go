@@ -4,5 +4,5 @@ package folder
 
 import "io/fs"
 
-// inode is not known here.
+// inode returns 0: inodes aren't available on this system.
 func inode(fs.FileInfo) uint64 { return 0 }

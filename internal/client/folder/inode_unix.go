@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inode tells files apart that were renamed over one another.
+// inode distinguishes files that were renamed over one another.
 func inode(info fs.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino

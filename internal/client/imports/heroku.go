@@ -16,8 +16,8 @@ type herokuApp struct {
 	} `json:"team"`
 }
 
-// heroku reads apps by Heroku's Platform API (devcenter.heroku.com/articles/platform-api-reference). It does not say which repository
-// an app is deployed from.
+// heroku reads apps with Heroku's Platform API (devcenter.heroku.com/articles/platform-api-reference), which doesn't
+// tell an app's repository.
 func heroku(ctx context.Context, s *source) (out []*Site, err error) {
 	s.header.Set("Accept", "application/vnd.heroku+json; version=3")
 	next := "id ..; max=1000"
@@ -61,7 +61,7 @@ func herokuOne(ctx context.Context, s *source, a herokuApp) (*Site, error) {
 	if _, err := s.part(ctx, x, "add-ons", at+"/addons", nil, &addons); err != nil {
 		return nil, err
 	}
-	owned := map[string]string{} // variables that add-ons set
+	owned := map[string]string{} // variables set by add-ons
 	var services []string
 	for _, addon := range addons {
 		services = append(services, addon.Service.Name)

@@ -1,8 +1,8 @@
-// Package imports owns what other platforms tell of somebody's sites, and the plan of what Slipway makes of each: it reads with the
-// person's own token and changes nothing, neither there nor here.
+// Package imports owns reading a user's sites from other platforms and planning the Slipway sites to create. It reads
+// with the user's own token and changes nothing.
 //
-// The token goes to the platform alone. Answers are bounded, and what a token may not read, or what changes while it is read, makes
-// a plan partial instead of wrong.
+// The token is sent only to the platform. Responses are limited. If the token can't read something, or it changes while
+// being read, the plan is partial rather than wrong.
 package imports
 
 import (
@@ -18,17 +18,17 @@ import (
 	"slipway/internal/platform/dotenv"
 )
 
-// Platform is one that sites can be imported from.
+// Platform is a supported platform.
 type Platform struct {
-	ID    string // in the command line
+	ID    string // name on the command line
 	Name  string
-	Base  string // where its API is
-	Token string // the environment variable that its own command line reads
-	Help  string // where a token is made
+	Base  string // base URL of its API
+	Token string // variable from which its own command line reads the token
+	Help  string // where users create a token
 	read  func(ctx context.Context, s *source) ([]*Site, error)
 }
 
-// Platforms returns them all.
+// Platforms returns all supported platforms.
 func Platforms() []Platform {
 	return []Platform{
 		{
@@ -45,24 +45,24 @@ func Platforms() []Platform {
 	}
 }
 
-// Plan is what an import would make.
+// Plan lists what an import would create.
 type Plan struct {
 	Platform string   `json:"platform"`
 	Sites    []*Site  `json:"sites"`
-	Partial  []string `json:"partial"` // what could not be read, in words
+	Partial  []string `json:"partial"` // messages about what couldn't be read
 }
 
-// Site is one of the platform's, and what becomes of it.
+// Site is a site of the platform and its counterpart here.
 type Site struct {
-	ID       string   `json:"id"` // at the platform
+	ID       string   `json:"id"` // id on the platform
 	Proposal Proposal `json:"proposal"`
 	Domains  []string `json:"domains"`
-	Carried  []string `json:"carried"`    // in words
-	Left     []string `json:"notCarried"` // in words: what stays behind, and what to do about it
-	Done     string   `json:"siteId"`     // the site that an earlier import made of it
+	Carried  []string `json:"carried"`    // messages about what is imported
+	Left     []string `json:"notCarried"` // messages about what isn't imported, and what to do
+	Done     string   `json:"siteId"`     // site that an earlier import created
 }
 
-// Proposal is what a site is created with, in the fields of the REST interface.
+// Proposal is the request that creates the site, with the fields of the REST interface.
 type Proposal struct {
 	Name       string `json:"name"`
 	Type       string `json:"type"`
@@ -74,7 +74,7 @@ type Proposal struct {
 	Env        []Var  `json:"env,omitempty"`
 }
 
-// Build is how it is built. Empty fields are detected.
+// Build holds build settings. Empty fields are detected.
 type Build struct {
 	Command string `json:"command,omitempty"`
 	Install string `json:"install,omitempty"`
@@ -83,13 +83,13 @@ type Build struct {
 	Node    string `json:"node,omitempty"`
 }
 
-// Run is how its program runs.
+// Run holds settings of the program.
 type Run struct {
 	Command     string `json:"command,omitempty"`
 	HealthCheck *Check `json:"healthCheck,omitempty"`
 }
 
-// Check is a path that answers when the program is healthy.
+// Check is the path of a health check.
 type Check struct {
 	Path string `json:"path"`
 }
@@ -103,16 +103,16 @@ type Var struct {
 	Branch string   `json:"branch,omitempty"`
 }
 
-// The bounds of a plan.
+// Limits of a plan.
 const (
 	maxSites  = 1000
 	maxVars   = 1000
 	maxValue  = 32 << 10
-	maxListed = 20 // names in a sentence
+	maxListed = 20 // names per sentence
 )
 
-// Read asks a platform for its sites. Only those whose name or id is in only are read whole; none: all. A team's or account's id
-// narrows it where the platform has these.
+// Read reads a platform's sites. If only isn't empty, just the sites with these names or ids are read completely.
+// account selects a team or account on platforms that have them.
 func Read(ctx context.Context, p Platform, token, account string, only []string) (Plan, error) {
 	s, err := newSource(p, token, account)
 	if err != nil {
@@ -126,7 +126,7 @@ func Read(ctx context.Context, p Platform, token, account string, only []string)
 	seen := map[string]bool{}
 	plan := Plan{Platform: p.ID, Sites: []*Site{}, Partial: append([]string{}, s.partial...)}
 	for _, x := range sites {
-		if seen[x.ID] { // a list that changes while its pages are read tells some twice
+		if seen[x.ID] { // a list that changes between pages may repeat entries
 			continue
 		}
 		seen[x.ID] = true
@@ -147,8 +147,8 @@ func Read(ctx context.Context, p Platform, token, account string, only []string)
 
 const noRepository = "its repository, which the platform does not tell: name it with --repository, or deploy a folder with slipway deploy"
 
-// SetRepository names the repository of a site whose platform does not. It is an error where the platform does, or where the
-// address is none.
+// SetRepository sets a site's repository if the platform doesn't know it. It fails if the platform does, or if the
+// address is invalid.
 func (x *Site) SetRepository(address string) error {
 	if x.Proposal.Repository != "" {
 		return fmt.Errorf("the repository of %s is %s", x.Proposal.Name, x.Proposal.Repository)
@@ -173,7 +173,7 @@ func (x *Site) leave(format string, args ...any) {
 
 var key = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// clean brings a site into what the REST interface takes, and says in words what is carried and what is not.
+// clean makes a site valid for the REST interface and writes the messages about it.
 func (x *Site) clean() {
 	p := &x.Proposal
 	p.Name = strings.TrimSpace(p.Name)
@@ -201,7 +201,7 @@ func (x *Site) clean() {
 		kept = append(kept, v)
 	}
 	p.Env = merged(kept)
-	slices.SortStableFunc(p.Env, func(a, b Var) int { return strings.Compare(a.Key, b.Key) }) // the values of a key stand together
+	slices.SortStableFunc(p.Env, func(a, b Var) int { return strings.Compare(a.Key, b.Key) }) // keep the values of a key together
 	if n := len(names(p.Env)); n > 0 {
 		x.carry("%s: %s", plural(n, "variable"), listed(names(p.Env)))
 	}
@@ -236,8 +236,8 @@ func (x *Site) clean() {
 	}
 }
 
-// merged joins values of one key that are the same for production and for previews into one for both, as the interface wants them:
-// a key once for both, or once for each.
+// merged combines equal values for production and previews into one for both, since the REST interface accepts a key
+// once for both or once for each.
 func merged(vars []Var) []Var {
 	type slot struct{ key, branch string }
 	const production, preview = 1, 2
@@ -258,14 +258,14 @@ func merged(vars []Var) []Var {
 			bySlot[at] = map[int]Var{}
 			order = append(order, at)
 		}
-		if v.Branch != "" { // previews alone
+		if v.Branch != "" { // for previews only
 			v.Target = nil
 			bySlot[at][preview] = v
 			continue
 		}
 		for _, one := range []int{production, preview} {
 			if covers(v)&one != 0 {
-				bySlot[at][one] = v // the last one counts
+				bySlot[at][one] = v // the last value counts
 			}
 		}
 	}
@@ -300,7 +300,7 @@ func names(vars []Var) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// listed is names in a sentence, the first few of many.
+// listed joins names for a sentence and shortens long lists.
 func listed(all []string) string {
 	if len(all) <= maxListed {
 		return strings.Join(all, ", ")
@@ -315,7 +315,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// repository returns host/owner/name of a repository's address; empty: it is none.
+// repository returns host/owner/name of a repository's address, or "" if it is invalid.
 func repository(address string) string {
 	address = strings.TrimSuffix(strings.TrimSpace(address), ".git")
 	if rest, ok := strings.CutPrefix(address, "git@"); ok { // git@host:owner/name
@@ -324,7 +324,7 @@ func repository(address string) string {
 	if _, rest, ok := strings.Cut(address, "://"); ok {
 		address = rest
 	}
-	if _, rest, ok := strings.Cut(address, "@"); ok { // a credential is not carried
+	if _, rest, ok := strings.Cut(address, "@"); ok { // drop credentials
 		address = rest
 	}
 	address = strings.Trim(address, "/")

@@ -70,7 +70,7 @@ func netlifyOne(ctx context.Context, s *source, n netlifySite) (*Site, error) {
 		Build: Build{Command: b.Command, Root: strings.Trim(b.Base, "/"), Output: strings.Trim(b.Dir, "/")},
 	}}
 	p := &x.Proposal
-	if rest, ok := strings.CutPrefix(p.Build.Output, p.Build.Root+"/"); ok && p.Build.Root != "" { // stored with the base before it
+	if rest, ok := strings.CutPrefix(p.Build.Output, p.Build.Root+"/"); ok && p.Build.Root != "" { // Netlify stores it with the base folder
 		p.Build.Output = rest
 	}
 	for _, d := range append([]string{n.CustomDomain}, n.DomainAliases...) {
@@ -103,7 +103,7 @@ func netlifyOne(ctx context.Context, s *source, n netlifySite) (*Site, error) {
 	return x, nil
 }
 
-// netlifyVars takes over the values of each context that Slipway knows: production, previews, and those of a branch.
+// netlifyVars imports the values of contexts that Slipway has: production, previews and branches.
 func (x *Site) netlifyVars(vars []netlifyVar) {
 	var secret []string
 	for _, v := range vars {
@@ -119,7 +119,7 @@ func (x *Site) netlifyVars(vars []netlifyVar) {
 			w := Var{Key: v.Key, Value: one.Value}
 			switch one.Context {
 			case "all":
-				// a context with a value of its own goes before
+				// a context's own value takes precedence
 				if of["production"] != nil && of["deploy-preview"] != nil {
 					continue
 				}
@@ -134,7 +134,7 @@ func (x *Site) netlifyVars(vars []netlifyVar) {
 				w.Target = []string{"preview"}
 			case "branch":
 				w.Branch = one.Branch
-			default: // dev is one's own machine; branch-deploy has no counterpart beside previews
+			default: // dev is the user's machine; branch-deploy has no counterpart
 				if one.Context != "dev" && of["deploy-preview"] == nil && of["all"] == nil {
 					w.Target = []string{"preview"}
 					break

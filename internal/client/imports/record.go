@@ -13,17 +13,17 @@ import (
 	"slipway/internal/platform/disk"
 )
 
-// Record is which of a platform's sites were imported to an installation, as which: a second run goes on where the first one ended.
-// Each site has a file of its own, so that imports at the same time don't lose one another's.
+// Record stores which sites of a platform were imported to an installation, so that a second run continues. Each site
+// has its own file, so that concurrent imports don't overwrite each other.
 type Record struct{ dir, old, prefix string }
 
 // entry is the content of a file.
 type entry struct {
-	From string `json:"from"` // the installation, the platform and the site's id there
-	As   string `json:"as"`   // the site here
+	From string `json:"from"` // installation, platform and the site's id there
+	As   string `json:"as"`   // id of the site here
 }
 
-// OpenRecord returns the record beside the file in which accounts are kept. It reads nothing yet.
+// OpenRecord returns the record next to the accounts file. It reads nothing yet.
 func OpenRecord(accounts, server, platform string) *Record {
 	dir := filepath.Dir(accounts)
 	return &Record{filepath.Join(dir, "imports"), filepath.Join(dir, "imports.json"), server + " " + platform + " "}
@@ -34,14 +34,14 @@ func (r *Record) path(id string) string {
 	return filepath.Join(r.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// Site returns what a site was imported as; empty: not yet.
+// Site returns the id of the imported site, or "".
 func (r *Record) Site(id string) (string, error) {
 	var e entry
 	err := readJSON(r.path(id), &e)
 	if err == nil && e.From == r.prefix+id {
 		return e.As, nil
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // earlier versions kept all in one file
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // earlier versions stored all in one file
 		all := map[string]string{}
 		if err = readJSON(r.old, &all); err == nil || errors.Is(err, fs.ErrNotExist) {
 			return all[r.prefix+id], nil
@@ -61,7 +61,7 @@ func readJSON(path string, out any) error {
 	return err
 }
 
-// Note keeps what a site was imported as. It is on disk when it returns.
+// Note stores what a site was imported as. The record is on disk when it returns.
 func (r *Record) Note(id, as string) error {
 	if err := r.note(id, as); err != nil {
 		return fmt.Errorf("note what was imported: %w", err)

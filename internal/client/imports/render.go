@@ -15,10 +15,10 @@ type renderService struct {
 	Branch  string `json:"branch"`
 	Root    string `json:"rootDir"`
 	Details struct {
-		Build   string `json:"buildCommand"` // of static sites
+		Build   string `json:"buildCommand"` // for static sites
 		Publish string `json:"publishPath"`
 		Runtime string `json:"runtime"`
-		Env     string `json:"env"` // its name before
+		Env     string `json:"env"` // former name of runtime
 		Health  string `json:"healthCheckPath"`
 		Disk    *struct {
 			Name string `json:"name"`

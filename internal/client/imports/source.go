@@ -16,29 +16,29 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// source asks a platform's API.
+// source is a client for a platform's API.
 type source struct {
 	p       Platform
 	token   string
 	account string
 	only    []string
 	http    *http.Client
-	header  http.Header // of every request
+	header  http.Header // sent with every request
 	partial []string
 	pause   func(ctx context.Context, d time.Duration) error
 }
 
-// The bounds of a platform's answers.
+// Limits of a platform's responses.
 const (
 	maxPages   = 200
 	maxAnswer  = 16 << 20 // bytes
 	answerTime = 30 * time.Second
-	maxWait    = time.Minute // for a rate limit
+	maxWait    = time.Minute // wait for a rate limit
 	tries      = 4
 )
 
 func newSource(p Platform, token, account string) (*source, error) {
-	client, err := rest.HTTP("") // it follows no redirect: the token goes nowhere else
+	client, err := rest.HTTP("") // follows no redirects, so the token goes nowhere else
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +55,12 @@ func newSource(p Platform, token, account string) (*source, error) {
 	}, nil
 }
 
-// wants reports whether a site is to be read.
+// wants reports whether a site was selected.
 func (s *source) wants(id, name string) bool {
 	return len(s.only) == 0 || slices.Contains(s.only, id) || slices.Contains(s.only, name)
 }
 
-// refusal is an answer that is no success.
+// refusal is an unsuccessful response.
 type refusal struct {
 	status int
 	what   string
@@ -68,7 +68,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.what }
 
-// get reads an answer into out. It waits for a rate limit, up to a minute at a time.
+// get parses a response into out. It waits for rate limits, each up to a minute.
 func (s *source) get(ctx context.Context, path string, query url.Values, out any) (http.Header, error) {
 	address := s.p.Base + path
 	if len(query) > 0 {
@@ -85,7 +85,7 @@ func (s *source) get(ctx context.Context, path string, query url.Values, out any
 	}
 }
 
-// once returns for how long to wait where the same request may succeed later.
+// once returns how long to wait before a retry may succeed.
 func (s *source) once(ctx context.Context, address string, out any) (_ http.Header, wait time.Duration, err error) {
 	bounded, done := context.WithTimeout(ctx, answerTime)
 	defer done()
@@ -145,8 +145,8 @@ func pathOf(address string) string {
 	return u.Path
 }
 
-// part reads something of a site that a plan can do without: what can't be read makes it partial. It reports whether out was read,
-// and returns an error where nothing more can be.
+// part reads an optional detail of a site: if it can't be read, the plan becomes partial. It reports whether out was
+// read, and returns an error if reading must stop.
 func (s *source) part(ctx context.Context, x *Site, what, path string, query url.Values, out any) (bool, error) {
 	_, err := s.get(ctx, path, query, out)
 	var no *refusal
@@ -161,7 +161,7 @@ func (s *source) part(ctx context.Context, x *Site, what, path string, query url
 	return false, err
 }
 
-// missing says which of several things a platform would have that Slipway lacks.
+// missing adds messages about features that Slipway doesn't have.
 func (x *Site) missing(have map[string]bool) {
 	var all []string
 	for name, there := range have {

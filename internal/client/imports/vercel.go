@@ -99,7 +99,7 @@ func vercelOne(ctx context.Context, s *source, p vercelProject) (*Site, error) {
 			sensitive = append(sensitive, v.Key)
 			continue
 		case "encrypted", "secret":
-			if !v.Decrypted { // the list holds ciphers
+			if !v.Decrypted { // the list contains encrypted values
 				one := v
 				ok, err := s.part(ctx, x, "variable "+v.Key, "/v1/projects"+at+"/env/"+url.PathEscape(v.ID), query, &one)
 				if err != nil {
@@ -165,10 +165,10 @@ func (p vercelProject) repository() string {
 	return ""
 }
 
-// here is the variable as Slipway has it; ok is false for one of development alone.
+// here converts a variable. ok is false for variables of development only.
 func (v vercelVar) here() (w Var, ok bool) {
 	var targets []string
-	switch t := v.Target.(type) { // the schema allows both
+	switch t := v.Target.(type) { // the schema allows a string and a list
 	case string:
 		targets = []string{t}
 	case []any:

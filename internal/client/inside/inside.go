@@ -1,7 +1,7 @@
-// Package inside owns reading and writing files in folders that others fill, such as a cloned repository.
+// Package inside owns reading and writing files in untrusted folders, such as a cloned repository.
 //
-// Below such a folder no link is followed: it could lead a write to any file of the user's. A file is written under another name, which
-// must be free, and then takes its place by renaming.
+// It follows no link below such a folder, since a link could redirect a write to any of the user's files. It writes a
+// file under a new temporary name and then renames it.
 package inside
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// File is one that is being written. It gets its name by Commit; Close without Commit leaves what is there as it is.
+// File is a file being written. Commit gives it its name; Close without Commit leaves the existing file unchanged.
 type File struct {
 	*os.File
 	root       *os.Root
@@ -23,7 +23,8 @@ type File struct {
 	done       bool
 }
 
-// Create begins to write the file at a path, which is below dir or one that the user named. It makes missing folders below dir.
+// Create starts writing the file at a path, which is below dir or was named by the user. It creates missing folders
+// below dir.
 func Create(dir, path string, mode fs.FileMode) (*File, error) {
 	root, name, err := open(dir, path, true)
 	if err != nil {
@@ -37,7 +38,7 @@ func Create(dir, path string, mode fs.FileMode) (*File, error) {
 	return &File{File: f, root: root, temp: temp, name: name}, nil
 }
 
-// Commit replaces what has the file's name with what was written.
+// Commit replaces the existing file.
 func (f *File) Commit() error {
 	if err := errors.Join(f.Sync(), f.File.Close()); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (f *File) Commit() error {
 	return err
 }
 
-// Close ends the writing, and removes what was written unless it was committed.
+// Close ends writing and removes an uncommitted file.
 func (f *File) Close() error {
 	_ = f.File.Close()
 	var err error
@@ -57,7 +58,7 @@ func (f *File) Close() error {
 	return errors.Join(err, f.root.Close())
 }
 
-// Write replaces the file at a path, as Create and Commit do.
+// Write replaces the file at a path, with Create and Commit.
 func Write(dir, path string, text []byte, mode fs.FileMode) error {
 	f, err := Create(dir, path, mode)
 	if err != nil {
@@ -69,7 +70,7 @@ func Write(dir, path string, text []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// Read returns the content and the mode of a file of at most so many bytes. The error is ErrLink for a link, and on the way to it.
+// Read returns the content and mode of a file of at most most bytes. It returns ErrLink if the path contains a link.
 func Read(dir, path string, most int64) (text []byte, mode fs.FileMode, err error) {
 	root, name, err := open(dir, path, false)
 	if err != nil {
@@ -104,10 +105,10 @@ func Remove(dir, path string) error {
 	return errors.Join(root.Remove(name), root.Close())
 }
 
-// ErrLink is the error of a link or device in the place of a file or folder.
+// ErrLink is returned for a link or device in place of a file or folder.
 var ErrLink = errors.New("it is a link or no regular file: remove it")
 
-// open opens the folder of a path. Of a path that leads out of dir, the user named the folder, links included.
+// open opens the folder of a path. If the path leads out of dir, the user named it, so links are followed.
 func open(dir, path string, missing bool) (root *os.Root, name string, err error) {
 	if filepath.IsAbs(path) {
 		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
@@ -138,7 +139,7 @@ func open(dir, path string, missing bool) (root *os.Root, name string, err error
 	return root, name, nil
 }
 
-// step opens a folder in another one.
+// step opens a folder within another.
 func step(root *os.Root, name string, missing bool) (*os.Root, error) {
 	if missing {
 		if err := root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exclusive waits until nobody else has a lock of the file, which ends when it is closed.
+// exclusive locks the file; closing it unlocks it.
 func exclusive(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }
 
-// private reports whether nobody else may read a file.
+// private reports whether only the owner may read the file.
 func private(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 == 0 }

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// exclusive waits until nobody else has a lock of the file, which ends when it is closed.
+// exclusive locks the file; closing it unlocks it.
 func exclusive(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, new(windows.Overlapped))
 }
 
-// private is true: what is in a user's profile only they can read, and the mode that Go shows says nothing of it.
+// private returns true: a user's profile is readable only by the user, and Go's file mode doesn't show that.
 func private(fs.FileInfo) bool { return true }

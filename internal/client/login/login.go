@@ -1,8 +1,7 @@
-// Package login owns how the command line gets and keeps the tokens with which it signs in.
+// Package login owns obtaining and storing the command line's tokens.
 //
-// Tokens are in one file that only its user may read, by the address of the installation. Of those
-// that OAuth gives (the device grant, RFC 8628) the refresh token is exchanged under a lock of the
-// file: two commands at once never present it twice, which would end the grant.
+// One file, readable only by its user, stores tokens by installation. OAuth refresh tokens (device grant, RFC 8628) are
+// exchanged while the file is locked, so that two commands never use the same one twice, which would end the grant.
 package login
 
 import (
@@ -23,16 +22,16 @@ import (
 	"slipway/internal/platform/disk"
 )
 
-// clientID is the OAuth app that every installation has for the command line.
+// clientID is the command line's OAuth app, which every installation has.
 const clientID = "app_slipway_cli"
 
-// ErrSignedOut is the error of a command that needs an account at an installation where nobody is signed in.
+// ErrSignedOut is returned if a command needs an account and the user isn't signed in.
 var ErrSignedOut = errors.New("you aren't signed in")
 
-// Account is what is kept of one installation.
+// Account holds the credentials for one installation.
 type Account struct {
 	Key    string        `json:"key,omitempty"`   // an API key
-	Token  *oauth2.Token `json:"token,omitempty"` // in place of a key
+	Token  *oauth2.Token `json:"token,omitempty"` // instead of a key
 	CAFile string        `json:"caFile,omitempty"`
 }
 
@@ -40,11 +39,11 @@ type Account struct {
 type Store struct{ path string }
 
 type file struct {
-	Default string              `json:"default"` // the installation that was signed in to last
+	Default string              `json:"default"` // the installation of the last sign-in
 	Servers map[string]*Account `json:"servers"`
 }
 
-// Open returns the store of this user: $XDG_CONFIG_HOME/slipway/auth.json. It reads nothing yet.
+// Open returns this user's store, $XDG_CONFIG_HOME/slipway/auth.json. It reads nothing yet.
 func Open() (*Store, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -53,19 +52,19 @@ func Open() (*Store, error) {
 	return &Store{filepath.Join(dir, "slipway", "auth.json")}, nil
 }
 
-// At returns the store in a file.
+// At returns a store in the given file.
 func At(path string) *Store { return &Store{path} }
 
 // Path returns the file's path.
 func (s *Store) Path() string { return s.path }
 
-// Default returns the installation that was signed in to last; empty: none.
+// Default returns the installation of the last sign-in, or "".
 func (s *Store) Default() (string, error) {
 	f, err := s.read()
 	return f.Default, err
 }
 
-// Account returns what is kept of an installation. The error is ErrSignedOut where that is nothing.
+// Account returns the credentials for an installation, or ErrSignedOut.
 func (s *Store) Account(server string) (Account, error) {
 	f, err := s.read()
 	if err != nil {
@@ -77,7 +76,7 @@ func (s *Store) Account(server string) (Account, error) {
 	return Account{}, ErrSignedOut
 }
 
-// Put keeps an account, and makes its installation the default.
+// Put stores an account and makes its installation the default.
 func (s *Store) Put(server string, a Account) error {
 	return s.change(func(f *file) error {
 		f.Servers[server], f.Default = &a, server
@@ -102,7 +101,7 @@ func (s *Store) Remove(server string) error {
 	})
 }
 
-// read refuses a file that others may read: whoever can has had the tokens.
+// read refuses a file that others may read, since the tokens may be known.
 func (s *Store) read() (file, error) {
 	f := file{Servers: map[string]*Account{}}
 	info, err := os.Stat(s.path)
@@ -128,7 +127,7 @@ func (s *Store) read() (file, error) {
 	return f, nil
 }
 
-// change rewrites the file under its lock.
+// change rewrites the file while it is locked.
 func (s *Store) change(do func(*file) error) error {
 	dir := filepath.Dir(s.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -156,7 +155,7 @@ func (s *Store) change(do func(*file) error) error {
 	return disk.Write(s.path, text, 0o600)
 }
 
-// Token returns a token for an installation that is good for a minute at least.
+// Token returns a token for an installation that is valid for at least a minute.
 func (s *Store) Token(ctx context.Context, h *http.Client, server string) (string, error) {
 	a, err := s.Account(server)
 	switch {
@@ -175,7 +174,7 @@ func (s *Store) Token(ctx context.Context, h *http.Client, server string) (strin
 		if a == nil || a.Token == nil {
 			return ErrSignedOut
 		}
-		if time.Until(a.Token.Expiry) > time.Minute { // another command was quicker
+		if time.Until(a.Token.Expiry) > time.Minute { // another command refreshed it
 			fresh = a.Token
 			return nil
 		}
@@ -203,8 +202,8 @@ func config(server string, scopes []string) *oauth2.Config {
 	}}
 }
 
-// Device signs in by the device grant: show tells a person where to go and which code to type, and the
-// call returns when they have decided.
+// Device signs in with the device grant: show tells the user the address and the code, and Device returns once the user
+// has decided.
 func Device(ctx context.Context, h *http.Client, server string, scopes []string, show func(address, code string)) (*oauth2.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, h)
 	c := config(server, scopes)

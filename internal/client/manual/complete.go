@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Completion is, by the name of a shell, what makes it complete slipway's words: it asks slipway itself, so that it never is out of date.
+// Completion holds each shell's completion script. The scripts call slipway, so they are never out of date.
 var Completion = map[string]string{
 	"bash": `# Completion of slipway for bash:  source <(slipway completion bash)
 _slipway() {
@@ -44,13 +44,13 @@ complete -c slipway -f -a '(slipway __complete (commandline -opc)[2..] "$(comman
 `,
 }
 
-// Word is a word that may come next.
+// Word is a possible next word with a description.
 type Word struct{ Text, About string }
 
-// Next returns the words that may take the place of the last one, and whether a site may, too.
+// Next returns the words that can replace the last one, and whether a site's name can too.
 func Next(node *kong.Node, words []string) (list []Word, site bool) {
 	flags, place := node.Flags, 0
-	var value *kong.Value // that the last word is of
+	var value *kong.Value // flag or argument of the last word
 	for i := 0; i < len(words)-1; i++ {
 		w := words[i]
 		if strings.HasPrefix(w, "-") {

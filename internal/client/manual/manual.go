@@ -1,4 +1,5 @@
-// Package manual owns what is made of the commands themselves: the manual page slipway(1), and what completes words in shells.
+// Package manual owns what is generated from the commands: the manual page slipway(1) and the completion of words in
+// shells.
 package manual
 
 import (
@@ -9,13 +10,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Status is an exit status, and what it means.
+// Status is an exit status with its meaning.
 type Status struct {
 	Code  int
 	Means string
 }
 
-// Page writes the manual page of all commands, in the order of the command line's help.
+// Page writes the manual page of all commands in the order of the help text.
 func Page(w io.Writer, app *kong.Application, statuses []Status) error {
 	var b strings.Builder
 	name := strings.ToUpper(app.Name)
@@ -66,7 +67,7 @@ func manualFlags(b *strings.Builder, flags []*kong.Flag) {
 	}
 }
 
-// leaves returns the commands that do something.
+// leaves returns the commands without subcommands.
 func leaves(n *kong.Node) (list []*kong.Node) {
 	for _, c := range n.Children {
 		switch {
@@ -80,7 +81,7 @@ func leaves(n *kong.Node) (list []*kong.Node) {
 	return list
 }
 
-// groupOf is what the command, or the one that it belongs to, is listed under.
+// groupOf returns the group of a command or of its parent.
 func groupOf(n *kong.Node) string {
 	for ; n != nil; n = n.Parent {
 		if n.Group != nil {
@@ -90,7 +91,7 @@ func groupOf(n *kong.Node) string {
 	return "Commands"
 }
 
-// usage is a command as it is typed, without flags.
+// usage returns a command's synopsis without flags.
 func usage(n *kong.Node) string {
 	words := ""
 	for at := n; at.Parent != nil; at = at.Parent {
@@ -102,7 +103,7 @@ func usage(n *kong.Node) string {
 	return strings.TrimSpace(words)
 }
 
-// roff is a text in lines of at most 78 characters, in which nothing is a command of the typesetter's.
+// roff wraps text at 78 characters and escapes it for roff.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`, "\n", " ").Replace(s)
 	var b strings.Builder

@@ -1,8 +1,7 @@
-// Package rest owns how the command line speaks with an installation: requests to its REST interface,
-// what is tried again, and errors in words.
+// Package rest owns the command line's requests to an installation's REST interface: retries, streams and error
+// messages.
 //
-// A token goes to the installation that it is for, and over plain HTTP to this very machine alone;
-// redirects are not followed.
+// A token is sent only to its installation, and over plain HTTP only to this machine. Redirects are not followed.
 package rest
 
 import (
@@ -28,12 +27,12 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Config says where an installation is and who asks. Server is required.
+// Config names the installation and the credential. Server is required.
 type Config struct {
-	Server string                                    // its base URL, as Origin returns it
-	Token  func(ctx context.Context) (string, error) // Optional: requests without a credential.
-	CAFile string                                    // PEM file of further roots to trust. Optional.
-	Notice io.Writer                                 // gets a line that says why a request waits. Optional.
+	Server string                                    // base URL, as returned by Origin
+	Token  func(ctx context.Context) (string, error) // Optional: without it requests have no credential.
+	CAFile string                                    // PEM file of additional roots. Optional.
+	Notice io.Writer                                 // receives a line when a request waits. Optional.
 	Agent  string                                    // the User-Agent. Optional: empty means slipway-cli.
 }
 
@@ -43,13 +42,13 @@ type Client struct {
 	http *http.Client
 }
 
-// The bounds of a request.
+// Limits of a request.
 const (
-	answerTime = 60 * time.Second // until the answer begins
+	answerTime = 60 * time.Second // until the response begins
 	maxAnswer  = 64 << 20         // bytes
-	maxLine    = 1 << 20          // bytes of an event
-	maxWait    = 60 * time.Second // for a rate limit
-	tries      = 4                // of a request whose connection breaks
+	maxLine    = 1 << 20          // bytes of one event
+	maxWait    = 60 * time.Second // wait for a rate limit
+	tries      = 4                // attempts if the connection breaks
 )
 
 // New returns a Client. It connects to nothing yet.
@@ -66,8 +65,7 @@ func New(c Config) (*Client, error) {
 	return &Client{c: c, http: h}, nil
 }
 
-// HTTP returns a client for an installation's addresses: it follows no redirect, which could lead a
-// token elsewhere.
+// HTTP returns a client for an installation. It follows no redirects, which could send a token elsewhere.
 func HTTP(caFile string) (*http.Client, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -93,8 +91,7 @@ func HTTP(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// Origin returns the base URL of an installation as it is stored: https unless it is this machine,
-// without a path.
+// Origin normalizes an installation's base URL: https unless it is this machine, and without a path.
 func Origin(server string) (string, error) {
 	if !strings.Contains(server, "://") {
 		scheme := "https://"
@@ -120,7 +117,7 @@ func loopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// Error is an answer that says no.
+// Error is an unsuccessful response.
 type Error struct {
 	Status    int    `json:"-"`
 	Message   string `json:"error"`
@@ -129,7 +126,7 @@ type Error struct {
 	RequestID string `json:"requestId"`
 }
 
-// Error returns the answer's sentence.
+// Error returns the response's message.
 func (e *Error) Error() string {
 	sentence := cmp.Or(e.Message, "the server answers "+strconv.Itoa(e.Status))
 	if e.Details != "" {
@@ -138,15 +135,15 @@ func (e *Error) Error() string {
 	return sentence
 }
 
-// ErrUnreachable is the error of a server that doesn't answer.
+// ErrUnreachable is returned if the server doesn't respond.
 var ErrUnreachable = errors.New("the server can't be reached")
 
 // Server returns the base URL.
 func (c *Client) Server() string { return c.c.Server }
 
-// Do makes a request below /api/v1 and returns its answer as it came. in is sent as JSON; nil: no body.
-// A request that changes something carries an Idempotency-Key, so that it is safe to send again where
-// the connection breaks. A rate limit is waited for, up to a minute.
+// Do makes a request below /api/v1 and returns the response. in is sent as JSON; nil sends no body. Requests that
+// change something carry an Idempotency-Key, so that they are repeated safely if the connection breaks. Do waits up to
+// a minute for a rate limit.
 func (c *Client) Do(ctx context.Context, method, path string, in any) (json.RawMessage, error) {
 	var body []byte
 	if in != nil {
@@ -158,13 +155,13 @@ func (c *Client) Do(ctx context.Context, method, path string, in any) (json.RawM
 	return c.Send(ctx, method, path, body)
 }
 
-// Send is Do for a body that is JSON already.
+// Send is [Client.Do] for a JSON body.
 func (c *Client) Send(ctx context.Context, method, path string, body []byte) (json.RawMessage, error) {
 	return c.SendOnce(ctx, method, path, "", body)
 }
 
-// SendOnce is Send with an Idempotency-Key of the caller's: the server answers the same request from another process as the first
-// one, for a day. Empty: a new one.
+// SendOnce is [Client.Send] with the caller's Idempotency-Key: for a day the server returns the first response for the
+// same request, even from another process. An empty key means a new one.
 func (c *Client) SendOnce(ctx context.Context, method, path, key string, body []byte) (json.RawMessage, error) {
 	if method == http.MethodPost && key == "" {
 		key = rand.Text()
@@ -236,12 +233,12 @@ func refused(resp *http.Response, answer []byte) error {
 	return e
 }
 
-// maxSentence bounds the sentences of an error, in bytes.
+// maxSentence caps the messages of an error, in bytes.
 const maxSentence = 2 << 10
 
 func refusal(status int, answer []byte) *Error {
 	e := &Error{}
-	_ = json.Unmarshal(answer, e) // a proxy's page leaves it empty
+	_ = json.Unmarshal(answer, e) // stays empty for a proxy's error page
 	e.Status, e.Message, e.Details = status, text.Clip(e.Message, maxSentence), text.Clip(e.Details, maxSentence)
 	return e
 }
@@ -273,7 +270,7 @@ func (c *Client) request(ctx context.Context, method, path, key, accept string, 
 	return resp, nil
 }
 
-// Get makes a request and reads its answer into out.
+// Get makes a request and parses the response into out.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
 	answer, err := c.Do(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -310,8 +307,8 @@ type Event struct {
 	Data     []byte
 }
 
-// Stream calls each with the events of a stream until it ends, ctx does, or each fails. A stream that
-// breaks is taken up after its last event.
+// Stream calls each with the events of a stream until it ends, ctx ends, or each fails. If the connection breaks, it
+// resumes after the last event.
 func (c *Client) Stream(ctx context.Context, path string, each func(Event) error) error {
 	last, pause := "", 250*time.Millisecond
 	for {
@@ -331,7 +328,7 @@ func (c *Client) Stream(ctx context.Context, path string, each func(Event) error
 	}
 }
 
-// stream follows one connection. ended reports that nothing more comes.
+// stream reads one connection. ended reports that the stream is complete.
 func (c *Client) stream(ctx context.Context, path string, last *string, each func(Event) error) (ended bool, err error) {
 	if *last != "" {
 		sep := "?"
@@ -382,7 +379,7 @@ func (c *Client) stream(ctx context.Context, path string, last *string, each fun
 	return false, nil
 }
 
-// Download writes what a path below /api/v1 answers to w, and returns the first error of either side: then what was written is not all.
+// Download writes the response for a path below /api/v1 to w. After an error, what was written is incomplete.
 func (c *Client) Download(ctx context.Context, path, accept string, w io.Writer) error {
 	resp, err := c.request(ctx, http.MethodGet, path, "", accept, nil)
 	if err != nil {

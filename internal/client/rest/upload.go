@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// Body is a request whose body is sent while it is read.
+// Body is a request with a streamed body.
 type Body struct {
 	Method   string
 	Path     string // below /api/v1
 	Type     string // its media type
 	Encoding string // Content-Encoding. Optional.
-	Size     int64  // its bytes
-	Offset   int64  // with PATCH: where in the file the body begins
+	Size     int64  // size in bytes
+	Offset   int64  // with PATCH: the body's position in the file
 	Key      string // Idempotency-Key. Optional.
 }
 
-// uploadTries is how often a request with a body is made: with the pauses between, it outlasts the restart of a server.
+// uploadTries is the number of attempts; with the pauses, they outlast a restart of the server.
 const uploadTries = 8
 
-// longestPause is between two of them.
+// longestPause is the longest pause between attempts.
 const longestPause = 8 * time.Second
 
-// Upload makes a request with a body, again where the connection breaks or the server asks to wait: sending the same twice has to be
-// harmless. A PATCH is not made again where the connection breaks. open is called for every try. An error of the body's reader is
-// returned as it is.
+// Upload sends a body and retries if the connection breaks or the server asks to wait, so repeating it must be
+// harmless. A PATCH isn't repeated after a broken connection. open is called for each attempt. It returns errors of the
+// body's reader unchanged.
 func (c *Client) Upload(ctx context.Context, b Body, open func() (io.ReadCloser, error)) (json.RawMessage, error) {
 	pause := 250 * time.Millisecond
 	for try := 1; ; try++ {
@@ -55,7 +55,7 @@ func (c *Client) Upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 	}
 }
 
-// source notes the error of a body's reader, which the transport would hide in one of its own.
+// source keeps the error of a body's reader, which the transport would wrap.
 type source struct {
 	io.ReadCloser
 	err error
@@ -121,7 +121,7 @@ func (c *Client) upload(ctx context.Context, b Body, open func() (io.ReadCloser,
 	return nil, wait, refused(resp, answer)
 }
 
-// Post makes a request to a path of the server outside of the REST interface, once, and returns its status and body.
+// Post makes one request to a path outside the REST interface and returns its status and body.
 func (c *Client) Post(ctx context.Context, path string, h http.Header, body []byte) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.c.Server+path, bytes.NewReader(body))
 	if err != nil {
@@ -147,5 +147,5 @@ func (c *Client) Post(ctx context.Context, path string, h http.Header, body []by
 	return resp.StatusCode, answer, nil
 }
 
-// Refusal is the error of an answer that says no.
+// Refusal returns the error of an unsuccessful response.
 func Refusal(status int, answer []byte) error { return refusal(status, answer) }

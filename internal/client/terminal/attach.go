@@ -14,11 +14,11 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// ErrDisabled is the error of a site that doesn't allow terminals.
+// ErrDisabled is returned if the site doesn't allow terminals.
 var ErrDisabled = errors.New("the terminal is not enabled for this site: enable it on its Terminal page in the dashboard")
 
-// Attach runs a command of the site at a path at this process's terminal until it ends, and returns its exit code. An empty command is
-// a shell.
+// Attach runs a command of the site at this process's terminal until it ends, and returns its exit code. An empty
+// command starts a shell.
 func Attach(ctx context.Context, c *rest.Client, path, command string) (code int, err error) {
 	out := screen{os.Stdout}
 	q, now := url.Values{}, out.Size()
@@ -36,7 +36,7 @@ func Attach(ctx context.Context, c *rest.Client, path, command string) (code int
 		return 0, err
 	}
 	in := int(os.Stdin.Fd())
-	before, err := term.MakeRaw(in) // Ctrl-C and all else goes to the far side
+	before, err := term.MakeRaw(in) // pass Ctrl-C and other keys to the command
 	if err != nil {
 		_ = conn.CloseNow()
 		return 0, err
@@ -54,10 +54,10 @@ func (s screen) Size() (now Size) {
 	return now
 }
 
-// prefixed is how the variables of a database are named.
+// prefixed matches the variables of a database.
 var prefixed = regexp.MustCompile(`^([A-Z][A-Z0-9_]*_)?DB_SOCKET$`)
 
-// Database returns the command that opens the MariaDB client on a database, which a site's programs reach by these variables.
+// Database returns the command that opens the MariaDB client on the database with these variables.
 func Database(env []string) (string, error) {
 	for _, name := range env {
 		if m := prefixed.FindStringSubmatch(name); m != nil {

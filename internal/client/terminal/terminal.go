@@ -1,5 +1,5 @@
-// Package terminal owns the client's end of a terminal in a site's sandbox: what is typed goes there, what the command shows comes
-// back, and its exit code is the result. It knows no device: who calls it makes the local terminal raw.
+// Package terminal owns the client side of a terminal in a site's sandbox: it sends input, shows output, and returns
+// the command's exit code. The caller puts the local terminal into raw mode.
 package terminal
 
 import (
@@ -13,39 +13,38 @@ import (
 	"github.com/coder/websocket"
 )
 
-// MaxMessage is the most bytes that the server sends at once.
+// MaxMessage is the largest message from the server, in bytes.
 const MaxMessage = 1 << 20
 
-// How often the local terminal's size is looked at, and the connection tried; and how long an answer to that may take.
+// Intervals of checking the local terminal's size and of pinging, and the time limit for a pong.
 const (
 	sizeEvery = 500 * time.Millisecond
 	pingEvery = 15 * time.Second
 	pingTime  = 45 * time.Second
 )
 
-// Size is that of a terminal, in characters.
+// Size is a terminal's size in characters.
 type Size struct {
 	Columns int `json:"columns"`
 	Rows    int `json:"rows"`
 }
 
-// Screen is what shows a terminal on this side.
+// Screen is the local terminal.
 type Screen interface {
 	io.Writer
-	// Size returns its size at the moment; zero where it isn't known.
+	// Size returns the current size, or zero if unknown.
 	Size() Size
 }
 
-// Ended is why a terminal was closed before its command ended.
+// Ended says why a terminal was closed before its command ended.
 type Ended struct{ Reason string }
 
-// Error is a sentence.
 func (e *Ended) Error() string { return e.Reason }
 
-// errLost is the error of a connection that breaks: the command was ended then, or is soon.
+// errLost is returned if the connection breaks, which also ends the command.
 var errLost = &Ended{"the connection to the terminal was lost, and its command was ended"}
 
-// Run carries a terminal until its command ends, and returns the exit code. A Read of what is typed may go on after it.
+// Run runs a terminal until its command ends, and returns the exit code. A Read of typed may continue afterwards.
 func Run(ctx context.Context, c *websocket.Conn, typed io.Reader, out Screen) (code int, err error) {
 	defer c.CloseNow()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -55,7 +54,7 @@ func Run(ctx context.Context, c *websocket.Conn, typed io.Reader, out Screen) (c
 		for {
 			n, err := typed.Read(b)
 			if n > 0 && c.Write(ctx, websocket.MessageBinary, b[:n]) != nil {
-				return // the reader says why
+				return // the reader returns the cause
 			}
 			if err != nil {
 				return
@@ -82,7 +81,7 @@ func Run(ctx context.Context, c *websocket.Conn, typed io.Reader, out Screen) (c
 	}
 }
 
-// ended returns why there is nothing more to read.
+// ended returns why there is no more output.
 func ended(ctx context.Context, err error) error {
 	var closed websocket.CloseError
 	switch {
@@ -94,7 +93,7 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 
-// tend tells the server of the terminal's size, and notices a server that is gone.
+// tend sends changes of the terminal's size, and detects a lost connection.
 func tend(ctx context.Context, cancel context.CancelCauseFunc, c *websocket.Conn, out Screen) {
 	look, try := time.NewTicker(sizeEvery), time.NewTicker(pingEvery)
 	defer look.Stop()

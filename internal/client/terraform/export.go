@@ -1,8 +1,8 @@
-// Package terraform owns the configuration for Terraform and OpenTofu that slipway export terraform writes: what an account
-// has, as resources of the provider, each with the block that imports it.
+// Package terraform owns the configuration for Terraform and OpenTofu that slipway export terraform writes: an
+// account's objects as resources, each with its import block.
 //
-// A plan of it changes nothing. Values of secrets, which nobody can read, become variables; what the caller's token can't
-// read is left out, and a comment says so.
+// Planning it changes nothing. Secret values, which can't be read, become variables. What the token can't read is left
+// out with a comment.
 package terraform
 
 import (
@@ -18,19 +18,19 @@ import (
 	texts "slipway/internal/platform/text"
 )
 
-// object is one of the API's, by its fields.
+// object is an API object by field.
 type object = map[string]any
 
 // export writes a configuration.
 type export struct {
 	c     *rest.Client
 	out   strings.Builder
-	used  map[string]bool   // labels, with the type before them
-	sites map[string]string // references to sites' ids by them
-	vars  []string          // of values that are secret
+	used  map[string]bool   // labels in use, with their type
+	sites map[string]string // references by site id
+	vars  []string          // variables for secret values
 }
 
-// Write writes the configuration of everything that c's user has.
+// Write writes the configuration of everything that c's user owns.
 func Write(ctx context.Context, c *rest.Client, w io.Writer) error {
 	e := &export{c: c, used: map[string]bool{}, sites: map[string]string{}}
 	sites, err := e.list(ctx, "sites", "/sites")
@@ -55,7 +55,7 @@ func Write(ctx context.Context, c *rest.Client, w io.Writer) error {
 	return err
 }
 
-// head is what the file begins with.
+// head returns the start of the file.
 func (e *export) head() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `terraform {
@@ -80,7 +80,7 @@ provider "slipway" {
 	return b.String()
 }
 
-// list reads all entries. Where the token may not, a comment takes their place.
+// list reads all entries, or writes a comment if the token may not.
 func (e *export) list(ctx context.Context, what, path string) ([]object, error) {
 	all, err := e.c.List(ctx, path)
 	var no *rest.Error
@@ -102,7 +102,7 @@ func (e *export) list(ctx context.Context, what, path string) ([]object, error) 
 	return out, nil
 }
 
-// oneLine writes a server's text in a comment, which ends with its line.
+// oneLine makes a server's text safe for a one-line comment.
 func oneLine(s string) string { return texts.Printable(strings.Join(strings.Fields(s), " ")) }
 
 func (e *export) site(ctx context.Context, s object) error {
@@ -159,7 +159,7 @@ func (e *export) site(ctx context.Context, s object) error {
 	names := map[string]bool{}
 	for _, h := range hooks {
 		name := text(h["name"])
-		if names[name] { // its id is a secret, which doesn't belong into a file
+		if names[name] { // its id is a secret, which must not be in the file
 			fmt.Fprintf(&e.out, "\n# Left out: a second deploy hook of %s with the name %s.\n", oneLine(slug), quote(name))
 			continue
 		}
@@ -194,7 +194,7 @@ func (e *export) webhooks(ctx context.Context) error {
 	return err
 }
 
-// notifications has no target of a chat, which is a secret: an import leaves it as it is.
+// notifications omits the address of chat channels, which is a secret; importing keeps it.
 func (e *export) notifications(ctx context.Context) error {
 	all, err := e.list(ctx, "notification channels", "/notifications")
 	for _, n := range all {
@@ -210,7 +210,7 @@ func (e *export) notifications(ctx context.Context) error {
 	return err
 }
 
-// sitesOf refers to sites by their resources.
+// sitesOf replaces site ids by references.
 func (e *export) sitesOf(ids any) (sites []any) {
 	list, _ := ids.([]any)
 	for _, id := range list {
@@ -219,7 +219,7 @@ func (e *export) sitesOf(ids any) (sites []any) {
 	return sites
 }
 
-// siteOf refers to a site by its resource, if it has one.
+// siteOf replaces a site id by a reference if the site has a resource.
 func (e *export) siteOf(id any) any {
 	if reference, ok := e.sites[text(id)]; ok {
 		return verbatim(reference)

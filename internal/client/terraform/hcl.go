@@ -18,7 +18,7 @@ type fields []field
 // verbatim is an expression, such as a reference.
 type verbatim string
 
-// resource writes a resource and what imports it, and returns its label.
+// resource writes a resource with its import block and returns its label.
 func (e *export) resource(kind, name, id string, attributes fields) string {
 	label := e.label(kind, name)
 	fmt.Fprintf(&e.out, "\nresource %q %q {\n%s}\n", kind, label, lines(attributes, "  "))
@@ -26,7 +26,7 @@ func (e *export) resource(kind, name, id string, attributes fields) string {
 	return label
 }
 
-// label makes an identifier of a name, which no other of the same kind has.
+// label makes a unique identifier from a name.
 func (e *export) label(kind, name string) string {
 	name = strings.ToLower(strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
@@ -45,8 +45,8 @@ func (e *export) label(kind, name string) string {
 	return free
 }
 
-// lines are attributes as terraform fmt writes them: the equal signs of neighbors that take one line each stand in a column.
-// Those without a value are left out.
+// lines formats attributes like terraform fmt: equal signs of adjacent one-line attributes are aligned. Attributes
+// without a value are omitted.
 func lines(attributes fields, indent string) string {
 	var names, values []string
 	for _, a := range attributes {
@@ -72,7 +72,7 @@ func lines(attributes fields, indent string) string {
 	return b.String()
 }
 
-// expression is a value as HCL has it. Empty: there is none.
+// expression formats a value in HCL, or returns "" if there is none.
 func expression(v any, indent string) string {
 	switch v := v.(type) {
 	case verbatim:
@@ -100,7 +100,7 @@ func expression(v any, indent string) string {
 	return ""
 }
 
-// pick returns what an object of the API has of some attributes, which are by their names in configurations.
+// pick selects attributes of an API object by their names in configurations.
 func pick(v any, names ...string) fields {
 	of, _ := v.(object)
 	var out fields
@@ -124,7 +124,7 @@ func pick(v any, names ...string) fields {
 	return out
 }
 
-// quote is a text as HCL has it, without what begins a template.
+// quote quotes text in HCL and escapes templates.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

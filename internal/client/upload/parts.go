@@ -12,11 +12,10 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// partTries is how often a part is sent without that anything more arrives: with the pauses between, it outlasts the restart of a
-// server.
+// partTries is the number of attempts without progress; with the pauses, they outlast a restart of the server.
 const partTries = 8
 
-// inParts sends a large file in parts, each from where the server has it.
+// inParts sends a large file in parts and resumes where the server's copy ends.
 func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder, x folder.File, p *Progress) error {
 	var at, best int64
 	for failures, ask := 0, false; ; {
@@ -68,7 +67,7 @@ func inParts(ctx context.Context, c *rest.Client, path string, f *folder.Folder,
 	}
 }
 
-// received reads how far a file is.
+// received returns how much of a file the server has.
 func received(answer json.RawMessage, err error) (int64, error) {
 	var got struct{ Offset int64 }
 	if err == nil {
@@ -77,7 +76,7 @@ func received(answer json.RawMessage, err error) (int64, error) {
 	return got.Offset, err
 }
 
-// from opens n bytes of a file from an offset.
+// from opens n bytes of a file at an offset.
 func from(f *folder.Folder, x folder.File, at, n int64) (io.ReadCloser, error) {
 	in, err := f.Content(x)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package upload owns sending the files of a folder to a server: those that it lacks, small ones in batches, large ones in parts that
-// are resumed where they broke off.
+// Package upload owns sending a folder's files to a server: only those it lacks, small ones in batches, large ones in
+// resumable parts.
 package upload
 
 import (
@@ -23,7 +23,7 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// Upload is one that the server has opened, as it says.
+// Upload is an open upload in API responses.
 type Upload struct {
 	ID     string
 	Limits struct {
@@ -34,10 +34,10 @@ type Upload struct {
 	}
 }
 
-// Missing is what the server has to be sent.
+// Missing counts what the server lacks.
 type Missing struct{ Files, Bytes int64 }
 
-// Progress is how far sending is. It may be read while that goes on.
+// Progress counts what was sent. It may be read concurrently.
 type Progress struct {
 	All          Missing
 	files, bytes atomic.Int64
@@ -46,10 +46,9 @@ type Progress struct {
 // Files returns how many files have arrived.
 func (p *Progress) Files() int64 { return p.files.Load() }
 
-// Bytes returns how many bytes have been sent. Those that were sent again count twice.
+// Bytes returns how many bytes were sent, including repeated ones.
 func (p *Progress) Bytes() int64 { return p.bytes.Load() }
 
-// Count counts what is read.
 func (p *Progress) Count(r io.ReadCloser, err error) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
@@ -57,13 +56,14 @@ func (p *Progress) Count(r io.ReadCloser, err error) (io.ReadCloser, error) {
 	return &counted{r, p}, nil
 }
 
-// rounds is how often files that change meanwhile are read again.
+// rounds caps how often changed files are read again.
 const rounds = 3
 
-// errChanged says that a file changed between its digest and its sending.
+// errChanged says that a file changed after it was hashed.
 var errChanged = errors.New("files changed while they were sent")
 
-// Send sends what the server lacks of a folder, and says in p how far that is: show begins to show it, and what it returns ends that.
+// Send sends what the server lacks and counts it in p. It calls show to start displaying progress, and the returned
+// function to stop.
 func (u Upload) Send(ctx context.Context, c *rest.Client, f *folder.Folder, p *Progress, show func() (stop func())) error {
 	for round := 1; ; round++ {
 		err := u.round(ctx, c, f, p, show)
@@ -73,7 +73,7 @@ func (u Upload) Send(ctx context.Context, c *rest.Client, f *folder.Folder, p *P
 	}
 }
 
-// round sends the list of a folder's files and those that are missing.
+// round sends the file list and the missing files once.
 func (u Upload) round(ctx context.Context, c *rest.Client, f *folder.Folder, p *Progress, show func() (stop func())) error {
 	packed, err := gzipped(f.Manifest())
 	if err != nil {
@@ -111,20 +111,20 @@ func (u Upload) round(ctx context.Context, c *rest.Client, f *folder.Folder, p *
 	defer show()()
 	group, ctx := errgroup.WithContext(ctx)
 	// share: none, this process is one user's
-	group.SetLimit(4) // as many as the server takes for one site
+	group.SetLimit(4) // the server's limit per site
 	for _, b := range list {
 		group.Go(func() error { return b.send(ctx, c, path, f, p) })
 	}
 	return group.Wait()
 }
 
-// content is one that the server has to be sent.
+// content is a file that the server lacks.
 type content struct {
 	SHA256 string
 	Size   int64
 }
 
-// listMissing asks for all pages of what is missing.
+// listMissing returns all pages of the missing files.
 func listMissing(ctx context.Context, c *rest.Client, path string) (all []content, err error) {
 	after := ""
 	for {
@@ -143,17 +143,17 @@ func listMissing(ctx context.Context, c *rest.Client, path string) (all []conten
 	}
 }
 
-// batch is files that are sent with one request.
+// batch holds files sent in one request.
 type batch struct {
 	files []folder.File
 	bytes int64
-	alone bool // one that is larger than a batch may be
+	alone bool // may exceed the size of a batch
 }
 
-// fullBatch is how large batches are made: a broken connection costs so much.
+// fullBatch is the size of a batch, which a broken connection loses.
 const fullBatch = 16 << 20
 
-// batches divides what is missing.
+// batches divides the missing files into batches.
 func batches(list []content, up Upload, f *folder.Folder) (all []batch, err error) {
 	files := f.ByDigest()
 	var now batch
@@ -181,7 +181,7 @@ func batches(list []content, up Upload, f *folder.Folder) (all []batch, err erro
 	return all, nil
 }
 
-// send sends a batch. Files that are not what they were are read anew, and errChanged is returned.
+// send sends a batch. If files have changed, it hashes them again and returns errChanged.
 func (b batch) send(ctx context.Context, c *rest.Client, path string, f *folder.Folder, p *Progress) error {
 	var answer json.RawMessage
 	var err error
@@ -231,7 +231,7 @@ func (b batch) send(ctx context.Context, c *rest.Client, path string, f *folder.
 	return nil
 }
 
-// changing is held while files are read anew: batches are sent side by side.
+// changing serializes rehashing, since batches are sent concurrently.
 var changing sync.Mutex
 
 func (b batch) changed(f *folder.Folder, digests map[string]bool) error {
@@ -243,7 +243,7 @@ func (b batch) changed(f *folder.Folder, digests map[string]bool) error {
 	return errChanged
 }
 
-// frames is a batch as the server takes it: for each file its digest, its length and its bytes.
+// frames encodes a batch for the server: each file's digest, length and bytes.
 type frames struct {
 	f    *folder.Folder
 	rest []folder.File
@@ -290,7 +290,7 @@ func (r *frames) Close() error {
 	return file.Close()
 }
 
-// exactly reads as many bytes of a file as it had, or ends with errChanged.
+// exactly reads a file's expected number of bytes, or fails with errChanged.
 func exactly(in io.ReadCloser, err error) func(n int64) (io.ReadCloser, error) {
 	return func(n int64) (io.ReadCloser, error) {
 		if err != nil {

@@ -16,23 +16,24 @@ import (
 	"sync"
 )
 
-// cpanel is a full backup of an account: its home folder, and a dump of each of its databases.
+// cpanel is a full account backup: the home folder and a dump of each database.
 type cpanel struct {
 	file     string
-	root     string // of the WordPress, below the home folder
+	root     string // WordPress folder below the home folder
 	database string
 	left     []string
 }
 
-// databaseName finds the name of the database in a wp-config.php, which is read and never run.
+// databaseName matches the database's name in a wp-config.php, which is never run.
 var databaseName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`define\s*\(\s*['"]DB_NAME['"]\s*,\s*['"]([A-Za-z0-9_.$-]{1,64})['"]\s*\)`)
 })
 
-// maxRoots is how many WordPress are looked for.
+// maxRoots caps the WordPress installations in a backup.
 const maxRoots = 100
 
-// findCPanel returns the backup with the WordPress that root names, or the only one: nil where the file is none.
+// findCPanel opens a backup and selects the WordPress at root, or the only one. It returns nil if the file isn't such a
+// backup.
 func findCPanel(file, root string) (*cpanel, error) {
 	if is, err := begins(file, "\x1f\x8b"); !is || err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func findCPanel(file, root string) (*cpanel, error) {
 	return c, nil
 }
 
-// cpanelLeft are the parts of a backup that are no WordPress.
+// cpanelLeft lists the parts of a backup that aren't imported.
 var cpanelLeft = map[string]string{
 	"cron":     "cron jobs",
 	"dnszones": "DNS zones",
@@ -87,7 +88,7 @@ var cpanelLeft = map[string]string{
 	"psql":     "PostgreSQL databases",
 }
 
-// each calls f with every entry, by its name below the backup's folder.
+// each calls f for every entry, with its name below the backup's folder.
 func (c *cpanel) each(f func(name string, h *tar.Header, in io.Reader) error) error {
 	file, err := os.Open(c.file)
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *cpanel) walk(ctx context.Context, take taker) (left []string, err error
 			return context.Cause(ctx)
 		}
 		if h.Typeflag != tar.TypeReg {
-			return nil // links and devices are nothing of a wp-content
+			return nil // skip links and devices
 		}
 		if name == dump || name == dump+".gz" {
 			return take.take(item{gzip: strings.HasSuffix(name, ".gz"), in: in})

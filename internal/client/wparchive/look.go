@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-// form finds in a dump the table of options with its prefix, and the address of the site.
+// form matches the options table with its prefix and the site's URL in a dump.
 var form = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?i)CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)options[`\"]?\\s*\\(" +
 		`|'siteurl'\s*,\s*'(https?://[^'\\\s]{1,200})'`)
 })
 
-// maxForm is how long what form finds can be.
+// maxForm is the longest match of form.
 const maxForm = 400
 
-// look reads a dump as it passes.
+// look scans a dump while it is copied.
 type look struct {
 	home, prefix string
-	text         []byte // what isn't looked at yet
+	text         []byte // not yet scanned
 }
 
 // Write never fails.
@@ -40,7 +40,7 @@ func (l *look) end() { l.search(); l.text = nil }
 
 func (l *look) search() {
 	for _, m := range form().FindAllSubmatch(l.text, -1) {
-		// Tables of plugins end in options too: WordPress's own has the shortest name.
+		// Plugins' tables may end in options too; WordPress's own has the shortest name.
 		if p := string(m[1]); p != "" && (l.prefix == "" || len(p) < len(l.prefix)) {
 			l.prefix = p
 		}
@@ -50,12 +50,12 @@ func (l *look) search() {
 	}
 }
 
-// replaced reads a text with one word in the place of another.
+// replaced is a reader that replaces one word by another.
 type replaced struct {
 	in       io.Reader
 	old, new []byte
-	raw      []byte // read, and not looked at
-	out      []byte // ready
+	raw      []byte // read but not yet scanned
+	out      []byte // ready to return
 	err      error
 }
 
@@ -76,7 +76,7 @@ func (r *replaced) Read(b []byte) (int, error) {
 			r.out = append(append(r.out, r.raw[:i]...), r.new...)
 			r.raw = r.raw[i+len(r.old):]
 		}
-		keep := min(len(r.raw), len(r.old)-1) // the word may go on in the next chunk
+		keep := min(len(r.raw), len(r.old)-1) // the word may continue in the next chunk
 		if r.err != nil {
 			keep = 0
 		}

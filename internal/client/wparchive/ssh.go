@@ -21,26 +21,26 @@ import (
 	"unicode"
 )
 
-// remote is a WordPress on a machine that is reached with the user's own ssh: its settings, its known hosts and its keys count.
-// What runs there is sh, cat, tar and the database's own dump; PHP doesn't, unless wp-config.php leaves no other way.
+// remote is a WordPress on a machine reached with the user's own ssh, settings, known hosts and keys. It runs sh, cat,
+// tar and the database's dump program there, and PHP only if wp-config.php leaves no other way.
 type remote struct {
-	args    []string // of ssh, up to the host
-	name    string   // in words
+	args    []string // ssh's arguments including the host
+	name    string   // name for messages
 	root    string   // folder of the WordPress there
-	control string   // folder of the socket that connections share; empty: each signs in
+	control string   // folder of the socket for shared connections; if empty, each command connects
 	config  config
 	files   int
 	bytes   int64
 }
 
-// IsSSH says whether what is imported is a WordPress on another machine.
+// IsSSH reports whether the source is a WordPress on another machine.
 func IsSSH(name string) bool { return strings.HasPrefix(name, "ssh://") }
 
-// sshPart is what a user or a host is made of: nothing that ssh takes for a flag.
+// sshPart matches user and host names that ssh can't take for a flag.
 var sshPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:%-]{0,252}$`) })
 
-// OpenSSH looks at a WordPress by its address, ssh://user@host:port/folder; /~/folder is below the user's home. ask says whether
-// ssh may ask a person. Close it afterwards.
+// OpenSSH opens the WordPress at ssh://user@host:port/folder; /~/folder is below the user's home. ask says whether ssh
+// may prompt. The caller must call Close.
 func OpenSSH(ctx context.Context, address string, ask bool) (*Archive, error) {
 	r, err := parseSSH(address)
 	if err != nil {
@@ -52,7 +52,7 @@ func OpenSSH(ctx context.Context, address string, ask bool) (*Archive, error) {
 	if _, err := exec.LookPath("ssh"); err != nil {
 		return nil, errors.New("there is no ssh on this machine: install OpenSSH's client")
 	}
-	if runtime.GOOS != "windows" { // whose ssh can't
+	if runtime.GOOS != "windows" { // not supported by its ssh
 		if r.control, err = os.MkdirTemp("", "slipway-ssh-"); err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func OpenSSH(ctx context.Context, address string, ask bool) (*Archive, error) {
 	return a, nil
 }
 
-// Close ends the connection to where the archive is, if there is one.
+// Close closes the SSH connection, if there is one.
 func (a *Archive) Close() {
 	r, ok := a.src.(*remote)
 	if !ok || r.control == "" {
@@ -115,7 +115,7 @@ func parseSSH(address string) (*remote, error) {
 	return r, nil
 }
 
-// run runs a script there, and calls read with what it prints. Its status is that of the script.
+// run runs a script on the remote machine and passes its output to read. It returns the script's status.
 func (r *remote) run(ctx context.Context, script string, read func(in io.Reader) error) (status int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,7 +123,7 @@ func (r *remote) run(ctx context.Context, script string, read func(in io.Reader)
 	cmd.Stdin = strings.NewReader(script)
 	said := &tail{}
 	cmd.Stderr = said
-	cmd.WaitDelay = 5 * time.Second // a connection that is shared keeps the pipes
+	cmd.WaitDelay = 5 * time.Second // a shared connection keeps the pipes open
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, err
@@ -150,7 +150,7 @@ func (r *remote) run(ctx context.Context, script string, read func(in io.Reader)
 	return 0, errors.Join(fmt.Errorf("%s can't be read: ssh: %w", r.name, ended), err)
 }
 
-// tail keeps the end of what a program says.
+// tail keeps the last bytes written to it.
 type tail struct{ b []byte }
 
 func (t *tail) Write(b []byte) (int, error) {
@@ -159,22 +159,22 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text returns it in one line, without what moves a terminal's cursor.
+// text returns them as one line that is safe for a terminal.
 func (t *tail) text() string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(string(t.b), ""), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
 	}), " ")
 }
 
-// word is a word as a POSIX shell takes it.
+// word quotes a word for a POSIX shell.
 func word(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" }
 
-// enter goes to a folder of the WordPress there.
+// enter returns a command that changes to a folder of the remote WordPress.
 func (r *remote) enter(dir string) string {
 	return "cd " + word(r.root+dir) + " || exit 3\n"
 }
 
-// look reads the settings of the WordPress, and counts its files.
+// look reads the WordPress's settings and counts its files.
 func (r *remote) look(ctx context.Context) error {
 	var text bytes.Buffer
 	_, err := r.run(ctx, r.enter("")+"test -d wp-content || { echo 'there is no wp-content in the folder' >&2; exit 3; }\n"+
@@ -205,14 +205,14 @@ func (r *remote) plan(kind string) Plan {
 	return Plan{Kind: kind, Home: r.config.home, Prefix: r.config.prefix, Files: r.files, Bytes: r.bytes, Left: []string{leftThere}}
 }
 
-// The folders of wp-content that hold what plugins make anew, and their backups.
+// Folders of wp-content with regenerable files or plugins' backups.
 var notTaken = []string{"cache", "upgrade", "updraft", "ai1wm-backups", "backups-dup-lite", "wflogs"}
 
 var leftThere = "the folders " + strings.Join(notTaken, ", ") + " of wp-content"
 
-// walk takes the dump, and then the files.
+// walk reads the dump, then the files.
 func (r *remote) walk(ctx context.Context, take taker) (left []string, err error) {
-	var taken error // by which what ssh says of it is worth nothing
+	var taken error // error of the receiver, which makes ssh's error irrelevant
 	script := r.enter("") + r.config.dump()
 	status, err := r.run(ctx, script, func(in io.Reader) error {
 		taken = take.take(item{in: in})
@@ -234,7 +234,7 @@ func (r *remote) walk(ctx context.Context, take taker) (left []string, err error
 		for {
 			h, err := t.Next()
 			if errors.Is(err, io.EOF) {
-				_, err = io.Copy(io.Discard, io.LimitReader(in, 1<<20)) // what fills its last block up
+				_, err = io.Copy(io.Discard, io.LimitReader(in, 1<<20)) // read the padding of the last block
 				return err
 			}
 			if err != nil {
@@ -261,21 +261,21 @@ func (r *remote) walk(ctx context.Context, take taker) (left []string, err error
 	return left, err
 }
 
-// config is what a wp-config.php says of the database. It is read and never run.
+// config is the database configuration in a wp-config.php, which is parsed but never run.
 type config struct {
 	name, user, password, host string
 	prefix, home               string
-	whole                      bool // all that a dump needs is said in plain words
+	whole                      bool // contains everything a dump needs as literals
 }
 
-// configValue finds the constants and the prefix: the text of each is in the second or the third group.
+// configValue matches constants and the table prefix; the value is in group two or three.
 var configValue = sync.OnceValue(func() *regexp.Regexp {
 	const text = `(?:'((?:[^'\\]|\\.){0,500})'|"((?:[^"\\$]|\\.){0,500})")`
 	return regexp.MustCompile(`(?m)^[ \t]*define\s*\(\s*['"](DB_NAME|DB_USER|DB_PASSWORD|DB_HOST|WP_HOME)['"]\s*,\s*` + text + `\s*\)` +
 		`|^[ \t]*\$(table_prefix)\s*=\s*` + text)
 })
 
-// parseConfig reads a wp-config.php. What is in comments doesn't count, nor what isn't plain text.
+// parseConfig parses a wp-config.php. It ignores comments and values that aren't literals.
 func parseConfig(php string) config {
 	php = regexp.MustCompile(`(?s)/\*.*?\*/`).ReplaceAllString(php, "")
 	said := map[string]string{}
@@ -285,7 +285,7 @@ func parseConfig(php string) config {
 		if double != "" {
 			value = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\$`, `$`).Replace(double)
 		}
-		if _, twice := said[name]; !twice { // PHP keeps the first one, too
+		if _, twice := said[name]; !twice { // PHP keeps the first definition too
 			said[name] = value
 		}
 	}
@@ -299,7 +299,7 @@ func parseConfig(php string) config {
 	return c
 }
 
-// dump is a script that prints the database. No argument of a program there holds the password: others could see it.
+// dump returns a script that dumps the database. The password isn't in any program's arguments, which others could see.
 func (c config) dump() string {
 	if !c.whole {
 		return "command -v wp >/dev/null || { echo 'wp-config.php takes the name or the password of the database from elsewhere, " +

@@ -1,9 +1,8 @@
-// Package wparchive owns reading the archives that other tools make of a WordPress, on the user's machine, and WordPress on
-// machines that the user's ssh reaches: of each it makes the one kind that servers import, a .tar.gz with wp-content and the
-// database's dump.
+// Package wparchive owns reading WordPress archives made by other tools, and WordPress installations reached by ssh. It
+// converts them to the format that servers import: a .tar.gz with wp-content and a dump.
 //
-// An archive is a stranger's: sizes, names and how many there are is bounded, nothing of it is run, and nothing of it is
-// written anywhere but into the new archive.
+// Archives are untrusted: their sizes, names and number of entries are limited, nothing in them is run, and data is
+// written only to the new archive.
 package wparchive
 
 import (
@@ -18,59 +17,59 @@ import (
 	"strings"
 )
 
-// Bounds of an archive. The server has its own, of what the site may store.
+// Limits of an archive. The server applies its own by the site's storage.
 const (
 	maxEntries = 250_000
-	maxList    = 64 << 20 // bytes of a zip's list
+	maxList    = 64 << 20 // bytes of a zip's directory
 	maxPath    = 1000
 	maxBytes   = 64 << 30 // unpacked
 	maxSQL     = 8 << 30  // of the dump
-	maxText    = 1 << 20  // of a file that is read as a whole
+	maxText    = 1 << 20  // of a file that is read into memory
 )
 
-// Plan is what an archive holds.
+// Plan describes an archive's content.
 type Plan struct {
-	Kind   string   `json:"kind"`       // in words
-	Home   string   `json:"home"`       // URL of the WordPress; empty: the dump doesn't say
-	Prefix string   `json:"prefix"`     // of its tables; empty: the dump doesn't say
-	Files  int      `json:"files"`      // of wp-content
-	Bytes  int64    `json:"bytes"`      // of them
-	SQL    int64    `json:"sqlBytes"`   // 0: it isn't known yet
-	Left   []string `json:"notCarried"` // in words
+	Kind   string   `json:"kind"`       // for people
+	Home   string   `json:"home"`       // URL of the WordPress; empty if the dump doesn't contain it
+	Prefix string   `json:"prefix"`     // table prefix; empty if the dump doesn't contain it
+	Files  int      `json:"files"`      // files in wp-content
+	Bytes  int64    `json:"bytes"`      // total size of Files
+	SQL    int64    `json:"sqlBytes"`   // 0 if unknown
+	Left   []string `json:"notCarried"` // messages about what isn't imported
 }
 
-// Archive is one that was recognized.
+// Archive is a recognized archive.
 type Archive struct {
 	name string
 	src  source
 }
 
-// source is a kind of archive.
+// source reads one kind of archive.
 type source interface {
-	// walk calls take with each file of wp-content and with the dump. left are what the archive has and isn't taken.
+	// walk calls take with each file of wp-content and with the dump. left describes what isn't imported.
 	walk(ctx context.Context, take taker) (left []string, err error)
 }
 
-// taker takes the items of an archive in its order.
+// taker receives an archive's items in order.
 type taker interface{ take(it item) error }
 
 // item is a file of wp-content, or the dump.
 type item struct {
-	path string // below wp-content; empty: the dump
-	size int64  // of a file
+	path string // below wp-content; empty for the dump
+	size int64  // size of a file
 	gzip bool   // the dump is compressed
 	in   io.Reader
 }
 
-// bad is the error of an archive that can't be imported.
+// bad returns an error about an archive that can't be imported.
 func bad(format string, args ...any) error {
 	return fmt.Errorf("the archive can't be imported: "+format, args...)
 }
 
 var errDamaged = bad("it is damaged or cut off")
 
-// Open recognizes an archive: its file, or the files of a set. root is which WordPress of it, by its folder; empty: the
-// only one. A nil archive is of no known kind: the server may know it.
+// Open recognizes an archive by its file or its set of files. root selects a WordPress by folder; empty selects the
+// only one. It returns nil for unknown kinds, which the server may know.
 func Open(files []string, root string) (*Archive, error) {
 	name := filepath.Base(files[0])
 	if set, err := updraftSet(files); set != nil || err != nil {
@@ -102,7 +101,7 @@ func Open(files []string, root string) (*Archive, error) {
 	return &Archive{"cPanel backup", c}, nil
 }
 
-// Plan says what the archive holds. A file is read as a whole for it; of what is elsewhere is said what a look has told.
+// Plan describes the content. It reads a local archive completely; for a remote WordPress it uses what look found.
 func (a *Archive) Plan(ctx context.Context) (Plan, error) {
 	if r, ok := a.src.(*remote); ok {
 		return r.plan(a.name), nil
@@ -110,7 +109,7 @@ func (a *Archive) Plan(ctx context.Context) (Plan, error) {
 	return a.read(ctx, nil)
 }
 
-// Convert writes the archive for a server into f, a new file.
+// Convert writes the archive for the server to f, a new file.
 func (a *Archive) Convert(ctx context.Context, f *os.File) (Plan, error) {
 	z := gzip.NewWriter(f)
 	t := tar.NewWriter(z)
@@ -137,10 +136,10 @@ func (a *Archive) read(ctx context.Context, out *tar.Writer) (Plan, error) {
 	return r.plan, nil
 }
 
-// reading takes the items of one archive.
+// reading receives the items of one archive.
 type reading struct {
 	ctx     context.Context
-	out     *tar.Writer // nil: they are only counted
+	out     *tar.Writer // nil: only count them
 	plan    Plan
 	entries int
 	sql     bool
@@ -176,14 +175,14 @@ func (r *reading) take(it item) error {
 	if _, err := io.CopyN(r.out, it.in, it.size); err != nil {
 		return errors.Join(errDamaged, err)
 	}
-	// What is longer than it says, or whose checksum is wrong, shows at the end.
+	// Reading to the end detects a wrong length or checksum.
 	if n, err := io.ReadFull(it.in, make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		return errDamaged
 	}
 	return nil
 }
 
-// checkPath refuses what would lead out of wp-content.
+// checkPath refuses paths that lead out of wp-content.
 func checkPath(p string) error {
 	if len(p) > maxPath || strings.ContainsAny(p, "\x00\\") || strings.HasPrefix(p, "/") || strings.Contains("/"+p+"/", "/../") {
 		return bad("the path %q is not allowed", p[:min(len(p), 200)])
@@ -191,7 +190,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// dump takes the dump of the database, and writes it compressed: how long it is unpacked isn't known before.
+// dump compresses the database dump, whose uncompressed length isn't known in advance.
 func (r *reading) dump(it item) error {
 	if r.sql {
 		return bad("it holds several dumps of the database")

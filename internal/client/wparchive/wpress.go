@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// wpress is a file of All-in-One WP Migration: files one after another, each behind a header, and an empty header at the
-// end.
+// wpress is an archive of All-in-One WP Migration: files, each after a header, and an empty header at the end.
 type wpress string
 
-// The lengths of a header's fields, each filled up with NUL: name, size in decimal digits, time and folder.
+// Sizes of a header's fields, each padded with NUL: name, size in decimal digits, time and folder.
 const (
 	wpressName   = 255
 	wpressSize   = 14
@@ -25,7 +24,7 @@ const (
 	wpressHeader = wpressName + wpressSize + wpressTime + wpressFolder
 )
 
-// wpressPrefix stands for the prefix of tables.
+// wpressPrefix stands for the table prefix.
 const wpressPrefix = "SERVMASK_PREFIX_"
 
 func (w wpress) walk(_ context.Context, take taker) (left []string, err error) {
@@ -73,13 +72,13 @@ func (w wpress) walk(_ context.Context, take taker) (left []string, err error) {
 	}
 }
 
-// field is a text that ends with the first NUL. Newer versions have a checksum behind it.
+// field returns the text up to the first NUL. Newer versions add a checksum after it.
 func field(b []byte) string {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)
 }
 
-// wpressPackage refuses what is written in a way that isn't read here.
+// wpressPackage refuses archives in an unsupported form.
 func wpressPackage(in io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(in, maxText))
 	if err != nil {

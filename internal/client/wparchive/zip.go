@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/unzip"
 )
 
-// openZip opens a zip whose list is bounded.
+// openZip opens a zip with a limited directory.
 func openZip(name string) (*os.File, *zip.Reader, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -34,7 +34,7 @@ func openZip(name string) (*os.File, *zip.Reader, error) {
 	return f, z, nil
 }
 
-// unpacked is a file of a zip, which is opened when it is read.
+// unpacked is a file of a zip that is opened on first read.
 type unpacked struct {
 	f *zip.File
 	r io.ReadCloser
@@ -55,7 +55,7 @@ func (u *unpacked) close() {
 	}
 }
 
-// takeZip takes one file of a zip: links and devices are nothing of a wp-content.
+// takeZip passes on one file of a zip and skips links and devices.
 func takeZip(take taker, f *zip.File, as string) error {
 	if !f.Mode().IsRegular() {
 		return nil
@@ -68,14 +68,14 @@ func takeZip(take taker, f *zip.File, as string) error {
 	return take.take(item{path: as, size: int64(f.UncompressedSize64), in: u})
 }
 
-// duplicator is a package of Duplicator: the whole site, and its dump beside the installer.
+// duplicator is a Duplicator package: the whole site, and its dump next to the installer.
 type duplicator string
 
 func isDump(name string) bool {
 	return strings.HasPrefix(name, "dup-installer/dup-database__") && strings.HasSuffix(name, ".sql")
 }
 
-// isDuplicator says whether a file is a zip with the dump of Duplicator.
+// isDuplicator reports whether a file is a zip with Duplicator's dump.
 func isDuplicator(name string) (bool, error) {
 	if is, err := begins(name, "PK\x03\x04"); !is || err != nil {
 		return false, err
@@ -88,7 +88,7 @@ func isDuplicator(name string) (bool, error) {
 	return slices.ContainsFunc(z.File, func(f *zip.File) bool { return isDump(f.Name) }), nil
 }
 
-// begins says whether a file begins so.
+// begins reports whether a file starts with the given text.
 func begins(name, with string) (bool, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -121,20 +121,20 @@ func (d duplicator) walk(_ context.Context, take taker) (left []string, err erro
 	return left, nil
 }
 
-// updraft is a set of UpdraftPlus: the dump, and a zip or several for each part of wp-content.
+// updraft is a set of UpdraftPlus: the dump, and zips for each part of wp-content.
 type updraft struct {
 	dump  string
 	parts []string // paths of zips
 	left  []string
 }
 
-// updraftName is the name of a file of a set: the set, the part, its number and how it is packed.
+// updraftName matches the name of a file in a set: set, part, number and extension.
 var updraftName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(backup_[0-9-]{10,20}_.{0,200}_[0-9a-f]{12})-(db|plugins|themes|uploads|others|mu-plugins|wpcore|more)([0-9]{0,4})\.(gz|zip)(\.crypt)?$`)
 })
 
-// updraftSet returns the set that the files are of, nil where they are of none. One file stands for all of its set in
-// the same folder.
+// updraftSet returns the set that the files belong to, or nil. One file selects all files of its set in the same
+// folder.
 func updraftSet(files []string) (*updraft, error) {
 	m := updraftName().FindStringSubmatch(filepath.Base(files[0]))
 	if m == nil {
