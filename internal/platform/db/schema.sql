@@ -1,4 +1,4 @@
--- version 306
+-- version 307
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -894,8 +894,6 @@ CREATE TABLE notify_refused (
 CREATE UNIQUE INDEX databases_name ON databases (site_id, preview, name) WHERE status <> 'deleting';
 CREATE UNIQUE INDEX databases_place ON databases (site_id, preview, place) WHERE status <> 'deleting';
 CREATE VIEW preview_keys AS SELECT site_id, branch FROM preview_hosts;
-CREATE VIEW run_settings AS SELECT s.id AS site_id, s.run, COALESCE(w.revision, 0) AS revision
-  FROM sites s LEFT JOIN wordpress_sites w ON w.site_id = s.id;
 CREATE VIEW live AS
   SELECT slug AS host_label, id AS site_id, owner_id, live_release AS release, live_deployment AS deployment_id,
          CASE WHEN deleted_at > 0        THEN 'deleted'
@@ -1777,6 +1775,8 @@ CREATE TABLE installation_backup (
   damaged      TEXT NOT NULL DEFAULT '',  -- ids of backups that need a missing or damaged object, with commas
   told_at      BIGINT NOT NULL DEFAULT 0  -- when operators were told of a problem; 0: there was none since
 );
+CREATE VIEW run_settings AS SELECT s.id AS site_id, s.run, COALESCE(w.revision, 0) AS revision, s.updated_at AS updated
+  FROM sites s LEFT JOIN wordpress_sites w ON w.site_id = s.id;
 INSERT INTO live_version VALUES (1, 0);
 INSERT INTO certificate_version VALUES (1, 0);
 INSERT INTO oauth_apps VALUES ('app_slipway_cli', '', 'Slipway CLI', '', 'http://127.0.0.1/callback', 0, '', '', '', 0, 0, 0, 0, '');

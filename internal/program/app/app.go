@@ -203,7 +203,7 @@ type Process struct {
 	Memory     int64 // bytes
 	CPU        time.Duration
 	Message    string // why it crashed
-	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports, storage or the command.
+	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports, storage, variables or the command.
 	NeedsRestart bool
 }
 

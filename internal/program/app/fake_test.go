@@ -204,7 +204,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		t: t, engine: &fakeEngine{}, known: map[id.Site]row{"site": {"site", "one", "live", "", 0, ""}},
+		t: t, engine: &fakeEngine{}, known: map[id.Site]row{"site": {"site", "one", "live", "", 0, "", 0}},
 		want: Wanted{Site: "site", Host: "app.test", Health: time.Minute, Sleep: 15 * time.Minute, Drain: 30 * time.Second},
 	}
 	w.apps = New(Config{Engine: w.engine, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {

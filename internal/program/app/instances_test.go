@@ -114,7 +114,7 @@ func TestLeastInstances(t *testing.T) {
 func TestPreviewsHaveOneInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 2, 3)
-		w.known["site"] = row{"site", "other", "live", "", 0, ""}
+		w.known["site"] = row{"site", "other", "live", "", 0, "", 0}
 		defer release(w.load(100))
 		w.look()
 		w.wantInstances(1)
@@ -135,7 +135,7 @@ func TestDeploymentBeginsWithAsMany(t *testing.T) {
 		if n := w.apps.Status("two").Instances; n != 3 {
 			t.Errorf("the next one begins with %d, want 3", n)
 		}
-		w.known["site"] = row{"site", "two", "live", "", 0, ""}
+		w.known["site"] = row{"site", "two", "live", "", 0, "", 0}
 		w.pass(time.Minute)
 		w.wantState("one", Sleeping) // all of it, after its drain
 		if n := w.apps.Status("two").Instances; n != 3 {
@@ -380,7 +380,7 @@ func TestInstancesChange(t *testing.T) {
 			w.mu.Lock()
 			w.want.Instances = r
 			w.mu.Unlock()
-			w.known["site"] = row{"site", "one", "live", settings, 0, ""}
+			w.known["site"] = row{"site", "one", "live", settings, 0, "", 0}
 			w.pass(3 * time.Second)
 		}
 		set(scale.Range{Min: 1, Max: 3}, "three")
@@ -406,14 +406,14 @@ func TestInstancesEndTogether(t *testing.T) {
 		w = several(t, 3, 3)
 		w.acquire("one").Release()
 		w.wantInstances(3)
-		w.known["site"] = row{"site", "one", "stopped", "", 0, ""}
+		w.known["site"] = row{"site", "one", "stopped", "", 0, "", 0}
 		w.look()
 		w.wantState("one", Stopped)
 		synctest.Wait()
 		if got := w.engine.alive(); len(got) != 0 {
 			t.Errorf("%v run", got)
 		}
-		w.known["site"] = row{"site", "one", "live", "", 0, ""}
+		w.known["site"] = row{"site", "one", "live", "", 0, "", 0}
 		w.look()
 		w.acquire("one").Release()
 		w.wantInstances(3)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/id"
 	"slipway/internal/platform/panics"
@@ -47,6 +48,7 @@ type program struct {
 	away     bool      // another node has its site: now gets no new requests
 	stale    bool      // now was started with other settings than want would be
 	settling bool      // changed settings are being read
+	updated  db.Time   // of the site, when they last were
 	renewed  time.Time // when it was last started anew because of its revision
 	drain    time.Time // when it ends although requests are under way; zero: it does not
 

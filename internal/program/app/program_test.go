@@ -74,7 +74,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.known["site"] = row{"site", "other", "live", "", 0, ""}
+				w.known["site"] = row{"site", "other", "live", "", 0, "", 0}
 				tt.set(w.engine)
 				_, err := w.apps.Start(t.Context(), "one", nil)
 				if code(err) != tt.code || !strings.Contains(err.Error(), tt.text) {
@@ -230,7 +230,7 @@ func TestSwitchDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := w.engine.started[0]
-		w.known["site"] = row{"site", "two", "live", "", 0, ""}
+		w.known["site"] = row{"site", "two", "live", "", 0, "", 0}
 		release()
 		w.pass(29 * time.Second)
 		if !old.running() {
@@ -245,7 +245,7 @@ func TestSwitchDrains(t *testing.T) {
 		w.wantState("two", Running)
 
 		// A request that outlives the drain is cut.
-		w.known["site"] = row{"site", "one", "live", "", 0, ""}
+		w.known["site"] = row{"site", "one", "live", "", 0, "", 0}
 		held := w.acquire("two")
 		w.pass(32 * time.Second)
 		synctest.Wait()
@@ -285,7 +285,7 @@ func TestLateRequestAfterASwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.known["site"] = row{"site", "two", "live", "", 0, ""}
+		w.known["site"] = row{"site", "two", "live", "", 0, "", 0}
 		release()
 		w.look()
 		w.acquire("one").Release()
@@ -307,9 +307,9 @@ func TestQuickSwitches(t *testing.T) {
 		w := newWorld(t)
 		for n := range 2 * perSite {
 			one := id.Deployment(fmt.Sprint("d", n))
-			w.known["site"] = row{"site", one, "live", "", 0, ""}
+			w.known["site"] = row{"site", one, "live", "", 0, "", 0}
 			w.acquire(one).Release()
-			w.known["site"] = row{"site", "next", "live", "", 0, ""}
+			w.known["site"] = row{"site", "next", "live", "", 0, "", 0}
 			w.look()
 		}
 		w.acquire("late").Release()
@@ -333,7 +333,7 @@ func TestSwitchDuringASlowStart(t *testing.T) {
 		got := make(chan *endpoint.Endpoint, 1)
 		go func() { got <- w.acquire("one") }()
 		w.pass(2 * time.Second)
-		w.known["site"] = row{"site", "next", "live", "", 0, ""}
+		w.known["site"] = row{"site", "next", "live", "", 0, "", 0}
 		w.pass(40 * time.Second)
 		e := <-got
 		w.pass(10 * time.Second)
@@ -356,9 +356,9 @@ func TestComesBackWhileDraining(t *testing.T) {
 		e := w.acquire("one")
 		defer e.Release()
 		w.look()
-		w.known["site"] = row{"site", "two", "live", "", 0, ""}
+		w.known["site"] = row{"site", "two", "live", "", 0, "", 0}
 		w.pass(10 * time.Second)
-		w.known["site"] = row{"site", "one", "live", "", 0, ""}
+		w.known["site"] = row{"site", "one", "live", "", 0, "", 0}
 		w.pass(5 * time.Minute)
 		if !w.engine.last().running() {
 			t.Error("the program that is live again was ended at the end of its drain")
@@ -374,7 +374,7 @@ func TestStoppedAndDeletedSitesEnd(t *testing.T) {
 			w.acquire("one") // held for ever
 			w.acquire("two") // a preview
 			w.look()
-			w.known["site"] = row{"site", "one", state, "", 0, ""}
+			w.known["site"] = row{"site", "one", state, "", 0, "", 0}
 			w.pass(time.Minute)
 			synctest.Wait()
 			for _, p := range w.engine.started {
@@ -387,7 +387,7 @@ func TestStoppedAndDeletedSitesEnd(t *testing.T) {
 			if n := w.engine.starts(); n != 2 {
 				t.Errorf("%s: %d starts, want 2: it was revived", state, n)
 			}
-			w.known["site"] = row{"site", "one", "live", "", 0, ""}
+			w.known["site"] = row{"site", "one", "live", "", 0, "", 0}
 			w.acquire("one").Release()
 			w.wantState("one", Running)
 		})

@@ -79,6 +79,7 @@ type row struct {
 
 	revision int64
 	owner    id.Owner
+	updated  db.Time // when the site or its variables last changed
 }
 
 // askEvery is how long what sites serve is believed where nobody has said that it changed.
@@ -133,10 +134,10 @@ func (a *Apps) read(ctx context.Context, sites []id.Site) (map[id.Site]row, erro
 		}
 		var args db.Args
 		sites := db.AddList(&args, part)
-		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.owner_id, l.deployment_id, l.state, r.run, r.revision
+		rows, err := a.c.DB.Query(ctx, `SELECT l.site_id, l.owner_id, l.deployment_id, l.state, r.run, r.revision, r.updated
 			FROM live l JOIN run_settings r ON r.site_id = l.site_id WHERE l.site_id IN (`+sites+`)`, args...)
 		list, err := db.Collect(rows, err, func(s db.Scanner) (r row, err error) {
-			return r, s.Scan(&r.site, &r.owner, &r.deployment, &r.state, &r.settings, &r.revision)
+			return r, s.Scan(&r.site, &r.owner, &r.deployment, &r.state, &r.settings, &r.revision, &r.updated)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read live: %w", err)

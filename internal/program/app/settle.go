@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"slipway/internal/platform/id"
@@ -28,7 +30,7 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 		a.work.Go(func() { a.renewRevision(p) })
 	}
 	now := k.settings
-	if p.now == nil || p.settling || now == "" || now == p.want.Settings {
+	if p.now == nil || p.settling || (now == "" || now == p.want.Settings) && k.updated == p.updated {
 		return
 	}
 	p.settling = true
@@ -48,9 +50,9 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 		if p.now == nil || p.run != run { // the next one has them from its start
 			return
 		}
-		p.stale = needsProcess(p.want, want)
+		p.stale, p.updated = needsProcess(p.want, want), k.updated
 		p.want.Sleep, p.want.Drain, p.want.Health, p.want.HealthPath = want.Sleep, want.Drain, want.Health, want.HealthPath
-		p.want.MaxBody, p.want.FirstByte, p.want.Settings = want.MaxBody, want.FirstByte, now
+		p.want.MaxBody, p.want.FirstByte, p.want.Settings = want.MaxBody, want.FirstByte, cmp.Or(now, p.want.Settings)
 		p.want.Instances = want.Instances
 		for in := range p.each {
 			in.bound(want)
@@ -93,7 +95,8 @@ func needsProcess(runs, want Wanted) bool {
 	if runs.Stored > 0 {
 		a.Limits.Storage = runs.Stored
 	}
-	return a.Limits != b.Limits || a.Shell != b.Shell || !reflect.DeepEqual(
+	sorted := func(env []string) []string { return slices.Sorted(slices.Values(env)) } // they come in no order
+	return !slices.Equal(sorted(a.Env), sorted(b.Env)) || a.Limits != b.Limits || a.Shell != b.Shell || !reflect.DeepEqual(
 		a.Argv,
 		b.Argv,
 	) || !reflect.DeepEqual(a.Ports, b.Ports) || !reflect.DeepEqual(a.Storage, b.Storage)

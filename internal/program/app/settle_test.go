@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slipway/internal/platform/db"
 	"slipway/internal/platform/id"
 	"slipway/internal/program/runtime"
 )
@@ -14,7 +15,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		look := func() { w.look(); synctest.Wait(); w.look() }
-		w.known["site"] = row{"site", "one", "live", "first", 0, ""}
+		w.known["site"] = row{"site", "one", "live", "first", 0, "", 0}
 		w.want.Settings = "first"
 		w.want.Sleep = time.Hour
 		w.acquire("one").Release()
@@ -25,7 +26,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 
 		w.want.Sleep, w.want.MaxBody, w.want.FirstByte, w.want.Drain = 3*time.Second, 7, 8*time.Second, 9*time.Second
 		w.want.Settings = "second"
-		w.known["site"] = row{"site", "one", "live", "second", 0, ""}
+		w.known["site"] = row{"site", "one", "live", "second", 0, "", 0}
 		look()
 		e := w.acquire("one")
 		if e.MaxBody != 7 || e.FirstByte != 8*time.Second {
@@ -42,10 +43,41 @@ func TestSettingsActAtOnce(t *testing.T) {
 		w.acquire("one").Release()
 		w.want.Spec.Limits = runtime.Limits{Memory: 64 << 20}
 		w.want.Settings = "third"
-		w.known["site"] = row{"site", "one", "live", "third", 0, ""}
+		w.known["site"] = row{"site", "one", "live", "third", 0, "", 0}
 		look()
 		if !w.apps.Status("one").NeedsRestart {
 			t.Error("other limits need no restart")
+		}
+		if err := w.apps.Restart(t.Context(), "one"); err != nil || w.apps.Status("one").NeedsRestart {
+			t.Errorf("after a restart: %v", err)
+		}
+	})
+}
+
+// A program that runs with other variables than its site has by now needs a restart; the same ones in another order are the same.
+func TestVariablesNeedARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		updated := int64(0)
+		set := func(env ...string) {
+			updated++
+			w.mu.Lock()
+			w.want.Spec.Env = env
+			w.mu.Unlock()
+			w.known["site"] = row{"site", "one", "live", "", 0, "", db.Time(updated)}
+			w.look()
+			synctest.Wait()
+			w.look()
+		}
+		set("A=1", "B=2")
+		w.acquire("one").Release()
+		for _, x := range []struct {
+			env   []string
+			needs bool
+		}{{[]string{"B=2", "A=1"}, false}, {[]string{"A=1", "B=3"}, true}, {[]string{"A=1"}, true}, {[]string{"A=1", "B=2"}, false}, {[]string{"A=2"}, true}} {
+			if set(x.env...); w.apps.Status("one").NeedsRestart != x.needs {
+				t.Errorf("with %q it needs a restart: %v", x.env, !x.needs)
+			}
 		}
 		if err := w.apps.Restart(t.Context(), "one"); err != nil || w.apps.Status("one").NeedsRestart {
 			t.Errorf("after a restart: %v", err)
@@ -60,7 +92,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		w := newWorld(t)
 		look := func() { w.look(); synctest.Wait(); w.look() }
 		w.want.Revision = 1
-		w.known["site"] = row{"site", "one", "live", "", 1, ""}
+		w.known["site"] = row{"site", "one", "live", "", 1, "", 0}
 		held := w.acquire("one")
 		look()
 		if n := w.engine.starts(); n != 1 {
@@ -69,7 +101,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		old := w.engine.last()
 
 		w.want.Revision = 2
-		w.known["site"] = row{"site", "one", "live", "", 2, ""}
+		w.known["site"] = row{"site", "one", "live", "", 2, "", 0}
 		look()
 		if n := w.engine.starts(); n != 2 || !old.running() {
 			t.Errorf("%d starts; the request under way goes on: %v", n, old.running())
@@ -86,10 +118,10 @@ func TestRevisionActsAtOnce(t *testing.T) {
 
 		// So is what changes right after it; what was read before its start is no change.
 		w.want.Revision = 3
-		w.known["site"] = row{"site", "one", "live", "", 3, ""}
+		w.known["site"] = row{"site", "one", "live", "", 3, "", 0}
 		w.pass(againAfter)
 		look()
-		w.known["site"] = row{"site", "one", "live", "", 2, ""}
+		w.known["site"] = row{"site", "one", "live", "", 2, "", 0}
 		w.pass(2 * againAfter)
 		look()
 		if n := w.engine.starts(); n != 3 {
@@ -97,7 +129,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		}
 
 		// Another deployment of the site is left alone: what is live is another.
-		w.known["site"] = row{"site", "two", "live", "", 4, ""}
+		w.known["site"] = row{"site", "two", "live", "", 4, "", 0}
 		look()
 		if n := w.engine.starts(); n != 3 {
 			t.Errorf("%d starts of one that is not live", n)
@@ -113,12 +145,12 @@ func TestMovesWithItsSite(t *testing.T) {
 			w := newWorld(t)
 			look := func() { w.look(); synctest.Wait(); w.look() }
 			w.want.Owner = "ann"
-			w.known["site"] = row{"site", live, "live", "", 0, "ann"}
+			w.known["site"] = row{"site", live, "live", "", 0, "ann", 0}
 			held := w.acquire("one")
 			look()
 			old := w.engine.last()
 			w.want.Owner = "ben"
-			w.known["site"] = row{"site", live, "live", "", 0, "ben"}
+			w.known["site"] = row{"site", live, "live", "", 0, "ben", 0}
 			look()
 			held.Release()
 			w.pass(time.Second)

@@ -450,6 +450,7 @@ func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 
 // envChanged records that the live deployment is older than the settings.
 func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
+	tx.Notify("live") // nodes that run it compare the variables
 	_, err := tx.Exec(
 		ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID,
 		site.LiveDeployment != "", db.Now(),

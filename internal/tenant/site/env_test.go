@@ -3,6 +3,7 @@ package site_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/db"
@@ -49,7 +50,21 @@ func TestEnvIsSealedAndSecretsStaySecret(t *testing.T) {
 	if got, _ := r.Get(ctx, anna, s.ID); !got.NeedsRedeploy {
 		t.Error("the site does not say that it needs a redeploy")
 	}
+	updated := func() (at int64) {
+		t.Helper()
+		if err := r.db.QueryRow(ctx, `SELECT updated FROM run_settings WHERE site_id = $1`, s.ID).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	before := updated()
+	for db.Now() <= db.Time(before) {
+		time.Sleep(time.Millisecond)
+	}
 	again := r.setEnv(t, s.ID, site.NewVar{Key: "TOKEN", Value: "new", Secret: true})
+	if updated() <= before {
+		t.Error("what runs the site doesn't see that its variables changed")
+	}
 	if again[0].ID != set[0].ID || again[0].CreatedAt != set[0].CreatedAt {
 		t.Error("replacing a variable made another one")
 	}

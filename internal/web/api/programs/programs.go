@@ -31,7 +31,7 @@ type ProcessBody struct {
 	MemoryBytes  int64   `json:"memoryBytes"`
 	Message      *string `json:"message" doc:"Why it crashed."`
 	Instances    *int    `json:"instances,omitempty" doc:"How many instances run. Only with run.instances."`
-	NeedsRestart bool    `json:"needsRestart" doc:"Whether command, memoryMiB, cpus, pids, storage, storageMiB or ports changed since it started. Restart it to apply them. Other settings apply within seconds, and release on the next deployment."`
+	NeedsRestart bool    `json:"needsRestart" doc:"Whether command, memoryMiB, cpus, pids, storage, storageMiB, ports or a variable changed since it started. Restart it to apply them. Other settings apply within seconds, and release on the next deployment."`
 }
 
 type programLogs struct {
