@@ -60,7 +60,7 @@ func (p *project) start(d *draft, m worktree.Manager, program []string) {
 	for _, name := range []string{"start:prod", "start"} {
 		body := strings.TrimSpace(p.pkg.ScriptBody(name))
 		if rest := p.afterBuild(d, m, name); rest != body && !devScript.MatchString(rest) {
-			c := ParseCommand(strings.TrimPrefix(rest, "NODE_ENV=production "))
+			c := ParseCommand(p.inlined(m, strings.TrimPrefix(rest, "NODE_ENV=production "), new(int)))
 			c.Dir = d.Root
 			d.Start = &Start{Command: c, PortEnv: "PORT"}
 			return
@@ -71,11 +71,15 @@ func (p *project) start(d *draft, m worktree.Manager, program []string) {
 		case f != nil:
 			d.run("node", f[1])
 		default:
-			argv := p.direct(m, name, body)
-			if argv == nil {
-				argv = m.Run(p.root, name).Argv
+			if argv := p.direct(m, name, body); argv != nil {
+				d.run(argv...)
+			} else if m.Name == "npm" {
+				d.run(m.Run(p.root, name).Argv...)
+			} else {
+				c := ParseCommand(p.unmanaged(m, name, new(int)))
+				c.Dir = d.Root
+				d.Start = &Start{Command: c, PortEnv: "PORT"}
 			}
-			d.run(argv...)
 		}
 		return
 	}
@@ -146,6 +150,38 @@ func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
 		d.Why += "; what its start script builds is part of the build"
 	}
 	return strings.Join(rest, " && ")
+}
+
+// maxCalls is how many calls of scripts are followed: they may call themselves.
+const maxCalls = 20
+
+// unmanaged returns what a script does, with the scripts before and after it and without the package manager, which a release
+// lacks unless it is npm.
+func (p *project) unmanaged(m worktree.Manager, name string, calls *int) string {
+	var bodies []string
+	for _, name := range []string{"pre" + name, name, "post" + name} {
+		if body := strings.TrimSpace(p.pkg.ScriptBody(name)); body != "" {
+			bodies = append(bodies, body)
+		}
+	}
+	return p.inlined(m, strings.Join(bodies, " && "), calls)
+}
+
+// inlined replaces the calls of scripts in a command by what these do.
+func (p *project) inlined(m worktree.Manager, command string, calls *int) string {
+	if m.Name == "npm" {
+		return command
+	}
+	call := lazyregexp.New(`^` + m.Name + `(?:\s+run)?\s+([\w:.-]+)$`)
+	parts := strings.Split(command, "&&")
+	for i, part := range parts {
+		parts[i] = strings.TrimSpace(part)
+		if f := call.FindStringSubmatch(parts[i]); f != nil && p.pkg.ScriptBody(f[1]) != "" && *calls < maxCalls {
+			*calls++
+			parts[i] = p.unmanaged(m, f[1], calls)
+		}
+	}
+	return strings.Join(parts, " && ")
 }
 
 // servers are programs that start scripts call, which need nothing that a package manager

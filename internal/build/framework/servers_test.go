@@ -50,7 +50,7 @@ func TestHowServersAreStarted(t *testing.T) {
 		"another script of yarn": {
 			`{"scripts":{"build":"tsc","serve":"node dist/a.js","start":"yarn serve"},"dependencies":{"express":"5"}}`,
 			"yarn.lock a.ts",
-			"yarn run start",
+			"node dist/a.js",
 		},
 		"a circle of scripts": {`{"scripts":{"build":"x","start":"npm run serve","serve":"npm run start"}}`, "", "static"},
 		"a shell script":      {`{"scripts":{"start":"./start.sh"}}`, "start.sh", "npm run start"},
@@ -336,5 +336,25 @@ func TestDocumentRoots(t *testing.T) {
 		if err != nil || plan.Start == nil || plan.Start.DocumentRoot != want {
 			t.Errorf("of %s: %+v, %v; want the document root %q", files, plan.Start, err, want)
 		}
+	}
+}
+
+// Scripts that call themselves again and again end.
+func TestScriptsThatCallThemselves(t *testing.T) {
+	t.Parallel()
+	start := strings.Repeat("yarn start && ", 1000) + "node index.js"
+	files, err := FromFS(fstest.MapFS{
+		"package.json": {Data: []byte(`{"scripts": {"start": "` + start + `"}, "dependencies": {"express": "5"}}`)},
+		"yarn.lock":    {}, "index.js": {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Detect(files, Overrides{})
+	if err != nil || plan.Start == nil {
+		t.Fatalf("%v: %+v", err, plan)
+	}
+	if got := plan.Start.Command.String(); len(got) < len(start) || len(got) > (maxCalls+1)*len(start) {
+		t.Errorf("%d bytes", len(got))
 	}
 }
