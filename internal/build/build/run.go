@@ -10,6 +10,7 @@ import (
 
 	"slipway/internal/build/buildlog"
 	"slipway/internal/build/toolchain"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/platform/text"
@@ -49,6 +50,9 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
 	if len(s.Plan.Install)+len(s.Plan.Build) == 0 {
 		return x.asItIs(ctx, use)
+	}
+	if err := disk.Spare(b.c.Dir, 0); err != nil && b.c.Elsewhere == nil {
+		return err
 	}
 	if b.c.Runner == nil && b.c.Elsewhere == nil {
 		return &fault.Error{

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"slipway/internal/platform/blob"
+	"slipway/internal/platform/disk"
 )
 
 // A pack is a bundle as one stream, for a machine that has no blobs: the manifest's length as four
@@ -142,7 +143,7 @@ func receive(r io.Reader, e entry, root *os.Root, first map[string]string) error
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.CopyN(io.MultiWriter(f, sum), r, e.Size); err != nil {
+	if _, err := io.CopyN(io.MultiWriter(f, sum), disk.Sparing(root.Name(), r), e.Size); err != nil {
 		return broken(err)
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != e.Digest {

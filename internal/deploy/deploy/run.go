@@ -122,6 +122,9 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 			ctx, x, p, deployment.Failed,
 			"The file storage of this service is not available at the moment; redeploy in a few minutes",
 		)
+	case db.Full(err):
+		d.c.Log.ErrorContext(ctx, "deployment failed: the disk is full", "deployment", x.ID, "site", x.Site, "err", err)
+		return d.fail(ctx, x, p, deployment.Failed, "The server's disk is full; redeploy once the operator has made room")
 	case errors.Is(cause, context.DeadlineExceeded):
 		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The deployment timed out after %s", d.c.Timeout.Round(time.Second)))
 	}

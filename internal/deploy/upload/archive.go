@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -222,7 +223,7 @@ func (a *archived) zip(in io.Reader) error {
 		return err
 	}
 	defer f.Close()
-	n, err := io.Copy(f, io.LimitReader(in, a.most.Bytes+1))
+	n, err := io.Copy(f, disk.Sparing(filepath.Dir(f.Name()), io.LimitReader(in, a.most.Bytes+1)))
 	switch {
 	case disk.Full(err):
 		return diskFull()

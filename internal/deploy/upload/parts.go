@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -219,7 +220,7 @@ func (u *Uploads) ReceivePart(
 	}
 	defer f.Close()
 	most := min(p.Size-at, MaxBatch)
-	n, broken := io.Copy(f, io.LimitReader(r, most+1))
+	n, broken := io.Copy(f, disk.Sparing(filepath.Dir(f.Name()), io.LimitReader(r, most+1)))
 	switch {
 	case disk.Full(broken):
 		return p, diskFull()

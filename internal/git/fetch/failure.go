@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/text"
@@ -29,6 +31,9 @@ var errDamaged = errors.New("objects are damaged or missing")
 func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr string, err error) error {
 	if fault.As(err) != nil {
 		return err
+	}
+	if disk.Full(err) {
+		return fmt.Errorf("fetch %s: %w", r.Repository, err)
 	}
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(r, "it is over the limit of "+text.Size(s.c.MaxPack))
@@ -93,8 +98,10 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 			"run git fsck --strict to list them")
 	case has("remote error: "):
 		return hostRefused(r, "it said: "+s.remark(said, "remote error: ", m))
+	case has("No space left", "Disk quota exceeded"):
+		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err)
 	case has(
-		"No space left", "Disk quota exceeded", "Read-only file system", "Input/output error", "unable to create",
+		"Read-only file system", "Input/output error", "unable to create",
 		"unable to write", "cannot fork", "Resource temporarily unavailable",
 	):
 		// This host's trouble, whatever git makes of it afterwards.

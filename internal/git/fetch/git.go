@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/fault"
@@ -227,6 +229,12 @@ func (k *child) said() string {
 	return text
 }
 
+// How often is looked at what git writes: each time whether the disk has room, and now and then how large its packs are.
+const (
+	lookAtDisk  = 20 * time.Millisecond
+	lookAtPacks = 25
+)
+
 // run waits for git to end; stderr is its error output, at most 64 KiB.
 func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -235,18 +243,23 @@ func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error)
 	if err != nil {
 		return "", err
 	}
-	if c.watch {
+	if c.watch || len(c.lend) > 0 {
 		done := make(chan struct{})
 		defer close(done)
 		// uncaught: reads sizes
 		go func() { // ends with this call
-			tick := time.NewTicker(500 * time.Millisecond)
+			tick := time.NewTicker(lookAtDisk)
 			defer tick.Stop()
-			for {
+			for n := 1; ; n++ {
 				select {
 				case <-done:
 					return
 				case <-tick.C:
+				}
+				if err := disk.Spare(s.c.Dir, 0); err != nil {
+					cancel(err)
+				}
+				if c.watch && n%lookAtPacks == 0 {
 					if size, _ := packs(c.gen.git()); size > 2*s.c.MaxPack {
 						cancel(errTooLarge)
 					}
@@ -255,6 +268,12 @@ func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error)
 		}()
 	}
 	err = k.wait()
+	if err != nil && c.watch { // what was to become a pack: git has no time to remove it
+		left, _ := filepath.Glob(filepath.Join(c.gen.git(), "objects", "pack", "tmp_*"))
+		for _, file := range left {
+			_ = os.Remove(file)
+		}
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = fmt.Errorf("git %s: %w", c.args[0], cause)
 	} else if err != nil {

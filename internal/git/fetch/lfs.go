@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/text"
 )
 
@@ -354,7 +355,7 @@ func (s *Fetcher) lfsObject(ctx context.Context, client *http.Client, r Request,
 	defer os.Remove(f.Name())
 	defer f.Close()
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(res.Body, p.size+1))
+	n, err := io.Copy(io.MultiWriter(f, sum), disk.Sparing(s.c.Dir, io.LimitReader(res.Body, p.size+1)))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"slipway/internal/platform/disk"
 )
 
 // dir is the Backend on a directory: blobs are in ab/abcdef…, files being written in tmp/. A blob appears by rename
@@ -143,6 +145,9 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64, syn
 	}
 	if rs, ok := r.(io.ReadSeeker); ok && d.refresh(path, rs, size, sync) {
 		return ctx.Err()
+	}
+	if err := disk.Spare(d.root.Name(), size); err != nil {
+		return err
 	}
 	if err := d.fanOut(); err != nil {
 		return err

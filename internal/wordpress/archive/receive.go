@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
@@ -11,7 +12,7 @@ import (
 
 // Receive writes an archive of at most so many bytes to the disk.
 func Receive(f *os.File, body io.Reader, most int64) error {
-	n, err := io.Copy(f, io.LimitReader(body, most+1))
+	n, err := io.Copy(f, disk.Sparing(filepath.Dir(f.Name()), io.LimitReader(body, most+1)))
 	synced := f.Sync()
 	switch {
 	case disk.Full(err) || disk.Full(synced):

@@ -363,7 +363,7 @@ func (d *dump) Read(b []byte) (int, error) {
 }
 
 func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
-	n, err := io.Copy(out, io.LimitReader(in, *left+1))
+	n, err := io.Copy(out, disk.Sparing(u.dir, io.LimitReader(in, *left+1)))
 	*left -= n
 	err = errors.Join(err, out.Close())
 	switch {

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package disk
+
+import "io"
+
+// Spare returns nil: nothing is served here.
+func Spare(string, int64) error { return nil }
+
+// Sparing returns r.
+func Sparing(_ string, r io.Reader) io.Reader { return r }
