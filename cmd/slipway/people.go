@@ -20,8 +20,11 @@ import (
 type userCommand struct {
 	Create  userCreate  `cmd:"" help:"Create a user. The password is read from standard input; without one a one-time link is printed."`
 	List    userList    `cmd:"" help:"List users with email address, role and status."`
+	Role    userRole    `cmd:"" help:"Make a user an operator, or take that away. Sessions of a user who loses it end."`
 	Suspend userSuspend `cmd:"" help:"Suspend a user: sessions end and API keys are rejected. Their sites stay online."`
 	Resume  userResume  `cmd:"" help:"Reactivate a suspended user."`
+	Link    userLink    `cmd:"" help:"Print a one-time link with which a user sets a new password."`
+	Factor  userFactor  `cmd:"" name:"two-factor-off" help:"Disable two-factor authentication and remove the passkeys of a user who lost their device."`
 	Delete  userDelete  `cmd:"" help:"Delete a user with everything of their personal account: sites, keys, sessions, apps and webhooks."`
 }
 
@@ -29,6 +32,38 @@ type userList struct{ flags.Data }
 
 // Run lists everybody.
 func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.Store(), stdout) }
+
+type userRole struct {
+	flags.Data
+	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+	Role  string `arg:"" enum:"operator,user" help:"operator or user."`
+}
+
+// Run changes the role, also while the server runs.
+func (u userRole) Run(ctx context.Context) error {
+	return admin.SetRole(ctx, u.Store(), u.Email, u.Role == "operator", stdout)
+}
+
+type userLink struct {
+	flags.Data
+	Email   string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+	BaseURL string `name:"base-url" help:"Base URL of the one-time link." default:"http://127.0.0.1:8080" placeholder:"URL"`
+}
+
+// Run prints the link, also while the server runs.
+func (u userLink) Run(ctx context.Context) error {
+	return admin.ResetLink(ctx, u.Store(), u.Email, u.BaseURL, stdout)
+}
+
+type userFactor struct {
+	flags.Data
+	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+}
+
+// Run disables it, also while the server runs.
+func (u userFactor) Run(ctx context.Context) error {
+	return admin.DropTwoFactor(ctx, u.Store(), u.Email, stdout)
+}
 
 type userSuspend struct {
 	flags.Data

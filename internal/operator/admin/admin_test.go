@@ -71,8 +71,66 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 	}
 	if err := withAccounts(ctx, s, func(_ *db.DB, a *account.Accounts) error {
 		log, err := a.Audit(ctx, audit.Filter{Action: "user"})
-		if len(log) != 2 || log[0].Action != "user.resumed" || log[1].Action != "user.suspended" || log[1].Via != "the command line" || log[1].User != "" {
+		if len(log) != 4 || log[2].Action != "user.created" || log[2].Detail != "ada@example.test" || log[2].Via != "the command line" ||
+			log[3].Detail != "root@example.test, an operator" || log[0].Action != "user.resumed" || log[1].Action != "user.suspended" || log[1].Via != "the command line" || log[1].User != "" {
 			t.Errorf("the log holds %+v", log)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The command line changes roles, makes links for new passwords and disables the second factor. The audit log has each change.
+func TestUsersAreHelpedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := installation.Store{DataDir: t.TempDir()}
+	ctx := t.Context()
+	var out bytes.Buffer
+	for _, n := range []NewUser{
+		{Email: "root@example.test", Password: "correct horse battery", Admin: true},
+		{Email: "ada@example.test", Password: "correct horse battery"},
+	} {
+		if err := CreateUser(ctx, s, n, &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := CreateKey(ctx, s, NewKey{User: "ada@example.test", Name: "k", Scopes: []string{"sites:read"}}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetRole(ctx, s, "root@example.test", false, &out); err == nil || !strings.Contains(err.Error(), "the only operator") {
+		t.Errorf("the last operator: %v", err)
+	}
+	out.Reset()
+	for _, err := range []error{
+		SetRole(ctx, s, "ada@example.test", true, &out), SetRole(ctx, s, "root@example.test", false, &out),
+		DropTwoFactor(ctx, s, "ada@example.test", &out), ResetLink(ctx, s, "ada@example.test", "https://x.test/", &out),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := out.String()[strings.LastIndex(out.String(), "/")+1:]
+	if !strings.Contains(out.String(), "\nhttps://x.test/setup/") {
+		t.Errorf("said %q", out.String())
+	}
+	if err := withAccounts(ctx, s, func(_ *db.DB, a *account.Accounts) error {
+		if u, err := a.UserByEmail(ctx, "ada@example.test"); err != nil || !u.Admin {
+			t.Errorf("ada: %+v, %v", u, err)
+		}
+		if u, err := a.SetupLink(ctx, strings.TrimSpace(token)); err != nil || u.Email != "ada@example.test" {
+			t.Errorf("the link is of %+v, %v", u, err)
+		}
+		log, err := a.Audit(ctx, audit.Filter{})
+		var got []string
+		for _, e := range log {
+			if got = append(got, e.Action); e.Via != "the command line" || e.User != "" {
+				t.Errorf("%s is said to be by %q, %q", e.Action, e.User, e.Via)
+			}
+		}
+		want := "password.link second_factor.disabled user.role user.role key.created user.created user.created"
+		if strings.Join(got, " ") != want {
+			t.Errorf("the log has %q, want %q", got, want)
 		}
 		return err
 	}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
+	"slipway/internal/tenant/audit"
 	"slipway/internal/tenant/limits"
 )
 
@@ -43,7 +44,17 @@ func CreateKey(ctx context.Context, s installation.Store, n NewKey, out io.Write
 	if n.Expires != 0 {
 		key.Expires = db.Now().Add(n.Expires)
 	}
-	_, secret, err := accounts.CreateKey(ctx, u.ID, key)
+	var secret string
+	err = d.Write(ctx, func(tx *db.Tx) error {
+		k, made, err := accounts.CreateKeyTx(ctx, tx, u.Caller(), key)
+		if err != nil {
+			return err
+		}
+		secret = made
+		return accounts.AuditTx(ctx, tx, audit.Actor{Owner: u.Owner, Via: commandLine.Via}, audit.Event{
+			Action: "key.created", Subject: string(k.ID), About: u.ID, Detail: k.Name + " (" + k.Scopes.String() + ")",
+		})
+	})
 	if err != nil {
 		return fault.Sentence(err)
 	}

@@ -38,17 +38,24 @@ func CreateUser(ctx context.Context, s installation.Store, n NewUser, out io.Wri
 	}
 	defer d.Close()
 	accounts := account.New(account.Config{DB: d, Log: quiet()})
-	u, err := accounts.CreateUser(ctx, n.Email, n.Password, n.Admin)
+	token := ""
+	u, err := accounts.CreateUserAnd(ctx, n.Email, n.Password, n.Admin, func(tx *db.Tx, u account.User) (err error) {
+		did := audit.Event{Action: "user.created", Subject: string(u.ID), About: u.ID, Detail: u.Email}
+		if n.Admin {
+			did.Detail += ", an operator"
+		}
+		if err := accounts.AuditTx(ctx, tx, commandLine, did); err != nil || n.Password != "" {
+			return err
+		}
+		token, err = accounts.NewSetupLinkTx(ctx, tx, u.ID, SetupLinkLife)
+		return err
+	})
 	if err != nil {
 		return fault.Sentence(err)
 	}
 	if n.Password != "" {
 		fmt.Fprintf(out, "User %s created\n", u.Email)
 		return nil
-	}
-	token, err := accounts.NewSetupLink(ctx, u.ID, SetupLinkLife)
-	if err != nil {
-		return fault.Sentence(err)
 	}
 	fmt.Fprintf(out, "User %s created. Choose the password here within %d hours; the link works once:\n%s/setup/%s\n",
 		u.Email, int(SetupLinkLife.Hours()), strings.TrimSuffix(n.BaseURL, "/"), token)
@@ -121,6 +128,52 @@ func ResumeUser(ctx context.Context, s installation.Store, email string, out io.
 	)
 }
 
+// SetRole makes a user an operator, or takes that away.
+func SetRole(ctx context.Context, s installation.Store, email string, operator bool, out io.Writer) error {
+	says := map[bool]string{true: "is an operator now", false: "is a user now"}[operator]
+	return changeUser(
+		ctx, s, email, "user.role", says, out,
+		func(tx *db.Tx, a *account.Accounts, _ audit.Actor, id account.UserID) error {
+			_, err := a.SetRoleTx(ctx, tx, id, operator)
+			return err
+		},
+	)
+}
+
+// ResetLink prints a one-time link with which a user sets a new password.
+func ResetLink(ctx context.Context, s installation.Store, email, baseURL string, out io.Writer) error {
+	token := ""
+	err := changeUser(
+		ctx, s, email, "password.link", "can set a password here; the link works once:", out,
+		func(tx *db.Tx, a *account.Accounts, _ audit.Actor, id account.UserID) (err error) {
+			token, err = a.NewSetupLinkTx(ctx, tx, id, account.LinkLife)
+			return err
+		},
+	)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s/setup/%s\n", strings.TrimSuffix(baseURL, "/"), token)
+	return err
+}
+
+// DropTwoFactor disables two-factor authentication of a user who lost their device, and removes their passkeys.
+func DropTwoFactor(ctx context.Context, s installation.Store, email string, out io.Writer) error {
+	return changeUser(
+		ctx, s, email, "second_factor.disabled", "can sign in without two-factor authentication and passkeys", out,
+		func(tx *db.Tx, a *account.Accounts, _ audit.Actor, id account.UserID) error {
+			if err := a.DropTOTPTx(ctx, tx, id); err != nil {
+				return err
+			}
+			_, err := a.DropPasskeysTx(ctx, tx, id)
+			return err
+		},
+	)
+}
+
+// commandLine is who acts in the audit log.
+var commandLine = audit.Actor{Via: "the command line"}
+
 // changeUser does something to a user and says so in the audit log and on out.
 func changeUser(
 	ctx context.Context,
@@ -134,7 +187,7 @@ func changeUser(
 		if err != nil {
 			return err
 		}
-		by := audit.Actor{Via: "the command line"}
+		by := commandLine
 		if err := d.Write(ctx, func(tx *db.Tx) error {
 			if err := do(tx, accounts, by, u.ID); err != nil {
 				return err

@@ -57,6 +57,13 @@ func missingUser(err error) error {
 // CreateUser makes a user. An empty password makes one that cannot log in until a setup
 // link is used. A taken address is a Conflict fault.
 func (a *Accounts) CreateUser(ctx context.Context, email, password string, admin bool) (User, error) {
+	return a.CreateUserAnd(ctx, email, password, admin, func(*db.Tx, User) error { return nil })
+}
+
+// CreateUserAnd is CreateUser with something more in the same transaction.
+func (a *Accounts) CreateUserAnd(
+	ctx context.Context, email, password string, admin bool, then func(tx *db.Tx, u User) error,
+) (User, error) {
 	email, err := CleanEmail(email)
 	if err != nil {
 		return User{}, err
@@ -69,8 +76,10 @@ func (a *Accounts) CreateUser(ctx context.Context, email, password string, admin
 	}
 	var u User
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
-		u, err = insertUser(ctx, tx, email, phc, admin)
-		return err
+		if u, err = insertUser(ctx, tx, email, phc, admin); err != nil {
+			return err
+		}
+		return then(tx, u)
 	})
 	return u, err
 }

@@ -102,6 +102,7 @@ var auditLabels = map[string]string{
 	"user.role":                   "Role changed",
 	"user.deleted":                "User deleted",
 
+	"user.created":                  "User created",
 	"installation.backup_failed":    "Backups of the installation need attention",
 	"installation.backup_recovered": "Backups of the installation work again",
 }
