@@ -49,32 +49,55 @@ func (a *Apps) enqueue(ctx context.Context, t task.Declared, now db.Time) error 
 		if err != nil || !mine || now.Sub(t.Next) > lateCron {
 			return err // another node was quicker, or it is too late
 		}
+		lane, err := job.FreestTx(ctx, tx, lanes(t.Owner))
+		if err != nil {
+			return err
+		}
 		fresh, err := job.Enqueue(ctx, tx, RunCron{
 			Site:       t.Site,
 			Deployment: t.Deployment,
 			Name:       t.Name,
 			Command:    t.Command,
 			Queued:     tx.Now(),
+			Owner:      t.Owner,
+			Lane:       lane,
 		}, job.Options{
 			Queue:  CommandQueue,
-			Unique: "cron/" + t.Key(), Share: string(t.Owner), Group: turn(t.Owner, t.Key()),
+			Unique: "cron/" + t.Key(), Share: string(t.Owner), Group: lane,
 		})
 		skipped = !fresh
 		return err
 	})
 	if err == nil && skipped {
-		a.logs.Note(t.Site, t.Deployment, "cron:"+t.Name, "Skipped: the run before has not ended yet")
+		why := "Skipped: the run before has not ended yet"
+		if t.Last == 0 || t.LastExit >= 0 {
+			why = fmt.Sprintf("Skipped: the run before still waits for other commands of the account, of which %d run at a time", perOwner)
+		}
+		a.logs.Note(t.Site, t.Deployment, "cron:"+t.Name, why)
 	}
 	return err
 }
 
-// turn is the group of an owner's command: as many groups as may run at once.
-func turn(owner account.OwnerID, key string) string {
-	sum := 0
-	for _, c := range []byte(key) {
-		sum += int(c)
+// lanes are the groups of an owner's commands: as many as may run at once. A command joins the freest.
+func lanes(owner account.OwnerID) (list []string) {
+	for i := range perOwner {
+		list = append(list, fmt.Sprintf("command/%s/%d", owner, i))
 	}
-	return fmt.Sprintf("command/%s/%d", owner, sum%perOwner)
+	return list
+}
+
+// leaveLane lets a command that waits behind another one take the place of one that ends. lane is empty where a version enqueued it
+// that didn't say.
+func (a *Apps) leaveLane(ctx context.Context, owner account.OwnerID, lane string) {
+	if lane == "" {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer done()
+	err := a.c.DB.Write(ctx, func(tx *db.Tx) error { return job.RelieveTx(ctx, tx, CommandQueue, lane, lanes(owner)) })
+	if err != nil {
+		a.c.Log.WarnContext(ctx, "commands that wait not moved", "owner", owner, "err", err)
+	}
 }
 
 // RunCron is the job that runs a scheduled command once. A run that a crash interrupted is not repeated: its next time comes.
@@ -84,6 +107,8 @@ type RunCron struct {
 	Name       string
 	Command    task.Command
 	Queued     db.Time // 0: by a version that didn't say
+	Owner      account.OwnerID
+	Lane       string // its group
 }
 
 // Kind names the job.
@@ -91,6 +116,7 @@ func (RunCron) Kind() string { return "app.cron" }
 
 func (a *Apps) runCron(ctx context.Context, r RunCron, attempt int64) error {
 	process := "cron:" + r.Name
+	defer a.leaveLane(ctx, r.Owner, r.Lane)
 	if err := a.Here(ctx, r.Site); fault.As(err) != nil {
 		a.logs.Note(r.Site, r.Deployment, process, "Skipped: "+fault.As(err).Message)
 		return nil

@@ -115,12 +115,15 @@ func (a *Apps) openTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, r R
 	if err != nil {
 		return op, err
 	}
-	r.Operation = op.ID
+	r.Operation, r.Payer = op.ID, owner
+	if r.Lane, err = job.FreestTx(ctx, tx, lanes(owner)); err != nil {
+		return op, err
+	}
 	_, err = job.Enqueue(ctx, tx, r, job.Options{
 		Queue:  CommandQueue,
 		Unique: "command/" + string(op.ID),
 		Share:  string(owner),
-		Group:  turn(owner, string(r.Site)),
+		Group:  r.Lane,
 	})
 	return op, err
 }
@@ -136,6 +139,9 @@ type RunCommand struct {
 
 	User  account.UserID // who must still have the right to it; empty: it runs for the owner
 	Owner account.OwnerID
+
+	Payer account.OwnerID // who owns the site
+	Lane  string          // its group
 }
 
 // Kind names the job.
@@ -152,6 +158,7 @@ type CommandResult struct {
 const CommandProcess = "command"
 
 func (a *Apps) runCommand(ctx context.Context, r RunCommand, attempt int64) error {
+	defer a.leaveLane(ctx, r.Payer, r.Lane)
 	end := func(message, failure string, result any) error {
 		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer done()

@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -401,15 +401,64 @@ func TestTasksOfDeletedSite(t *testing.T) {
 	}
 }
 
-// The commands of one owner run two at a time, whatever they are called.
-func TestTurns(t *testing.T) {
+// The commands of one owner run two at a time, whatever they are called: each takes the freest lane, and one that waits behind a
+// long one takes the place of another that ends. The log says of a run that never began that it waits.
+func TestLanes(t *testing.T) {
 	t.Parallel()
-	groups := map[string]bool{}
-	for i := range 100 {
-		groups[turn("owner", fmt.Sprint("site/", i))] = true
+	f := newFleet(t, 1)
+	a := f.nodes[0]
+	for _, name := range []string{"a", "c", "e", "g"} { // the sums of their names are all even or all odd
+		f.tasks["one"] = append(f.tasks["one"], task.Task{Kind: "cron", Name: name, Schedule: "* * * * *", Command: task.Command{Argv: []string{"node"}}})
 	}
-	if len(groups) != perOwner {
-		t.Errorf("%d at once, want %d", len(groups), perOwner)
+	f.ok(a.declare(t.Context()))
+	due := func() {
+		t.Helper()
+		f.exec(`UPDATE app_tasks SET next_at = $1`, db.Now()-1)
+		f.ok(a.schedule(t.Context()))
+	}
+	due()
+	of := func(state string) map[string][]string { // the names of jobs, by lane
+		t.Helper()
+		rows, err := f.db.Query(t.Context(), `SELECT grp, args FROM jobs WHERE state = $1 ORDER BY id`, state)
+		out := map[string][]string{}
+		_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
+			var lane, args string
+			var r RunCron
+			err := s.Scan(&lane, &args)
+			f.ok(errors.Join(err, json.Unmarshal([]byte(args), &r)))
+			out[lane] = append(out[lane], r.Name)
+			return struct{}{}, nil
+		})
+		f.ok(err)
+		return out
+	}
+	zero, one := lanes("owner")[0], lanes("owner")[1]
+	if got := of("ready"); len(got[zero]) != 2 || len(got[one]) != 2 {
+		t.Fatalf("four commands wait as %v", got)
+	}
+	// The first of each lane begins; the second of the other lane ends, then the one that waited in it, too.
+	f.exec(`UPDATE jobs SET state = 'running' WHERE id IN (SELECT MIN(id) FROM jobs GROUP BY grp)`)
+	a.leaveLane(t.Context(), "owner", one) // its own waits
+	if got := of("ready"); len(got[zero]) != 1 || len(got[one]) != 1 {
+		t.Errorf("with one that waits in each lane they wait as %v", got)
+	}
+	f.exec(`DELETE FROM jobs WHERE grp = $1 AND state = 'ready'`, one)
+	a.leaveLane(t.Context(), "owner", one)
+	if got := of("ready"); len(got[zero]) != 0 || len(got[one]) != 1 {
+		t.Errorf("behind a long command they wait as %v", got)
+	}
+	f.exec(`DELETE FROM jobs WHERE grp = $1 AND state = 'running'`, one)
+
+	// Due again, that which runs and that which waits are skipped, each for its reason.
+	running, waiting := of("running")[zero][0], of("ready")[one][0]
+	f.ok(a.tasks.Ran(t.Context(), "site", running, db.Now(), -1))
+	due()
+	for name, want := range map[string]string{running: "Skipped: the run before has not ended yet", waiting: "Skipped: the run before still waits for other"} {
+		lines, err := a.Logs(t.Context(), "site", applog.Filter{Process: "cron:" + name, Flush: true})
+		f.ok(err)
+		if len(lines) != 1 || !strings.HasPrefix(lines[0].Message, want) {
+			t.Errorf("the log of %s says %+v, want %q", name, lines, want)
+		}
 	}
 }
 
