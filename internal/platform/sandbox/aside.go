@@ -7,8 +7,8 @@ import (
 	"slipway/internal/platform/sandbox/cgroup"
 )
 
-// Aside moves a process of ours out of the groups that can be frozen and hold the service, as far as that is possible, and returns
-// what gives its own group back after its end. A Reap takes it for an orphan, as it does sandboxes.
+// Aside moves a process of ours out of cgroups that can be frozen and contain the service, as far as possible. done
+// removes the process's own group after its end. A Reap treats the process as an orphan, as it does sandboxes.
 func (e *engine) Aside(pid int) (done func()) {
 	freezing := slices.DeleteFunc(slices.Clone(e.hs), func(h cgroup.Hierarchy) bool { return !h.V2 && !h.Controllers["freezer"] })
 	g, err := cgroup.New(freezing, e.parent, "aside-"+newID(), Limits{Foreground: true}.withDefaults().group())

@@ -25,32 +25,31 @@ import (
 	"slipway/internal/platform/sandbox/seccomp"
 )
 
-// Config says how to sandbox.
+// Config configures a runner.
 type Config struct {
-	// Dir is a directory of our own, absolute, that lasts; made when missing.
+	// Dir is an absolute path of a persistent directory of our own. It is created if missing.
 	Dir string
-	// Cgroup is the path below each hierarchy's root under which runs get theirs.
-	// Optional: empty means /slipway/<name> for root, and beside our own cgroup for a
-	// plain user whom systemd delegated one.
+	// Cgroup is the path, below each hierarchy's root, of the runs' groups. Optional: empty means /slipway/<name> for
+	// root, and next to our own cgroup for a plain user with a cgroup delegated by systemd.
 	Cgroup string
-	// Bwrap is the path of bubblewrap, 0.8 or newer. Optional: empty means from PATH.
+	// Bwrap is the path of bubblewrap 0.8 or newer. Optional: empty means from PATH.
 	Bwrap string
-	// Self is the path of the helper inside, which calls inside.Main. Optional: empty means the
-	// one that is built in, and where there is none the running program.
+	// Self is the path of the helper that runs in the sandbox and calls inside.Main. Optional: empty means the embedded
+	// one or, if there is none, the running program.
 	Self string
 	Log  *slog.Logger // Optional.
 }
 
-// Bubblewrap is the Runner that holds what is not trusted.
+// Bubblewrap is the Runner for untrusted commands.
 type Bubblewrap struct {
 	Config
 	engine
 	filter    []byte
-	uncounted []byte // the filter where no cgroup counts memory
+	uncounted []byte // seccomp filter if no cgroup counts memory
 }
 
-// New prepares a runner and starts nothing.
-// That bubblewrap is missing is found at Run, so that installing it is enough.
+// New prepares a runner and starts nothing. A missing bubblewrap is only detected by Run, so that installing it
+// suffices.
 func New(c Config) (*Bubblewrap, error) {
 	e, err := newEngine(&c)
 	if err != nil {
@@ -95,13 +94,13 @@ func newEngine(c *Config) (engine, error) {
 	return engine{name: name, parent: cmp.Or(c.Cgroup, place(name)), hs: hs, log: c.Log}, nil
 }
 
-// place is where our cgroups go when the operator did not say.
+// place returns the default path of our cgroups.
 func place(name string) string {
 	if unix.Geteuid() == 0 {
 		return cgroup.Root + "/" + name
 	}
-	// A plain user may only write where systemd delegated: the parent of our own
-	// cgroup, if DelegateSubgroup= put us one below. Elsewhere mkdir is refused.
+	// A plain user may write only where systemd delegated: in the parent of our own cgroup, if DelegateSubgroup= moved
+	// us one below. Elsewhere mkdir fails.
 	text, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
 		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok && p != "/" {
@@ -111,8 +110,8 @@ func place(name string) string {
 	return cgroup.Root + "/" + name
 }
 
-// etc is all that a build sees of users, groups and names. It is copied into the
-// sandbox by descriptor: a mount for each would cost more than all of them together.
+// etc is the content of a build's /etc: users, groups and names. The files are copied by descriptor, since a mount for
+// each would take longer.
 var etc = map[string]string{
 	"passwd": "root:x:0:0:root:/:/usr/sbin/nologin\n" +
 		"build:x:1000:1000:build:/build/.home:/bin/sh\n" +
@@ -123,13 +122,13 @@ var etc = map[string]string{
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
-// hostEtc lists what a build may see of the host's /etc.
+// hostEtc lists files of the host's /etc that a build may read.
 var hostEtc = []string{
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
 }
 
-// errNoBwrap is the refusal that a user reads.
+// errNoBwrap is the error shown to users.
 func errNoBwrap() error {
 	return fault.New(fault.Unavailable, "sandbox_unavailable",
 		"Builds are refused because bubblewrap is not installed on this server",
@@ -144,7 +143,7 @@ func (b *Bubblewrap) bwrap() (string, error) {
 	return filepath.Abs(p)
 }
 
-// Run runs c and returns when all of it is dead and proven dead.
+// Run runs c and returns once all its processes are proven dead.
 func (b *Bubblewrap) Run(ctx context.Context, c Command) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{Killed: reason(ctx)}, nil
@@ -175,7 +174,7 @@ func (b *Bubblewrap) Run(ctx context.Context, c Command) (Result, error) {
 	return r.finish(ctx, status)
 }
 
-// home makes the directory that HOME names, following nothing that is in its way.
+// home creates the directory for HOME and follows no links.
 func home(c Command) error {
 	root, err := os.OpenRoot(c.Work)
 	if err != nil {
@@ -195,13 +194,13 @@ func home(c Command) error {
 	return nil
 }
 
-// prepare writes the profile. All of it, the seccomp program and the spec with the
-// environment travel by descriptor; bwrap's argv is the same for everybody.
+// prepare writes bwrap's arguments. They, the seccomp program and the spec with the environment are passed by
+// descriptor; bwrap's argv is the same for every run.
 func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error) {
 	wish := r.spec(true)
 	if r.c.Listener != nil {
-		// First of all that is inherited: it is at 3 all the way, where the command expects it and
-		// no stage before it can have put anything of its own.
+		// Inherit the listener first, so that it is descriptor 3, where the command expects it and no earlier stage has
+		// put anything.
 		own, err := dup(r.c.Listener)
 		if err != nil {
 			return nil, err
@@ -280,7 +279,7 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	args = append(args, "--seccomp", strconv.Itoa(seccompFD), "--json-status-fd", strconv.Itoa(infoFD), "--block-fd", strconv.Itoa(blockFD))
 	r.text = []byte(strings.Join(args, "\x00") + "\x00")
 	if len(r.text) > 48<<10 {
-		// One write must fill the pipe whole: half a profile would be half a sandbox.
+		// One write must fit the pipe: a truncated profile would be an incomplete sandbox.
 		return nil, errors.New("too many binds")
 	}
 	r.launch.cmd = &exec.Cmd{
@@ -306,8 +305,7 @@ func (b *Bubblewrap) prepare(r *run, program string) (status *os.File, err error
 	return status, nil
 }
 
-// drop gives up root for good before anything else runs: a sandbox made by root would
-// map its user to the host's root.
+// drop gives up root before anything else runs: a sandbox made by root would map its user to the host's root.
 func drop(c Command) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	if unix.Geteuid() == 0 {
@@ -316,7 +314,7 @@ func drop(c Command) *syscall.SysProcAttr {
 	return a
 }
 
-// profile returns bwrap's arguments, and where the stage finds our own binary.
+// profile returns bwrap's arguments, and the path at which the stage finds our binary.
 func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	c, l := r.c, &r.launch
 	self = l.show(b.Self)
@@ -353,7 +351,7 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
 		"--dir", "/run/slipway", "--ro-bind", self, inside.Self)
 	if c.Network.Proxy != "" {
-		args = append(args, "--share-net") // the stage's, not the host's
+		args = append(args, "--share-net") // the stage's network, not the host's
 		args = append(args, "--ro-bind", l.show(c.Network.Proxy), inside.Proxy)
 	}
 	args = append(args, "--bind", l.show(c.Work), Root)
@@ -364,15 +362,15 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 		}
 		args = append(args, how, l.show(bind.Source), bind.Target)
 	}
-	// What bwrap itself put there lives in memory and belongs to the build: close it last.
+	// What bwrap put there is in memory and writable for the build, so make it read-only last.
 	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), self, nil
 }
 
-// spec returns what the shim is to do.
+// spec returns the shim's instructions.
 func (r *run) spec(walled bool) inside.Spec {
 	c := r.c
 	s := inside.Spec{Argv: c.Argv, Dir: c.Dir, Rlimits: []inside.Rlimit{
-		// 1, not 0: a core_pattern that is a pipe ignores 0 and stops at exactly 1 (core(5)).
+		// 1 instead of 0: a core_pattern that is a pipe ignores 0 and stops at exactly 1 (core(5)).
 		{Resource: unix.RLIMIT_CORE, Max: 1},
 		{Resource: unix.RLIMIT_NOFILE, Max: uint64(c.Limits.NoFile)},
 		{Resource: unix.RLIMIT_FSIZE, Max: uint64(max(c.Limits.Disk, c.Limits.Stored))},
@@ -388,19 +386,19 @@ func (r *run) spec(walled bool) inside.Spec {
 		s.Forwards, s.Beside = c.Forwards, c.Beside
 	}
 	if r.group == nil || r.group.Memory == "" {
-		// Per process, and address space more than memory: only there to be quicker than the watch.
+		// A limit per process on address space rather than memory; it only acts faster than the watch.
 		s.Rlimits = append(s.Rlimits, inside.Rlimit{Resource: unix.RLIMIT_DATA, Max: 2 * uint64(c.Limits.Memory)})
 	}
 	s.Env = environment(c)
 	return s
 }
 
-// environment is the defaults, then the caller's, each name once.
+// environment returns the defaults overridden by the caller's values, each name once.
 func environment(c Command) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + Root + "/.home", "LANG=C.UTF-8",
 		"TMPDIR=/tmp", "USER=build", "LOGNAME=build", "SHELL=/bin/sh",
-		"PWD=" + c.Dir, // as a shell would set it
+		"PWD=" + c.Dir, // as a shell sets it
 	}
 	env = append(env, c.Env...)
 	at := map[string]int{}

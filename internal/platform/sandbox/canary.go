@@ -15,12 +15,11 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// Attempt is one forbidden action and what became of it.
+// Attempt is one forbidden action and its result.
 type Attempt = inside.Attempt
 
-// Canary runs a sandbox that tries the forbidden actions against bait laid out on this
-// host, as the given uid (ignored when we are not root), and returns what became of
-// each. Unless all are refused, builds must not run here.
+// Canary runs a sandbox that tries the forbidden actions against bait on this host, as the given uid (ignored unless we
+// are root), and returns the result of each. Unless all are refused, builds must not run here.
 func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 	lis, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +54,7 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 	if err := Own(work, uid); err != nil {
 		return nil, fmt.Errorf("canary: %w", err)
 	}
-	// A process of ours with the secret in its environment, reachable by number only.
+	// A process with the secret in its environment, which a sandbox could reach only by its pid.
 	holder := exec.CommandContext(ctx, b.Self, inside.Name, "hold")
 	holder.Env = []string{"SLIPWAY_CANARY=" + t.Env}
 	in, err := holder.StdinPipe()
@@ -68,7 +67,7 @@ func (b *Bubblewrap) Canary(ctx context.Context, uid int) ([]Attempt, error) {
 	defer func() { _, _ = in.Close(), holder.Wait() }()
 	t.Pid = holder.Process.Pid
 
-	// It runs behind a network as builds do, whose proxy refuses everything.
+	// It runs behind a network as builds do, with a proxy that refuses everything.
 	proxy, socket, err := Listen(scratch, "proxy")
 	if err != nil {
 		return nil, fmt.Errorf("canary: %w", err)

@@ -9,26 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PerFile is how many bytes a file or folder counts for at least where a tree is held to its
-// part of a disk: file systems are made with room for one in every 16 KiB, so that whoever has
-// used up their bytes has not used up everybody's files.
+// PerFile is the minimum size, in bytes, that a file or folder counts for. File systems are usually created with one
+// inode per 16 KiB, so a tree within its byte limit can't use up all inodes.
 const PerFile = 16 << 10
 
-// tally is the disk use of a tree.
+// tally is the disk usage of a tree.
 type tally struct{ bytes, files int64 }
 
-// cost is how many bytes of the disk the tree is the part of.
+// cost returns the tree's bytes for its disk limit.
 func (t tally) cost() int64 { return max(t.bytes, t.files*PerFile) }
 
-// maxDepth of directories; nothing honest is deeper, and each level costs a descriptor.
+// maxDepth caps the depth of directories, since each level needs a descriptor; honest trees are less deep.
 const maxDepth = 256
 
 type inode struct{ dev, ino uint64 }
 
-// count adds up a tree that somebody hostile is changing meanwhile. It follows no
-// link, opens nothing but directories, counts a file with several names once, and
-// stops as soon as a limit is passed or done is closed. A tree deeper than maxDepth
-// counts as passing every limit.
+// count adds up a tree that an attacker may change meanwhile. It follows no link, opens only directories, counts a file
+// with several names once, and stops when a limit is exceeded or done is closed. A tree deeper than maxDepth exceeds
+// every limit.
 func count(dir string, limit tally, done <-chan struct{}) tally {
 	c := counter{limit: limit, done: done, linked: map[inode]bool{}}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -95,8 +93,8 @@ func (c *counter) walk(d *os.File, depth int) {
 	}
 }
 
-// openDir opens a subdirectory. One that its owner closed to itself in order to hide
-// what is inside is opened again; only a plain user's service ever meets that.
+// openDir opens a subdirectory. If its owner removed the permissions to hide the content, openDir restores them; only
+// services without root need that.
 func openDir(at int, name string) *os.File {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(at, name, flags, 0)
@@ -105,7 +103,7 @@ func openDir(at int, name string) *os.File {
 		if err2 != nil {
 			return nil
 		}
-		// By descriptor: a link put in its place must not be followed.
+		// Use the descriptor, so that a link put in its place isn't followed.
 		_ = unix.Chmod("/proc/self/fd/"+strconv.Itoa(p), 0o700)
 		_ = unix.Close(p)
 		fd, err = unix.Openat(at, name, flags, 0)
@@ -116,8 +114,8 @@ func openDir(at int, name string) *os.File {
 	return os.NewFile(uintptr(fd), "")
 }
 
-// unlinked adds up the files on work's file system that have no name any more but are
-// still open in one of the processes, which are uid's: the way to fill a disk that no tree shows.
+// unlinked adds up files on work's file system that have no name but are open in one of the processes, which run as
+// uid. No walk of a tree finds such files.
 func unlinked(pids []int, work string, uid int) (sum int64) {
 	var home unix.Stat_t
 	if unix.Stat(work, &home) != nil {
@@ -163,9 +161,9 @@ func unlinked(pids []int, work string, uid int) (sum int64) {
 	return sum
 }
 
-// as calls f on a thread that is uid's and has its capabilities still. What is behind a process's descriptors is for
-// who may trace everybody (CAP_SYS_PTRACE, which our unit takes from us), and for the owner of its user namespace: that
-// is root where we made the namespace (see throughStage), else uid.
+// as calls f on a thread that switches to uid and keeps its capabilities. Only a tracer (CAP_SYS_PTRACE, which our unit
+// drops) or the owner of a process's user namespace may inspect its descriptors: root if we created the namespace (see
+// throughStage), else uid.
 func as(uid int, f func()) {
 	if unix.Geteuid() != 0 || uid <= 0 {
 		return
@@ -174,15 +172,15 @@ func as(uid int, f func()) {
 	// uncaught: better the end than a thread that stays another user's
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked where the way back fails: the thread ends then
+		runtime.LockOSThread() // never unlocked if switching back fails, so that the thread ends
 		set := func(call, id uintptr) bool {
-			_, _, errno := unix.RawSyscall(call, ^uintptr(0), id, ^uintptr(0)) // one thread's: package syscall sets those of all
+			_, _, errno := unix.RawSyscall(call, ^uintptr(0), id, ^uintptr(0)) // changes one thread; package syscall would change all
 			return errno == 0
 		}
 		if set(unix.SYS_SETRESGID, uintptr(uid)) && set(unix.SYS_SETRESUID, uintptr(uid)) {
 			head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 			var caps [2]unix.CapUserData
-			if unix.Capget(&head, &caps[0]) == nil { // they are permitted still, and have no effect without this
+			if unix.Capget(&head, &caps[0]) == nil { // permitted capabilities must be made effective again
 				caps[0].Effective, caps[1].Effective = caps[0].Permitted, caps[1].Permitted
 				_ = unix.Capset(&head, &caps[0])
 			}
@@ -195,8 +193,8 @@ func as(uid int, f func()) {
 	<-done
 }
 
-// Size returns the part of a disk that a tree takes which its owner may be changing: its bytes
-// there, or PerFile for each of its files where that is more. It stops a little beyond most.
+// Size returns the cost of a tree whose owner may be changing it: its bytes on disk, or PerFile for each file if that
+// is more. It stops counting slightly above most.
 func Size(dir string, most int64) int64 {
 	return count(dir, tally{most, most / PerFile}, nil).cost()
 }

@@ -20,42 +20,39 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// Helpers starts programs of ours that read what strangers sent, such as git. They are
-// trusted to do what they are asked, but not to do it within bounds: a pack of 16 KB makes
-// git take gigabytes. Each has limits on memory, processor time, processes and files, is
-// the first to die when the host runs out of memory, and, when we are root, runs under a
-// uid of its own that reaches none of our directories but those it is shown.
+// Helpers starts our own programs that read untrusted data, such as git. They are trusted to do their task but not to
+// limit their resources: a pack of 16 KB makes git use gigabytes. Each has limits on memory, processor time, processes
+// and files, and is killed first when the host runs out of memory. If we are root, it also runs under its own uid,
+// which can read only the directories shown to it.
 //
-// prlimit(1) sets the limits, which belongs to util-linux and is on every Debian: it becomes the
-// helper. Elsewhere they are set from outside while the helper is stopped by ptrace(2), which
-// our unit forbids. What is not to be had is left out: cgroups and uids without root.
+// prlimit(1) from util-linux sets the limits and then executes the helper. Without it, limits are set from outside
+// while ptrace(2) stops the helper; our unit forbids that. Without root there are no separate uids, and without cgroups
+// no group limits.
 type Helpers struct {
 	engine
-	prlimit string     // the program that sets limits and becomes the helper; "" where it is missing
+	prlimit string     // path of prlimit(1); "" if missing
 	mu      sync.Mutex // guards used
 	// share: total 500 uids of helpers; owner as many as its fetches and exports, which are pools; edge the helper is not started
 	used map[int]bool
 	same bool // helpers run under our uid
 }
 
-// The uids of helpers, beside those of builds. Nothing on disk belongs to one for longer
-// than it is in use.
+// Uids of helpers, next to those of builds. Nothing on disk belongs to one of them longer than it is in use.
 const (
 	firstHelper = 199_000
 	lastHelper  = 199_499
 )
 
-// runaway is how many processes of other installations a helper's uid may have beside its own.
+// runaway is how many processes of other installations may run under a helper's uid.
 const runaway = 4096
 
-// NewHelpers prepares for helpers of the one who owns dir, and kills those that an earlier
-// process left behind.
+// NewHelpers prepares helpers for the owner of dir and kills those left by an earlier process.
 func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, error) {
 	e, err := newEngine(&Config{Dir: dir, Log: log, Self: "none"})
 	if err != nil {
 		return nil, err
 	}
-	// A tree without controllers limits nothing, and moving a process into it takes long.
+	// A tree without controllers has no limits, and moving a process into it is slow.
 	e.hs = slices.DeleteFunc(e.hs, func(h cgroup.Hierarchy) bool { return h.V2 && !h.Controllers["memory"] && !h.Controllers["pids"] })
 	for _, g := range cgroup.Left(e.hs, e.parent) {
 		if err := errors.Join(g.Kill(time.Now().Add(killPatience)), g.Remove(time.Second)); err != nil {
@@ -65,12 +62,11 @@ func NewHelpers(ctx context.Context, dir string, log *slog.Logger) (*Helpers, er
 	cgroup.RemoveEmpty(e.hs, e.parent)
 	h := &Helpers{engine: e, used: map[int]bool{}}
 	h.prlimit, _ = exec.LookPath("prlimit")
-	h.same = h.prlimit == "" && !mayLimitOthers() // they keep our uid then: the limits are worth more
+	h.same = h.prlimit == "" && !mayLimitOthers() // keep our uid: the limits matter more
 	return h, nil
 }
 
-// mayLimitOthers reports whether we may set the limits of a process of another uid: root
-// in a container often may not.
+// mayLimitOthers reports whether we may set limits of another uid's processes; root in a container often may not.
 func mayLimitOthers() bool {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -79,7 +75,7 @@ func mayLimitOthers() bool {
 
 var errNoIdentity = errors.New("all uids of helpers are in use")
 
-// Identity lends a uid that no other helper has meanwhile, or 0 when we can't change ours.
+// Identity reserves a uid for a helper. uid is 0 if we can't change ours.
 func (h *Helpers) Identity() (uid int, release func(), err error) {
 	if unix.Geteuid() != 0 || launcher().stage != nil || h.same {
 		return 0, func() {}, nil
@@ -99,7 +95,7 @@ func (h *Helpers) Identity() (uid int, release func(), err error) {
 	return 0, nil, errNoIdentity
 }
 
-// Helper is one program about to be started.
+// Helper is a program to be started.
 type Helper struct {
 	h      *Helpers
 	uid    int
@@ -108,10 +104,9 @@ type Helper struct {
 	group  *cgroup.Group
 }
 
-// New prepares a helper that runs under uid, or under ours where that is 0. Of limits,
-// Memory, Pids and NoFile are used, Disk for the size of one file and Wall for the
-// processor time of one process. With grouped the limits hold for all processes together
-// where there are cgroups; it costs some milliseconds. Close is always to be called.
+// New prepares a helper that runs under uid, or under ours if uid is 0. It uses the limits Memory, Pids and NoFile,
+// Disk for the size of one file, and Wall for the processor time of one process. With grouped, limits apply to all its
+// processes together if there are cgroups, which costs some milliseconds. The caller must call Close.
 func (h *Helpers) New(uid int, l Limits, grouped bool) (*Helper, error) {
 	x := &Helper{h: h, uid: uid, limits: l.withDefaults()}
 	x.launch.id = newID()
@@ -125,8 +120,8 @@ func (h *Helpers) New(uid int, l Limits, grouped bool) (*Helper, error) {
 	return x, nil
 }
 
-// Show makes a directory or file of ours, whose path has no links, reachable for the helper
-// and returns its path there. The rights on what it holds are not changed.
+// Show makes a directory or file of ours, whose path has no links, readable for the helper and returns its path there.
+// Permissions inside it don't change.
 func (x *Helper) Show(source string) string {
 	if x.uid == 0 {
 		return source
@@ -134,7 +129,7 @@ func (x *Helper) Show(source string) string {
 	return x.launch.show(source)
 }
 
-// Start starts cmd within the limits: it has run nothing when they are set.
+// Start starts cmd; the limits are set before it runs anything.
 func (x *Helper) Start(cmd *exec.Cmd) error {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL, Ptrace: x.h.prlimit == ""}
 	if x.uid != 0 {
@@ -170,7 +165,7 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 		}
 		pid := cmd.Process.Pid
 		var ws syscall.WaitStatus
-		_, werr := syscall.Wait4(pid, &ws, 0, nil) // the stop after its exec; only this thread may let it go on
+		_, werr := syscall.Wait4(pid, &ws, 0, nil) // the stop after its exec; only the tracing thread may continue it
 		for errors.Is(werr, syscall.EINTR) {
 			_, werr = syscall.Wait4(pid, &ws, 0, nil)
 		}
@@ -182,7 +177,7 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 		}
 	}
 	if err == nil {
-		// Not on that thread, which sees no cgroups: its stage covers them.
+		// Don't do this on the tracing thread, whose stage hides the cgroups.
 		if err = x.confine(cmd.Process.Pid, limits); err != nil {
 			_ = cmd.Process.Kill()
 		}
@@ -201,7 +196,7 @@ func (x *Helper) Start(cmd *exec.Cmd) error {
 
 type namedLimit struct {
 	inside.Rlimit
-	name string // as prlimit(1) calls it
+	name string // as in prlimit(1)
 }
 
 func (x *Helper) rlimits() []namedLimit {
@@ -213,12 +208,12 @@ func (x *Helper) rlimits() []namedLimit {
 		{inside.Rlimit{Resource: unix.RLIMIT_FSIZE, Max: uint64(l.Disk)}, "fsize"},
 		{inside.Rlimit{Resource: unix.RLIMIT_NOFILE, Max: uint64(l.NoFile)}, "nofile"},
 	}
-	// The cgroup counts this helper's processes. RLIMIT_NPROC counts the uid's on the whole
-	// host, other installations' too: it only stops a runaway where there is no cgroup.
+	// The cgroup counts this helper's processes. RLIMIT_NPROC counts the uid's on the whole host, including other
+	// installations', so it only stops a runaway if there is no cgroup.
 	if x.uid != 0 && (x.group == nil || x.group.Pids == "") {
 		limits = append(limits, namedLimit{inside.Rlimit{Resource: unix.RLIMIT_NPROC, Max: uint64(l.Pids) + runaway}, "nproc"})
 	}
-	for i, r := range limits { // never above the hard one we have: raising needs a capability
+	for i, r := range limits { // never above our hard limit: raising needs a capability
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(r.Resource, &now); err == nil {
 			limits[i].Max = min(r.Max, now.Max)
@@ -227,7 +222,7 @@ func (x *Helper) rlimits() []namedLimit {
 	return limits
 }
 
-// confine puts a process that has not run yet, or is not the helper yet, where it belongs.
+// confine puts a process that hasn't run the helper yet into its group with its limits.
 func (x *Helper) confine(pid int, limits []namedLimit) error {
 	if x.group != nil && !x.group.Holds(pid) {
 		if err := x.group.Attach(pid); err != nil {
@@ -239,17 +234,17 @@ func (x *Helper) confine(pid int, limits []namedLimit) error {
 			return fmt.Errorf("limit %s: %w", r.name, err)
 		}
 	}
-	// Helpers die first and run last, so that the service answers meanwhile.
+	// Helpers are killed first and scheduled last, so that the service keeps responding.
 	// unsynced: the kernel
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0)
 	renice(pid, true)
 	return nil
 }
 
-// OutOfMemory reports whether the memory of all processes together came to its limit.
+// OutOfMemory reports whether all processes together reached the memory limit.
 func (x *Helper) OutOfMemory() bool { return x.group != nil && x.group.OOM() > 0 }
 
-// Close ends what the helper may have left running and takes back what it was shown.
+// Close kills remaining processes and hides what was shown.
 func (x *Helper) Close() error {
 	var err error
 	if x.group != nil {

@@ -16,29 +16,27 @@ import (
 	"slipway/internal/platform/sandbox/cgroup"
 )
 
-// Everything is started from one thread that never ends, for two reasons.
+// All sandboxes are started from one thread that never ends, for two reasons.
 //
-// bwrap's --die-with-parent, like every parent-death signal, follows the thread that
-// forked: started from a goroutine whose thread ends, a sandbox would be killed at once.
+// First, a parent-death signal such as bwrap's --die-with-parent follows the forking thread: if a goroutine's thread
+// ended, its sandbox would be killed.
 //
-// And that thread has a mount namespace of its own when we are root. bwrap resolves the
-// paths that it binds as the site's uid, which may not pass our private directories
-// (nor do we want to open them). So the thread first binds each of them below a tmpfs
-// on stagePoint, which only it and its children see: bwrap reads from there, no parent
-// of ours is opened to anybody, and the path that was checked is the one that is bound.
+// Second, if we are root, that thread has its own mount namespace. bwrap resolves the paths that it binds as the site's
+// uid, which may not enter our private directories. So the thread first binds each path below a tmpfs on stagePoint
+// that only it and its children see. bwrap reads from there: no directory of ours is opened to others, and the checked
+// path is the one that is bound.
 
-// stagePoint is covered in the private namespace only. /sys exists everywhere, and
-// neither bwrap nor a sandbox has any use for it.
+// stagePoint is hidden only in the private namespace. /sys always exists, and neither bwrap nor sandboxes need it.
 const stagePoint = "/sys"
 
 type thread struct {
 	work  chan func()
 	id    int
-	stage error               // why staging is not to be had; nil when it is
-	homes map[string]*os.File // version 1 controller → tasks file of our own cgroup; used on the thread only
+	stage error               // why staging isn't possible; nil if it is
+	homes map[string]*os.File // version 1 controller → tasks file of our own cgroup; used only on the thread
 }
 
-// launcher returns the thread, begun at the first use.
+// launcher returns the thread and starts it at the first call.
 var launcher = sync.OnceValue(func() *thread {
 	t := &thread{work: make(chan func())}
 	ready := make(chan struct{})
@@ -51,8 +49,8 @@ var launcher = sync.OnceValue(func() *thread {
 func (t *thread) run(ready chan struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// /proc/self shows the main thread: its mounts and its cgroups
-		// must stay what they are. While we hold it, another goroutine gets another.
+		// /proc/self shows the main thread, whose mounts and cgroups must not change. While we hold it, other
+		// goroutines run on other threads.
 		defer runtime.UnlockOSThread()
 		// uncaught: without this thread no sandbox starts
 		go t.run(ready)
@@ -68,10 +66,10 @@ func (t *thread) run(ready chan struct{}) {
 	}
 }
 
-// rescue moves the thread out of a cgroup that it could not leave by itself, which
-// happens when somebody moved the whole service since it began.
+// rescue moves the thread out of a cgroup that it couldn't leave itself, because the whole service was moved since its
+// start.
 func (t *thread) rescue() error {
-	t.do(func() { t.homes = nil }) // from now on processes are moved by number
+	t.do(func() { t.homes = nil }) // from now on move processes by pid
 	return cgroup.Rescue(t.id)
 }
 
@@ -82,16 +80,16 @@ func ownMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	// Slave, not private: a disk that the operator mounts or unmounts later must do so here too.
+	// Slave instead of private: disks that the operator mounts or unmounts later must appear here too.
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("separate the mount namespace: %w", err)
 	}
 	if err := unix.Mount("tmpfs", stagePoint, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size=1m"); err != nil {
 		return fmt.Errorf("mount the stage: %w", err)
 	}
-	// A service manager may have covered parts of /proc (ProtectKernelTunables= of systemd). A user
-	// namespace can't take the covers off, so the kernel would refuse sandboxes a /proc of their
-	// own: those that are started here begin with one that is bare. Where that is forbidden, Canary says so.
+	// A service manager may have mounted over parts of /proc (ProtectKernelTunables= of systemd). A user namespace
+	// can't remove such mounts, so the kernel would refuse sandboxes their own /proc. Sandboxes therefore start with a
+	// fresh one. If mounting it is forbidden, Canary reports that.
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	return nil
 }
@@ -102,18 +100,17 @@ func (t *thread) do(f func()) {
 	<-done
 }
 
-// launch is a process about to be started.
+// launch is a process to be started.
 type launch struct {
 	id    string
 	cmd   *exec.Cmd
 	binds []staged
-	child []*os.File // ends that the child inherits as fd 3, 4, …
+	child []*os.File // files that the child inherits as descriptors 3, 4, …
 }
 
 type staged struct{ source, at string }
 
-// show makes the host path source visible to bwrap and returns where. Real staging
-// happens in start, on the launcher's thread.
+// show makes a host path visible to bwrap and returns its path there. start does the staging on the launcher's thread.
 func (l *launch) show(source string) string {
 	if unix.Geteuid() != 0 {
 		return source
@@ -123,13 +120,11 @@ func (l *launch) show(source string) string {
 	return at
 }
 
-// maxTerminals is how many pseudo-terminals a command may have: the kernel's are counted for
-// the whole host.
+// maxTerminals caps the pseudo-terminals of a command, since the kernel counts them for the whole host.
 const maxTerminals = 64
 
-// terminals has the command get a file system of pseudo-terminals of its own that holds
-// maxTerminals, and returns where bwrap finds it; empty for a plain user, who can't mount one
-// with a bound.
+// terminals gives the command its own devpts with maxTerminals and returns its path for bwrap, or "" for a plain user,
+// who can't mount one with a limit.
 func (l *launch) terminals() string {
 	if unix.Geteuid() != 0 {
 		return ""
@@ -139,14 +134,14 @@ func (l *launch) terminals() string {
 	return at
 }
 
-// inherit hands f to the child and returns its number there.
+// inherit passes f to the child and returns its descriptor there.
 func (l *launch) inherit(f *os.File) int {
 	l.child = append(l.child, f)
 	return 2 + len(l.child)
 }
 
-// start stages and starts inside g, which may be nil; our copies of the child's ends
-// are closed whatever happens. That the child is in all of g is not promised.
+// start stages the paths and starts the process in g, which may be nil. It always closes our copies of the child's
+// files. It doesn't guarantee that the child is in all of g.
 func (l *launch) start(g *cgroup.Group) (err error) {
 	defer func() {
 		for _, f := range l.child {
@@ -174,7 +169,7 @@ func (l *launch) start(g *cgroup.Group) (err error) {
 	})
 	if stuck != nil {
 		if e := t.rescue(); e != nil {
-			// To go on would mean to kill ourselves with the build.
+			// Continuing would let us kill ourselves together with the build.
 			panic(fmt.Sprintf("sandbox: the launcher cannot leave a cgroup: %v", errors.Join(stuck, e)))
 		}
 	}
@@ -184,7 +179,7 @@ func (l *launch) start(g *cgroup.Group) (err error) {
 	return nil
 }
 
-// fork starts cmd, born in the version 2 leaf where clone3 is to be had.
+// fork starts cmd, directly in the version 2 leaf if clone3 supports that.
 func fork(cmd *exec.Cmd, v *cgroup.Visit) error {
 	if v.Unified >= 0 {
 		into, attr := *cmd, *cmd.SysProcAttr
@@ -239,9 +234,9 @@ func mountOne(b staged) error {
 	return unix.Mount("/proc/self/fd/"+strconv.Itoa(fd), b.at, "", unix.MS_BIND, "")
 }
 
-// openNoLinks opens an absolute path none of whose parts may be a link: Command.check resolved
-// those that there were, and one that appears after that is an attack. Part by part, and not by openat2(2) with
-// RESOLVE_NO_SYMLINKS: systemd's RestrictSUIDSGID= takes that call away, because it can't see its flags.
+// openNoLinks opens an absolute path that contains no links: Command.check resolved existing ones, so a link now is an
+// attack. It opens each part instead of using openat2(2) with RESOLVE_NO_SYMLINKS, which systemd's RestrictSUIDSGID=
+// blocks.
 func openNoLinks(path string) (fd int, err error) {
 	const flags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if fd, err = unix.Open("/", flags|unix.O_DIRECTORY, 0); err != nil {
@@ -255,7 +250,7 @@ func openNoLinks(path string) (fd int, err error) {
 			_ = unix.Close(fd)
 			fd = next
 		}
-		if err == nil { // O_PATH opens a link itself
+		if err == nil { // O_PATH opens links themselves
 			err = unix.Fstat(fd, &st)
 		}
 		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -271,7 +266,7 @@ func openNoLinks(path string) (fd int, err error) {
 	return fd, nil
 }
 
-// unstage takes the binds away again; children that are dead need them no more.
+// unstage removes the binds once the children no longer need them.
 func (l *launch) unstage() {
 	if len(l.binds) == 0 {
 		return
@@ -283,13 +278,13 @@ func (l *launch) unstage() {
 		}
 		for _, b := range l.binds {
 			_ = unix.Unmount(b.at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-			_ = os.Remove(b.at) // empty: the bind is gone, or never was
+			_ = os.Remove(b.at) // fails unless the bind is gone
 		}
 		_ = os.Remove(filepath.Join(stagePoint, l.id))
 	})
 }
 
-// memfile returns an anonymous file holding p, read from its start.
+// memfile returns an anonymous file with the content p, positioned at its start.
 func memfile(name string, p []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3

@@ -7,21 +7,19 @@ import (
 	"slipway/internal/platform/sandbox/network"
 )
 
-// ErrNobodyListens is the error of a failed Dial while the command does not listen yet.
+// ErrNobodyListens is returned by Dial until the command listens.
 var ErrNobodyListens = network.ErrNobodyListens
 
-// Link reaches into a running sandbox from the host: it connects to ports that the
-// command listens on, sends the command signals, and says what the sandbox uses. A Link is
-// safe for concurrent use and useless once the command has ended.
+// Link connects the host with a running sandbox: it dials ports that the command listens on, sends signals, and reads
+// usage. A Link is safe for concurrent use and fails once the command has ended.
 type Link struct {
 	*network.Link
-	usage func() Usage // what the sandbox uses; nil where nobody counts
-	procs func() []int // what runs in it
-	uid   int          // whose it is
+	usage func() Usage // current usage; nil without a cgroup
+	procs func() []int // pids of its processes
+	uid   int          // their uid
 }
 
-// Usage returns what the sandbox uses now; zero once it has ended, and where there is no
-// cgroup.
+// Usage returns the sandbox's current usage, or zero if it has ended or has no cgroup.
 func (l *Link) Usage() Usage {
 	if l.Ended() != nil || l.usage == nil {
 		return Usage{}
@@ -29,8 +27,8 @@ func (l *Link) Usage() Usage {
 	return l.usage()
 }
 
-// Unlinked returns the bytes on disk of files beside dir that have no name any more, and that
-// the sandbox holds open; zero once it has ended.
+// Unlinked returns the bytes of nameless files that the sandbox holds open on dir's file system, or zero once it has
+// ended.
 func (l *Link) Unlinked(dir string) int64 {
 	if l.Ended() != nil || l.procs == nil {
 		return 0
@@ -38,7 +36,7 @@ func (l *Link) Unlinked(dir string) int64 {
 	return unlinked(l.procs(), dir, l.uid)
 }
 
-// handoverOf returns what the shim of a command hands out.
+// handoverOf returns what a command's shim hands out.
 func handoverOf(c *Command) (*network.Handover, error) {
 	h := &network.Handover{Proxy: c.Network.Proxy, Forwards: map[int]string{}}
 	if h.Proxy != "" {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens the socket that Network.Proxy names, in a directory that is ours, and
-// returns its path. The path may be longer than the 107 bytes that fit into a socket's
-// address (unix(7)): it is bound by way of the directory's descriptor.
+// Listen opens the socket for Network.Proxy in a directory of ours and returns its path. The path may exceed the 107
+// bytes of a socket address (unix(7)), since it is bound through the directory's descriptor.
 func Listen(dir, name string) (net.Listener, string, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -23,7 +22,7 @@ func Listen(dir, name string) (net.Listener, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("open egress socket: %w", err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // the descriptor in its path is somebody else's by then
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // the path contains a descriptor number that is reused by then
 	path := filepath.Join(dir, name)
 	if err := os.Chmod(path, 0o666); err != nil {
 		_ = l.Close()
@@ -32,7 +31,7 @@ func Listen(dir, name string) (net.Listener, string, error) {
 	return l, path, nil
 }
 
-// dup returns another descriptor of f, which a launch closes.
+// dup duplicates f for a launch, which closes the duplicate.
 func dup(f *os.File) (*os.File, error) {
 	c, err := f.SyscallConn()
 	if err != nil {

@@ -9,21 +9,20 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// meter passes a command's output on up to a limit, then says so once and drops the
-// rest, and reports a flood. Dropping instead of blocking: a build that talks too
-// much should still end, and one that only talks should be ended.
+// meter forwards a command's output up to a limit, then writes a marker once and drops the rest, and reports a flood.
+// It drops instead of blocking, so that a verbose build can finish and one that only prints is stopped.
 type meter struct {
 	limit int64
 	flood func()
 
-	mu      sync.Mutex // guards what follows, and keeps the two writers apart
+	mu      sync.Mutex // guards the fields below and serializes the writers
 	seen    int64
 	marked  bool
 	flooded bool
-	err     error // the first a writer returned
+	err     error // a writer's first error
 }
 
-// copy reads src to its end into dst, which may be nil.
+// copy copies src to dst, which may be nil.
 func (m *meter) copy(src *os.File, dst io.Writer) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -64,7 +63,7 @@ func (m *meter) pass(dst io.Writer, p []byte) {
 	}
 }
 
-// head keeps the first bytes written to it, for the error of a sandbox that did not start.
+// head keeps the first bytes written, for the error of a sandbox that didn't start.
 type head struct {
 	mu   sync.Mutex // guards text
 	text []byte

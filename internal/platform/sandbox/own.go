@@ -9,11 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own gives a checked-out tree, dir itself included, to uid (and the group of the same
-// number), following no link. A file that has another name outside the tree is refused,
-// because giving it away would give away the other name too. It must be called while
-// nobody else writes to the tree. When we are not root it does nothing: the tree is
-// ours, and so is the build.
+// Own changes the owner of a checked-out tree, including dir, to uid (and the group with the same number), following no
+// link. It refuses a file with another name outside the tree, whose owner would change too. Nothing else may write to
+// the tree meanwhile. Without root it does nothing, since the tree and the build belong to us.
 func Own(dir string, uid int) error {
 	if unix.Geteuid() != 0 {
 		return nil

@@ -2,12 +2,12 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// Pause stops every process of the run where it stands, until resume is called. Nothing
-// inside can go on, or make another go on, meanwhile.
+// Pause stops all processes of the run until resume is called. No process inside can continue itself or another
+// meanwhile.
 func (l *Link) Pause() (resume func()) {
 	var stopped []int
 	seen := map[int]bool{}
-	for range 10 { // what was about to fork has done so by the next look
+	for range 10 { // processes that were about to fork have forked by the next round
 		more := false
 		for _, pid := range l.procs() {
 			if !seen[pid] && unix.Kill(pid, unix.SIGSTOP) == nil {

@@ -19,27 +19,26 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// markVar is the variable by which processes of a plain run are found again.
+// markVar identifies the processes of a plain run in their environment.
 const markVar = "SLIPWAY_SANDBOX"
 
-// Plain is the Runner without walls, for tests and --insecure-builds. A command sees
-// the whole host with the rights of its uid (ours, when we are not root) and its
-// network. It still has the limits of its cgroup, the watch over disk, time and
-// output, and its processes are killed at the end; where there is no cgroup, one that
-// hides its environment may keep running.
+// Plain is the Runner without isolation, for tests and --insecure-builds. A command sees the whole host and its network
+// with the rights of its uid (ours, unless we are root). It still has its cgroup's limits and the watch over disk, time
+// and output, and its processes are killed at the end. Without a cgroup, a process that hides its environment may keep
+// running.
 type Plain struct {
 	Config
 	engine
 
-	// Alone says that nobody else is where commands run, as in a container of their own: paths are not checked for
-	// what others could put in their place. Optional.
+	// Alone says that no other users share the machine, as in a container: paths aren't checked for what others could
+	// replace. Optional.
 	Alone bool
 }
 
-// NewPlain prepares a plain runner. Config.Bwrap is not used.
+// NewPlain prepares a plain runner. It ignores Config.Bwrap.
 func NewPlain(c Config) (*Plain, error) {
 	if c.Self == "" && len(helperProgram) == 0 {
-		// Through the link, the site's uid need not be able to walk to our binary.
+		// With this path, the site's uid needn't be able to reach our binary's directory.
 		c.Self = "/proc/self/exe"
 	}
 	e, err := newEngine(&c)
@@ -49,12 +48,11 @@ func NewPlain(c Config) (*Plain, error) {
 	return &Plain{Config: c, engine: e}, nil
 }
 
-// ShowsBinds reports whether commands see what Command.Binds names: they don't, and what is built on a Plain doesn't either.
+// ShowsBinds reports whether commands see the binds in Command.Binds: Plain doesn't show them.
 func (p *Plain) ShowsBinds() bool { return false }
 
-// Run runs c on the host, with /sys hidden when we are root. Paths below Root in Dir, and in values of Env that begin
-// with it, mean the same place in Work, under whatever name it has there. Binds are not shown anywhere, and Network
-// is not used.
+// Run runs c on the host, with /sys hidden if we are root. Paths below Root in Dir, and at the start of values in Env,
+// are replaced by Work's path. It ignores Binds and Network.
 func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{Killed: reason(ctx)}, nil
@@ -93,7 +91,7 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 
 	mark := p.name + "/" + r.id
 	s := r.spec(false)
-	// The stage again, so that the site's uid needs no way through our directories.
+	// Use the stage, so that the site's uid needs no access to our directories.
 	work := c.Work
 	if unix.Geteuid() == 0 && launcher().stage == nil {
 		work = r.launch.show(c.Work)
@@ -127,8 +125,8 @@ func outside(p, work string) string {
 	return p
 }
 
-// sweep kills all processes whose environment holds the variable mark, or (prefix)
-// one that begins with it, until a look finds none.
+// sweep repeatedly kills processes whose environment contains mark (or, with prefix, a variable that starts with it)
+// until none is found.
 func sweep(mark string, prefix bool, deadline time.Time) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		found := 0

@@ -7,32 +7,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Priorities of processes, as nice(2) counts them: the service answers for everybody, so a
-// program that takes all it can get must not make it wait; what nobody waits for runs last.
-// They decide where the service and programs share a control group's level, as in version 1 of
-// cgroups(7), where its threads stand beside the groups of programs.
+// Nice values (nice(2)). The service answers everybody, so a busy program must not delay it; background work runs last.
+// They matter where the service's threads and programs compete in one cgroup level, as in version 1 of cgroups(7).
 const (
 	niceService    = -5
 	niceForeground = 0
 	niceBackground = 5
 )
 
-// Prefer lets the threads of this process run before those of the programs that it starts,
-// where it is allowed to (CAP_SYS_NICE); processes in a sandbox are put back.
+// Prefer gives the service's threads priority over the programs that it starts, if allowed (CAP_SYS_NICE). Processes in
+// a sandbox get the normal priority.
 func Prefer(log *slog.Logger) {
-	nice := niceService // a variable: the conversion of a negative constant is refused
+	nice := niceService // a variable, since a negative constant can't be converted
 	_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(nice))
 	if errno != 0 {
 		log.Debug("priority not raised", "err", errno)
 	}
 }
 
-// schedBatch is SCHED_BATCH of sched(7), for which x/sys has no name.
+// schedBatch is SCHED_BATCH (sched(7)), which x/sys doesn't define.
 const schedBatch = 3
 
-// renice sets the priority of a process that has not run yet. A program's threads don't
-// interrupt the service's as they wake (SCHED_BATCH): requests are then passed on and answered
-// in groups, which costs fewer changes between the two.
+// renice sets the priority of a process that hasn't run yet. With SCHED_BATCH, a program's threads don't preempt the
+// service's when they wake: requests are handled in groups, with fewer context switches.
 func renice(pid int, background bool) {
 	nice := niceForeground
 	if background {

@@ -18,18 +18,18 @@ import (
 	"slipway/internal/platform/sandbox/seccomp"
 )
 
-// Check is one ability of the host.
+// Check is one capability of the host.
 type Check struct {
 	Name     string
 	OK       bool
-	Required bool   // without it builds are refused
-	Detail   string // one sentence: what is there, or what is missing and what to do
+	Required bool   // builds are refused without it
+	Detail   string // one sentence: what is available, or what is missing and what to do
 }
 
-// Report is the result of Probe.
+// Report is the result of [Probe].
 type Report []Check
 
-// Ready reports whether everything required is there.
+// Ready reports whether all required checks passed.
 func (r Report) Ready() bool {
 	for _, c := range r {
 		if c.Required && !c.OK {
@@ -41,9 +41,8 @@ func (r Report) Ready() bool {
 
 var version = regexp.MustCompile(`\b(\d+)\.(\d+)`)
 
-// Probe finds out what this host lets a sandbox do, ends with a canary that tries the
-// forbidden actions as uid (see Canary), and says each in a sentence. It is for the
-// start of the service and for "slipway doctor", and takes well under a second.
+// Probe checks what this host's kernel and settings allow a sandbox to do, and finally runs the canary as uid (see
+// [Bubblewrap.Canary]). It runs at the service's start and in "slipway doctor", and takes well under a second.
 func Probe(ctx context.Context, c Config, uid int) Report {
 	var r Report
 	add := func(name string, required, ok bool, yes, no string) {
@@ -63,7 +62,7 @@ func Probe(ctx context.Context, c Config, uid int) Report {
 	root := unix.Geteuid() == 0
 	add("identity", false, root, "The service runs as root, so every site's builds run under a uid of their own.",
 		"The service does not run as root, so all builds run under its own uid; only namespaces separate them.")
-	// Not required: sysctls have exceptions by program, and the canary decides.
+	// Not required: sysctls have exceptions per program, and the canary decides.
 	add("user namespaces", false, userNamespaces(), "Unprivileged user namespaces are allowed.",
 		"Unprivileged user namespaces are off: set user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone=1 or "+
 			"kernel.apparmor_restrict_unprivileged_userns=0 where these exist.")
@@ -141,7 +140,7 @@ func userNamespaces() bool {
 	return true
 }
 
-// probeCgroup makes a group the way a run would and checks the result.
+// probeCgroup creates a group as a run does and checks the result.
 func (b *Bubblewrap) probeCgroup() Report {
 	version := func(dir string, g *cgroup.Group) string {
 		if dir == g.Unified {

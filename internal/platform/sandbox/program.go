@@ -23,14 +23,13 @@ import (
 //
 //go:generate env CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags slipway_init -ldflags "-s -w" -o slipway-init.$GOARCH slipway/cmd/slipway-init
 
-// helperName begins the name of the file that the helper is written to.
+// helperName is the prefix of the helper's file name.
 const helperName = "slipway-init-"
 
-// helperKept is how long the helper of another version stays: that version may run beside us
-// during an upgrade.
+// helperKept is how long another version's helper is kept: that version may run at the same time during an upgrade.
 const helperKept = 24 * time.Hour
 
-// ownHelper returns the path of the helper: in dir, where it is written when it is not there.
+// ownHelper returns the path of the helper in dir and writes it if it is missing.
 func ownHelper(dir string) (string, error) {
 	if len(helperProgram) == 0 {
 		return os.Executable()
@@ -52,8 +51,8 @@ func writeHelper(dir string, program []byte) (string, error) {
 		return path, os.Chtimes(path, now, now)
 	}
 	part := path + "." + newID()
-	// A process forked by another thread while the file is open for writing would hold it open
-	// until it execs, and the helper could not be executed meanwhile.
+	// A process forked while the file is open for writing would keep it open until its exec, and executing the helper
+	// would fail meanwhile.
 	syscall.ForkLock.RLock()
 	// unsynced: each start compares its content and writes it again
 	err := os.WriteFile(part, program, 0o755)
@@ -71,8 +70,7 @@ func writeHelper(dir string, program []byte) (string, error) {
 	return path, nil
 }
 
-// mayExecute reports whether programs in a directory can be executed, as far as its file system
-// says.
+// mayExecute reports whether dir's file system allows executing programs.
 func mayExecute(dir string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(dir, &fs) != nil || fs.Flags&unix.ST_NOEXEC == 0

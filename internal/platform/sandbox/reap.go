@@ -16,9 +16,9 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// Reap kills what an earlier process of this installation left behind, and proves that
-// nothing is left. It is for the start, before the first Run: it takes every sandbox of
-// the installation for an orphan. An error means that builds must not begin.
+// Reap kills what an earlier process of this installation left and proves that nothing is left. Call it at start,
+// before the first Run: it treats every sandbox of the installation as an orphan. After an error, builds must not
+// begin.
 func (e *engine) Reap(ctx context.Context) error {
 	deadline := time.Now().Add(killPatience)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -42,10 +42,9 @@ func (e *engine) Reap(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// reapMarked kills the processes whose argv carries our marker: bwrap and its pid 1,
-// whose death is the death of their namespace. A tenant who forges the marker has
-// killed himself. A pid 1 that is dying already, of its parent's death, has no argv left
-// but is not gone before its namespace is, so whatever is dying is waited for.
+// reapMarked kills the processes with our marker in argv: bwrap and its pid 1, whose death ends their namespace. A
+// tenant who forges the marker only kills their own process. A dying pid 1 has no argv any more, but exists until its
+// namespace has ended, so reapMarked waits for dying processes.
 func (e *engine) reapMarked(deadline time.Time) error {
 	mark := []byte("\x00" + inside.Name + "\x00" + e.name + "\x00")
 	for pid := range processes() {
@@ -64,7 +63,7 @@ func (e *engine) reapMarked(deadline time.Time) error {
 		if err != nil {
 			return fmt.Errorf("open process %d: %w", pid, err)
 		}
-		// The number may have found a new owner between the two looks; or it dies by now.
+		// The pid may have been reused since, or the process may be dying.
 		again, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		switch {
 		case err == nil && len(again) == 0:
@@ -82,8 +81,7 @@ func (e *engine) reapMarked(deadline time.Time) error {
 	return nil
 }
 
-// outlast waits for a process that is dying, for as long as dying takes. Somebody else's
-// may be stuck in it and is no reason to wait for ever.
+// outlast waits for a dying process. It has a time limit, since an unrelated process may be stuck.
 func outlast(pid int, deadline time.Time) {
 	if st, ok := stat(pid); !ok || !st.exiting || st.state == 'Z' {
 		return

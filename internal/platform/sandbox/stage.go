@@ -11,15 +11,15 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// stageNetwork puts the stage before bwrap. It returns the descriptors that the shim
-// inside will find the sockets at: the resolver's, then those of carried.
+// stageNetwork inserts the stage before bwrap. It returns the descriptors of the sockets for the shim: the resolver's,
+// then those of the carried ports.
 func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
 	if r.c.Network.Proxy == "" {
 		return nil, nil
 	}
 	var sockets []int
 	for range 1 + len(r.c.Network.carried()) {
-		place, err := os.Open(os.DevNull) // holds the number until the stage puts a socket there
+		place, err := os.Open(os.DevNull) // reserves the descriptor until the stage replaces it by a socket
 		if err != nil {
 			return nil, err
 		}
@@ -28,7 +28,7 @@ func (b *Bubblewrap) stageNetwork(r *run) ([]int, error) {
 	return sockets, nil
 }
 
-// throughStage rewrites a launch of bwrap into one of the stage.
+// throughStage changes a launch of bwrap into one of the stage.
 func (b *Bubblewrap) throughStage(r *run, self string, sockets []int) {
 	cmd := r.launch.cmd
 	args := []string{"slipway", inside.Name, b.name, inside.StageArg}
@@ -51,6 +51,6 @@ func (b *Bubblewrap) throughStage(r *run, self string, sockets []int) {
 	a.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNET
 	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	a.GidMappingsEnableSetgroups = root // to give up ours; a plain user may not, and has none to give up
+	a.GidMappingsEnableSetgroups = root // to drop our groups; a plain user has none and may not
 	a.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
 }

@@ -13,14 +13,12 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// watch enforces what the kernel does not limit for us: always the disk, and memory
-// where there is no cgroup for it.
+// watch enforces limits that the kernel doesn't: always the disk, and memory if no cgroup limits it.
 //
-// Why the disk is watched and not fenced: quotas by project or by loop device need a
-// file system prepared for them and rights that a plain user lacks, and the tree is
-// already there when the command starts. RLIMIT_FSIZE stops a single file at once; a
-// check of the free space every tick makes the watcher count as soon as something
-// grows fast, so the overshoot is what a disk takes in about a tenth of a second.
+// Disk usage is polled because quotas by project or loop device need a prepared file system and rights that a plain
+// user lacks, and the tree exists before the command starts. RLIMIT_FSIZE stops a single large file at once. When free
+// space shrinks quickly, the watch counts immediately, so a command exceeds its limit by at most what the disk writes
+// in about a tenth of a second.
 type watch struct {
 	r    *run
 	done chan struct{}
@@ -32,9 +30,9 @@ type watch struct {
 
 const (
 	tick    = 100 * time.Millisecond
-	rest    = 50                // a count takes at most 1/rest of the time, unless space vanishes
-	reserve = 256 << 20         // bytes that builds leave free for the service itself
-	spare   = reserve / PerFile // files likewise
+	rest    = 50                // a count takes at most 1/rest of the time, unless free space shrinks quickly
+	reserve = 256 << 20         // bytes that builds leave free for the service
+	spare   = reserve / PerFile // files that builds leave free
 )
 
 func newWatch(r *run) *watch { return &watch{r: r, done: make(chan struct{})} }
@@ -50,14 +48,14 @@ func (w *watch) start() {
 	}
 }
 
-// stop ends the looking and returns what was seen.
+// stop ends the watch and returns the last usage.
 func (w *watch) stop() Usage {
 	close(w.done)
 	w.wg.Wait()
 	return w.usage
 }
 
-// every calls f each tick until it returns false or the run ends.
+// every calls f each tick until f returns false or the run ends.
 func (w *watch) every(f func() bool) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -70,8 +68,7 @@ func (w *watch) every(f func() bool) {
 	}
 }
 
-// oom ends the whole command once the kernel killed a part of it: what goes on without
-// that part would end in a riddle.
+// oom stops the whole command after the kernel killed a part of it, since the rest would fail in confusing ways.
 func (w *watch) oom() {
 	w.every(func() bool {
 		if w.r.group.OOM() > 0 {
@@ -82,9 +79,9 @@ func (w *watch) oom() {
 	})
 }
 
-// tree adds up the memory of all processes of the run, and what its file systems in memory
-// hold. Pages shared by a fork count for each, so the sum errs on the side of the host. What
-// is shared without a file and was given back by its process (MADV_DONTNEED) is not seen.
+// tree adds up the memory of the run's processes and of its in-memory file systems. Pages shared after a fork count for
+// each process, so the sum is an upper bound. It misses shared anonymous memory that its process has unmapped
+// (MADV_DONTNEED).
 func (w *watch) tree() {
 	w.every(func() bool {
 		var mem int64
@@ -107,7 +104,7 @@ func (w *watch) tree() {
 	})
 }
 
-// resident is the memory of a process that is not backed by files, in bytes.
+// resident returns a process's memory without file-backed pages, in bytes.
 func resident(pid int) (sum int64) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -124,15 +121,14 @@ func resident(pid int) (sum int64) {
 	return sum
 }
 
-// inMemory returns the bytes that a sandbox's file systems in memory hold, as one of its
-// processes sees them.
+// inMemory returns the bytes in a sandbox's in-memory file systems, as seen by one of its processes.
 func inMemory(pids []int) (sum int64) {
 	for _, dir := range []string{"/tmp", "/dev/shm"} {
 		var host, own unix.Stat_t
 		_ = unix.Stat(dir, &host)
 		for _, pid := range pids {
 			at := "/proc/" + strconv.Itoa(pid) + "/root" + dir
-			if unix.Stat(at, &own) != nil || own.Dev == host.Dev { // those who build the sandbox are outside
+			if unix.Stat(at, &own) != nil || own.Dev == host.Dev { // processes that build the sandbox are outside
 				continue
 			}
 			var st unix.Statfs_t
@@ -153,7 +149,7 @@ func (w *watch) disk() {
 			places, stored = append(places, b.Source), append(stored, b.Stored)
 		}
 	}
-	base := make([]tally, len(places)) // what binds held before; Work counts in full
+	base := make([]tally, len(places)) // initial size of the binds; Work counts fully
 	for i := 1; i < len(places); i++ {
 		base[i] = count(places[i], tally{1 << 62, 1 << 62}, w.done)
 	}
@@ -209,8 +205,7 @@ func (w *watch) disk() {
 	})
 }
 
-// free returns what dir's file system has left for everybody: any number of files where it
-// counts none.
+// free returns the free space of dir's file system. Its files are unlimited if the file system doesn't count them.
 func free(dir string) tally {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {

@@ -1,8 +1,8 @@
-// Package cgroup owns the control groups of sandboxes: making one for a run in every
-// hierarchy that the host has, its limits, what it used, and the proof that it is empty.
+// Package cgroup owns the control groups of sandboxes: it creates a run's group in every hierarchy of the host, sets
+// limits, reads usage, and proves that the group is empty.
 //
-// It knows version 2, version 1 and hybrid hosts, and what of them a container sees. It is a
-// place for processes and never starts one.
+// It supports version 2, version 1 and hybrid hosts, and containers that see only parts of them. It never starts a
+// process.
 package cgroup
 
 import (
@@ -20,19 +20,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound a group.
+// Limits holds the limits of a group.
 type Limits struct {
-	Memory     int64   // bytes, swap included
+	Memory     int64   // bytes, including swap
 	Pids       int64   // processes and threads
 	CPU        float64 // cores; 0 means no quota
-	Foreground bool    // weighs twice what others do
+	Foreground bool    // twice the normal weight
 }
 
-// Group is one run's place in every hierarchy we can use.
+// Group is one run's group in every usable hierarchy.
 type Group struct {
 	dirs    []string // one leaf per hierarchy
-	Unified string   // the version 2 leaf, "" for none
-	Memory  string   // leaf of the controller, "" where it is not to be had
+	Unified string   // the version 2 leaf, or ""
+	Memory  string   // leaf with the memory controller, or ""
 	Pids    string
 	CPU     string
 	acct    string
@@ -40,11 +40,10 @@ type Group struct {
 	doors   map[string]string // version 1 controller → tasks file of the leaf
 }
 
-// ErrNone is the error of New on a host that lets us make no group.
+// ErrNone is returned by New on a host where we may create no group.
 var ErrNone = errors.New("no cgroup hierarchy is writable")
 
-// New makes the leaf parent/id in every hierarchy that has something for us and
-// lets us in, and sets the limits. It returns ErrNone when there is none.
+// New creates the leaf parent/id in every usable hierarchy and sets the limits. It returns ErrNone if there is none.
 func New(hs []Hierarchy, parent, id string, l Limits) (*Group, error) {
 	g := &Group{doors: map[string]string{}}
 	for _, h := range hs {
@@ -75,7 +74,7 @@ func New(hs []Hierarchy, parent, id string, l Limits) (*Group, error) {
 			pick(&g.CPU, "cpu", "cpu.max")
 			pick(&g.acct, "cpu", "cpu.stat")
 		} else {
-			for name := range c { // options of the mount are among them; they have no home
+			for name := range c { // mount options are listed too; skip them
 				g.doors[name] = filepath.Join(dir, "tasks")
 			}
 			pick(&g.Memory, "memory", "memory.limit_in_bytes")
@@ -95,8 +94,7 @@ func New(hs []Hierarchy, parent, id string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// makeLeaf makes dir below parent. The parent goes with the last run of an installation, so
-// it may go between two steps.
+// makeLeaf creates dir below parent. Another run's end may remove parent at any time, so it retries.
 func makeLeaf(h Hierarchy, parent, dir string) (err error) {
 	for range 10 {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -112,13 +110,12 @@ func makeLeaf(h Hierarchy, parent, dir string) (err error) {
 	return err
 }
 
-// share lets all sandboxes together weigh as much as one busy thread outside of them for each
-// processor. In version 1 a group weighs as much as one thread of the group above it, which
-// has the service's own threads: the programs of all sites would share what one of them gets.
-// Where no program has run, builds weigh as little as that.
+// share gives all sandboxes together the weight of one busy thread per processor outside of them. In version 1 a group
+// weighs as much as one thread of its parent, which also contains the service's threads: the programs of all sites
+// would share the weight of a single thread. Builds have that weight until a program has run.
 func share(h Hierarchy, parent string) {
 	if !strings.HasPrefix(parent, Root+"/") {
-		return // the operator chose the place, and what it weighs
+		return // the operator chose the place and its weight
 	}
 	// unsynced: the kernel
 	_ = os.WriteFile(filepath.Join(h.Point, Root, "cpu.shares"), strconv.AppendInt(nil, shareOfAll(), 10), 0)
@@ -130,9 +127,8 @@ func denied(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC)
 }
 
-// delegate turns our controllers on in every ancestor of parent's children, one by
-// one: a controller that is not there must not keep the others off. What could not be
-// turned on shows in the leaf's files, which New checks.
+// delegate enables our controllers in every ancestor of parent's children, one by one, so that a missing controller
+// doesn't prevent the others. New checks the leaf's files for controllers that couldn't be enabled.
 func delegate(h Hierarchy, parent string) {
 	dir := h.Point
 	for _, part := range append([]string{""}, strings.Split(strings.Trim(parent, "/"), "/")...) {
@@ -149,7 +145,7 @@ func delegate(h Hierarchy, parent string) {
 func (g *Group) limit(l Limits) error {
 	type setting struct {
 		dir, file, value string
-		optional         bool // absent where the kernel does not count swap, and such
+		optional         bool // may be absent, for example if the kernel doesn't count swap
 	}
 	const period = 100_000
 	quota := "-1"
@@ -193,7 +189,7 @@ func (g *Group) limit(l Limits) error {
 	return nil
 }
 
-// Holds reports whether the process is in every leaf.
+// Holds reports whether a process is in every leaf.
 func (g *Group) Holds(pid int) bool {
 	for _, dir := range g.dirs {
 		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -204,7 +200,7 @@ func (g *Group) Holds(pid int) bool {
 	return true
 }
 
-// Attach moves a process, which has not forked yet, into every leaf.
+// Attach moves a process that hasn't forked into every leaf.
 func (g *Group) Attach(pid int) error {
 	for _, dir := range g.dirs {
 		// unsynced: the kernel

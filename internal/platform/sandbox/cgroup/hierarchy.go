@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hierarchy is one mounted cgroup tree. A hybrid host has several of version 1 and
-// one of version 2 without controllers, which is still the best way to kill.
+// Hierarchy is one mounted cgroup tree. A hybrid host has several of version 1 and one of version 2 without
+// controllers, which is still best for killing.
 type Hierarchy struct {
 	Point       string // where it is mounted
 	V2          bool
 	Controllers map[string]bool
 }
 
-// Hierarchies reads which cgroup trees this process sees mounted.
+// Hierarchies returns the cgroup trees mounted for this process.
 func Hierarchies() ([]Hierarchy, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list cgroup mounts: %w", err)
 	}
-	// What lies below another mount that came later is not seen.
+	// Skip trees hidden below a later mount.
 	return slices.DeleteFunc(hierarchies(string(text)), func(h Hierarchy) bool {
 		_, err := os.Stat(h.Point)
 		return errors.Is(err, fs.ErrNotExist)
@@ -56,8 +56,8 @@ func hierarchies(mountinfo string) (hs []Hierarchy) {
 		default:
 			continue
 		}
-		// A part that is mounted again where it lies, as our unit does with what we may change, is no tree of its own.
-		// One that is mounted over another is listed after it, and is the one that is seen.
+		// A part that is mounted again over itself, as our unit does for writable paths, isn't a tree of its own. Of
+		// mounts at the same place, the last one listed is visible.
 		hs = slices.DeleteFunc(hs, func(below Hierarchy) bool { return below.Point == h.Point })
 		if !slices.ContainsFunc(hs, func(above Hierarchy) bool { return strings.HasPrefix(h.Point, above.Point+"/") }) {
 			hs = append(hs, h)
@@ -66,15 +66,15 @@ func hierarchies(mountinfo string) (hs []Hierarchy) {
 	return hs
 }
 
-// unescape undoes mountinfo's octal escapes (proc_pid_mountinfo(5)).
+// unescape decodes octal escapes of mountinfo (proc_pid_mountinfo(5)).
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// Root holds the groups of all installations on a host.
+// Root contains the groups of all installations on a host.
 const Root = "/slipway"
 
-// Membership reads a process's cgroup per controller, "" for version 2 (cgroups(7)).
+// Membership returns a process's cgroup by controller, "" for version 2 (cgroups(7)).
 func Membership(pid string) map[string]string {
 	text, _ := os.ReadFile("/proc/" + pid + "/cgroup")
 	m := map[string]string{}
@@ -89,8 +89,8 @@ func Membership(pid string) map[string]string {
 	return m
 }
 
-// Homes opens the way back into our own groups of version 1: by controller, the tasks file.
-// What does not open (in a container, our group may be beyond what is mounted) is left out.
+// Homes opens the tasks files of our own version 1 groups, by controller, to return to. It skips those that can't be
+// opened: in a container our group may be outside of what is mounted.
 func Homes() map[string]*os.File {
 	m := map[string]*os.File{}
 	hs, _ := Hierarchies()
@@ -109,7 +109,7 @@ func Homes() map[string]*os.File {
 	return m
 }
 
-// Rescue moves a thread of ours into the groups of version 1 that the process is in.
+// Rescue moves a thread of ours into the process's version 1 groups.
 func Rescue(thread int) error {
 	hs, err := Hierarchies()
 	if err != nil {
@@ -129,7 +129,7 @@ func Rescue(thread int) error {
 	return nil
 }
 
-// Left finds the groups of earlier runs below parent by name, one per run over all hierarchies.
+// Left finds groups of earlier runs below parent, one per run for all hierarchies.
 func Left(hs []Hierarchy, parent string) map[string]*Group {
 	left := map[string]*Group{}
 	for _, h := range hs {
@@ -158,8 +158,7 @@ func Left(hs []Hierarchy, parent string) map[string]*Group {
 	return left
 }
 
-// RemoveEmpty removes an installation's own groups where a process that was killed left
-// them, without leaves.
+// RemoveEmpty removes an installation's groups that a killed process left without leaves.
 func RemoveEmpty(hs []Hierarchy, parent string) {
 	for _, h := range hs {
 		_ = unix.Rmdir(filepath.Join(h.Point, parent))

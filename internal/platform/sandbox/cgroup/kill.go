@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Procs lists the living processes of the group, in any hierarchy.
+// Procs lists the group's living processes in all hierarchies.
 func (g *Group) Procs() ([]int, error) {
 	seen := map[int]bool{}
 	var pids []int
@@ -35,9 +35,8 @@ func (g *Group) Procs() ([]int, error) {
 	return pids, nil
 }
 
-// Kill sends SIGKILL to all of the group, again and again until it is empty, and
-// fails when it is not empty at the deadline. A fork cannot outrun it: version 2
-// kills atomically, version 1 is frozen while it is killed.
+// Kill sends SIGKILL to the whole group until it is empty, and fails if it isn't at the deadline. Forks can't escape:
+// version 2 kills atomically, version 1 is frozen while it is killed.
 func (g *Group) Kill(deadline time.Time) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		pids, err := g.Procs()
@@ -51,7 +50,7 @@ func (g *Group) Kill(deadline time.Time) error {
 			return fmt.Errorf("kill cgroup: %d processes are still there", len(pids))
 		}
 		g.strike()
-		time.Sleep(pause) // the kernel has no wait for "empty" in version 1
+		time.Sleep(pause) // version 1 has no event for an empty group
 	}
 }
 
@@ -64,7 +63,7 @@ func (g *Group) strike() {
 		state := filepath.Join(g.freezer, "freezer.state")
 		// unsynced: the kernel
 		_ = os.WriteFile(state, []byte("FROZEN"), 0)
-		// Freezing is asynchronous; a task in a page fault takes its time.
+		// Freezing is asynchronous; a task in a page fault takes a while.
 		for range 20 {
 			if now, _ := os.ReadFile(state); strings.TrimSpace(string(now)) != "FREEZING" {
 				break
@@ -80,9 +79,9 @@ func (g *Group) strike() {
 	}
 }
 
-// Remove deletes the leaves; the kernel refuses while anything lives in them, so
-// this is the last proof. Accounting may lag behind a death, hence the patience. With the
-// last leaf goes the installation's own group, so that nothing stays of one that is gone.
+// Remove deletes the leaves. The kernel refuses while a process lives in them, which makes this the final proof. The
+// kernel may notice a death late, so Remove retries for patience. The last leaf's removal also removes the
+// installation's group.
 func (g *Group) Remove(patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for _, dir := range g.dirs {
@@ -96,7 +95,7 @@ func (g *Group) Remove(patience time.Duration) error {
 			}
 			time.Sleep(pause)
 		}
-		_ = unix.Rmdir(filepath.Dir(dir)) // refused while it has other leaves
+		_ = unix.Rmdir(filepath.Dir(dir)) // fails while it has other leaves
 	}
 	return nil
 }

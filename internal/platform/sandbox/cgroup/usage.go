@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Usage holds what the processes of a group consumed.
+// Usage is the resource usage of a group's processes.
 type Usage struct {
 	CPU       time.Duration
-	Memory    int64 // bytes, now
+	Memory    int64 // bytes, current
 	MaxMemory int64 // bytes
 }
 
-// OOM counts the processes that the memory limit killed.
+// OOM returns how many processes the memory limit killed.
 func (g *Group) OOM() int64 {
 	switch {
 	case g.Memory == "":
@@ -29,7 +29,6 @@ func (g *Group) OOM() int64 {
 	}
 }
 
-// Usage returns what the group has used so far.
 func (g *Group) Usage() (u Usage) {
 	switch {
 	case g.Memory == "":

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter opens the doors for a thread that is about to fork into the group. Moving
-// another process takes a lock that waits for all processors, some 12 ms; a thread
-// that moves itself does not, and what it forks is born where it is.
+// Enter opens the group's tasks files for a thread that is about to fork into the group. Moving another process takes a
+// lock that waits for all processors, about 12 ms; a thread that moves itself takes no lock, and its children start in
+// the group.
 //
-// A door that does not open is left out (in a container, our own cgroup may be beyond
-// what is mounted); Attach makes up for it.
+// It skips files that can't be opened (in a container, our own cgroup may be outside of what is mounted); Attach moves
+// the process later.
 func (g *Group) Enter() *Visit {
 	v := &Visit{in: map[string]*os.File{}, Unified: -1}
 	for controller, tasks := range g.doors {
@@ -30,19 +30,19 @@ func (g *Group) Enter() *Visit {
 
 // Visit is a thread's short stay in a group.
 type Visit struct {
-	in      map[string]*os.File // tasks file of the leaf by controller
-	Unified int                 // directory for clone3; -1 for none
+	in      map[string]*os.File // tasks files of the leaves, by controller
+	Unified int                 // directory for clone3; -1 if none
 }
 
-// Around calls f while the calling thread is in the leaves of version 1, as far as it
-// may be and has a home to return to. It returns an error if it could not return.
+// Around calls f while the calling thread is in the version 1 leaves, except those that it may not enter or has no home
+// to return to. It returns an error if the thread couldn't return.
 func (v *Visit) Around(homes map[string]*os.File, f func()) (err error) {
 	for controller, in := range v.in {
 		home := homes[controller]
 		if home == nil {
 			continue
 		}
-		if _, err := in.WriteString("0"); err != nil { // 0 is the thread that writes
+		if _, err := in.WriteString("0"); err != nil { // 0 means the writing thread
 			continue
 		}
 		defer func() {
@@ -55,7 +55,6 @@ func (v *Visit) Around(homes map[string]*os.File, f func()) (err error) {
 	return err
 }
 
-// Close forgets the doors.
 func (v *Visit) Close() {
 	for _, f := range v.in {
 		_ = f.Close()

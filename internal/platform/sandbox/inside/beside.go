@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startBeside starts a command that runs beside the sandbox's own. It becomes a child of the
-// namespace's init, which reaps it: the command that we become knows nothing of children that
-// it has not made, and PHP-FPM reports each as an error. Init ends with the command, and the
-// kernel then kills what is left in the namespace.
+// startBeside starts a command next to the sandbox's own. The namespace's init becomes its parent and reaps it: the
+// main command doesn't expect children that it didn't start (PHP-FPM logs each as an error). When the main command
+// ends, init ends, and the kernel kills what is left in the namespace.
 func startBeside(argv, env []string) error {
 	program, err := lookPath(argv[0], env)
 	if err != nil {

@@ -17,29 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CanaryArg is the argument by which the helper tries what is forbidden.
+// CanaryArg makes the helper try the forbidden actions.
 const CanaryArg = "--canary"
 
-// Attempt is one forbidden action and what became of it.
+// Attempt is one forbidden action and its result.
 type Attempt struct {
 	Action  string
 	Refused bool
-	Detail  string // how it was refused, or what it got
+	Detail  string // how it was refused, or what it obtained
 }
 
-// Bait holds the targets of the canary; all of them exist on the host.
+// Bait holds the canary's targets, which exist on the host.
 type Bait struct {
 	Pid      int               // a process of the host
 	Spaces   map[string]string // the host's namespaces by name
 	Port     int               // a TCP listener on the host's loopback
 	Other    string            // a file in another site's work directory
-	Env      string            // a value in the environment of a process outside
+	Env      string            // environment value of a process outside
 	Abstract string            // an abstract unix socket of the host
 }
 
 var spaceNames = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
-// Spaces returns the namespaces of this process by name.
 func Spaces() map[string]string {
 	m := map[string]string{}
 	for _, n := range spaceNames {
@@ -60,10 +59,9 @@ func canary(told string, out io.Writer) int {
 	return 0
 }
 
-// forbidden tries the twelve actions, then the walls behind them. An action returns
-// an error when it was refused.
+// forbidden tries the twelve actions, then the protections behind them. An action returns an error if it was refused.
 func forbidden(t Bait) []Attempt {
-	runtime.LockOSThread() // some of these would change the thread
+	runtime.LockOSThread() // some actions would change the thread
 	all := []struct {
 		name string
 		try  func(Bait) error
@@ -106,7 +104,7 @@ func forbidden(t Bait) []Attempt {
 	return got
 }
 
-// opens returns nil if any way to the file is open.
+// opens returns nil if the file can be opened in any way.
 func opens(file string) error {
 	var errs []error
 	for _, prefix := range []string{"", "/proc/1/root", "/proc/self/root", "/proc/1/cwd/../../../../..", "/build/../.."} {
@@ -148,7 +146,7 @@ func makeNamespace(Bait) error {
 	if _, _, e := unix.RawSyscall(unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0); e == 0 {
 		return nil
 	}
-	// clone with the flag; a child that comes to be must leave at once.
+	// Try clone with the flag; a child must exit at once.
 	pid, _, e := unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if e == 0 && pid == 0 {
 		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
@@ -157,7 +155,7 @@ func makeNamespace(Bait) error {
 		return nil
 	}
 	if _, _, e3 := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0); e3 != unix.ENOSYS {
-		return nil // clone3 hides its flags: it must look absent
+		return nil // clone3 hides its flags, so it must look absent
 	}
 	return e
 }

@@ -1,9 +1,8 @@
-// Package inside owns what runs inside a sandbox before the command: a helper that the
-// service starts there sets the limits that are left to set, and becomes the command.
+// Package inside owns what runs in a sandbox before the command: a helper that sets the remaining limits and then
+// executes the command.
 //
-// cmd/slipway-init is that helper: a program of its own, because the service's binary takes
-// four times as long to start (ADR 0025). This package imports nothing that is slow to
-// initialize: no net/http, no regular expressions.
+// cmd/slipway-init is that helper. It is a separate program because the service's binary takes four times as long to
+// start (ADR 0025). This package imports nothing with slow initialization, such as net/http or regular expressions.
 package inside
 
 import (
@@ -26,52 +25,51 @@ import (
 	"slipway/internal/platform/sandbox/network"
 )
 
-// Name is the first argument of the helper, by which its processes are recognized.
+// Name is the helper's first argument, which identifies its processes.
 const Name = "sandbox-shim"
 
-// Paths inside.
+// Paths inside the sandbox.
 const (
 	Root  = "/build"                  // the work directory
-	Proxy = "/run/slipway/proxy.sock" // where the socket of Spec.Proxy appears
-	Self  = "/run/slipway/shim"       // where the helper itself appears
+	Proxy = "/run/slipway/proxy.sock" // path of the socket of Spec.Proxy
+	Self  = "/run/slipway/shim"       // path of the helper
 )
 
-// Spec holds what the shim is told through a file descriptor.
+// Spec is the shim's instructions, read from a descriptor.
 type Spec struct {
 	Argv     []string
 	Env      []string
 	Dir      string
-	Proxy    string // unix socket inside; "" for none
-	Sockets  []int  // of the network that leads to it: the resolver's, then one for each of Ports
+	Proxy    string // unix socket inside; "" if none
+	Sockets  []int  // descriptors: the resolver's socket, then one per entry of Ports
 	Ports    []uint16
-	Forwards map[int]string // ports of the loopback that lead to sockets inside
-	Link     int            // descriptor of the way in; 0 for none
-	HandOut  bool           // whether what leads inside is handed out over Link
-	Beside   [][]string     // commands that run beside Argv
-	Listener bool           // whether descriptor 3 is a listening socket that the command inherits
-	Terminal int            // descriptor of the command's terminal; 0 for none
+	Forwards map[int]string // ports of the loopback → sockets inside
+	Link     int            // descriptor of the Link; 0 if none
+	HandOut  bool           // hand the network out over Link instead of serving it
+	Beside   [][]string     // commands to run next to Argv
+	Listener bool           // descriptor 3 is a listening socket for the command
+	Terminal int            // descriptor of the command's terminal; 0 if none
 	Rlimits  []Rlimit
 }
 
-// Rlimit is one resource limit (setrlimit(2)), soft and hard.
+// Rlimit is a resource limit (setrlimit(2)) for soft and hard.
 type Rlimit struct {
 	Resource int
 	Max      uint64
 }
 
-// StageArg is the argument by which the helper makes a network.
+// StageArg makes the helper create a network.
 const StageArg = "--network"
 
-// Main is the last step before an untrusted command and runs inside the sandbox:
-// Main([marker, spec fd, status fd]) reads the spec, sets the resource limits, offers
-// the network and becomes the command. Where it has to serve the network itself it stays as
-// the command's parent and returns its exit code. It also holds the stage that
-// makes the network, and the canary. The return value is the exit code for the process.
+// Main runs in the sandbox as the last step before the untrusted command. With [marker, spec fd, status fd] it reads
+// the spec, sets resource limits, provides the network and executes the command. If it must serve the network itself,
+// it stays as the command's parent and returns its exit code. It also runs the network stage and the canary. The result
+// is the process's exit code.
 func Main(args []string) int {
 	if len(args) == 2 && args[0] == CanaryArg {
 		return canary(args[1], os.Stdout)
 	}
-	if len(args) == 1 && args[0] == "hold" { // the canary's bait: lives until its input ends
+	if len(args) == 1 && args[0] == "hold" { // bait of the canary: lives until its input ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0
 	}
@@ -91,8 +89,8 @@ func Main(args []string) int {
 	unix.CloseOnExec(in)
 	unix.CloseOnExec(st)
 	status := os.NewFile(uintptr(st), "status")
-	// The service's threads have a larger one, and the command is to wake when it asks to. It is
-	// this thread's, which starts the command or becomes it: main may be moved to another.
+	// Reset the timer slack, which is larger in the service's threads, so that the command wakes on time. It is set for
+	// this thread, which starts or becomes the command.
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, usualTimerSlack, 0, 0, 0)
 	code, err := shim(os.NewFile(uintptr(in), "spec"), status)
@@ -103,16 +101,16 @@ func Main(args []string) int {
 	return code
 }
 
-// usualTimerSlack is the kernel's own, in nanoseconds (prctl(2)).
+// usualTimerSlack is the kernel's default in nanoseconds (prctl(2)).
 const usualTimerSlack = 50_000
 
-// Started is the first byte on the status pipe once the command is about to run.
+// Started is the first byte on the status pipe, sent just before the command runs.
 const Started = '+'
 
 func shim(in, status *os.File) (int, error) {
-	// What whoever started the service wanted ignored, such as SIGHUP under nohup, a shell could
-	// not even trap. A handler of ours ends where the command begins.
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // the others have Go's handlers
+	// Signals ignored by the service's parent, such as SIGHUP under nohup, would stay ignored in the command. A handler
+	// of ours is reset by exec.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // Go handles the others
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
@@ -128,8 +126,8 @@ func shim(in, status *os.File) (int, error) {
 	}
 	if s.Listener {
 		unix.CloseOnExec(3)
-		// Go's listeners don't block, and the mode goes with them. A PHP-FPM worker that is told
-		// EAGAIN by accept ends, and the master makes the next: none would answer twice.
+		// Go's listeners don't block, and children inherit the mode. A PHP-FPM worker that gets EAGAIN from accept
+		// exits.
 		if err := unix.SetNonblock(3, false); err != nil {
 			return 0, fmt.Errorf("make the listener block: %w", err)
 		}
@@ -138,7 +136,7 @@ func shim(in, status *os.File) (int, error) {
 		unix.CloseOnExec(s.Terminal)
 	}
 	if s.HandOut {
-		// After this nobody stays: what follows is the command itself.
+		// No shim remains after this: the process becomes the command.
 		if err := network.HandOut(os.NewFile(uintptr(s.Link), "link"), s.Sockets, s.Forwards); err != nil {
 			return 0, err
 		}
@@ -160,7 +158,7 @@ func shim(in, status *os.File) (int, error) {
 	if _, err := status.Write([]byte{Started}); err != nil {
 		return 0, err
 	}
-	// From here on a failure is the command's, told the way a shell would.
+	// From here on, report failures as a shell would.
 	if err := os.Chdir(s.Dir); err != nil {
 		why := err
 		if e := new(fs.PathError); errors.As(err, &e) {
@@ -211,7 +209,7 @@ func shim(in, status *os.File) (int, error) {
 		return 126, nil
 	}
 	if listener != nil {
-		_ = listener.Close() // who connects once the command has ended is to hear it
+		_ = listener.Close() // clients must see when the command has ended
 	}
 	if s.Link != 0 {
 		// uncaught: a sandbox's own process
@@ -224,8 +222,8 @@ func shim(in, status *os.File) (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// takeTerminal makes us the leader of a session that has the terminal, and nothing else to
-// read from and write to.
+// takeTerminal makes this process the leader of a session with the terminal, which becomes its standard input and
+// output.
 func takeTerminal(fd int) error {
 	if _, err := unix.Setsid(); err != nil {
 		return fmt.Errorf("begin a session: %w", err)
@@ -241,19 +239,18 @@ func takeTerminal(fd int) error {
 	return nil
 }
 
-// restrict sets the soft and the hard limit, never above the hard one we have:
-// raising needs a capability that nobody here holds.
+// restrict sets both limits, but not above the current hard limit: raising needs a capability that no process here has.
 func restrict(r Rlimit) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(r.Resource, &now); err != nil {
 		return err
 	}
 	m := min(r.Max, now.Max)
-	// syscall's own Setrlimit, because it tells the Go runtime not to restore NOFILE at exec.
+	// syscall.Setrlimit tells the Go runtime not to restore NOFILE at exec.
 	return syscall.Setrlimit(r.Resource, &syscall.Rlimit{Cur: m, Max: m})
 }
 
-// lookPath finds a program in the PATH of env, not in that of this process.
+// lookPath finds a program in the PATH of env instead of this process's.
 func lookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

@@ -15,11 +15,11 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// carriedConns is how many connections are carried at once; more wait to be accepted.
+// carriedConns caps concurrent forwarded connections; others wait in the accept queue.
 const carriedConns = 256
 
-// Offer serves the sandbox's network on the sockets that the stage made, from inside. It
-// holds no right that the command does not have itself.
+// Offer serves the sandbox's network from inside, on the sockets that the stage made. It has no rights beyond the
+// command's.
 func Offer(proxy string, sockets []int, ports []uint16) error {
 	if len(sockets) != 1+len(ports) {
 		return errors.New("offer the network: sockets are missing")
@@ -42,7 +42,7 @@ func Offer(proxy string, sockets []int, ports []uint16) error {
 			// uncaught: a sandbox's own process
 			go n.accept(l, ports[i-1])
 		}
-		_ = f.Close() // the copies that net made are closed at exec
+		_ = f.Close() // net's duplicates are closed at exec
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (n *names) accept(l net.Listener, port uint16) {
 		}
 		if err != nil {
 			<-slots
-			time.Sleep(10 * time.Millisecond) // out of descriptors: the command's own doing
+			time.Sleep(10 * time.Millisecond) // out of descriptors, caused by the command
 			continue
 		}
 		panics.Go(func() {
@@ -69,13 +69,13 @@ func (n *names) accept(l net.Listener, port uint16) {
 	}
 }
 
-// carry connects c to the host that its address stands for. What can't be connected is
-// reset, which a program takes for what it is: a connection that failed.
+// carry forwards c through the proxy to the host that its address represents. If that fails, it resets c, which a
+// program treats as a failed connection.
 func (n *names) carry(c *net.TCPConn, port uint16) {
 	defer c.Close()
 	local, _ := netip.ParseAddrPort(c.LocalAddr().String())
 	host, ok := n.of(local.Addr())
-	if local.Addr().IsLoopback() { // a client may know where .localhost leads without asking (RFC 6761)
+	if local.Addr().IsLoopback() { // clients may resolve .localhost themselves (RFC 6761)
 		host, ok = "localhost", true
 	}
 	if !ok {
@@ -102,8 +102,7 @@ func (n *names) carry(c *net.TCPConn, port uint16) {
 	<-up
 }
 
-// connect asks the proxy for a tunnel to addr, and returns it with the reader of what
-// comes through it.
+// connect opens a tunnel to addr through the proxy and returns it with a reader of its data.
 func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
 	u, err := dialUnix(proxy)
 	if err != nil {
@@ -127,14 +126,14 @@ func connect(proxy, addr string) (*net.UnixConn, io.Reader, error) {
 	return u, r, nil
 }
 
-// maxHeadLines is how many lines the head of the proxy's answer may have.
+// maxHeadLines caps the lines of the proxy's response header.
 const maxHeadLines = 100
 
-// readHead reads the head of the proxy's answer and returns its status. Not by net/http: a program with
-// net/http in it takes longer to start (ADR 0025).
+// readHead reads the proxy's response header and returns the status. It doesn't use net/http, which would slow down the
+// start (ADR 0025).
 func readHead(r *bufio.Reader) (status int, err error) {
 	for i := range maxHeadLines {
-		line, err := r.ReadSlice('\n') // refuses one that is longer than r's buffer
+		line, err := r.ReadSlice('\n') // fails for lines longer than the buffer
 		if err != nil {
 			return 0, fmt.Errorf("read the proxy's answer: %w", err)
 		}

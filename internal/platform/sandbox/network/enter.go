@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterer makes sockets in network namespaces. A socket belongs to the namespace of the
-// thread that makes it, for good; so one thread goes there for the moment, and the socket is
-// connected and used from anywhere.
+// enterer creates sockets in network namespaces. A socket permanently belongs to the namespace of the thread that
+// creates it. So one thread enters the namespace briefly, and the socket is then used from anywhere.
 type enterer struct {
 	work chan *entry
-	err  error // why we may not
+	err  error // why namespaces can't be entered
 }
 
 type entry struct {
@@ -25,7 +24,7 @@ type entry struct {
 	done  chan struct{}
 }
 
-// networks returns the one enterer, begun at the first use.
+// networks returns the enterer and starts it at the first call.
 var networks = sync.OnceValue(func() *enterer {
 	e := &enterer{work: make(chan *entry)}
 	ready := make(chan error)
@@ -35,8 +34,7 @@ var networks = sync.OnceValue(func() *enterer {
 	return e
 })
 
-// run serves until a namespace can't be left again; then the thread ends with it, and
-// another takes its place.
+// run serves until the thread can't leave a namespace. Then the thread ends and another replaces it.
 func (e *enterer) run(ready chan error) {
 	runtime.LockOSThread()
 	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -68,12 +66,12 @@ func (e *enterer) run(ready chan error) {
 		if err != nil {
 			// uncaught: without this thread no network is entered
 			go e.run(nil)
-			return // locked: the thread ends
+			return // locked, so the thread ends
 		}
 	}
 }
 
-// socket returns a TCP socket that doesn't block, made in a namespace.
+// socket creates a non-blocking TCP socket in a namespace.
 func (e *enterer) socket(space *os.File, six bool) (int, error) {
 	if e.err != nil {
 		return -1, e.err

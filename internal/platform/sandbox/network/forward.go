@@ -11,8 +11,7 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Forward offers ports of the loopback and carries what connects to them to the sockets, from
-// inside.
+// Forward listens on ports of the loopback, inside, and forwards connections to the sockets.
 func Forward(ports map[int]string) error {
 	for port, socket := range ports {
 		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -25,7 +24,7 @@ func Forward(ports map[int]string) error {
 	return nil
 }
 
-// forwardTo carries what connects to a socket, until the listener is closed.
+// forwardTo forwards connections to a socket until the listener is closed.
 func forwardTo(l net.Listener, socket string, p *pace) {
 	// share: total carriedConns per forward of a sandbox; owner its own sandboxes' alone; edge the program waits
 	slots := make(chan struct{}, carriedConns)

@@ -16,21 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command that is reached over a Link runs for long, and there may be hundreds of them: a
-// shim that stayed beside each would take more memory than many of the commands. So where
-// we may enter network namespaces, the shim hands everything that it would stay for to the
-// service, and becomes the command: its namespace, and the listening sockets of its network,
-// which belong to that namespace whoever holds them. All of it is made before anything of
-// the tenant runs, and nothing can be said over the Link after that.
+// Commands with a Link run for long, and there may be hundreds: a shim next to each would take more memory than many of
+// the commands. So if we may enter network namespaces, the shim hands its namespace and the listening sockets of its
+// network to the service and then becomes the command. The sockets stay in that namespace. All this happens before any
+// code of the tenant runs, and nothing is accepted over the Link afterwards.
 
-// MayEnter reports whether we may make sockets in other network namespaces.
+// MayEnter reports whether we may create sockets in other network namespaces.
 func MayEnter() bool { return networks().err == nil }
 
 const handedOut = 'H'
 
-// HandOut is the shim's part: it sends our network namespace, the sockets that the stage
-// made and those of the ports that are forwarded, in this order, and waits until they have
-// been taken.
+// HandOut is the shim's side: it sends the network namespace, the stage's sockets and those of forwarded ports, in this
+// order, and waits for the acknowledgment.
 func HandOut(link *os.File, sockets []int, forwards map[int]string) error {
 	space, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -65,7 +62,7 @@ func HandOut(link *os.File, sockets []int, forwards map[int]string) error {
 	}
 }
 
-// reach holds the service's end of a command whose shim has handed out.
+// reach is the service's side of a command whose shim has handed out its network.
 type reach struct {
 	space   *os.File // network namespace
 	process int      // pidfd of the command
@@ -80,14 +77,14 @@ func (r *reach) close() {
 	}
 }
 
-// Handover says what a Link is to be handed.
+// Handover says what to do with the received network.
 type Handover struct {
-	Proxy    string // of the host; "" for none
+	Proxy    string // the host's proxy socket; "" if none
 	Ports    []uint16
-	Forwards map[int]string // to sockets of the host
+	Forwards map[int]string // ports → sockets of the host
 }
 
-// sockets is how many descriptors come.
+// sockets returns the number of expected descriptors.
 func (h *Handover) sockets() int {
 	n := 1 + len(h.Forwards)
 	if h.Proxy != "" {
@@ -96,7 +93,7 @@ func (h *Handover) sockets() int {
 	return n
 }
 
-// take is the service's part.
+// take is the service's side of HandOut.
 func (l *Link) take(h *Handover) error {
 	if err := l.receive(h); err != nil {
 		return fmt.Errorf("take the network of a sandbox: %w", err)
@@ -219,15 +216,15 @@ func (r *reach) dial(deadline time.Time, port int) (net.Conn, error) {
 	return nil, fmt.Errorf("reach into sandbox: %w", last)
 }
 
-// connectTo connects a socket, which it takes, to a loopback address.
+// connectTo connects a socket, which it takes over, to a loopback address.
 func connectTo(fd int, six bool, port int, deadline time.Time) (net.Conn, error) {
 	var to unix.Sockaddr = &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
 	if six {
 		to = &unix.SockaddrInet6{Port: port, Addr: [16]byte{15: 1}}
 	}
 	err := unix.Connect(fd, to)
-	f := os.NewFile(uintptr(fd), "program") // it doesn't block, so it is polled
-	defer f.Close()                         // net.FileConn makes a copy
+	f := os.NewFile(uintptr(fd), "program") // non-blocking, so the runtime polls it
+	defer f.Close()                         // net.FileConn duplicates it
 	if errors.Is(err, unix.EINPROGRESS) {
 		if err = f.SetDeadline(deadline); err != nil {
 			return nil, err
@@ -236,7 +233,7 @@ func connectTo(fd int, six bool, port int, deadline time.Time) (net.Conn, error)
 		if e != nil {
 			return nil, e
 		}
-		// It may be connected by now: then no event is left to wait for.
+		// If it is connected already, there is no event to wait for.
 		if e := raw.Write(func(fd uintptr) bool {
 			code, e := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
 			if e == nil && code != 0 {
@@ -261,7 +258,7 @@ func (r *reach) signal(s unix.Signal) error {
 	return unix.PidfdSendSignal(r.process, s, nil, 0)
 }
 
-// dialUnix connects to a unix socket of the host whose path may be longer than an address.
+// dialUnix connects to a unix socket of the host, whose path may exceed the length of an address.
 func dialUnix(path string) (*net.UnixConn, error) {
 	name := path
 	if len(path) > 100 {

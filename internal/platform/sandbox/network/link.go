@@ -15,24 +15,21 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Link reaches into a running sandbox from the host: it connects to ports that the
-// command listens on, and sends the command signals.
+// Link connects the host with a running sandbox: it dials ports that the command listens on, and sends the command
+// signals.
 //
-// The sandbox's loopback is not the host's. Where we may, we make a socket there (handout.go).
-// Elsewhere the shim inside stays, connects and hands the connected socket out (unix(7),
-// SCM_RIGHTS): bytes then flow without anybody between. What comes out is taken only when
-// it is a TCP connection to a loopback address. A Link is safe for concurrent use and
-// useless once the command has ended.
+// The sandbox has its own loopback. If we may, we create sockets there (handout.go). Otherwise the shim stays inside,
+// connects and sends us the connected socket (unix(7), SCM_RIGHTS), so that data flows directly. We accept only TCP
+// connections to a loopback address. A Link is safe for concurrent use and fails once the command has ended.
 type Link struct {
 	conn *net.UnixConn
 
-	// Where the shim hands out what leads inside (handout.go), ready is closed once reach is
-	// there; else ready is nil.
+	// ready is closed once reach is set, if the shim hands out its network (handout.go); else it is nil.
 	ready chan struct{}
 	reach *reach
 	over  chan struct{} // closed at the end
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	next uint32
 	// share: none, one sandbox's: 256 dials
 	waiting map[uint32]chan dialed
@@ -44,26 +41,26 @@ type dialed struct {
 	err  error
 }
 
-// What the host asks for: an operation, its number, and a port or a signal.
+// Requests of the host: an operation, its number, and a port or signal.
 const (
 	linkDial   = 1
 	linkSignal = 2
 	linkSize   = 7 // op, uint32, uint16
 )
 
-// Answers: an operation's number and how it went; a zero result carries the socket.
+// Responses: an operation's number and its result; with result zero, a socket follows.
 const (
 	answerSize  = 5
 	answerOK    = 0
-	answerNoOne = 1 // nobody listens on that port
+	answerNoOne = 1 // no process listens on that port
 	answerOther = 2
 )
 
-// ErrNobodyListens is the error of a failed Dial while the command does not listen yet.
+// ErrNobodyListens is returned by Dial until the command listens.
 var ErrNobodyListens = errors.New("nothing listens on the port")
 
-// NewLink makes a link and the end of it that goes inside. h says what the shim hands out; nil
-// is a shim that stays.
+// NewLink returns a link and the descriptor for the inside. h says what the shim hands out; nil means that the shim
+// stays.
 func NewLink(h *Handover) (*Link, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -196,7 +193,7 @@ func (l *Link) ask(op byte, id uint32, arg uint16) error {
 	return nil
 }
 
-// forget takes a question back; an answer that came at the same moment is returned.
+// forget removes a request. If its response arrived at the same moment, forget returns it.
 func (l *Link) forget(id uint32) dialed {
 	l.mu.Lock()
 	got := l.waiting[id]
@@ -210,10 +207,10 @@ func (l *Link) forget(id uint32) dialed {
 	}
 }
 
-// read hands answers out until the link ends.
+// read distributes responses until the link ends.
 func (l *Link) read() {
 	var m [answerSize + 1]byte
-	oob := make([]byte, unix.CmsgSpace(4*4)) // space for more than one descriptor, to see and close the surplus
+	oob := make([]byte, unix.CmsgSpace(4*4)) // room for several descriptors, to detect and close extra ones
 	for {
 		n, on, _, _, err := l.conn.ReadMsgUnix(m[:], oob)
 		if err != nil || n == 0 {
@@ -239,7 +236,7 @@ func (l *Link) read() {
 		got := l.waiting[id]
 		delete(l.waiting, id)
 		if got != nil {
-			got <- d // its buffer holds one, and one is sent
+			got <- d // buffered, and at most one is sent
 		}
 		l.mu.Unlock()
 		if got == nil && d.conn != nil {
@@ -248,7 +245,7 @@ func (l *Link) read() {
 	}
 }
 
-// End closes the link: what waits for an answer gets why.
+// End closes the link; waiting requests fail with why.
 func (l *Link) End(why error) {
 	_ = l.conn.Close()
 	l.mu.Lock()
@@ -286,11 +283,11 @@ func closeAll(fds []int) {
 	}
 }
 
-// adopt makes a connection of a socket that came out of a sandbox. Nothing but a TCP
-// connection to a loopback address is taken: a tenant may have sent anything.
+// adopt wraps a socket from a sandbox. It accepts only a TCP connection to a loopback address, since a tenant may send
+// any descriptor.
 func adopt(fd int) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "program")
-	defer f.Close() // net.FileConn makes a copy
+	defer f.Close() // net.FileConn duplicates it
 	refuse := func(why string) (net.Conn, error) {
 		return nil, fmt.Errorf("the sandbox sent %s instead of a connection", why)
 	}

@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// pace bounds how often a command makes the service do something for its network. What is
-// over it waits, and in the end the command does.
+// pace limits how often a command makes the service work for its network. Excess requests wait, and thus the command.
 type pace struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	room float64
 	at   time.Time
 }
 
 const (
-	paceEach  = 2000 // a second
+	paceEach  = 2000 // per second
 	paceBurst = 1000
 )
 
 func newPace() *pace { return &pace{room: paceBurst, at: time.Now()} }
 
-// wait returns once there is room for one more. A nil pace has no bound.
+// wait waits for room for one more. A nil pace has no limit.
 func (p *pace) wait() {
 	if p == nil {
 		return

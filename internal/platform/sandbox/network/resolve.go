@@ -16,42 +16,42 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Bounds of one command's resolver. Names that exist keep their addresses as long as the
-// command runs; those that don't are forgotten.
+// Limits of one command's resolver. Existing names keep their addresses until the command ends; missing ones are
+// forgotten.
 const (
-	maxNameBytes = 2 << 20 // of names that exist
-	nameCost     = 100     // bytes that each takes beside itself, about
+	maxNameBytes = 2 << 20 // bytes of existing names
+	nameCost     = 100     // approximate overhead per name
 	maxUnknown   = 1 << 10
-	maxLookups   = 64 // at once; more are dropped, and a client asks again
+	maxLookups   = 64 // concurrent lookups; more are dropped, and clients retry
 	forgetAfter  = 5 * time.Second
 )
 
-// names is the resolver inside a sandbox: it gives every name that exists an address of
-// fakeNet for as long as the command runs. Whether it exists the proxy says.
+// names is the resolver in a sandbox: it assigns each existing name an address of fakeNet until the command ends. The
+// proxy says whether a name exists.
 type names struct {
 	proxy string // unix socket
-	pace  *pace  // of queries and connections; nil for none
+	pace  *pace  // limits queries and connections; nil: no limit
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	// share: none, one sandbox's: 2 MiB of names
-	known map[string]uint32 // the number of the address
-	back  []string          // by that number
-	bytes int               // that both take
+	known map[string]uint32 // number of the name's address
+	back  []string          // names by that number
+	bytes int               // memory of both
 	// share: none, one sandbox's: 64 queries
 	asking map[string]*question
 	// share: none, one sandbox's: 1,024 names
 	unknown map[string]denial
-	oldest  []string // of unknown, in the order of their ends
+	oldest  []string // keys of unknown, by expiry
 }
 
-// question is one that the proxy was asked and has not answered.
+// question is a pending request to the proxy.
 type question struct {
-	asked chan struct{} // closed when the answer is here
+	asked chan struct{} // closed when answered
 	code  dnsmessage.RCode
 	addr  netip.Addr
 }
 
-// denial is an answer that isn't an address.
+// denial is a negative answer.
 type denial struct {
 	code  dnsmessage.RCode
 	until time.Time
@@ -61,7 +61,7 @@ func newNames(proxy string) *names {
 	return &names{proxy: proxy, known: map[string]uint32{}, asking: map[string]*question{}, unknown: map[string]denial{}}
 }
 
-// of returns the name that an address stands for.
+// of returns the name for an address.
 func (n *names) of(a netip.Addr) (string, bool) {
 	a = a.Unmap()
 	if !fakeNet.Contains(a) {
@@ -77,16 +77,16 @@ func (n *names) of(a netip.Addr) (string, bool) {
 	return n.back[i], true
 }
 
-// addrOf returns the address with that number.
+// addrOf returns the address with a number.
 func addrOf(number uint32) netip.Addr {
-	i := number + 2 // the first two are the network's own and the loopback's
+	i := number + 2 // the first two are the network and the loopback
 	b := fakeNet.Addr().As4()
 	b[1] += byte(i >> 16)
 	b[2], b[3] = byte(i>>8), byte(i)
 	return netip.AddrFrom4(b)
 }
 
-// lookup returns the address that stands for a name.
+// lookup returns a name's address, assigning one if needed.
 func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	n.mu.Lock()
@@ -130,8 +130,7 @@ func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
 	return x.addr, x.code
 }
 
-// forget drops the names that don't exist and whose time is over, and the oldest of too many.
-// It is called with mu held.
+// forget removes expired missing names, and the oldest if there are too many. The caller holds mu.
 func (n *names) forget(now time.Time) {
 	gone := 0
 	for _, host := range n.oldest {
@@ -147,7 +146,7 @@ func (n *names) forget(now time.Time) {
 	}
 }
 
-// ask has the proxy say whether a name exists and may be reached.
+// ask asks the proxy whether a name exists and may be reached.
 func (n *names) ask(host string) dnsmessage.RCode {
 	c, err := dialUnix(n.proxy)
 	if err != nil {
@@ -163,7 +162,7 @@ func (n *names) ask(host string) dnsmessage.RCode {
 	case err != nil:
 	case status == 204: // No Content: it exists
 		return dnsmessage.RCodeSuccess
-	case status == 404, status == 403: // it does not, or may not be reached
+	case status == 404, status == 403: // missing or forbidden
 		return dnsmessage.RCodeNameError
 	}
 	return dnsmessage.RCodeServerFailure
@@ -194,8 +193,8 @@ func (n *names) serve(c net.PacketConn) {
 	}
 }
 
-// answer returns the reply to one query (RFC 1035), or nil where none is due. Only IPv4
-// addresses are known: a program that asks for others is told that there are none.
+// answer returns the response to one query (RFC 1035), or nil to ignore it. There are only IPv4 addresses; queries for
+// other types get an empty answer.
 func (n *names) answer(query []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(query)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Serve answers the host's questions from inside; signal passes one on to the command.
+// Serve answers the host's requests from inside; signal sends a signal to the command.
 func Serve(f *os.File, signal func(syscall.Signal)) {
 	c, err := net.FileConn(f)
 	_ = f.Close()
@@ -44,8 +44,7 @@ func Serve(f *os.File, signal func(syscall.Signal)) {
 	}
 }
 
-// answerDial connects and sends the socket. A connection attempt is short: a program that
-// does not listen is asked again.
+// answerDial connects and sends the socket. It tries only briefly, since the host retries until the program listens.
 func answerDial(conn *net.UnixConn, id uint32, port int) {
 	var m [answerSize]byte
 	binary.LittleEndian.PutUint32(m[:], id)

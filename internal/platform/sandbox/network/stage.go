@@ -1,9 +1,8 @@
-// Package network owns how a sandbox reaches the outside, and how the service reaches into
-// it: the network without routes that a command sees, its resolver, what carries its
-// connections to the proxy, and the link by which the service connects to its ports.
+// Package network owns a sandbox's connections: the network without routes that a command sees, its resolver, the
+// forwarding of its connections to the proxy, and the link by which the service connects to its ports.
 //
-// Both ends are here, the service's and the one inside, because they talk to each other.
-// Nothing here imports net/http: the end inside starts as quickly as it can.
+// The package contains both ends, the service's and the one inside, because they talk to each other. It doesn't import
+// net/http, so that the end inside starts quickly.
 package network
 
 import (
@@ -16,28 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command with a way out gets a network that any program can use: names resolve, and
-// connections to ports 80 and 443, and others that are named, of what they resolve to work, without a proxy setting.
+// A command with network access gets a network that works for any program without proxy settings: names resolve, and
+// connections to the resolved addresses work on ports 80 and 443 and others that are configured.
 //
-// Nothing is routed. The sandbox's network namespace holds a loopback alone; our resolver
-// on it answers every name that the proxy can resolve with an address of fakeNet, which
-// is ours on that loopback, and what connects there is carried to the proxy by name
-// (carry.go). So the address that a build sees is never the one that is dialed, and the
-// proxy checks name and address exactly as it does for everybody. Literal addresses stay
-// unreachable.
+// Nothing is routed. The sandbox's network namespace has only a loopback. Our resolver there answers each name that the
+// proxy can resolve with an address of fakeNet, which belongs to that loopback. Connections to it are forwarded to the
+// proxy by name (carry.go). So the address that a build sees is never the one that is dialed, and the proxy checks name
+// and address as for all other users. Literal addresses are unreachable.
 //
-// The namespace and its sockets are made by a stage that runs before bwrap, as the
-// site's own uid in a user namespace of its own: binding low ports and giving the
-// loopback its network needs capabilities there, and bwrap gives none to anybody. The
-// stage drops them and becomes bwrap.
+// A stage creates the namespace and its sockets before bwrap, as the site's uid in its own user namespace: binding low
+// ports and configuring the loopback need capabilities there, which bwrap doesn't grant. The stage drops them and
+// executes bwrap.
 
-// fakeNet is set aside for benchmarks (RFC 2544): no host of the internet has it.
+// fakeNet is reserved for benchmarks (RFC 2544) and not used on the internet.
 var fakeNet = netip.MustParsePrefix("198.18.0.0/15")
 
-// Stage is the stage's main: args are the descriptors with their ports, the resolver's
-// first, then bwrap's path and argv. It returns only when something failed.
+// Stage is the stage's main. args are the descriptors with their ports, the resolver's first, then bwrap's path and
+// argv. It returns only on failure.
 func Stage(args []string) error {
-	runtime.LockOSThread() // capabilities are a thread's
+	runtime.LockOSThread() // capabilities are per thread
 	if len(args) < 3 {
 		return errors.New("network stage: too few arguments")
 	}
@@ -62,7 +58,7 @@ func Stage(args []string) error {
 			return fmt.Errorf("hand over a socket: %w", err)
 		}
 	}
-	// bwrap refuses to start with capabilities that it can't explain.
+	// bwrap refuses to start with unexpected capabilities.
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
@@ -73,8 +69,7 @@ func Stage(args []string) error {
 	return fmt.Errorf("start bwrap: %w", unix.Exec(args[1], args[2:], []string{"PATH=/usr/bin:/bin"}))
 }
 
-// loopback brings lo up and makes every address of fakeNet one of its own: a network of
-// a loopback interface is local as a whole.
+// loopback brings lo up and assigns it fakeNet: all addresses of a loopback's network are local.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -7,7 +7,7 @@ const (
 	x32       = true
 )
 
-// refusedHere are the calls that only this architecture has.
+// refusedHere lists refused calls that only this architecture has.
 var refusedHere = []uint32{
 	unix.SYS_USELIB, unix.SYS_MODIFY_LDT, unix.SYS_IOPL, unix.SYS_IOPERM,
 	unix.SYS_CREATE_MODULE, unix.SYS_QUERY_MODULE, unix.SYS__SYSCTL,

@@ -5,5 +5,5 @@ const (
 	x32       = false
 )
 
-// refusedHere are the calls that only this architecture has.
+// refusedHere lists refused calls that only this architecture has.
 var refusedHere []uint32
