@@ -162,7 +162,7 @@ func DropTwoFactor(ctx context.Context, s installation.Store, email string, out 
 	return changeUser(
 		ctx, s, email, "second_factor.disabled", "can sign in without two-factor authentication and passkeys", out,
 		func(tx *db.Tx, a *account.Accounts, _ audit.Actor, id account.UserID) error {
-			if err := a.DropTOTPTx(ctx, tx, id); err != nil {
+			if err := a.DropTOTPTx(ctx, tx, id, ""); err != nil {
 				return err
 			}
 			_, err := a.DropPasskeysTx(ctx, tx, id)
