@@ -83,6 +83,15 @@ func (a *Alerts) Crashed(ctx context.Context, site id.Site, deployment id.Deploy
 	})
 }
 
+// Worker tells of a background process that ended so often in a row.
+func (a *Alerts) Worker(ctx context.Context, site id.Site, deployment id.Deployment, worker string, times int, why string) {
+	a.tell(ctx, site, deployment, func(name string) notify.Message {
+		return notify.Message{
+			Event: notify.AppCrashed, Title: fmt.Sprintf("%s: the worker %s crashed %d times in a row", name, worker, times), Text: why,
+		}
+	})
+}
+
 // Hung tells of a program that ran but no longer answered, and was ended.
 func (a *Alerts) Hung(ctx context.Context, site id.Site, deployment id.Deployment, why string) {
 	a.tell(ctx, site, deployment, func(name string) notify.Message {

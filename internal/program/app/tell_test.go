@@ -119,3 +119,24 @@ func TestOutOfMemoryToldLate(t *testing.T) {
 		t.Errorf("the log says %q", said)
 	}
 }
+
+// People are told once of a worker that ends again and again.
+func TestPeopleAreToldOfWorkers(t *testing.T) {
+	t.Parallel()
+	h := &heard{}
+	f := newFleet(t, 1, func(c *Config) { c.People = h })
+	a, e := f.nodes[0], f.engines[0]
+	e.dieIn = time.Millisecond
+	f.tasks["one"] = []task.Task{{Kind: "worker", Name: "mail", Command: task.Command{Argv: []string{"node", "mail.js"}}}}
+	f.ok(a.declare(t.Context()))
+	f.ok(a.keepWorkers(t.Context()))
+	t.Cleanup(a.closeWorkers)
+	f.until("a message", func() bool { return h.count() > 0 })
+	f.until("another start", func() bool { return e.starts() > crashLoop })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	want := "owner|site|application.crashed|shop: the worker mail crashed 3 times in a row|/sites/site/logs"
+	if len(h.all) != 1 || h.all[0] != want {
+		t.Errorf("they were told %q, want %q once", h.all, want)
+	}
+}

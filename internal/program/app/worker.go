@@ -124,6 +124,9 @@ func (a *Apps) runWorker(ctx context.Context, w *workerRun) {
 		if failures++; time.Since(begun) > healthyTime {
 			failures = 1
 		}
+		if failures == crashLoop {
+			a.alerts.Worker(ctx, t.Site, t.Deployment, t.Name, failures, why)
+		}
 		wait := min(lastRetry, firstRetry<<min(failures-1, 6))
 		a.logs.Note(t.Site, t.Deployment, process, fmt.Sprintf("%s; started again in %s", why, wait))
 		w.set(Crashed, why)
