@@ -115,6 +115,11 @@ func (p *project) apache(d *draft) {
 		return
 	}
 	root, n, files := worktree.Join(p.root, d.Start.DocumentRoot), 0, 0
+	for _, at := range slices.Compact([]string{worktree.Join(p.root, "php.ini"), worktree.Join(root, "php.ini")}) {
+		if p.t.Has(at) {
+			d.warn(at + " is not read; settings of PHP are read from .user.ini in the document root")
+		}
+	}
 	for _, f := range p.t.List {
 		if path.Base(f) != ".htaccess" || root != "" && !strings.HasPrefix(f, root+"/") || files == maxApacheFiles {
 			continue
