@@ -44,7 +44,7 @@ func (p *program) keepAlive(in *instance) {
 		}
 		why := in.asked(ctx, want)
 		if why == "" {
-			in.answered.Store(true)
+			in.hasAnswered()
 			failures = 0
 			continue
 		}

@@ -72,6 +72,7 @@ type instance struct {
 	firstByte atomic.Int64    // nanoseconds
 	left      <-chan struct{} // closed when it no longer counts to its owner's
 	fatal     *atomic.Value   // the last fatal error of PHP that it printed, as a string
+	said      *recent         // what it printed before it was healthy
 	answered  atomic.Bool     // it has answered
 	hung      atomic.Value    // why it was ended although it ran, as a string
 	out       chan struct{}   // closed when it no longer counts to all that run
@@ -228,7 +229,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 			down, why := p.now == nil && p.starting == nil, p.message
 			p.mu.Unlock()
 			if down {
-				return nil, fault.New(fault.Invalid, "application_crashed", cmp.Or(why, "The application ended"), "see its log")
+				return nil, fault.New(fault.Invalid, "application_crashed", cmp.Or(why, "The application ended"), seeLog)
 			}
 		}
 		in, try, err := p.take(true)
@@ -331,7 +332,11 @@ func (p *program) start(try *attempt, now bool) {
 			p.set(Sleeping, "")
 			return
 		}
-		p.failed(reasonOf(err))
+		why := reasonOf(err)
+		if f := fault.As(err); f != nil && f.Code == codeCrashed && f.Details != seeLog && f.Details != needsMemory {
+			why += ": " + f.Details
+		}
+		p.failed(why)
 		p.tellEnd(p.message, false)
 		return
 	}
@@ -430,6 +435,13 @@ func (p *program) watch(in *instance) {
 	}
 }
 
+// hasAnswered notes that the program answers.
+func (in *instance) hasAnswered() {
+	if !in.answered.Swap(true) {
+		in.said.end()
+	}
+}
+
 // end says that no request gets it any more.
 func (in *instance) end() { in.once.Do(func() { close(in.ended) }) }
 
@@ -463,7 +475,7 @@ func (p *program) endpoint(in *instance) *endpoint.Endpoint {
 		FirstByte: time.Duration(in.firstByte.Load()),
 		Release:   sync.OnceFunc(in.release),
 		Answered: func(status int, bytes int64, took time.Duration) {
-			in.answered.Store(true)
+			in.hasAnswered()
 			p.apps.figures.Answered(in.site, status, bytes, took)
 		},
 		Failed: func(why string) { p.unanswered(in, why) },

@@ -87,7 +87,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 	}
 	a.logs.Owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
-	fatal := new(atomic.Value)
+	fatal, said := new(atomic.Value), new(recent)
 	want.Spec.Output = func(stream, line string) {
 		if want.Secrets != nil {
 			line = want.Secrets.Redact(line)
@@ -95,6 +95,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 		if text := php.Fatal(line); text != "" {
 			fatal.Store(text)
 		}
+		said.add(line)
 		a.logs.Add(want.Site, p.deployment, applog.Web, stream, line)
 	}
 	running, err := a.startInRoom(ctx, p, want, beside)
@@ -108,7 +109,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 	go func() { defer close(gone); <-running.Done(); stored(); left() }()
 	in := &instance{
 		id: want.Spec.ID, running: running, site: want.Site, begun: time.Now(), used: time.Now(),
-		left: gone, out: make(chan struct{}), ended: make(chan struct{}), fatal: fatal,
+		left: gone, out: make(chan struct{}), ended: make(chan struct{}), fatal: fatal, said: said,
 	}
 	in.bound(want)
 	in.transport = p.transportTo(member{running, p, in}, want)
@@ -122,7 +123,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 		}
 		select {
 		case <-running.Done():
-			return nil, a.ended(running)
+			return nil, said.explain(a.ended(running), want.Spec.Dir)
 		case <-a.down:
 			running.Stop(stopGrace)
 			return nil, errClosing
@@ -177,10 +178,16 @@ func (a *Apps) ended(running runtime.Program) error {
 	}
 }
 
+const (
+	codeCrashed = "application_crashed"
+	seeLog      = "see its log"
+	needsMemory = "raise the site's memory limit, or let the application use less"
+)
+
 func ended(e runtime.Exit) error {
-	f := fault.New(fault.Invalid, "application_crashed", "The application exited: "+e.Reason, "see its log")
+	f := fault.New(fault.Invalid, codeCrashed, "The application exited: "+e.Reason, seeLog)
 	if e.OutOfMemory {
-		f.Details = "raise the site's memory limit, or let the application use less"
+		f.Details = needsMemory
 	}
 	return f
 }
@@ -212,7 +219,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		status, err := in.transport.Ask(ctx, want.Host, path)
 		switch {
 		case err == nil && status < 500:
-			in.answered.Store(true)
+			in.hasAnswered()
 			return nil
 		case err == nil:
 			pause = min(time.Second, pause*3/2)
@@ -238,7 +245,7 @@ func (p *program) healthy(ctx context.Context, in *instance, say func(line strin
 		}
 		select {
 		case <-in.running.Done():
-			return p.apps.ended(in.running)
+			return in.said.explain(p.apps.ended(in.running), want.Spec.Dir)
 		case <-ctx.Done():
 			return fault.New(fault.Invalid, "application_unhealthy",
 				fmt.Sprintf("The application is not healthy after %s: %s", want.Health.Round(time.Second), last),
