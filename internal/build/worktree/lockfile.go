@@ -28,6 +28,7 @@ type Manager struct {
 	Dir     string // where it is run: the workspace's folder, or the project's
 	Lock    string // the lock file's name, "" without one
 	Berry   bool   // yarn 2 and later
+	Rivals  bool   // other managers have lock files beside it, so this one may be out of date
 	Source  string
 }
 
@@ -84,6 +85,7 @@ func (t *Tree) FindManager(dir string) Manager {
 	case named && m.Lock == "" && len(found) > 0:
 		t.Warn(fmt.Sprintf("package.json asks for %s, but the lock file is %s: dependencies are not pinned", m.Name, found[0]))
 	case len(found) > 1 && !(len(found) == 2 && strings.HasPrefix(found[0], "bun") && strings.HasPrefix(found[1], "bun")):
+		m.Rivals = !named
 		t.Warn(fmt.Sprintf(
 			"Several lock files (%s): %s is used; delete the others or set packageManager",
 			strings.Join(found, ", "),
@@ -184,7 +186,7 @@ func (m Manager) Install() []Command {
 			argv = []string{"yarn", "install", "--no-immutable"}
 		default:
 			argv = []string{"yarn", "install", "--non-interactive", "--production=false"}
-			if frozen {
+			if frozen && !m.Rivals { // what is missing in it is installed, as yarn does by itself
 				argv = append(argv, "--frozen-lockfile")
 			}
 		}
