@@ -2,12 +2,16 @@ package account_test
 
 import (
 	"context"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/dbtest"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/seal"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
 )
@@ -103,5 +107,76 @@ func TestSessionEndedInBetween(t *testing.T) {
 	}
 	if s, _ := signIn(t, a, "ada@example.test"); s.Pending { // a factor would be asked for
 		t.Errorf("a second factor was added")
+	}
+}
+
+// A new password, or a suspension, while a session begins ends that session, too.
+func TestSessionsEndWhileOneBegins(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(ctx context.Context, a *account.Accounts, d *db.DB, u account.User) error{
+		"a new password": func(ctx context.Context, a *account.Accounts, _ *db.DB, u account.User) error {
+			return a.SetPassword(ctx, u.ID, "another good password 3")
+		},
+		"a suspension": func(ctx context.Context, a *account.Accounts, d *db.DB, u account.User) error {
+			return d.Write(ctx, func(tx *db.Tx) error {
+				if _, err := a.SuspendTx(ctx, tx, audit.Actor{}, u.ID, ""); err != nil {
+					return err
+				}
+				_, err := a.ResumeTx(ctx, tx, u.ID)
+				return err
+			})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var armed atomic.Pointer[func()]
+			d := dbtest.New(t, func(c *db.Config) {
+				c.Seen = func(q string) {
+					if strings.Contains(q, "INSERT INTO sessions") {
+						if f := armed.Swap(nil); f != nil {
+							(*f)()
+						}
+					}
+				}
+			})
+			s, err := seal.Load(filepath.Join(t.TempDir(), "key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := account.New(account.Config{DB: d, HashMemory: 64, Seal: s, Site: "https://slipway.test"})
+			ada := enrol(t, a, "ada@example.test")
+			first, _ := signIn(t, a, "ada@example.test")
+			offer, err := a.OfferTOTP(t.Context(), first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			codes, err := a.ConfirmTOTP(t.Context(), audit.Actor{User: ada.ID, Session: first.ID}, offer.Token, codeAt(t, offer.Secret, time.Now()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pending, _ := signIn(t, a, "ada@example.test")
+			ended := make(chan error, 1)
+			begin := func() {
+				go func() { ended <- end(t.Context(), a, d, ada) }()
+				for limit := time.Now().Add(30 * time.Second); !d.Single() && len(ended) == 0 && time.Now().Before(limit); {
+					var waits bool
+					if err := d.QueryRow(t.Context(), `
+						SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits); err != nil || waits {
+						break
+					}
+				}
+			}
+			armed.Store(&begin)
+			_, token, err := a.PassFactor(t.Context(), pending, codes[0], laptop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if alive(t, a, token) {
+				t.Error("the session that began meanwhile goes on")
+			}
+		})
 	}
 }

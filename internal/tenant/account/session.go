@@ -198,8 +198,12 @@ type begun struct {
 }
 
 // beginTx writes a session and its line in the log, and returns the token, which is not
-// stored. Every way in ends here, so this is where a suspended user hears of it.
+// stored. Every way in ends here, so this is where a suspended user hears of it. Who ends all sessions of the user at this moment, as
+// a new password does, comes before, or finds this one.
 func (a *Accounts) beginTx(ctx context.Context, tx *db.Tx, user UserID, b begun, d Device) (Session, string, error) {
+	if err := LockUserTx(ctx, tx, user); err != nil {
+		return Session{}, "", err
+	}
 	if err := stands(ctx, tx, user, fault.Forbidden); err != nil {
 		return Session{}, "", err
 	}

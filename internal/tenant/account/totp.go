@@ -136,6 +136,9 @@ func codeHash(owner UserID, code string) string {
 func (a *Accounts) PassFactor(ctx context.Context, pending Session, code string, d Device) (s Session, token string, err error) {
 	code = strings.TrimSpace(code)
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
+		if err := LockUserTx(ctx, tx, pending.User); err != nil {
+			return err
+		}
 		n, err := tx.Exec(ctx, `DELETE FROM sessions WHERE id = $1 AND pending AND expires_at > $2`, pending.ID, db.Now())
 		if err != nil {
 			return fmt.Errorf("verify two-factor code: %w", err)
