@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // A connection that is found closed just as a transaction begins, or a statement is sent, is a lost one: Write takes another.
@@ -41,5 +43,22 @@ func TestClosedConnectionIsLost(t *testing.T) {
 			t.Errorf("%s: %v is not taken for a lost connection", name, err)
 		}
 		pooled.Close()
+	}
+}
+
+// A conflict with other transactions that lasts is no error of Slipway's: requests get 503, and jobs try again later.
+func TestConflictIsBusy(t *testing.T) {
+	t.Parallel()
+	d, err := Open(t.Context(), Config{URL: "sqlite:" + t.TempDir() + "/slipway.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	for _, code := range []string{"40001", "40P01"} {
+		tries := 0
+		err := d.Write(t.Context(), func(*Tx) error { tries++; return &pgconn.PgError{Code: code} })
+		if tries < 2 || !Busy(err) || !Away(err) {
+			t.Errorf("%s: %d tries, %v", code, tries, err)
+		}
 	}
 }

@@ -214,12 +214,13 @@ func (d *DB) writer(ctx context.Context) (conn *sql.Conn, release func(), err er
 // errBusy is also what a Write inside a Write ends with.
 var errBusy = errors.New("waited for the database's one writer (is there a Write inside a Write?)")
 
-// Busy reports whether err says that the database could not take the write, or the statement, in time.
+// Busy reports whether err says that the database could not take the write, or the statement, in time. A conflict that Write has retried
+// in vain, or for whose repetition no time was left, is one.
 func Busy(err error) bool {
 	var s *sqlite.Error
 	var p *pgconn.PgError // 55P03: lock_timeout; 57014: statement_timeout
 	return errors.Is(err, errBusy) || errors.Is(err, errNoConnection) || errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_BUSY ||
-		errors.As(err, &p) && (p.Code == "55P03" || p.Code == "57014")
+		errors.As(err, &p) && (p.Code == "55P03" || p.Code == "57014") || conflicting(err)
 }
 
 // Full reports whether err says that the disk is full.
