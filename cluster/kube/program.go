@@ -51,8 +51,8 @@ type program struct {
 	output   func(stream, line string)
 	terminal *runtime.Terminal
 
-	listening context.Context    // for the output …
-	deafen    context.CancelFunc // … canceled if its node has failed
+	listening context.Context    // reads the output
+	deafen    context.CancelFunc // ends listening once the node has failed
 
 	leaves  chan struct{} // closed when the cluster evicts the pod
 	leaving sync.Once     // for leaves

@@ -14,9 +14,9 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// heldAfter is the age of a period's start beyond which its invoice waits for the operator's approval, as after a long
+// holdAfter is the age of a period's start beyond which its invoice waits for the operator's approval, as after a long
 // outage.
-const heldAfter = 72 * time.Hour
+const holdAfter = 72 * time.Hour
 
 // step is a transition that time alone causes.
 type step int
@@ -72,10 +72,10 @@ func (b *Billing) Work(j *job.Jobs) {
 		return job.Later(runEvery)
 	})
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, p Pay, _ int64) error {
-		return again(b.Proceed(ctx, p.Payment))
+		return runAgain(b.Proceed(ctx, p.Payment))
 	})
 	job.Handle(j, job.Policy{Timeout: 2 * time.Minute, Attempts: 1 << 30}, func(ctx context.Context, x PayBack, _ int64) error {
-		return again(b.ProceedRefund(ctx, x.Refund))
+		return runAgain(b.ProceedRefund(ctx, x.Refund))
 	})
 	job.Handle(j, job.Policy{Timeout: time.Minute, Attempts: 40}, func(ctx context.Context, x ForgetCustomer, _ int64) error {
 		if b.provider == nil {
@@ -85,8 +85,8 @@ func (b *Billing) Work(j *job.Jobs) {
 	})
 }
 
-// again ends a job so that it runs again later.
-func again(later time.Duration, err error) error {
+// runAgain ends a job so that it runs again later.
+func runAgain(later time.Duration, err error) error {
 	if err != nil || later == 0 {
 		return err
 	}
@@ -101,11 +101,11 @@ func (b *Billing) Schedule(ctx context.Context) error {
 	})
 }
 
-// atOnce caps the rows read per pass.
-const atOnce = 200
+// maxDue caps the rows read per pass.
+const maxDue = 200
 
-// together caps the steps per transaction, since each transaction blocks other writers.
-const together = 10
+// maxPerTx caps the steps per transaction, since each transaction blocks other writers.
+const maxPerTx = 10
 
 // due is a subscription or an invoice whose next step is due.
 type due struct {
@@ -152,12 +152,12 @@ func (b *Billing) Tick(ctx context.Context) error {
 		{"subscription", subscriptions, b.advanceTx},
 	} {
 		for last := ""; ; {
-			rows, err := b.c.DB.Query(ctx, kind.query, b.now(), last, atOnce)
+			rows, err := b.c.DB.Query(ctx, kind.query, b.now(), last, maxDue)
 			list, err := db.Collect(rows, err, func(s db.Scanner) (d due, err error) { return d, s.Scan(&d.id, &d.owner) })
 			if err != nil {
 				return fmt.Errorf("find %ss that are due: %w", kind.name, err)
 			}
-			for some := range slices.Chunk(list, together) {
+			for some := range slices.Chunk(list, maxPerTx) {
 				err := b.c.DB.Write(ctx, func(tx *db.Tx) error { return b.stepsTx(ctx, tx, some, kind.do) })
 				if err == nil {
 					continue
@@ -172,7 +172,7 @@ func (b *Billing) Tick(ctx context.Context) error {
 					return ctx.Err()
 				}
 			}
-			if len(list) < atOnce {
+			if len(list) < maxDue {
 				break
 			}
 			last = list[len(list)-1].id
@@ -209,7 +209,7 @@ func (b *Billing) advanceTx(ctx context.Context, tx *db.Tx, subscription string)
 		case stepPause:
 			s.Status = Paused
 			if err = b.writeTx(ctx, tx, s); err == nil {
-				err = b.tellTx(ctx, tx, s.Owner, "Sites paused: an invoice is unpaid",
+				err = b.mailTx(ctx, tx, s.Owner, "Sites paused: an invoice is unpaid",
 					"Sites of the account are paused because an invoice is overdue. Nothing was deleted. They are back as soon as the invoice is paid.",
 					"/account/invoices")
 			}

@@ -111,8 +111,8 @@ func (b *Billing) emitTx(ctx context.Context, tx *db.Tx, owner id.Owner, occurre
 	return b.c.Hooks.EmitTx(ctx, tx, owner, e)
 }
 
-// tellTx emails the owner's people.
-func (b *Billing) tellTx(ctx context.Context, tx *db.Tx, owner id.Owner, subject, text, path string) error {
+// mailTx emails the owner's people.
+func (b *Billing) mailTx(ctx context.Context, tx *db.Tx, owner id.Owner, subject, text, path string) error {
 	if b.c.Mail == nil {
 		return nil
 	}

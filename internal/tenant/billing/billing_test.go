@@ -473,10 +473,10 @@ func TestBudgetHolds(t *testing.T) {
 	s := w.subscribe(ada, "pro")
 	r := rand.New(rand.NewPCG(26, 3))
 	for n := range 15 {
-		end, most := s.End, int64(0)
+		end, limit := s.End, int64(0)
 		if n%3 != 0 {
-			most = r.Int64N(3000)
-			w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", most}) })
+			limit = r.Int64N(3000)
+			w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", limit}) })
 		}
 		for range r.IntN(4) {
 			w.uses(ada, usage.Bandwidth, s.Start.Add(time.Duration(r.Int64N(int64(end.Sub(s.Start))))), r.Int64N(2000))
@@ -488,8 +488,8 @@ func TestBudgetHolds(t *testing.T) {
 		w.payAll(ada)
 		all := w.invoices(ada)
 		last := all[len(all)-1]
-		if last.Net > most || last.Net < 0 {
-			t.Errorf("period %d charges %d, the budget was %d: %+v", n, last.Net, most, last.Lines())
+		if last.Net > limit || last.Net < 0 {
+			t.Errorf("period %d charges %d, the budget was %d: %+v", n, last.Net, limit, last.Lines())
 		}
 		s = w.sub(ada)
 	}

@@ -46,7 +46,7 @@ func (b *Billing) SetBudgetTx(ctx context.Context, tx *db.Tx, owner id.Owner, m 
 // higher budget is charged even if the budget was lowered later.
 func (b *Billing) budgetWithin(
 	ctx context.Context, r db.Reader, owner id.Owner, c money.Currency, from, to db.Time,
-) (most int64, err error) {
+) (limit int64, err error) {
 	rows, err := r.Query(ctx,
 		`SELECT currency, amount, from_at FROM billing_budgets WHERE owner_id = $1 AND from_at < $2 ORDER BY from_at, id`, owner, to)
 	type row struct {
@@ -60,8 +60,8 @@ func (b *Billing) budgetWithin(
 	for n, x := range list {
 		ended := n+1 < len(list) && list[n+1].from <= from
 		if !ended && x.Currency == c {
-			most = max(most, x.Amount)
+			limit = max(limit, x.Amount)
 		}
 	}
-	return most, nil
+	return limit, nil
 }

@@ -78,8 +78,8 @@ func scanSetup(r db.Scanner) (s Setup, err error) {
 	return s, r.Scan(&s.ID, &s.Owner, &s.Currency, &s.session, &s.action, &s.digest, &s.Status, &s.Problem, &s.created)
 }
 
-// mostSetups caps the visits that one owner starts per hour.
-const mostSetups = 20
+// maxSetups caps the visits that one owner starts per hour.
+const maxSetups = 20
 
 // BeginSetup returns the URL of the page on which the owner stores a card for a currency. With an action, storing the
 // card also begins that subscription, but only at the price identified by digest. The provider sends the owner back to
@@ -124,7 +124,7 @@ func (b *Billing) BeginSetup(
 			Scan(&n); err != nil {
 			return fmt.Errorf("count visits: %w", err)
 		}
-		if n >= mostSetups {
+		if n >= maxSetups {
 			return &fault.Error{Kind: fault.Limited, Message: "Too many attempts to add a card", Details: "try again in an hour", RetryAfter: hour}
 		}
 		if k, err = b.Card(ctx, tx, owner, s.Currency); err != nil {
@@ -146,7 +146,7 @@ func (b *Billing) BeginSetup(
 	session, url, err := b.provider.Setup(ctx,
 		SetupOrder{ID: s.ID, Customer: k.Customer, Currency: s.Currency, Back: account.AddParam(back, "setup", s.ID), CreatedAt: s.created})
 	if err != nil {
-		return "", b.away(ctx, "begin to store a card", err)
+		return "", b.providerFault(ctx, "begin to store a card", err)
 	}
 	err = b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE billing_setups SET session = $2 WHERE id = $1`, s.ID, session)
@@ -176,8 +176,8 @@ var (
 	errPriceChanged = fault.New(fault.Conflict, "price_changed", "The price has changed since the preview", "preview the action again")
 )
 
-// away logs a provider's error and returns a fault without its details.
-func (b *Billing) away(ctx context.Context, what string, err error) error {
+// providerFault logs a provider's error and returns a fault without its details.
+func (b *Billing) providerFault(ctx context.Context, what string, err error) error {
 	if fault.As(err) != nil || ctx.Err() != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (b *Billing) customer(ctx context.Context, owner id.Owner, c money.Currency
 	}
 	customer, err := b.provider.Customer(ctx, owner, c, p)
 	if err != nil {
-		return "", b.away(ctx, "create a customer", err)
+		return "", b.providerFault(ctx, "create a customer", err)
 	}
 	err = b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		if err := party.LockTx(ctx, tx, owner); err != nil {
@@ -239,7 +239,7 @@ func (b *Billing) LookAtSetup(ctx context.Context, owner id.Owner, setup string)
 	defer release()
 	got, err := b.provider.Stored(ctx, s.session)
 	if err != nil {
-		return s, b.away(ctx, "look at a stored card", err)
+		return s, b.providerFault(ctx, "look at a stored card", err)
 	}
 	if err := b.KeepCard(ctx, got); err != nil {
 		return s, err

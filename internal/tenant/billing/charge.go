@@ -305,7 +305,7 @@ func (b *Billing) applyTx(ctx context.Context, tx *db.Tx, p Payment, o Outcome) 
 	case p.Status == paymentFailed:
 		return b.failedTx(ctx, tx, i, p, o)
 	case p.Status == PaymentRequiresAction && was != p.Status && p.method != "":
-		return b.tellTx(ctx, tx, p.Owner, "Confirm the payment of invoice "+i.Number,
+		return b.mailTx(ctx, tx, p.Owner, "Confirm the payment of invoice "+i.Number,
 			fmt.Sprintf("Your bank wants you to confirm the payment of %s for invoice %s. Open the invoice and choose Pay by card.",
 				p.Currency.Format(p.Amount), i.Number), "/account/invoices/"+string(i.ID))
 	}
@@ -352,7 +352,7 @@ func (b *Billing) failedTx(ctx context.Context, tx *db.Tx, i Invoice, p Payment,
 	if p.NextAttemptAt > 0 {
 		text += fmt.Sprintf(" Your card is charged again on %s.", p.NextAttemptAt.Time().UTC().Format(time.DateOnly))
 	}
-	return b.tellTx(ctx, tx, p.Owner, "Payment failed: invoice "+i.Number, text+" To pay now or change the card, open the invoice.",
+	return b.mailTx(ctx, tx, p.Owner, "Payment failed: invoice "+i.Number, text+" To pay now or change the card, open the invoice.",
 		"/account/invoices/"+string(i.ID))
 }
 
@@ -454,7 +454,7 @@ func (b *Billing) PayNow(ctx context.Context, owner id.Owner, inv InvoiceID, bac
 	}
 	session, url, err := b.provider.Page(ctx, p.order(i.Number), account.AddParam(back, "payment", string(p.ID)))
 	if err != nil {
-		return "", b.away(ctx, "open a payment page", err)
+		return "", b.providerFault(ctx, "open a payment page", err)
 	}
 	if session == "" || session == p.session {
 		return url, nil
@@ -488,10 +488,10 @@ func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay Payment
 }
 
 // Underway returns up to most payments in progress, oldest first.
-func (b *Billing) Underway(ctx context.Context, r db.Reader, most int) ([]Payment, error) {
+func (b *Billing) Underway(ctx context.Context, r db.Reader, limit int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE status IN ('pending', 'processing', 'requires_action', 'unknown')
-		ORDER BY id LIMIT $1`, most)
+		ORDER BY id LIMIT $1`, limit)
 	list, err := db.Collect(rows, err, scanPayment)
 	if err != nil {
 		return nil, fmt.Errorf("list payments under way: %w", err)

@@ -38,9 +38,9 @@ func scanCustomer(s db.Scanner) (c Customer, err error) {
 
 // Customers returns up to most owners with their subscriptions, ordered by name and after the given one. search matches
 // a part of the name. Both may be empty.
-func (b *Billing) Customers(ctx context.Context, r db.Reader, search, after string, most int) ([]Customer, error) {
+func (b *Billing) Customers(ctx context.Context, r db.Reader, search, after string, limit int) ([]Customer, error) {
 	like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(search)) + "%"
-	rows, err := r.Query(ctx, customerQuery+`WHERE o.name LIKE $1 ESCAPE '\' AND o.name > $2 ORDER BY o.name LIMIT $3`, like, after, most)
+	rows, err := r.Query(ctx, customerQuery+`WHERE o.name LIKE $1 ESCAPE '\' AND o.name > $2 ORDER BY o.name LIMIT $3`, like, after, limit)
 	list, err := db.Collect(rows, err, scanCustomer)
 	if err != nil {
 		return nil, fmt.Errorf("list customers: %w", err)

@@ -20,7 +20,7 @@ func (b *Billing) settleDeleted(ctx context.Context) error {
 			OR EXISTS (SELECT 1 FROM billing_grants g WHERE g.owner_id = p.owner_id)
 			OR EXISTS (SELECT 1 FROM billing_cards c WHERE c.owner_id = p.owner_id))
 		AND NOT EXISTS (SELECT 1 FROM billing_invoices i WHERE i.owner_id = p.owner_id AND i.status = 'draft')
-		ORDER BY p.owner_id LIMIT $1`, atOnce)
+		ORDER BY p.owner_id LIMIT $1`, maxDue)
 	gone, err := db.Collect(rows, err, func(s db.Scanner) (o id.Owner, err error) { return o, s.Scan(&o) })
 	if err != nil {
 		return fmt.Errorf("find deleted accounts: %w", err)

@@ -49,8 +49,8 @@ func (b *Billing) Upgrade(
 	offers, err := b.OffersTo(ctx, r, owner)
 	var best plan.Version
 	for _, v := range offers {
-		most, limited := v.Limits[name]
-		if limited && most <= n || v.Plan == has.Plan || has.Currency != "" && v.Currency != has.Currency ||
+		limit, limited := v.Limits[name]
+		if limited && limit <= n || v.Plan == has.Plan || has.Currency != "" && v.Currency != has.Currency ||
 			has.Term != "" && v.Term != has.Term {
 			continue
 		}

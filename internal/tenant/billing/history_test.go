@@ -339,9 +339,9 @@ func runHistories(t *testing.T, seed uint64, n int) {
 	counted := map[usage.Row]int64{}
 	var down db.Time // nothing is done by itself until then
 	over := false
-	step := func(most int) {
+	step := func(limit int) {
 		from := w.clock
-		w.clock = w.clock.Add(time.Duration(1+r.IntN(most*60)) * time.Minute)
+		w.clock = w.clock.Add(time.Duration(1+r.IntN(limit*60)) * time.Minute)
 		var rows []usage.Row
 		for i := range sites {
 			if r.IntN(40) == 0 {

@@ -119,11 +119,11 @@ func foundInvoice(row *sql.Row) (Invoice, error) {
 
 // Invoices returns up to most of the owner's invoices and credit notes older than before, newest first. An empty before
 // starts at the newest.
-func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, before InvoiceID, most int) ([]Invoice, error) {
+func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, before InvoiceID, limit int) ([]Invoice, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+invoiceColumns+` FROM billing_invoices
 		WHERE owner_id = $1 AND ($2 = '' OR (created_at, id) < (SELECT created_at, id FROM billing_invoices WHERE id = $2 AND owner_id = $1))
-		ORDER BY created_at DESC, id DESC LIMIT $3`, owner, string(before), most)
+		ORDER BY created_at DESC, id DESC LIMIT $3`, owner, string(before), limit)
 	list, err := db.Collect(rows, err, scanInvoice)
 	if err != nil {
 		return nil, fmt.Errorf("list invoices: %w", err)
@@ -132,10 +132,10 @@ func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, bef
 }
 
 // Receivables returns all owners' open or held invoices, oldest first.
-func (b *Billing) Receivables(ctx context.Context, r db.Reader, most int) ([]Invoice, error) {
+func (b *Billing) Receivables(ctx context.Context, r db.Reader, limit int) ([]Invoice, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+invoiceColumns+` FROM billing_invoices WHERE status = 'open' OR status = 'draft' AND held
-		ORDER BY created_at, id LIMIT $1`, most)
+		ORDER BY created_at, id LIMIT $1`, limit)
 	list, err := db.Collect(rows, err, scanInvoice)
 	if err != nil {
 		return nil, fmt.Errorf("list receivables: %w", err)
@@ -151,10 +151,10 @@ func usageCause(start db.Time) string { return fmt.Sprintf("usage:%d", start) }
 // draftAfter is the delay between a period's end and its invoice's draft. All of the period's hours are sealed by then.
 const draftAfter = 3 * hour
 
-// draftTx creates an invoice to be drafted once the usage before at is sealed. An existing invoice with the same cause
-// stays.
+// draftTx creates an invoice whose draft follows once all usage before the time at is sealed. It does nothing if an
+// invoice with this cause exists.
 func (b *Billing) draftTx(ctx context.Context, tx *db.Tx, s Subscription, cause string, x basis, at db.Time) error {
-	_, err := b.insertTx(ctx, tx, s, cause, x, at.Add(draftAfter), b.now().Sub(at) > heldAfter)
+	_, err := b.insertTx(ctx, tx, s, cause, x, at.Add(draftAfter), b.now().Sub(at) > holdAfter)
 	return err
 }
 
@@ -387,7 +387,7 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 			text += "\n\n" + f.Seller.Payment
 		}
 	}
-	return b.tellTx(ctx, tx, i.Owner, "Invoice "+i.Number, text, "/account/invoices/"+string(i.ID))
+	return b.mailTx(ctx, tx, i.Owner, "Invoice "+i.Number, text, "/account/invoices/"+string(i.ID))
 }
 
 // write renders the final document, which depends on the basis alone.

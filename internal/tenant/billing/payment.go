@@ -58,10 +58,10 @@ func scanPayment(r db.Scanner) (p Payment, err error) {
 }
 
 // Payments returns up to most of the owner's payments, newest first. An empty invoice selects those of all invoices.
-func (b *Billing) Payments(ctx context.Context, r db.Reader, owner id.Owner, invoice InvoiceID, most int) ([]Payment, error) {
+func (b *Billing) Payments(ctx context.Context, r db.Reader, owner id.Owner, invoice InvoiceID, limit int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE owner_id = $1 AND ($2 = '' OR invoice_id = $2)
-		ORDER BY created_at DESC, id DESC LIMIT $3`, owner, string(invoice), most)
+		ORDER BY created_at DESC, id DESC LIMIT $3`, owner, string(invoice), limit)
 	list, err := db.Collect(rows, err, scanPayment)
 	if err != nil {
 		return nil, fmt.Errorf("list payments: %w", err)
@@ -225,7 +225,7 @@ func (b *Billing) remindTx(ctx context.Context, tx *db.Tx, i Invoice, charged bo
 		if at(i.step) == grace && i.step > 0 && i.step < last {
 			continue // the last step covers it
 		}
-		if err := b.tellTx(ctx, tx, i.Owner, "Reminder: invoice "+i.Number+" is overdue",
+		if err := b.mailTx(ctx, tx, i.Owner, "Reminder: invoice "+i.Number+" is overdue",
 			fmt.Sprintf("%s of invoice %s were due on %s and have not arrived. Sites are paused on %s if the invoice is still open; nothing is "+
 				"deleted.",
 				i.Currency.Format(i.Remaining()), i.Number, i.DueAt.Time().UTC().Format(time.DateOnly), grace.Time().UTC().Format(time.DateOnly)),

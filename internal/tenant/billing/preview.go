@@ -67,7 +67,7 @@ type decision struct {
 	sub      Subscription // of Change and Cancel
 	old, new plan.Version
 	now      bool         // Change: at once
-	coupon   *plan.Coupon // Subscribe
+	coupon   *plan.Coupon // only for Subscribe
 	trial    time.Duration
 }
 
@@ -240,8 +240,8 @@ func (b *Billing) exceeds(ctx context.Context, r db.Reader, owner id.Owner, v pl
 		return nil, err
 	}
 	for _, u := range used {
-		if most, ok := v.Limits[u.Name]; ok && u.Used > most && !slices.Contains([]limits.Name{limits.Bandwidth, limits.BuildMinutes}, u.Name) {
-			over = append(over, limits.Use{Name: u.Name, Limit: most, Used: u.Used})
+		if limit, ok := v.Limits[u.Name]; ok && u.Used > limit && !slices.Contains([]limits.Name{limits.Bandwidth, limits.BuildMinutes}, u.Name) {
+			over = append(over, limits.Use{Name: u.Name, Limit: limit, Used: u.Used})
 		}
 	}
 	return over, nil

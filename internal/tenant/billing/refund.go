@@ -327,7 +327,7 @@ func (b *Billing) openDisputeTx(ctx context.Context, tx *db.Tx, i Invoice, p Pay
 			return err
 		}
 	}
-	if err := b.tellTx(ctx, tx, p.Owner, "Payment disputed: invoice "+i.Number,
+	if err := b.mailTx(ctx, tx, p.Owner, "Payment disputed: invoice "+i.Number,
 		fmt.Sprintf("Your bank reversed the payment of %s for invoice %s, so the invoice is open again.", d.Currency.Format(d.Amount), i.Number),
 		"/account/invoices/"+string(i.ID)); err != nil {
 		return err

@@ -19,7 +19,7 @@ type claim struct {
 	delegation string // required target of the ACME challenge's CNAME; empty if DNS challenges are unavailable
 	public     bool   // certificates come from authorities that honor CAA
 	uncertain  bool   // a wildcard for which certificates are unavailable
-	rival      string // why a CNAME record isn't proof here, in words; empty if it is
+	rival      string // reason why a CNAME record doesn't prove the name; empty: it does
 	proven     bool   // already proven, so the proof may be absent
 }
 

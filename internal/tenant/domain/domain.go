@@ -76,7 +76,7 @@ type Domain struct {
 	proof          string
 	proofToken     string  // the token in the TXT record that proved it, which may be a previous owner's
 	delegated      bool    // a wildcard's DNS challenge is found, or isn't needed
-	redirectLostAt db.Time // since when RedirectTo isn't a domain of the owner; 0: it is
+	redirectLostAt db.Time // time at which the owner lost the domain RedirectTo; 0: not lost
 	provenAt       db.Time
 	misdirectedAt  db.Time
 	checks         int64

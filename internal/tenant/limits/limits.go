@@ -258,7 +258,7 @@ func Reached(name Name, limit, current int64, details string) error {
 
 // LimitOf returns an owner's limit.
 func (l *Limits) LimitOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
-	return l.of(ctx, r, owner, name)
+	return l.limitOf(ctx, r, owner, name)
 }
 
 // Small says which owners may have a limit below some value.
@@ -271,11 +271,11 @@ type Small struct {
 
 // Below returns whose limit may be below n.
 func (l *Limits) Below(name Name, n int64) (s Small) {
-	most, ok := l.settings.Defaults[name]
-	s.Anybody, s.Plans = ok && most < n || !ok && kinds[name].byDefault < n, l.plans != nil
+	limit, ok := l.settings.Defaults[name]
+	s.Anybody, s.Plans = ok && limit < n || !ok && kinds[name].byDefault < n, l.plans != nil
 	less := func(exceptions map[string]map[Name]int64) (known []string) {
 		for who, of := range exceptions {
-			if most, ok := of[name]; ok && most < n {
+			if limit, ok := of[name]; ok && limit < n {
 				known = append(known, who)
 			}
 		}
@@ -286,8 +286,8 @@ func (l *Limits) Below(name Name, n int64) (s Small) {
 	return s
 }
 
-// of returns the owner's limit: the exception for the user or team, otherwise the plan's, otherwise the default.
-func (l *Limits) of(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
+// limitOf returns the owner's limit: the exception for the user or team, otherwise the plan's, otherwise the default.
+func (l *Limits) limitOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (int64, error) {
 	if len(l.settings.Users)+len(l.settings.Teams) > 0 {
 		var kind, known string
 		err := r.QueryRow(ctx, `SELECT kind, name FROM owner_standing WHERE owner_id = $1`, owner).Scan(&kind, &known)
@@ -338,7 +338,7 @@ func (u Use) Left() int64 {
 // UseOf returns an owner's use of one limit.
 func (l *Limits) UseOf(ctx context.Context, r db.Reader, owner id.Owner, name Name) (u Use, err error) {
 	u.Name = name
-	if u.Limit, err = l.of(ctx, r, owner, name); err != nil {
+	if u.Limit, err = l.limitOf(ctx, r, owner, name); err != nil {
 		return u, err
 	}
 	for _, count := range l.counts[name] {
@@ -365,7 +365,7 @@ func (l *Limits) Use(ctx context.Context, r db.Reader, owner id.Owner) (list []U
 			continue // omitted for people without teams
 		}
 		if name == Bandwidth && u.Limit != Unlimited {
-			if u.Throttle, err = l.of(ctx, r, owner, Throttle); err != nil {
+			if u.Throttle, err = l.limitOf(ctx, r, owner, Throttle); err != nil {
 				return nil, err
 			}
 		}
@@ -375,18 +375,18 @@ func (l *Limits) Use(ctx context.Context, r db.Reader, owner id.Owner) (list []U
 }
 
 // Amount formats the use for people.
-func (u Use) Amount() string { return u.Name.figure(u.Used) }
+func (u Use) Amount() string { return u.Name.format(u.Used) }
 
 // Most formats the limit for people.
 func (u Use) Most() string {
 	if u.Limit == Unlimited {
 		return "Unlimited"
 	}
-	return u.Name.figure(u.Limit)
+	return u.Name.format(u.Limit)
 }
 
-// figure formats v with its unit but without the limit's name.
-func (n Name) figure(v int64) string {
+// format formats v with its unit but without the limit's name.
+func (n Name) format(v int64) string {
 	if n.Bytes() {
 		return n.amount(v)
 	}

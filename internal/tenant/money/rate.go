@@ -20,16 +20,16 @@ type Tier struct {
 	Per    int64
 }
 
-// mostTiers caps the tiers of a rate.
-const mostTiers = 10
+// maxTiers caps the tiers of a rate.
+const maxTiers = 10
 
 // Check validates a rate.
 func (r Rate) Check() error {
 	switch {
 	case r.Included < 0:
 		return errors.New("included must be at least 0")
-	case len(r.Tiers) > mostTiers:
-		return fmt.Errorf("a rate has at most %d tiers", mostTiers)
+	case len(r.Tiers) > maxTiers:
+		return fmt.Errorf("a rate has at most %d tiers", maxTiers)
 	}
 	var before int64
 	for i, t := range r.Tiers {

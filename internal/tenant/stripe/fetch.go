@@ -33,9 +33,9 @@ const (
 	fetchRetries = 40 // per event, over three hours
 )
 
-// wantTx enqueues the fetch job unless one is pending. A running job may already have read the events; it has
+// enqueueFetchTx enqueues the fetch job unless one is pending. A running job may already have read the events; it has
 // incremented the round, so that it doesn't count as pending. The row's lock makes it wait for uncommitted events.
-func (s *Stripe) wantTx(ctx context.Context, tx *db.Tx) error {
+func (s *Stripe) enqueueFetchTx(ctx context.Context, tx *db.Tx) error {
 	var account string
 	var round int64
 	err := tx.QueryRow(ctx, `UPDATE stripe_accounts SET round = round WHERE ended_at = 0 RETURNING id, round`).Scan(&account, &round)
@@ -115,7 +115,7 @@ func (s *Stripe) fetchSome(ctx context.Context, list []waiting) error {
 	for i, e := range list {
 		if failed[i] == nil {
 			fetched = append(fetched, e)
-		} else if err := s.postpone(ctx, e.id, said(failed[i])); err != nil {
+		} else if err := s.postpone(ctx, e.id, safeError(failed[i])); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (s *Stripe) Take(ctx context.Context, account, signature string, body []byt
 	if e.Livemode == nil || *e.Livemode != a.Live || e.Account != "" {
 		return fault.New(fault.Invalid, "foreign_event", "The event is from another account", "test and live events don't mix")
 	}
-	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error { return s.keepTx(ctx, tx, e) })
+	return s.events.Write(ctx, func(ctx context.Context, tx *db.Tx) error { return s.storeTx(ctx, tx, e) })
 }
 
 // signed reports whether a signature is recent and made with one of the account's secrets.
@@ -105,8 +105,8 @@ func (s *Stripe) signed(a Account, header string, body []byte) bool {
 	return ok
 }
 
-// keepTx stores a new event and enqueues its fetch.
-func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
+// storeTx stores a new event and enqueues its fetch.
+func (s *Stripe) storeTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	done := db.Time(0)
 	if !about(e.Type) {
 		done = s.now()
@@ -120,7 +120,7 @@ func (s *Stripe) keepTx(ctx context.Context, tx *db.Tx, e eventHead) error {
 	if n == 0 || done > 0 {
 		return nil
 	}
-	return s.wantTx(ctx, tx)
+	return s.enqueueFetchTx(ctx, tx)
 }
 
 // kinds lists the prefixes of relevant event types.
@@ -205,7 +205,7 @@ func (s *Stripe) refundsOf(ctx context.Context, sc *api.Client, in *api.RefundLi
 
 // dispute passes a dispute to Billing. It ignores inquiries, which move no money.
 func (s *Stripe) dispute(ctx context.Context, d *api.Dispute) error {
-	c := ours(d.Currency)
+	c := ourCurrency(d.Currency)
 	out := billing.Dispute{Reference: d.ID, Amount: fromStripe(c, d.Amount), Currency: c}
 	if d.PaymentIntent == nil {
 		return nil

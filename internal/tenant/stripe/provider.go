@@ -64,7 +64,7 @@ func fromStripe(c money.Currency, n int64) int64 {
 	return n
 }
 
-func ours(c api.Currency) money.Currency { return money.Currency(strings.ToUpper(string(c))) }
+func ourCurrency(c api.Currency) money.Currency { return money.Currency(strings.ToUpper(string(c))) }
 
 func theirs(c money.Currency) *string { return api.String(strings.ToLower(string(c))) }
 
@@ -93,7 +93,7 @@ func (s *Stripe) Customer(ctx context.Context, owner id.Owner, c money.Currency,
 	}
 	got, err := sc.V1Customers.Create(ctx, in)
 	if err != nil {
-		return "", said(err)
+		return "", safeError(err)
 	}
 	return got.ID, nil
 }
@@ -112,7 +112,7 @@ func (s *Stripe) Setup(ctx context.Context, o billing.SetupOrder) (session, url 
 		SetupIntentData: &api.CheckoutSessionCreateSetupIntentDataParams{Metadata: map[string]string{"setup": o.ID}},
 	})
 	if err != nil {
-		return "", "", said(err)
+		return "", "", safeError(err)
 	}
 	return got.ID, got.URL, nil
 }
@@ -131,7 +131,7 @@ func (s *Stripe) Stored(ctx context.Context, session string) (out billing.Stored
 	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session,
 		&api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("setup_intent.payment_method")}})
 	if err != nil {
-		return out, said(err)
+		return out, safeError(err)
 	}
 	out.Setup, out.Expired = got.Metadata["setup"], got.Status == api.CheckoutSessionStatusExpired
 	if si := got.SetupIntent; si != nil && si.Status == api.SetupIntentStatusSucceeded && si.PaymentMethod != nil && got.Customer != nil {
@@ -145,7 +145,7 @@ func (s *Stripe) card(ctx context.Context, sc *api.Client, customer string, m *a
 	if m.Card == nil {
 		got, err := sc.V1PaymentMethods.Retrieve(ctx, m.ID, nil)
 		if err != nil {
-			return billing.Card{}, said(err)
+			return billing.Card{}, safeError(err)
 		}
 		if m = got; m.Card == nil {
 			return billing.Card{Customer: customer, Method: m.ID, Brand: string(m.Type)}, nil
@@ -176,7 +176,7 @@ func (s *Stripe) Charge(ctx context.Context, o billing.Order) (billing.Outcome, 
 	}
 	var e *api.Error
 	if !errors.As(err, &e) {
-		return billing.Outcome{}, said(err)
+		return billing.Outcome{}, safeError(err)
 	}
 	switch {
 	case e.Type == api.ErrorTypeCard && e.PaymentIntent != nil:
@@ -186,7 +186,7 @@ func (s *Stripe) Charge(ctx context.Context, o billing.Order) (billing.Outcome, 
 	case e.Type == api.ErrorTypeCard, e.Type == api.ErrorTypeInvalidRequest && (e.HTTPStatusCode == 400 || e.HTTPStatusCode == 404):
 		return refused(e), nil
 	}
-	return billing.Outcome{}, said(err)
+	return billing.Outcome{}, safeError(err)
 }
 
 // hard lists the decline codes after which the card must not be retried; card schemes fine such retries.
@@ -214,7 +214,7 @@ func refused(e *api.Error) billing.Outcome {
 
 // outcome converts a payment intent.
 func (s *Stripe) outcome(ctx context.Context, sc *api.Client, pi *api.PaymentIntent) (out billing.Outcome, err error) {
-	c := ours(pi.Currency)
+	c := ourCurrency(pi.Currency)
 	out = billing.Outcome{
 		Payment: billing.PaymentID(pi.Metadata["payment"]), Reference: pi.ID, Currency: c, Amount: fromStripe(c, pi.AmountReceived), At: s.now(),
 	}
@@ -259,7 +259,7 @@ func (s *Stripe) Page(ctx context.Context, o billing.Order, back string) (sessio
 	if o.Session != "" {
 		got, err := sc.V1CheckoutSessions.Retrieve(ctx, o.Session, nil)
 		if err != nil {
-			return "", "", said(err)
+			return "", "", safeError(err)
 		}
 		if got.URL == "" {
 			return "", "", errPageOver
@@ -284,7 +284,7 @@ func (s *Stripe) Page(ctx context.Context, o billing.Order, back string) (sessio
 		},
 	})
 	if err != nil {
-		return "", "", said(err)
+		return "", "", safeError(err)
 	}
 	return got.ID, got.URL, nil
 }
@@ -296,13 +296,13 @@ var errPageOver = fault.New(fault.Conflict, "payment_open", "The payment page ha
 func (s *Stripe) confirm(ctx context.Context, sc *api.Client, o billing.Order, back string) (string, error) {
 	pi, err := sc.V1PaymentIntents.Retrieve(ctx, o.Reference, nil)
 	if err != nil {
-		return "", said(err)
+		return "", safeError(err)
 	}
 	if pi.Status == api.PaymentIntentStatusRequiresPaymentMethod || pi.Status == api.PaymentIntentStatusRequiresConfirmation {
 		pi, err = sc.V1PaymentIntents.Confirm(ctx, o.Reference,
 			&api.PaymentIntentConfirmParams{PaymentMethod: api.String(o.Method), ReturnURL: api.String(back)})
 		if err != nil {
-			return "", said(err)
+			return "", safeError(err)
 		}
 	}
 	if pi.NextAction != nil && pi.NextAction.RedirectToURL != nil && pi.NextAction.RedirectToURL.URL != "" {
@@ -311,8 +311,8 @@ func (s *Stripe) confirm(ctx context.Context, sc *api.Client, o billing.Order, b
 	return back, nil // already confirmed
 }
 
-// mostPages caps the pages of a list, with 100 items each.
-const mostPages = 200
+// maxPages caps the pages of a list, with 100 items each.
+const maxPages = 200
 
 // Find returns the outcome of a payment.
 func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome, err error) {
@@ -323,7 +323,7 @@ func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome
 	if o.Reference != "" {
 		pi, err := sc.V1PaymentIntents.Retrieve(ctx, o.Reference, nil)
 		if err != nil {
-			return out, said(err)
+			return out, safeError(err)
 		}
 		return s.outcome(ctx, sc, pi)
 	}
@@ -337,12 +337,12 @@ func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome
 		CreatedRange: &api.RangeQueryParams{GreaterThanOrEqual: from},
 	}).All(ctx) {
 		if err != nil {
-			return out, said(err)
+			return out, safeError(err)
 		}
 		if pi.Metadata["payment"] == string(o.Payment) {
 			return s.outcome(ctx, sc, pi)
 		}
-		if n++; n > mostPages*100 {
+		if n++; n > maxPages*100 {
 			return out, errors.New("find payment: the customer has too many")
 		}
 	}
@@ -354,7 +354,7 @@ func (s *Stripe) ofSession(ctx context.Context, sc *api.Client, session string) 
 	got, err := sc.V1CheckoutSessions.Retrieve(ctx, session,
 		&api.CheckoutSessionRetrieveParams{Expand: []*string{api.String("payment_intent")}})
 	if err != nil {
-		return out, said(err)
+		return out, safeError(err)
 	}
 	out = billing.Outcome{Payment: billing.PaymentID(got.Metadata["payment"]), Status: billing.PaymentRequiresAction}
 	if pi := got.PaymentIntent; pi != nil && pi.Status != "" &&
@@ -393,7 +393,7 @@ func (s *Stripe) Abandon(ctx context.Context, o billing.Order) (out billing.Outc
 		return out, err
 	}
 	if _, err := sc.V1CheckoutSessions.Expire(ctx, o.Session, nil); err != nil {
-		return out, said(err)
+		return out, safeError(err)
 	}
 	return s.ofSession(ctx, sc, o.Session)
 }
@@ -407,7 +407,7 @@ func (s *Stripe) Refund(ctx context.Context, o billing.RefundOrder) (out billing
 	for r, err := range sc.V1Refunds.List(ctx,
 		&api.RefundListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, PaymentIntent: api.String(o.Reference)}).All(ctx) {
 		if err != nil {
-			return out, said(err)
+			return out, safeError(err)
 		}
 		if r.Metadata["refund"] == o.ID { // sent before, maybe over a day ago
 			return refundOutcome(r, o.Reference), nil
@@ -425,11 +425,11 @@ func (s *Stripe) Refund(ctx context.Context, o billing.RefundOrder) (out billing
 	if errors.As(err, &e) && e.Type == api.ErrorTypeInvalidRequest && e.HTTPStatusCode == 400 {
 		return billing.RefundOutcome{ID: o.ID, Payment: o.Reference, Status: "failed", Amount: o.Amount, Currency: o.Currency}, nil
 	}
-	return out, said(err)
+	return out, safeError(err)
 }
 
 func refundOutcome(r *api.Refund, payment string) billing.RefundOutcome {
-	c := ours(r.Currency)
+	c := ourCurrency(r.Currency)
 	out := billing.RefundOutcome{
 		ID: r.Metadata["refund"], Reference: r.ID, Payment: payment, Status: "pending",
 		Amount: fromStripe(c, r.Amount), Currency: c,
@@ -457,11 +457,11 @@ func (s *Stripe) Forget(ctx context.Context, customer string) error {
 	if errors.As(err, &e) && e.HTTPStatusCode == 404 {
 		return nil
 	}
-	return said(err)
+	return safeError(err)
 }
 
-// said returns a Stripe error for logs: its kind and request ID, without the request's content.
-func said(err error) error {
+// safeError returns a Stripe error for logs: its kind and request ID, without the request's content.
+func safeError(err error) error {
 	var e *api.Error
 	if errors.As(err, &e) {
 		return fmt.Errorf("stripe: status %d, %s, code %s, request %s", e.HTTPStatusCode, e.Type, e.Code, e.RequestID)

@@ -27,7 +27,7 @@ const (
 	compareEvery   = 24 * time.Hour      // interval of comparing payments with the ledger
 	compareDays    = 35                  // days that a comparison covers
 	keepEvents     = 40 * 24 * time.Hour // Stripe lists the events of 30 days
-	mostListed     = 20                  // stored differences
+	maxListed      = 20                  // stored differences
 )
 
 // Work registers the jobs.
@@ -60,7 +60,7 @@ func (s *Stripe) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.wantTx(ctx, tx) }); err != nil {
+	if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.enqueueFetchTx(ctx, tx) }); err != nil {
 		return err
 	}
 	if err := s.Replay(ctx, a.ReadUntil.Add(-overlap)); err != nil {
@@ -91,13 +91,13 @@ func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 			CreatedRange: &api.RangeQueryParams{GreaterThanOrEqual: since.Time().Unix(), LesserThanOrEqual: until.Time().Unix() + 1},
 		}).All(ctx) {
 			if err != nil {
-				return said(err)
+				return safeError(err)
 			}
 			h := eventHead{ID: e.ID, Type: string(e.Type)}
 			if e.Data != nil {
 				h.Data.Object.ID, _ = e.Data.Object["id"].(string)
 			}
-			if heads = append(heads, h); len(heads) > mostPages*100 {
+			if heads = append(heads, h); len(heads) > maxPages*100 {
 				return errors.New("list events: too many within six hours")
 			}
 		}
@@ -106,7 +106,7 @@ func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 			heads = heads[len(part):]
 			if err := s.c.DB.Write(ctx, func(tx *db.Tx) error {
 				for _, h := range part {
-					if err := s.keepTx(ctx, tx, h); err != nil {
+					if err := s.storeTx(ctx, tx, h); err != nil {
 						return err
 					}
 				}
@@ -125,13 +125,13 @@ func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 	return nil
 }
 
-// mostReplay is how far back Stripe lists events.
-const mostReplay = 30 * 24 * time.Hour
+// maxReplay is how far back Stripe lists events.
+const maxReplay = 30 * 24 * time.Hour
 
 // ReplayTx makes the next reconciliation list the events of the last since again, and returns the time from which it
 // does.
 func (s *Stripe) ReplayTx(ctx context.Context, tx *db.Tx, since time.Duration) (from db.Time, err error) {
-	if since <= 0 || since > mostReplay {
+	if since <= 0 || since > maxReplay {
 		return 0, fault.New(fault.Invalid, "invalid_since", "Invalid duration", "Stripe lists the events of the last 30 days")
 	}
 	a, err := s.Account(ctx, tx)
@@ -151,7 +151,7 @@ func (s *Stripe) compare(ctx context.Context, a Account) error {
 	made := &api.RangeQueryParams{GreaterThanOrEqual: from.Time().Unix()}
 	differences := []string{}
 	differs := func(format string, args ...any) {
-		if len(differences) < mostListed {
+		if len(differences) < maxListed {
 			differences = append(differences, fmt.Sprintf(format, args...))
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Stripe) compare(ctx context.Context, a Account) error {
 	for pi, err := range sc.V1PaymentIntents.List(ctx,
 		&api.PaymentIntentListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
 		if err != nil {
-			return said(err)
+			return safeError(err)
 		}
 		if pi.Metadata["payment"] == "" {
 			continue
@@ -176,12 +176,12 @@ func (s *Stripe) compare(ctx context.Context, a Account) error {
 		}
 	}
 	if err := s.refundsOf(ctx, sc, &api.RefundListParams{CreatedRange: made}); err != nil {
-		return said(err)
+		return safeError(err)
 	}
 	for d, err := range sc.V1Disputes.List(ctx,
 		&api.DisputeListParams{ListParams: api.ListParams{Limit: api.Int64(100)}, CreatedRange: made}).All(ctx) {
 		if err != nil {
-			return said(err)
+			return safeError(err)
 		}
 		if err := s.dispute(ctx, d); err != nil {
 			differs("%s: %v", d.ID, err)

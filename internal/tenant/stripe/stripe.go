@@ -192,8 +192,8 @@ func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// mostAnswer caps the bytes read from a response.
-const mostAnswer = 8 << 20
+// maxAnswer caps the bytes read from a response.
+const maxAnswer = 8 << 20
 
 // bounded limits responses to mostAnswer bytes.
 type bounded struct{ http.RoundTripper }
@@ -204,7 +204,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(res.Body, mostAnswer), res.Body}
+		}{io.LimitReader(res.Body, maxAnswer), res.Body}
 	}
 	return res, err
 }

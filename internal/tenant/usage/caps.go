@@ -55,8 +55,8 @@ var caps = []struct {
 	{Build, limits.BuildMinutes, time.Minute.Milliseconds()},
 }
 
-// standing is the stored state of an owner's limit in a window.
-type standing struct {
+// capState is the stored state of an owner's limit in a window.
+type capState struct {
 	owner id.Owner
 	limits.Window
 	most, warned   int64
@@ -85,28 +85,28 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 	if err != nil {
 		return err
 	}
-	used, err := u.within(ctx, tx, windows, m)
+	used, err := u.usedIn(ctx, tx, windows, m)
 	if err != nil {
 		return err
 	}
-	stored, err := u.standings(ctx, tx, m, windows)
+	stored, err := u.capStates(ctx, tx, m, windows)
 	if err != nil {
 		return err
 	}
 	for _, o := range owners {
-		most, err := u.c.Limits.LimitOf(ctx, tx, o, name)
+		limit, err := u.c.Limits.LimitOf(ctx, tx, o, name)
 		if err != nil {
 			return err
 		}
 		was, used, window := stored[o], used[o]/each, windows[o]
-		is := standing{owner: o, Window: window, most: most, warned: was.warned, reached: used >= most}
-		if is.armed = m == Bandwidth && most-used < u.armedBelow(most); is.armed {
+		is := capState{owner: o, Window: window, most: limit, warned: was.warned, reached: used >= limit}
+		if is.armed = m == Bandwidth && limit-used < u.armedBelow(limit); is.armed {
 			if is.throttle, err = u.c.Limits.LimitOf(ctx, tx, o, limits.Throttle); err != nil {
 				return err
 			}
 		}
-		level := levelOf(used, most)
-		if was.most != most { // warnings about another limit don't count
+		level := levelOf(used, limit)
+		if was.most != limit { // warnings about another limit don't count
 			is.warned = min(is.warned, level)
 		}
 		tell := level > is.warned
@@ -122,7 +122,7 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 			tx.Notify(o.Topic())
 		}
 		if tell && u.teller != nil {
-			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, most, window, is.throttle}); err != nil {
+			if err := u.teller.TellUsageTx(ctx, tx, o, Warning{name, level, used, limit, window, is.throttle}); err != nil {
 				return err
 			}
 		}
@@ -131,32 +131,32 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 }
 
 // armedBelow returns the remaining amount below which nodes need loans.
-func (u *Usage) armedBelow(most int64) int64 {
-	if most == limits.Unlimited {
+func (u *Usage) armedBelow(limit int64) int64 {
+	if limit == limits.Unlimited {
 		return 0
 	}
 	flush := int64(flushMost)
 	if !u.c.DB.Single() {
 		flush = flushMostMany
 	}
-	return max(most/10, flush)
+	return max(limit/10, flush)
 }
 
 // levelOf returns the highest percentage of Warnings reached, or 0.
-func levelOf(used, most int64) (level int64) {
+func levelOf(used, limit int64) (level int64) {
 	for _, w := range Warnings {
-		if used >= most || float64(used) >= float64(most)*float64(w)/100 && w < 100 {
+		if used >= limit || float64(used) >= float64(limit)*float64(w)/100 && w < 100 {
 			level = w
 		}
 	}
-	if most == 0 {
+	if limit == 0 {
 		return 0 // the owner doesn't have this at all
 	}
 	return level
 }
 
-// writeCapTx stores a standing.
-func writeCapTx(ctx context.Context, tx *db.Tx, m Meter, s standing) error {
+// writeCapTx stores the state of a limit.
+func writeCapTx(ctx context.Context, tx *db.Tx, m Meter, s capState) error {
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -176,8 +176,8 @@ func (u *Usage) inForce(args *db.Args) string {
 	return `(begins <= ` + now + ` AND ends > ` + now + ` OR ends = 0 AND month = ` + args.Add(limits.Month(u.now())) + `)`
 }
 
-// standings returns the stored standings of owners in their windows.
-func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, windows map[id.Owner]limits.Window) (map[id.Owner]standing, error) {
+// capStates returns the stored states of owners in their windows.
+func (u *Usage) capStates(ctx context.Context, r db.Reader, m Meter, windows map[id.Owner]limits.Window) (map[id.Owner]capState, error) {
 	args := db.Args{m}
 	list := db.AddList(&args, slices.Sorted(maps.Keys(windows)))
 	keys := map[int64]bool{}
@@ -187,8 +187,8 @@ func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, windows map
 	rows, err := r.Query(ctx, `
 		SELECT owner_id, month, begins, ends, most, warned, armed, reached, throttle FROM usage_caps
 		WHERE meter = $1 AND owner_id IN (`+list+`) AND month IN (`+db.AddList(&args, slices.Sorted(maps.Keys(keys)))+`)`, args...)
-	out := map[id.Owner]standing{}
-	_, err = db.Collect(rows, err, func(s db.Scanner) (x standing, err error) {
+	out := map[id.Owner]capState{}
+	_, err = db.Collect(rows, err, func(s db.Scanner) (x capState, err error) {
 		var key int64
 		if err := s.Scan(&x.owner, &key, &x.From, &x.To, &x.most, &x.warned, &x.armed, &x.reached, &x.throttle); err != nil {
 			return x, err
@@ -204,7 +204,7 @@ func (u *Usage) standings(ctx context.Context, r db.Reader, m Meter, windows map
 	return out, nil
 }
 
-// endTx ends the standings of windows that don't include now. With next it also ends those of future windows.
+// endTx ends the states of windows that don't include now, and with next also those of future windows.
 func (u *Usage) endTx(ctx context.Context, tx *db.Tx, owners []id.Owner, next bool) error {
 	windows, err := u.windows(ctx, tx, owners, u.now())
 	if err != nil {
@@ -251,7 +251,7 @@ func (u *Usage) reconsider(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil
 	}
-	if err := u.look(ctx, ``); err != nil {
+	if err := u.recheck(ctx, ``); err != nil {
 		return err
 	}
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -269,11 +269,11 @@ func (u *Usage) resume(ctx context.Context) error {
 	if u.c.Limits == nil {
 		return nil
 	}
-	return u.look(ctx, ` AND reached`)
+	return u.recheck(ctx, ` AND reached`)
 }
 
-// look enforces the limits of selected owners near a limit again.
-func (u *Usage) look(ctx context.Context, which string) error {
+// recheck enforces the limits of selected owners near a limit again.
+func (u *Usage) recheck(ctx context.Context, which string) error {
 	var args db.Args
 	rows, err := u.c.DB.Query(ctx, `SELECT DISTINCT owner_id FROM usage_caps WHERE `+u.inForce(&args)+which, args...)
 	near, err := db.Collect(rows, err, scanOwner)
@@ -346,7 +346,7 @@ func (u *Usage) armSmall(ctx context.Context, at db.Time, only ...id.Owner) erro
 
 // armOwners arms those of the owners whose limit is small, for the window containing at.
 func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) error {
-	most, throttle := map[id.Owner]int64{}, map[id.Owner]int64{}
+	limit, throttle := map[id.Owner]int64{}, map[id.Owner]int64{}
 	for _, o := range owners {
 		n, err := u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Bandwidth)
 		if err != nil {
@@ -355,21 +355,21 @@ func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) er
 		if n >= u.armedBelow(n) {
 			continue
 		}
-		most[o] = n
+		limit[o] = n
 		if throttle[o], err = u.c.Limits.LimitOf(ctx, u.c.DB, o, limits.Throttle); err != nil {
 			return err
 		}
 	}
-	if len(most) == 0 {
+	if len(limit) == 0 {
 		return nil
 	}
 	err := u.c.DB.Write(ctx, func(tx *db.Tx) error {
-		windows, err := u.windows(ctx, tx, slices.Collect(maps.Keys(most)), at)
+		windows, err := u.windows(ctx, tx, slices.Collect(maps.Keys(limit)), at)
 		if err != nil {
 			return err
 		}
 		tx.Notify(pausedTopic)
-		for _, o := range slices.Sorted(maps.Keys(most)) {
+		for _, o := range slices.Sorted(maps.Keys(limit)) {
 			w := windows[o]
 			if _, err := tx.Exec(ctx, `
 				INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, throttle, begins, ends)
@@ -377,7 +377,7 @@ func (u *Usage) armOwners(ctx context.Context, at db.Time, owners []id.Owner) er
 				ON CONFLICT (owner_id, meter, month) DO UPDATE
 				SET most = excluded.most, armed = TRUE, throttle = excluded.throttle, begins = excluded.begins, ends = excluded.ends
 				WHERE usage_caps.ends <> excluded.ends`,
-				o, Bandwidth, w.Key(), most[o], most[o] <= 0, throttle[o], w.From, w.To); err != nil {
+				o, Bandwidth, w.Key(), limit[o], limit[o] <= 0, throttle[o], w.From, w.To); err != nil {
 				return err
 			}
 		}

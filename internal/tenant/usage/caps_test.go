@@ -30,9 +30,9 @@ func (w *world) sites(owner id.Owner, ids ...string) {
 }
 
 // serve gives everybody another limit of bandwidth, as a restart with other settings does.
-func (w *world) serve(most int64) *limits.Limits {
+func (w *world) serve(limit int64) *limits.Limits {
 	w.t.Helper()
-	l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: most}})
+	l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: limit}})
 	w.Usage = at(New(Config{DB: w.c.DB, Limits: l}), func() db.Time { return w.clock })
 	ok(w.t, w.reconsider(w.t.Context()))
 	return l

@@ -48,7 +48,7 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 	if err != nil {
 		return 0, err
 	}
-	most, err := l.c.Limits.LimitOf(ctx, tx, owner, limits.Bandwidth)
+	limit, err := l.c.Limits.LimitOf(ctx, tx, owner, limits.Bandwidth)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +57,7 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 		INSERT INTO usage_caps (owner_id, meter, month, most, warned, armed, reached, begins, ends)
 		VALUES ($1, $2, $3, $4, 0, TRUE, FALSE, $5, $6)
 		ON CONFLICT (owner_id, meter, month) DO UPDATE SET reached = usage_caps.reached`,
-		owner, Bandwidth, w.Key(), most, w.From, w.To); err != nil {
+		owner, Bandwidth, w.Key(), limit, w.From, w.To); err != nil {
 		return 0, fmt.Errorf("lock cap of owner: %w", err)
 	}
 	var others, nodes int64
@@ -68,11 +68,11 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 	}
 	if more {
 		// Usage is read after the loans, so that bytes stored meanwhile count twice rather than not at all.
-		used, err := l.within(ctx, tx, map[id.Owner]limits.Window{owner: w}, Bandwidth)
+		used, err := l.usedIn(ctx, tx, map[id.Owner]limits.Window{owner: w}, Bandwidth)
 		if err != nil {
 			return 0, err
 		}
-		left := most - used[owner] - others - outstanding
+		left := limit - used[owner] - others - outstanding
 		if lent = max(0, min(left, max(left/(2*(nodes+1)), leastLoan))); lent == 0 && others > 0 {
 			tx.Notify(ReturnTopic)
 		}

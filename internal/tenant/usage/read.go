@@ -39,8 +39,8 @@ type Point struct {
 
 // Limits of queries.
 const (
-	mostHours = 31 * day
-	mostDays  = 400 * day
+	maxHours = 31 * day
+	maxDays  = 400 * day
 )
 
 // check sets defaults and validates the query. The default start is that of the window.
@@ -54,9 +54,9 @@ func (q *Query) check(now db.Time, c limits.Cycle) error {
 	if q.From == 0 {
 		q.From, q.Exact = c.At(q.To).From, true
 	}
-	keep, most := keepSites, mostDays
+	keep, limit := keepSites, maxDays
 	if q.Step == hour {
-		keep, most = keepHours, mostHours
+		keep, limit = keepHours, maxHours
 		if q.Site != "" {
 			keep = keepSources
 		}
@@ -76,8 +76,8 @@ func (q *Query) check(now db.Time, c limits.Cycle) error {
 		return no("from", "from must be before to and in the past")
 	case q.From < floor(now.Add(-keep), q.Step):
 		return no("from", fmt.Sprintf("steps of %s are stored for %d days; ask for a later from", stepWords(q.Step), keep/day))
-	case q.To.Sub(q.From) > most:
-		return no("from", fmt.Sprintf("steps of %s cover at most %d days; ask for a later from", stepWords(q.Step), most/day))
+	case q.To.Sub(q.From) > limit:
+		return no("from", fmt.Sprintf("steps of %s cover at most %d days; ask for a later from", stepWords(q.Step), limit/day))
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ type Part struct {
 
 // BySite returns the sites that used most of a meter in a window, including deleted ones, and the sum of the others. On
 // partial days, use older than the stored source rows is missing.
-func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, w limits.Window, most int) (top []Part, others int64, err error) {
+func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, w limits.Window, limit int) (top []Part, others int64, err error) {
 	first, last := days(w)
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT site_id, CAST(SUM(quantity) AS BIGINT) AS n FROM (
@@ -211,12 +211,12 @@ func (u *Usage) BySite(ctx context.Context, owner id.Owner, m Meter, w limits.Wi
 			SELECT site_id, quantity FROM usage_before WHERE owner_id = $1 AND meter = $2 AND month > $7 AND month <= $8
 		) AS used WHERE site_id <> '' GROUP BY site_id ORDER BY n DESC, site_id`,
 		owner, m, w.From, w.To, first, last, limits.Month(w.From-1), limits.Month(w.To-1))
-	return cut(rows, err, most)
+	return cut(rows, err, limit)
 }
 
 // ByDeployment returns the deployments that used most build time in a window, as far as their source rows are still
 // stored.
-func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, w limits.Window, most int) (top []Part, others int64, err error) {
+func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, w limits.Window, limit int) (top []Part, others int64, err error) {
 	rows, err := u.c.DB.Query(ctx, `
 		SELECT source, CAST(SUM(quantity) AS BIGINT) AS n FROM usage_sources
 		WHERE owner_id = $1 AND meter = $2 AND hour >= $3 AND hour < $4 AND source LIKE 'dep_%' GROUP BY source`, owner, Build, w.From, w.To)
@@ -238,21 +238,21 @@ func (u *Usage) ByDeployment(ctx context.Context, owner id.Owner, w limits.Windo
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
-	for ; len(top) > most; top = top[:len(top)-1] {
+	for ; len(top) > limit; top = top[:len(top)-1] {
 		others += top[len(top)-1].Quantity
 	}
 	return top, others, nil
 }
 
-func cut(rows *sql.Rows, err error, most int) (top []Part, others int64, _ error) {
+func cut(rows *sql.Rows, err error, limit int) (top []Part, others int64, _ error) {
 	all, err := db.Collect(rows, err, func(s db.Scanner) (p Part, err error) { return p, s.Scan(&p.ID, &p.Quantity) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("read who used it: %w", err)
 	}
-	for _, p := range all[min(most, len(all)):] {
+	for _, p := range all[min(limit, len(all)):] {
 		others += p.Quantity
 	}
-	return all[:min(most, len(all))], others, nil
+	return all[:min(limit, len(all))], others, nil
 }
 
 // Forecast extrapolates the use at the end of a window. For an ended window, and on the first day, it returns used.

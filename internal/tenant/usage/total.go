@@ -17,9 +17,9 @@ func (u *Usage) WindowOf(ctx context.Context, r db.Reader, owner id.Owner, at db
 }
 
 // Windows returns up to most windows of an owner's limits, from the current one backwards.
-func (u *Usage) Windows(ctx context.Context, owner id.Owner, most int) (list []limits.Window, err error) {
+func (u *Usage) Windows(ctx context.Context, owner id.Owner, limit int) (list []limits.Window, err error) {
 	all, err := limits.Cycles(ctx, u.c.DB, []id.Owner{owner})
-	for at := u.now(); len(list) < most; {
+	for at := u.now(); len(list) < limit; {
 		w := all[owner].At(at)
 		if n := len(list); n > 0 {
 			w.To = min(w.To, list[n-1].From)
@@ -55,7 +55,7 @@ func (u *Usage) Current(ctx context.Context, r db.Reader, owner id.Owner, m Mete
 	if err != nil {
 		return 0, w, err
 	}
-	all, err := u.within(ctx, r, map[id.Owner]limits.Window{owner: w}, m)
+	all, err := u.usedIn(ctx, r, map[id.Owner]limits.Window{owner: w}, m)
 	return all[owner], w, err
 }
 
@@ -65,9 +65,9 @@ func days(w limits.Window) (first, last db.Time) {
 	return first, max(first, last)
 }
 
-// within returns owners' use, each in a window: sealed days and hours, unsealed rows, and monthly counts of old
+// usedIn returns owners' use, each in a window: sealed days and hours, unsealed rows, and monthly counts of old
 // versions, which belong to the window that contains the month's start.
-func (u *Usage) within(ctx context.Context, r db.Reader, windows map[id.Owner]limits.Window, m Meter) (map[id.Owner]int64, error) {
+func (u *Usage) usedIn(ctx context.Context, r db.Reader, windows map[id.Owner]limits.Window, m Meter) (map[id.Owner]int64, error) {
 	out := map[id.Owner]int64{}
 	if len(windows) == 0 {
 		return out, nil

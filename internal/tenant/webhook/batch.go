@@ -52,8 +52,8 @@ var attemptText = chunk.Text(func(n int) string {
 		ON CONFLICT (delivery_id, n) DO NOTHING`
 })
 
-// writeAttempts stores requests and responses. Attempts already stored by an earlier turn whose commit was reported as
-// failed stay.
+// writeAttempts stores requests and responses. It keeps attempts that are already stored, since an earlier turn may have
+// committed without learning of it.
 func writeAttempts(ctx context.Context, tx *db.Tx, list []settled, mine map[delivery.ID]bool) error {
 	return chunk.Each(list, func(part []settled) error {
 		args := make([]any, 0, 10*len(part))

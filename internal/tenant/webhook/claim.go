@@ -101,8 +101,8 @@ func (w *Webhooks) notFull(args ...any) (string, db.Args) {
 // otherwise four.
 const window = `CASE WHEN failures > 0 OR succeeded_at = 0 THEN 1 ELSE 4 END`
 
-// mostClaimable caps the endpoints visited in a turn besides those touched.
-const mostClaimable = 256
+// maxClaimable caps the endpoints visited in a turn besides those touched.
+const maxClaimable = 256
 
 // claimable returns the number of endpoints to visit for room deliveries. It is one of a few constants, since SQLite
 // prepares a statement with a LIMIT parameter again on each run.
@@ -112,7 +112,7 @@ func claimable(room int) string {
 			return strconv.Itoa(n)
 		}
 	}
-	return strconv.Itoa(mostClaimable)
+	return strconv.Itoa(maxClaimable)
 }
 
 // endpoint is a webhook visited in a turn.

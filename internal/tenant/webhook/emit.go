@@ -124,7 +124,7 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 			return fmt.Errorf("queue deliveries: %w", err)
 		}
 	}
-	if err := call(ctx, tx, to.active); err != nil {
+	if err := requestTurn(ctx, tx, to.active); err != nil {
 		return fmt.Errorf("queue deliveries: %w", err)
 	}
 	for _, hook := range to.listening {

@@ -110,7 +110,7 @@ func (w *Webhooks) disable(ctx context.Context, tx *db.Tx, id ID, reason string,
 		return nil
 	}
 	w.c.Log.InfoContext(ctx, "webhook disabled", "webhook", id, "reason", reason)
-	return w.tell(ctx, tx, id, true)
+	return w.mailOwner(ctx, tx, id, true)
 }
 
 // checkFailing warns the owner of a webhook once after a day of failures and disables the webhook after five.
@@ -134,13 +134,13 @@ func (w *Webhooks) checkFailing(ctx context.Context, tx *db.Tx, id ID, now db.Ti
 		if _, err := tx.Exec(ctx, `UPDATE webhooks SET warned_at = $2 WHERE id = $1`, id, now); err != nil {
 			return fmt.Errorf("note warning: %w", err)
 		}
-		return w.tell(ctx, tx, id, false)
+		return w.mailOwner(ctx, tx, id, false)
 	}
 	return nil
 }
 
-// tell emails the owner that a webhook fails or was disabled.
-func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) error {
+// mailOwner emails the owner that a webhook fails or was disabled.
+func (w *Webhooks) mailOwner(ctx context.Context, tx *db.Tx, id ID, disabled bool) error {
 	if w.c.Mail == nil {
 		return nil
 	}
@@ -152,12 +152,12 @@ func (w *Webhooks) tell(ctx context.Context, tx *db.Tx, id ID, disabled bool) er
 	if err != nil {
 		return err
 	}
-	subject, text := words(hook, disabled)
+	subject, text := mailText(hook, disabled)
 	return w.c.Mail.TellOwnerTx(ctx, tx, owner, subject, text, "/webhooks/"+string(id))
 }
 
-// words returns the email's subject and text.
-func words(hook Webhook, disabled bool) (subject, text string) {
+// mailText returns the email's subject and text.
+func mailText(hook Webhook, disabled bool) (subject, text string) {
 	if !disabled {
 		return "A webhook is failing", fmt.Sprintf(`All deliveries to the webhook %s have failed since %s.
 

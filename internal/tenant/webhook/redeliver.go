@@ -132,7 +132,7 @@ func requeue(ctx context.Context, tx *db.Tx, hook ID, list []repeat) ([]delivery
 		}
 		ids = append(ids, id)
 	}
-	if err := call(ctx, tx, []ID{hook}); err != nil {
+	if err := requestTurn(ctx, tx, []ID{hook}); err != nil {
 		return nil, fmt.Errorf("queue redelivery: %w", err)
 	}
 	tx.Notify(topic)

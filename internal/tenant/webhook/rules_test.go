@@ -262,7 +262,7 @@ func TestWords(t *testing.T) {
 }
 
 func textOf(hook Webhook, disabled bool) string {
-	_, text := words(hook, disabled)
+	_, text := mailText(hook, disabled)
 	return text
 }
 

@@ -45,8 +45,8 @@ func retimeAll(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	})
 }
 
-// call requests a turn for webhooks with new deliveries.
-func call(ctx context.Context, tx *db.Tx, hooks []ID) error {
+// requestTurn requests a turn for webhooks with new deliveries.
+func requestTurn(ctx context.Context, tx *db.Tx, hooks []ID) error {
 	if len(hooks) == 0 {
 		return nil
 	}

@@ -169,11 +169,11 @@ func InVIES(number string) bool { return len(number) > 2 && vatForms[number[:2]]
 
 // Unchecked returns up to most VAT numbers due for a check: unchecked ones, and those confirmed some time ago. It skips
 // numbers of another country than the profile's, which the operator checks.
-func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, most int) ([]Number, error) {
+func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, limit int) ([]Number, error) {
 	rows, err := r.Query(ctx, `
 		SELECT owner_id, profile FROM billing_profiles
 		WHERE (vat_state = 'unchecked' OR vat_state = 'valid' AND vat_by_vies) AND vat_next_at <= $1
-		ORDER BY vat_next_at, owner_id LIMIT $2`, ps.clock.Now(), most)
+		ORDER BY vat_next_at, owner_id LIMIT $2`, ps.clock.Now(), limit)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (n Number, err error) {
 		var text string
 		if err := s.Scan(&n.Owner, &text); err != nil {

@@ -22,8 +22,8 @@ type Grant struct {
 	Reason string
 }
 
-// mostGrants caps the grants per owner.
-const mostGrants = 100
+// maxGrants caps the grants per owner.
+const maxGrants = 100
 
 // GrantTx adds a grant.
 func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant) (Grant, error) {
@@ -49,9 +49,9 @@ func (p *Plans) GrantTx(ctx context.Context, tx *db.Tx, owner id.Owner, g Grant)
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM billing_grants WHERE owner_id = $1`, owner).Scan(&n); err != nil {
 		return g, fmt.Errorf("count grants: %w", err)
 	}
-	if n >= mostGrants {
+	if n >= maxGrants {
 		return g, fault.New(fault.Conflict, "too_many_grants", "The owner has too many grants",
-			fmt.Sprintf("the limit is %d; delete some", mostGrants))
+			fmt.Sprintf("the limit is %d; delete some", maxGrants))
 	}
 	g.ID = db.NewID("grn")
 	if _, err := tx.Exec(ctx, `

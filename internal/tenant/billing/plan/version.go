@@ -54,8 +54,8 @@ type Version struct {
 var planName = lazyregexp.New(`^[a-z][a-z0-9-]{0,39}$`)
 
 const (
-	mostTrial    = 90
-	mostVersions = 1000 // per seller, over all plans
+	maxTrialDays = 90
+	maxVersions  = 1000 // per seller, over all plans
 )
 
 func (t Terms) check() error {
@@ -70,8 +70,8 @@ func (t Terms) check() error {
 		return fault.InvalidField("amount", fmt.Sprintf("amount must be 0 to %d, in the currency's smallest unit", int64(money.Most)), t.Amount)
 	case t.Cost < 0 || t.Cost > money.Most:
 		return fault.InvalidField("cost", fmt.Sprintf("cost must be 0 to %d, in the currency's smallest unit", int64(money.Most)), t.Cost)
-	case t.TrialDays < 0 || t.TrialDays > mostTrial:
-		return fault.InvalidField("trialDays", fmt.Sprintf("trialDays must be 0 to %d", mostTrial), t.TrialDays)
+	case t.TrialDays < 0 || t.TrialDays > maxTrialDays:
+		return fault.InvalidField("trialDays", fmt.Sprintf("trialDays must be 0 to %d", maxTrialDays), t.TrialDays)
 	}
 	if _, err := money.ParseCurrency(string(t.Currency)); err != nil {
 		return fault.InvalidField("currency", err.Error(), string(t.Currency))
@@ -116,9 +116,9 @@ func (p *Plans) PublishTx(ctx context.Context, tx *db.Tx, seller string, t Terms
 		FROM billing_plans p WHERE p.seller_id = $1 AND p.name = $2`, seller, t.Plan).Scan(&plan, &n, &v.Number); err != nil {
 		return v, fmt.Errorf("read plan: %w", err)
 	}
-	if n >= mostVersions {
+	if n >= maxVersions {
 		return v, fault.New(fault.Conflict, "too_many_versions", "Too many plan versions",
-			fmt.Sprintf("the limit over all plans is %d", mostVersions))
+			fmt.Sprintf("the limit over all plans is %d", maxVersions))
 	}
 	v = Version{ID: db.ID[VersionID]("plv"), Number: v.Number + 1, Terms: t, CreatedAt: now}
 	rates, err := json.Marshal(t.Rates)

@@ -52,9 +52,9 @@ type Brand struct {
 
 // Limits of a seller's fields. A logo's pixels are checked before decoding.
 const (
-	mostSellers = 1000
-	logoBytes   = 256 << 10
-	logoSide    = 512
+	maxSellers = 1000
+	logoBytes  = 256 << 10
+	logoSide   = 512
 )
 
 var (
@@ -151,8 +151,8 @@ func SaveTx(ctx context.Context, tx *db.Tx, s Seller) error {
 	case taken > 0:
 		return fault.New(fault.Conflict, "series_taken", "Another seller has this series",
 			"each seller numbers its invoices in a series of its own")
-	case was == "" && others >= mostSellers:
-		return fault.New(fault.Conflict, "too_many_sellers", "Too many sellers", fmt.Sprintf("an installation has at most %d", mostSellers))
+	case was == "" && others >= maxSellers:
+		return fault.New(fault.Conflict, "too_many_sellers", "Too many sellers", fmt.Sprintf("an installation has at most %d", maxSellers))
 	}
 	digest := ""
 	if len(s.Logo) > 0 {

@@ -53,9 +53,9 @@ func (Check) Kind() string { return "billing.vat" }
 
 const (
 	checkEvery = time.Minute
-	mostAtOnce = 20               // numbers per run
+	maxPerRun  = 20               // numbers per run
 	askAgain   = 30 * time.Minute // after an inconclusive answer
-	mostAnswer = 64 << 10
+	maxAnswer  = 64 << 10
 )
 
 // Work registers the job.
@@ -82,7 +82,7 @@ func (v *Vies) CheckAll(ctx context.Context) error {
 	if err != nil || !settings.VIES {
 		return err
 	}
-	list, err := v.c.Parties.Unchecked(ctx, v.c.DB, mostAtOnce)
+	list, err := v.c.Parties.Unchecked(ctx, v.c.DB, maxPerRun)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (v *Vies) ask(ctx context.Context, number, seller string) (verdict party.Ve
 		return verdict, err
 	}
 	defer response.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	said, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return verdict, err
 	}
