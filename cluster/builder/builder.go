@@ -31,8 +31,8 @@ import (
 
 // Pods creates pods for builds. It is implemented by *kube.Engine; tests use it without a cluster.
 type Pods interface {
-	// StartBuild creates the pod of a build. The cluster ends it after most.
-	StartBuild(ctx context.Context, s runtime.Spec, uid int, most time.Duration) (runtime.Program, error)
+	// StartBuild creates the pod of a build. The cluster ends it after limit.
+	StartBuild(ctx context.Context, s runtime.Spec, uid int, limit time.Duration) (runtime.Program, error)
 }
 
 type Config struct {
@@ -137,8 +137,8 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 		files = append(files, runtime.File{Path: rootsFile, Text: roots})
 	}
 	l := t.Limits
-	most := 2*l.Wall + aroundStages
-	ctx, cancel := context.WithTimeoutCause(ctx, most, errLate)
+	limit := 2*l.Wall + aroundStages
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLate)
 	defer cancel()
 	p, err := b.c.Pods.StartBuild(ctx, runtime.Spec{
 		ID: t.ID, Site: t.Site, Owner: t.Owner, Argv: []string{entryFile}, Files: files,
@@ -147,7 +147,7 @@ func (b *Builder) try(ctx context.Context, t build.Task, h *heard) (left build.L
 		Output: func(stream, line string) {
 			b.c.Log.Debug("pod of a build", "build", t.ID, "stream", stream, "line", line)
 		},
-	}, t.UID+uidOffset, most)
+	}, t.UID+uidOffset, limit)
 	if err != nil {
 		if ctx.Err() != nil {
 			return left, context.Cause(ctx)

@@ -208,7 +208,7 @@ func (r runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, err
 // folder is the received checkout as a build.Tree.
 type folder string
 
-func (f folder) ReadFile(_ context.Context, name string, most int64) ([]byte, error) {
+func (f folder) ReadFile(_ context.Context, name string, limit int64) ([]byte, error) {
 	root, err := os.OpenRoot(string(f))
 	if err != nil {
 		return nil, err
@@ -219,8 +219,8 @@ func (f folder) ReadFile(_ context.Context, name string, most int64) ([]byte, er
 		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err == nil && int64(len(text)) > most {
+	text, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(text)) > limit {
 		return nil, errors.New("too large")
 	}
 	return text, err

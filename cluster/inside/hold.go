@@ -27,13 +27,13 @@ func (h *holds) add(n int) {
 	h.n += n
 }
 
-// hold stops the program until the connection ends, but at most for most.
-func (e *entry) hold(c *net.TCPConn, most time.Duration, reply func() bool) {
+// hold stops the program until the connection ends, but for at most limit.
+func (e *entry) hold(c *net.TCPConn, limit time.Duration, reply func() bool) {
 	<-e.started
 	e.holds.add(1)
 	defer e.holds.add(-1)
 	if reply() {
-		_ = c.SetReadDeadline(time.Now().Add(most))
+		_ = c.SetReadDeadline(time.Now().Add(limit))
 		_, _ = io.Copy(io.Discard, c)
 	}
 }

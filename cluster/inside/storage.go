@@ -17,8 +17,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// most is more than any storage can hold.
-const most = 1 << 50
+// maxStorage is more than any storage can hold.
+const maxStorage = 1 << 50
 
 // elsewhere is the file in which the first step records the bytes in folders that the program can't see.
 const elsewhere = "/tmp/.slipway-stored"
@@ -57,7 +57,7 @@ func store(d pod.Description, app *os.Root) error {
 				return err
 			}
 		}
-		seen += sandbox.Size(dir, most)
+		seen += sandbox.Size(dir, maxStorage)
 	}
 	all := Stored()
 	if d.StorageLimit > 0 && !d.ReadOnly && seen > runtime.StorageMost(d.StorageLimit) {
@@ -71,7 +71,7 @@ func Stored() (n int64) {
 	entries, _ := os.ReadDir(pod.StorageDir)
 	for _, e := range entries { // skip the file system's own entries
 		if e.Name() != "lost+found" {
-			n += sandbox.Size(filepath.Join(pod.StorageDir, e.Name()), most)
+			n += sandbox.Size(filepath.Join(pod.StorageDir, e.Name()), maxStorage)
 		}
 	}
 	return n
@@ -99,7 +99,7 @@ func newKeeping(d pod.Description, out *output) *keeping {
 		k.folders = append(k.folders, f.At(runtime.AppDir))
 		for _, t := range d.Trees {
 			if t.Stage != "" && strings.HasPrefix(t.Path, f.Path+"/") {
-				k.covered += sandbox.Size(filepath.Join(runtime.AppDir, t.Path), most)
+				k.covered += sandbox.Size(filepath.Join(runtime.AppDir, t.Path), maxStorage)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func newKeeping(d pod.Description, out *output) *keeping {
 // count counts the bytes in the folders that the program sees.
 func (k *keeping) count() (n int64) {
 	for _, f := range k.folders {
-		n += sandbox.Size(f, most)
+		n += sandbox.Size(f, maxStorage)
 	}
 	return max(0, n-k.covered)
 }

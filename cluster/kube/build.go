@@ -20,12 +20,12 @@ const (
 )
 
 // StartBuild creates the pod of a build. It differs from Start in that it has no storage, uses the given UID, has a
-// build folder, and is ended by the cluster after most. It reaches public addresses if s.Egress allows.
-func (e *Engine) StartBuild(ctx context.Context, s runtime.Spec, uid int, most time.Duration) (runtime.Program, error) {
+// build folder, and is ended by the cluster after limit. It reaches public addresses if s.Egress allows.
+func (e *Engine) StartBuild(ctx context.Context, s runtime.Spec, uid int, limit time.Duration) (runtime.Program, error) {
 	if e.c.BuildImage == "" {
 		return nil, errors.New("no image for builds is set on this cluster")
 	}
-	x, err := e.launch(ctx, s, fits{image: e.c.BuildImage, most: most}, int64(uid), kept{})
+	x, err := e.launch(ctx, s, fits{image: e.c.BuildImage, limit: limit}, int64(uid), kept{})
 	if err != nil {
 		return nil, fmt.Errorf("start build: %w", err)
 	}
@@ -33,7 +33,7 @@ func (e *Engine) StartBuild(ctx context.Context, s runtime.Spec, uid int, most t
 }
 
 func (f fits) kind() string {
-	if f.most > 0 {
+	if f.limit > 0 {
 		return kindBuild
 	}
 	return kindProgram
@@ -41,11 +41,11 @@ func (f fits) kind() string {
 
 // build adapts a pod for a build, if f is one.
 func (f fits) build(p *core.Pod, s runtime.Spec) {
-	if f.most == 0 {
+	if f.limit == 0 {
 		return
 	}
 	p.Labels[labelKind] = kindBuild
-	seconds := int64(f.most / time.Second)
+	seconds := int64(f.limit / time.Second)
 	p.Spec.ActiveDeadlineSeconds = &seconds
 	folder := scratch(volumeBuild, s.Limits.Disk)
 	p.Spec.Volumes = append(p.Spec.Volumes, folder)

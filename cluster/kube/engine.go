@@ -357,8 +357,8 @@ func podName(kind, program string) string {
 	return kind + "-" + dashed(program, 40) + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-// dashed converts a name to the form of object names, cut to most characters.
-func dashed(name string, most int) string {
+// dashed converts a name to the form of object names, cut to limit characters.
+func dashed(name string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
@@ -368,7 +368,7 @@ func dashed(name string, most int) string {
 		}
 		return '-'
 	}, name)
-	return strings.Trim(clean[:min(len(clean), most)], "-")
+	return strings.Trim(clean[:min(len(clean), limit)], "-")
 }
 
 // label converts a name to a valid label value.

@@ -223,11 +223,11 @@ func (e *Engine) pod(s runtime.Spec, secret *core.Secret, image string, uid int6
 
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 
-// scratch returns an emptyDir volume limited to most bytes; 0 means unlimited.
-func scratch(name string, most int64) core.Volume {
+// scratch returns an emptyDir volume of at most limit bytes; 0 means unlimited.
+func scratch(name string, limit int64) core.Volume {
 	v := core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}
-	if most > 0 {
-		size := quantity(most)
+	if limit > 0 {
+		size := quantity(limit)
 		v.EmptyDir.SizeLimit = &size
 	}
 	return v

@@ -22,7 +22,7 @@ import (
 type fits struct {
 	image string
 	php   phpversion.Version // if the program needs PHP
-	most  time.Duration      // time limit of a build; 0: not a build
+	limit time.Duration      // time limit of a build; 0: not a build
 }
 
 // choose returns the newest image that meets a program's needs. A PHP program that also needs Node.js, as for its

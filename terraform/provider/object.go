@@ -234,7 +234,7 @@ func (o *object) addSecrets(body, config, state, plan values) {
 	}
 }
 
-// changed returns the value to send for an attribute, and whether to send it. Of objects only differences are sent. A
+// changed returns the value to send for an attribute, and whether to send it. For an object, only the differences are sent. A
 // value removed from the configuration is sent as empty, which resets it.
 func changed(state, plan any) (any, bool) {
 	if _, open := plan.(unknown); open || same(state, plan) {

@@ -487,7 +487,7 @@ func (b *Billing) LookAtPayment(ctx context.Context, owner id.Owner, pay Payment
 	return b.payment(ctx, b.c.DB, pay)
 }
 
-// Underway returns up to most payments in progress, oldest first.
+// Underway returns up to limit payments in progress, oldest first.
 func (b *Billing) Underway(ctx context.Context, r db.Reader, limit int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE status IN ('pending', 'processing', 'requires_action', 'unknown')

@@ -36,7 +36,7 @@ func scanCustomer(s db.Scanner) (c Customer, err error) {
 	return c, s.Scan(&c.Owner, &c.Name, &c.Plan, &c.Title, &c.Status, &c.Term, &c.Price.Currency, &c.Price.Amount, &c.PeriodEnd)
 }
 
-// Customers returns up to most owners with their subscriptions, ordered by name and after the given one. search matches
+// Customers returns up to limit owners with their subscriptions, ordered by name and after the given one. search matches
 // a part of the name. Both may be empty.
 func (b *Billing) Customers(ctx context.Context, r db.Reader, search, after string, limit int) ([]Customer, error) {
 	like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(search)) + "%"

@@ -117,7 +117,7 @@ func foundInvoice(row *sql.Row) (Invoice, error) {
 	return i, nil
 }
 
-// Invoices returns up to most of the owner's invoices and credit notes older than before, newest first. An empty before
+// Invoices returns up to limit of the owner's invoices and credit notes older than before, newest first. An empty before
 // starts at the newest.
 func (b *Billing) Invoices(ctx context.Context, r db.Reader, owner id.Owner, before InvoiceID, limit int) ([]Invoice, error) {
 	rows, err := r.Query(ctx, `

@@ -57,7 +57,7 @@ func scanPayment(r db.Scanner) (p Payment, err error) {
 		&p.Reference, &p.ReceivedAt, &p.NextAttemptAt, &p.CreatedAt, &p.Refunded, &p.customer, &p.method, &p.session, &p.sent)
 }
 
-// Payments returns up to most of the owner's payments, newest first. An empty invoice selects those of all invoices.
+// Payments returns up to limit of the owner's payments, newest first. An empty invoice selects those of all invoices.
 func (b *Billing) Payments(ctx context.Context, r db.Reader, owner id.Owner, invoice InvoiceID, limit int) ([]Payment, error) {
 	rows, err := r.Query(ctx, `
 		SELECT `+paymentColumns+` FROM billing_payments WHERE owner_id = $1 AND ($2 = '' OR invoice_id = $2)

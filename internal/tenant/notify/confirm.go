@@ -22,7 +22,7 @@ import (
 // ConfirmLife is the lifetime of a confirmation link.
 const ConfirmLife = 7 * 24 * time.Hour
 
-// The confirmation emails allowed in 24 hours, so that this installation can't be used to flood a mailbox.
+// Limits of confirmation emails per 24 hours. They keep users from flooding a mailbox.
 const (
 	maxAskedByOwner   = 20
 	maxAskedOfAddress = 3 // over all owners

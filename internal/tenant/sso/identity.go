@@ -266,7 +266,9 @@ func (s *SSO) spareLastWay(ctx context.Context, tx *db.Tx, user account.UserID, 
 	if has, err := s.c.Accounts.HasPasskeyTx(ctx, tx, user); err != nil || has {
 		return err
 	}
-	var others bool // a team's provider only opens the team, so it doesn't count beside an operator's
+	// others is whether another way to sign in remains. For an operator's identity, a team's provider doesn't count: it
+	// only opens the team.
+	var others bool
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM sso_identities i JOIN sso_providers p ON p.issuer = i.issuer AND p.owner_id = i.owner_id
 		WHERE i.user_id = $1 AND i.id <> $2 AND (i.owner_id = '' OR $3 <> ''))`, user, gone.ID, gone.Owner).Scan(&others)

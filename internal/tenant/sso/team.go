@@ -26,8 +26,8 @@ const maxProviders = 3
 
 // Members adds people to teams. It is implemented by *team.Teams.
 type Members interface {
-	// JoinTx makes a user a member as an open invitation for the address says, otherwise with role unless it is empty.
-	// It reports whether the user is a member afterwards.
+	// JoinTx makes a user a member with the role of an open invitation for the address. Without an invitation it uses role,
+	// and does nothing if role is empty. It reports whether the user is a member afterwards.
 	JoinTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, user account.UserID, email string, role account.Role) (bool, error)
 }
 

@@ -195,7 +195,7 @@ func (s *Stripe) DisconnectTx(ctx context.Context, tx *db.Tx) error {
 // maxAnswer caps the bytes read from a response.
 const maxAnswer = 8 << 20
 
-// bounded limits responses to mostAnswer bytes.
+// bounded limits responses to maxAnswer bytes.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

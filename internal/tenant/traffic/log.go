@@ -145,7 +145,7 @@ func (t *Traffic) forgetLogs(ctx context.Context) error {
 	return t.shorten(ctx, ``, nil, t.c.AllLogs)
 }
 
-// shorten deletes the oldest of the selected rows until the rest has at most most bytes.
+// shorten deletes the oldest of the selected rows until the rest fits into most bytes.
 func (t *Traffic) shorten(ctx context.Context, where string, args []any, most int64) error {
 	var sum int64
 	if err := t.c.DB.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM access_log `+where, args...).Scan(&sum); err != nil {

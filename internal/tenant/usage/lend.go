@@ -37,7 +37,7 @@ func (l Lender) Lend(ctx context.Context, owner id.Owner, outstanding int64, mor
 	return lent, err
 }
 
-// Arm arms those of the owners whose limit is small, or all if none are given.
+// Arm makes nodes borrow bandwidth for those of the owners whose limit is small. Without owners it considers all.
 func (l Lender) Arm(ctx context.Context, owners ...id.Owner) error {
 	return l.armSmall(ctx, l.now(), owners...)
 }

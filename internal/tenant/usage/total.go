@@ -16,7 +16,7 @@ func (u *Usage) WindowOf(ctx context.Context, r db.Reader, owner id.Owner, at db
 	return all[owner].At(at), err
 }
 
-// Windows returns up to most windows of an owner's limits, from the current one backwards.
+// Windows returns up to limit windows of an owner's limits, from the current one backwards.
 func (u *Usage) Windows(ctx context.Context, owner id.Owner, limit int) (list []limits.Window, err error) {
 	all, err := limits.Cycles(ctx, u.c.DB, []id.Owner{owner})
 	for at := u.now(); len(list) < limit; {

@@ -48,7 +48,8 @@ var chapterNames = []struct {
 		"cli-webhooks",
 	}},
 	{"Coming from", 0.8, []string{"from-vercel", "from-netlify", "from-heroku", "from-kinsta"}},
-	{"Operate", 0.8, []string{"install", "configuration", "tls", "packages", "upgrades", "several-nodes", "kubernetes",
+	{"Operate", 0.8, []string{
+		"install", "configuration", "tls", "packages", "upgrades", "several-nodes", "kubernetes",
 		"monitoring", "security", "stability", "rights",
 	}},
 	{"About", 0.4, []string{"glossary"}},

@@ -243,11 +243,11 @@ func (p param) schema() *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: p.kind, Description: p.about, Pattern: p.pattern}
 	if s.Type == "" {
 		s.Type = "string"
-		most := p.max
-		if most == 0 {
-			most = 300
+		limit := p.max
+		if limit == 0 {
+			limit = 300
 		}
-		s.MaxLength = &most
+		s.MaxLength = &limit
 	}
 	for _, v := range strings.Fields(p.values) {
 		s.Enum = append(s.Enum, v)

@@ -113,16 +113,16 @@ func bound(v any) any {
 	return v
 }
 
-// clean removes control characters, bidirectional overrides and invisible characters, and cuts the text to most
+// clean removes control characters, bidirectional overrides and invisible characters, and cuts the text to limit
 // characters.
-func clean(s string, most int) string {
+func clean(s string, limit int) string {
 	var out strings.Builder
 	n := 0
 	for _, r := range s {
 		if r == utf8.RuneError || r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r)) {
 			continue
 		}
-		if n++; n > most {
+		if n++; n > limit {
 			out.WriteString("…")
 			break
 		}

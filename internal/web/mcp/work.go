@@ -58,19 +58,19 @@ func request(method, path string) work {
 	}
 }
 
-// most caps the items of a result. It is a power of two, so that halving it still yields whole pages.
-const most = 32
+// maxItems caps the items of a result. It is a power of two, so that halving it still yields whole pages.
+const maxItems = 32
 
 // pages returns a tool's implementation that lists a page with as many items as fit into a result, and the cursor of
 // the next page.
 func pages(path string) work {
 	return func(ctx context.Context, c *call, args map[string]any) (any, error) {
-		page, limit := 1, most
+		page, limit := 1, maxItems
 		if at, ok := args[cursor.name].(string); ok {
 			first, size, _ := strings.Cut(at, ".")
 			page, _ = strconv.Atoi(first)
 			limit, _ = strconv.Atoi(size)
-			if page < 1 || limit < 1 || limit > most || limit&(limit-1) != 0 {
+			if page < 1 || limit < 1 || limit > maxItems || limit&(limit-1) != 0 {
 				return nil, errCursor
 			}
 		}
@@ -219,12 +219,12 @@ func siteLog(ctx context.Context, c *call, args map[string]any) (any, error) {
 }
 
 // following returns the first lines of a page and the position after them.
-func following(page logPage, most int) (map[string]any, error) {
-	list, err := lines(page.Logs[:min(most, len(page.Logs))])
+func following(page logPage, limit int) (map[string]any, error) {
+	list, err := lines(page.Logs[:min(limit, len(page.Logs))])
 	if err != nil {
 		return nil, err
 	}
-	shown := fitting(list, most, maxResult-1<<10, false)
+	shown := fitting(list, limit, maxResult-1<<10, false)
 	out := map[string]any{"log": shown}
 	if n := len(shown); n > 0 && (n < len(page.Logs) || page.more()) {
 		if line, ok := list[n-1].(map[string]any); ok {
@@ -237,9 +237,9 @@ func following(page logPage, most int) (map[string]any, error) {
 }
 
 // fitting marks the first or last lines of a log, as many as fit into room bytes.
-func fitting(list []any, most, room int, last bool) []any {
+func fitting(list []any, limit, room int, last bool) []any {
 	out := []any{}
-	for i := range min(most, len(list)) {
+	for i := range min(limit, len(list)) {
 		line := list[i]
 		if last {
 			line = list[len(list)-1-i]

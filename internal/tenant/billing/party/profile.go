@@ -167,7 +167,7 @@ const (
 // InVIES reports whether VIES covers numbers of this form.
 func InVIES(number string) bool { return len(number) > 2 && vatForms[number[:2]].form != nil }
 
-// Unchecked returns up to most VAT numbers due for a check: unchecked ones, and those confirmed some time ago. It skips
+// Unchecked returns up to limit VAT numbers due for a check: unchecked ones, and those confirmed some time ago. It skips
 // numbers of another country than the profile's, which the operator checks.
 func (ps *Parties) Unchecked(ctx context.Context, r db.Reader, limit int) ([]Number, error) {
 	rows, err := r.Query(ctx, `
