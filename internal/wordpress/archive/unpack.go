@@ -36,10 +36,10 @@ const (
 	maxImportSkipped = 4 << 30 // bytes of what is not taken, such as a core
 )
 
-// tableForm finds tables whose names end as those of WordPress's options and of its users' settings.
+// tableForm finds tables whose names end as those of WordPress's options, of its users' settings, and of a network's sites.
 // What they begin with all tables begin with.
 var tableForm = lazyregexp.New(
-	"(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta)[`\"]?\\s*\\(",
+	"(?i)^CREATE\\s+TABLE\\s+(?:IF\\s+NOT\\s+EXISTS\\s+)?[`\"]?([A-Za-z0-9_]{1,30}?)(options|usermeta|blogs|sitemeta)[`\"]?\\s*\\(",
 )
 
 // Bounds of the search for a prefix: how long a match may be, how many names are remembered,
@@ -63,7 +63,7 @@ type Prefixes struct {
 
 // Write never fails.
 func (p *Prefixes) Write(b []byte) (int, error) {
-	if p.sure || p.looks > maxLooks {
+	if p.looks > maxLooks {
 		return len(b), nil
 	}
 	p.text = append(p.text, b...)
@@ -76,11 +76,12 @@ func (p *Prefixes) Write(b []byte) (int, error) {
 
 // Found returns the prefix.
 func (p *Prefixes) Found() (string, error) {
-	if !p.sure {
-		p.search(len(p.text))
-	}
+	p.search(len(p.text))
 	if p.best == "" {
 		return "", Bad("its SQL file holds no table of options of a WordPress")
+	}
+	if p.tables[[2]string{p.best, "blogs"}] && p.tables[[2]string{p.best, "sitemeta"}] {
+		return "", Bad("its SQL file holds a network of several sites (multisite); export one of them as a site of its own")
 	}
 	return p.best, nil
 }
@@ -104,11 +105,10 @@ func (p *Prefixes) search(end int) {
 			}
 			prefix, name := string(m[1]), strings.ToLower(string(m[2]))
 			p.tables[[2]string{prefix, name}] = true
-			if p.tables[[2]string{prefix, "options"}] && p.tables[[2]string{prefix, "usermeta"}] {
+			if !p.sure && p.tables[[2]string{prefix, "options"}] && p.tables[[2]string{prefix, "usermeta"}] {
 				p.best, p.sure = prefix, true
-				return
 			}
-			if name == "options" && (p.best == "" || len(prefix) < len(p.best)) {
+			if name == "options" && !p.sure && (p.best == "" || len(prefix) < len(p.best)) {
 				p.best = prefix
 			}
 		}
