@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -414,6 +415,48 @@ func TestRestoreAndUndo(t *testing.T) {
 	}
 	if got := contents(t, dir); !maps.Equal(got, map[string]string{"cat.jpg": "purr", "virus.php": "<?php"}) {
 		t.Errorf("after the undo, storage: %q", got)
+	}
+}
+
+// The backup that a restore takes first has what was written until the site's programs were held for the exchange: files and rows.
+func TestRestoreKeepsLastWrites(t *testing.T) {
+	t.Parallel()
+	var d memory
+	var w *world
+	var s site.Site
+	var write func(text string)
+	w = newWorld(t, d.wire, func(c *Config) {
+		holds := 0
+		c.Storage.(*stored).hold = func(site.ID) func() {
+			if holds++; write != nil {
+				write(strconv.Itoa(holds)) // by what is just being held
+			}
+			return func() {}
+		}
+	})
+	s = w.site("shop", map[string]string{"index.html": "hello"})
+	dir := w.folder(s.ID, map[string]string{"order.txt": "none"})
+	d.set(s.ID, "no orders")
+	old := w.backUp(s.ID, NewBackup{})
+	last := ""
+	write = func(text string) {
+		last = text
+		ok(t, os.WriteFile(filepath.Join(dir, "order.txt"), []byte(text), 0o640))
+		d.set(s.ID, "order "+text)
+	}
+	o, result := w.restoreTo(old.ID, RestoreTo{})
+	d.becomes(w, s.ID, "no orders")
+	if got := contents(t, dir)["order.txt"]; o.Status != operation.Success || got != "none" {
+		t.Fatalf("the restore: %+v, %q", o, got)
+	}
+	write = nil
+	w.ended(ID(result["backupId"]))
+	if o, _ := w.restoreTo(ID(result["backupId"]), RestoreTo{}); o.Status != operation.Success {
+		t.Fatalf("the undo: %+v", o)
+	}
+	d.becomes(w, s.ID, "order "+last)
+	if got := contents(t, dir)["order.txt"]; got != last || last == "" {
+		t.Errorf("the backup has the write %q, the last was %q", got, last)
 	}
 }
 

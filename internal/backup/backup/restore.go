@@ -272,6 +272,12 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	// folders' content first: a crash repeats that, and the transaction is the end.
 	release := s.hold(r.Site, !data.empty())
 	defer release()
+	whole := true
+	if before != "" && !data.empty() {
+		if whole, err = s.catchUp(ctx, b.Owner, r.Operation, before); err != nil {
+			return err
+		}
+	}
 	if err := snapshot.PutAll(ctx, s.c.Storage, r.Site, data.swaps); err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
@@ -283,6 +289,9 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		result := map[string]any{"siteId": r.Site, "restored": r.Backup}
 		if before != "" {
 			result["backupId"] = before
+			if !whole {
+				result["backupBehind"] = true
+			}
 		}
 		for name, l := range data.databases {
 			if err := l.PutTx(ctx, tx, b.Owner, r.Site, name, in.Manifest.Places[name]); err != nil {
@@ -401,7 +410,8 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 			id = b.ID
 			return s.c.Operations.AdvanceTx(ctx, tx, r.Operation, 0, string(b.ID), "Backing up what is there now")
 		}
-		id = ID(o.Step)
+		name, _, _ := strings.Cut(o.Step, " ")
+		id = ID(name)
 		b, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM backups WHERE id = $1`, id))
 		switch {
 		case err != nil:
@@ -414,7 +424,7 @@ func (s *Backups) backUpFirst(ctx context.Context, r Restore, owner account.Owne
 			}
 		case b.Status == Completed:
 			ready = true
-			return s.c.Operations.AdvanceTx(ctx, tx, r.Operation, 0.2, string(b.ID), "Restoring files")
+			return s.c.Operations.AdvanceTx(ctx, tx, r.Operation, 0.2, o.Step, "Restoring files")
 		}
 		return nil
 	})

@@ -224,6 +224,14 @@ func (r *run) fill(ctx context.Context) error {
 		return err
 	}
 	release := r.c.Host.Hold(s.ID)
+	whole, err := r.c.Backups.CatchUp(ctx, r.step.Backup, func(*db.Tx, bool) error { return nil })
+	if err != nil {
+		release()
+		return err
+	}
+	if !whole {
+		r.step.Result = map[string]any{"backupBehind": true}
+	}
 	err = r.exchange(ctx, dir, next, old, func(tx *db.Tx) error {
 		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, DatabaseName, 0); err != nil {
 			return err
