@@ -5,8 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"slipway/internal/wordpress/pagecache"
 )
 
 // plugin runs Slipway's part of a WordPress with its hooks, and then a script, whose output it decodes.
@@ -69,6 +72,11 @@ func TestDeviceOfWordPress(t *testing.T) {
 	plugin(t, nil, `require $argv[1] . '/wp-includes/pluggable.php'; require $argv[2]; apply('wp_login', 'Ada', new WP_User()); echo json_encode($cookie);`, &got)
 	if len(got) != 2 || got[0] != DeviceCookie {
 		t.Fatalf("the cookie is %q", got)
+	}
+	for _, begin := range pagecache.SessionCookies {
+		if strings.HasPrefix(DeviceCookie, begin) {
+			t.Errorf("the cookie of a device, which stays for months, bypasses the page cache (%s)", begin)
+		}
 	}
 	key := Device([]byte("key"))
 	for name, want := range map[string]bool{"ada": true, "ADA@example.test": true, "ben": false, "": false} {

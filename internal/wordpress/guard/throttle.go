@@ -152,7 +152,7 @@ func (f failing) Read([]byte) (int, error) {
 
 // DeviceCookie is the cookie of a device that a user has logged in from. WordPress sets it: until when it holds, digests of the user's
 // names, and a digest of both with a key of the site.
-const DeviceCookie = "slipway_device"
+const DeviceCookie = "known_device"
 
 // Device returns the key of a WordPress with that key by which it knows devices.
 func Device(key []byte) string { return digest(string(key), "device") }

@@ -59,7 +59,7 @@ add_action('wp_login', function ($login, $user = null) {
 	foreach (array_unique([$user->user_login, $user->user_email]) as $name) {
 		$text .= '.' . substr(hash_hmac('sha256', 'name ' . strtolower(trim($name)), $key), 0, 32);
 	}
-	setcookie('slipway_device', $text . '-' . hash_hmac('sha256', $text, $key), ['expires' => $until, 'path' => '/', 'secure' => true, 'httponly' => true, 'samesite' => 'Lax']);
+	setcookie('known_device', $text . '-' . hash_hmac('sha256', $text, $key), ['expires' => $until, 'path' => '/', 'secure' => true, 'httponly' => true, 'samesite' => 'Lax']);
 }, 10, 2);
 
 // Application passwords from before a transfer are those of the sender's people, also once a backup of that time is restored.
