@@ -297,6 +297,11 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	filled := g.of.c.Cache.Filling(g.pages, r)
 	defer filled()
+	tracks := ""
+	if pagecache.Tracks(r.URL.RawQuery) && g.of.c.Cache.Cacheable(r) { // the page is everybody's, and names no campaign
+		tracks, r = r.URL.RawQuery, r.Clone(r.Context())
+		r.URL.RawQuery = ""
+	}
 	resp, woken, err := g.ask(r)
 	if !woken {
 		g.of.c.Log.WarnContext(r.Context(), "WordPress not woken", "site", g.site.Site, "err", err)
@@ -311,6 +316,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
 		g.of.c.Sites.Scheduled(r.Context(), g.site.Site, at)
+	}
+	if to := resp.Header.Get("Location"); tracks != "" && to != "" && !strings.ContainsAny(to, "?#") {
+		resp.Header.Set("Location", to+"?"+tracks)
 	}
 	page := resp.Header.Get("X-Slipway-Cache") == "page"
 	resp.Header.Del("X-Slipway-Cron")

@@ -419,3 +419,72 @@ func TestLoginsOfMany(t *testing.T) {
 		t.Error("a login counts as a protected post's")
 	}
 }
+
+// A page is the same for visitors of every campaign, who are told of theirs where it redirects; other queries have pages of their own.
+func TestCampaignsShareAPage(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	program := answering(func(r *http.Request) (*http.Response, error) {
+		asked = append(asked, r.URL.RequestURI())
+		h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
+		if r.URL.Path == "/moved" {
+			h.Set("Location", "https://blog.test/moved/")
+			return &http.Response{StatusCode: 301, Header: h, Body: http.NoBody}, nil
+		}
+		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("page"))}, nil
+	})
+	gs := New(Config{Programs: program, Cache: pagecache.New("")})
+	get := func(path string) (location string, hit bool) {
+		t.Helper()
+		e, rec := gs.Endpoint(Served{Site: "site", Owner: "own"}, "dep"), httptest.NewRecorder()
+		defer e.Release()
+		if e.Serve(rec, request(path)) {
+			return "", true
+		}
+		resp, err := e.Transport.RoundTrip(request(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.Header.Get("Location"), false
+	}
+	for _, tt := range []struct {
+		path, location string
+		hit            bool
+		asks           string
+	}{
+		{"/a/?utm_source=x&utm_medium=y", "", false, "/a/"},
+		{"/a/", "", true, ""},
+		{"/a/?gclid=1&fbclid=2", "", true, ""},
+		{"/a/?utm_source=x&s=word", "", false, "/a/?utm_source=x&s=word"},
+		{"/a/?page=2", "", false, "/a/?page=2"},
+		{"/a/?UTM_source=x", "", false, "/a/?UTM_source=x"},
+		{"/moved?utm_source=x", "https://blog.test/moved/?utm_source=x", false, "/moved"},
+	} {
+		asked = nil
+		location, hit := get(tt.path)
+		got := strings.Join(asked, " ")
+		if location != tt.location || hit != tt.hit || got != tt.asks {
+			t.Errorf("%s: to %q, hit %v, asked %q", tt.path, location, hit, got)
+		}
+	}
+}
+
+// answering are programs that all answer so.
+type answering func(*http.Request) (*http.Response, error)
+
+// Acquire is for Config.Programs.
+func (a answering) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
+	return &endpoint.Endpoint{Transport: a, Release: func() {}}, nil
+}
+
+// Awake is the same.
+func (a answering) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
+	e, err := a.Acquire(context.Background(), deployment)
+	return e, err == nil
+}
+
+// RoundTrip is for http.RoundTripper.
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }

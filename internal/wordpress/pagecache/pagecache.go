@@ -83,7 +83,8 @@ var SessionCookies = []string{
 // keyOf names the page of a request to a deployment; empty where it is none that may be Page.
 // Another deployment has other themes and plugins, and so other pages.
 func (c *Cache) keyOf(deployment id.Deployment, r *http.Request) string {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) || r.URL.RawQuery != "" ||
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) ||
+		r.URL.RawQuery != "" && !Tracks(r.URL.RawQuery) ||
 		r.Header.Get("Authorization") != "" ||
 		r.Header.Get("Range") != "" ||
 		len(r.URL.Path) > 1024 {
@@ -97,6 +98,28 @@ func (c *Cache) keyOf(deployment id.Deployment, r *http.Request) string {
 		return ""
 	}
 	return string(deployment) + " " + r.Host + " " + r.URL.Path
+}
+
+// Tracks reports whether a query names nothing but where a visitor comes from, for scripts in the browser: campaigns and clicks. The page
+// is the same without it.
+func Tracks(query string) bool {
+	if query == "" || len(query) > 4096 {
+		return false
+	}
+	for part := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		if !strings.HasPrefix(name, "utm_") && !clicks[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// clicks are names by which advertisers and mailings mark a click.
+var clicks = map[string]bool{
+	"gclid": true, "gbraid": true, "wbraid": true, "gad_source": true, "gad_campaignid": true, "dclid": true, "srsltid": true, "_ga": true,
+	"_gl": true, "fbclid": true, "igshid": true, "msclkid": true, "ttclid": true, "twclid": true, "li_fat_id": true, "yclid": true,
+	"mc_cid": true, "mc_eid": true, "_hsenc": true, "_hsmi": true,
 }
 
 // plainHost reports whether a host is written as browsers write it: with the port that all
