@@ -108,7 +108,9 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 		w.Spec.Mail, env["SLIPWAY_WP_MAIL"] = true, strconv.Itoa(runtime.MailPort)
 	}
 	for k, v := range env {
-		p.Env[k] = v
+		if _, set := p.Env[k]; !set || k != wordpress.EnvironmentType {
+			p.Env[k] = v
+		}
 	}
 	p.Secrets = append(p.Secrets, secrets...)
 	return nil

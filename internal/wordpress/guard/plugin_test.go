@@ -37,6 +37,7 @@ namespace {
 	function add_action(...$args) { return add_filter(...$args); }
 	function remove_action() { return true; }
 	function has_action($name) { return !empty($GLOBALS['hooks'][$name]); }
+	function wp_get_environment_type() { return getenv('WP_ENVIRONMENT_TYPE') ?: 'production'; }
 	function wp_normalize_path($path) { return $path; }
 	function apply($name, $value, ...$more) {
 		$hooks = $GLOBALS['hooks'][$name] ?? [];
@@ -164,5 +165,33 @@ func TestAskedBySlipway(t *testing.T) {
 		echo json_encode($out);`, &got)
 	if len(got) != 3 || !got[0] || got[1] || got[2] {
 		t.Errorf("it lets in %v", got)
+	}
+}
+
+// A clone sends no mail and runs no queue of the site that it was made of, unless its owner says that it is production.
+func TestClonesAreStaging(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		env     []string
+		mail    string
+		batches int
+	}{
+		"a clone":              {[]string{"SLIPWAY_WP_CLONE=1", "WP_ENVIRONMENT_TYPE=staging", "SLIPWAY_WP_MAIL=2525"}, "true", 0},
+		"a clone, without":     {[]string{"SLIPWAY_WP_CLONE=1", "WP_ENVIRONMENT_TYPE=staging"}, "true", 0},
+		"a clone in its place": {[]string{"SLIPWAY_WP_CLONE=1", "WP_ENVIRONMENT_TYPE=production", "SLIPWAY_WP_MAIL=2525"}, "null", 5},
+		"no clone":             {[]string{"WP_ENVIRONMENT_TYPE=staging", "SLIPWAY_WP_MAIL=2525"}, "null", 5},
+	} {
+		var out struct {
+			Sent    json.RawMessage
+			Batches int
+		}
+		plugin(t, tt.env, `require $argv[1] . '/wp-includes/pluggable.php'; require $argv[2];
+			$sent = apply('pre_wp_mail', null, ['to' => 'ada@example.test', 'subject' => 'Your order']);
+			$hooks['action_scheduler_queue_runner_concurrent_batches'] ??= [];
+			$n = 5; foreach ($hooks['action_scheduler_queue_runner_concurrent_batches'] as $list) foreach ($list as $f) $n = $f($n);
+			echo json_encode(['sent' => $sent, 'batches' => $n]);`, &out)
+		if string(out.Sent) != tt.mail || out.Batches != tt.batches {
+			t.Errorf("%s: pre_wp_mail is %s, %d batches", name, out.Sent, out.Batches)
+		}
 	}
 }

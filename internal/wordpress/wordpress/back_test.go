@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/program/database"
 )
 
 // An update that adds tables and columns needs no database of before; one that drops or changes some does.
@@ -45,6 +46,25 @@ func TestBackParts(t *testing.T) {
 	} {
 		if got := tt.run.backParts(); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v comes back, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// A clone is staging until it has a domain of its own.
+func TestEnvironmentOfClones(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		x    row
+		want string
+	}{
+		"a site":            {row{}, ""},
+		"a clone":           {row{Origin: "site"}, "staging"},
+		"one of before":     {row{Origin: "site", Host: newAddress}, "staging"},
+		"one with a domain": {row{Origin: "site", Host: "shop.test"}, ""},
+	} {
+		env := tt.x.environment("key", database.Access{}, "https://blog.test")
+		if env[EnvironmentType] != tt.want || (env["SLIPWAY_WP_CLONE"] != "") != (tt.want != "") {
+			t.Errorf("%s: %q, %q", name, env[EnvironmentType], env["SLIPWAY_WP_CLONE"])
 		}
 	}
 }

@@ -201,9 +201,12 @@ func (r *run) copied(ctx context.Context, id site.ID) error {
 	}
 	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
 		if r.x.What == kindClone {
-			if _, err := tx.Exec(ctx, `UPDATE wordpress_sites SET origin = $2 WHERE site_id = $1`, id, p.From); err != nil {
+			_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET origin = $2, revision = revision + 1
+				WHERE site_id = $1 AND origin <> $2`, id, p.From)
+			if err != nil {
 				return err
 			}
+			tx.Notify("live") // its program is to know
 		}
 		if !p.Database {
 			return nil

@@ -212,6 +212,9 @@ func (w *WordPress) Environment(
 	return env, []string{string(key), a.Password}, x.Revision, nil
 }
 
+// EnvironmentType is the variable by which WordPress knows what a site is for, unless its owner sets it.
+const EnvironmentType = "WP_ENVIRONMENT_TYPE"
+
 // ObjectCacheOn is the variable that says that the program is to have an object cache.
 const ObjectCacheOn = "SLIPWAY_WP_OBJECT_CACHE"
 
@@ -247,6 +250,9 @@ func (x row) environment(key string, a database.Access, address string) map[stri
 	}
 	if x.MovedAt > 0 {
 		env["SLIPWAY_WP_MOVED"] = strconv.FormatInt(x.MovedAt.Time().Unix(), 10)
+	}
+	if x.Origin != "" && (x.Host == "" || x.Host == newAddress) { // with a domain of its own it is more than a copy
+		env["SLIPWAY_WP_CLONE"], env[EnvironmentType] = "1", "staging"
 	}
 	for name, on := range map[string]bool{
 		"SLIPWAY_WP_XMLRPC":      x.XMLRPC,

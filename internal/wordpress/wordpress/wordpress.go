@@ -155,12 +155,14 @@ type row struct {
 	Auto        string  // what is updated without being asked for
 	ObjectCache bool    // whether a Redis runs beside its PHP
 	Content     string  // the primary domain that its content names
+	Origin      site.ID // that it was cloned from; empty: none
+	Host        string  // the primary domain that its program knows
 	MovedAt     db.Time // when it was last transferred to another owner; 0: never
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, moved_at`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, origin, host, moved_at`
 
 func scan(s db.Scanner) (x row, err error) {
 	return x, s.Scan(
@@ -184,6 +186,8 @@ func scan(s db.Scanner) (x row, err error) {
 		&x.ObjectCache,
 		&x.Revision,
 		&x.Content,
+		&x.Origin,
+		&x.Host,
 		&x.MovedAt,
 	)
 }

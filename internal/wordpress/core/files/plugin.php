@@ -167,6 +167,16 @@ if (getenv('SLIPWAY_WP_MAIL')) {
 	}, PHP_INT_MAX, 2);
 }
 
+// A clone is no production: what it would send or charge for the site that it was made of waits. The owner's WP_ENVIRONMENT_TYPE decides.
+if (getenv('SLIPWAY_WP_CLONE') && wp_get_environment_type() !== 'production') {
+	add_filter('pre_wp_mail', function ($sent, $mail) {
+		$to = is_array($mail['to']) ? implode(', ', $mail['to']) : (string) $mail['to'];
+		error_log('Mail held, because this site is a clone: "' . preg_replace('/[^\x20-\x7e]/', '?', (string) ($mail['subject'] ?? '')) . '" to ' . preg_replace('/[^\x20-\x7e]/', '?', $to));
+		return true;
+	}, PHP_INT_MAX, 2);
+	add_filter('action_scheduler_queue_runner_concurrent_batches', fn() => 0, PHP_INT_MAX); // of shops and newsletters
+}
+
 // Uploads are as large as the owner's setting says.
 add_filter('upload_size_limit', fn($size) => min($size, max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20));
 add_filter('wp_handle_upload_prefilter', function ($file) {
