@@ -2,7 +2,8 @@
 //
 // A service that is stopped, or hangs, can't end what it started, which runs on. The watchdog is the same program, started again when
 // the first sandbox needs it. It holds each sandbox by a pidfd, whose process can't be confused with a later one. Deadlines are moments of
-// Now, which also counts the time for which a machine was suspended. The watchdog kills all that it holds when the service ends, too.
+// Now, which also counts the time for which a machine was suspended. The watchdog kills all that it holds when the service ends, too
+// (docs/adr/0048-watchdog.md).
 package watchdog
 
 import (
