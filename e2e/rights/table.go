@@ -100,7 +100,7 @@ var Table = []Right{
 		After: ofTheSite(),
 	},
 	{
-		Name: "access token of an app", Stored: []string{"oauth_tokens.hash"},
+		Name: "access token of an app", Stored: []string{"oauth_tokens.hash", "oauth_tokens.parent", "oauth_tokens.next"},
 		Why:   "A new password doesn't end what the user allowed apps: they revoke apps on the page of apps.",
 		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays}),
 	},
@@ -118,7 +118,8 @@ var Table = []Right{
 	},
 	{
 		Name: "deploy hook", Stored: []string{"deploy_hooks.digest", "deploy_hooks.sealed"},
-		Why:   "A hook belongs to the site. Rotate the hooks that a former member knows.",
+		Why: "A hook belongs to the site, also one that was made with a key or the command line: `slipway logout` ends the access alone. " +
+			"Rotate the hooks that a former member knows.",
 		After: ofTheSite(),
 	},
 	{
@@ -189,8 +190,9 @@ var Table = []Right{
 		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, RoleLowered: Stays, Unpaid: Pauses}),
 	},
 	{
-		Name:  "visitors' password of a site",
-		Why:   "It belongs to the site and is its visitors': an admin or the receiver of the site changes it, which ends the access of everybody who knew it.",
+		Name: "visitors' password of a site", Stored: []string{"site_serving.settings"},
+		Why: "It belongs to the site and is its visitors', also one that an app set: an admin or the receiver of the site changes it, " +
+			"which ends the access of everybody who knew it.",
 		After: all(Stays, map[Event]Outcome{Revoked: Ends, SiteDeleted: Ends, TeamDeleted: Ends, Unpaid: Pauses}),
 	},
 	{
@@ -231,6 +233,9 @@ var Others = map[string]string{
 	"domain_tokens.token":         "public: the value of a TXT record",
 	"sso_domains.token":           "public: the value of a TXT record",
 	"authority.private_key":       "the installation's own",
+	"notify_channels.url":         "of a chat service: a channel is the team's, and ends with it, with its only site, or with the app that made it",
+	"acme_storage.value":          "the installation's own",
+	"idempotent_answers.answer":   "found with the credential that the request was sent with alone",
 	"acme_storage.key":            "a name of a file: not a secret",
 	"acme_challenges.token":       "public, for the certificate authority",
 	"rate_windows.key":            "what is counted: not a secret",
