@@ -1,5 +1,5 @@
-// Command slipway-init is what Slipway starts inside a sandbox before the command itself. It is
-// built into slipway (internal/platform/sandbox/program.go) and never started by hand.
+// Command slipway-init is the helper that Slipway starts in a sandbox before the command itself. It is embedded into
+// slipway (internal/platform/sandbox/program.go); users don't run it.
 package main
 
 import (

@@ -26,7 +26,7 @@ type backupCreate struct {
 	To string `name:"to" help:"Where to: s3://BUCKET?endpoint=https://HOST or a directory. Default: --backup-to of slipway serve." placeholder:"URL"`
 }
 
-// Run has the running service take the backup, and waits for it.
+// Run makes the running service take a backup, and waits for it.
 func (b backupCreate) Run(ctx context.Context) error {
 	return recovery.Create(ctx, b.Store(), b.To, stdout)
 }
@@ -36,12 +36,12 @@ type backupRepair struct {
 	To string `name:"to" help:"Where the backups are: s3://BUCKET?endpoint=https://HOST or a directory. Default: --backup-to of slipway serve." placeholder:"URL"`
 }
 
-// Run has the running service repair the backups, and waits for it.
+// Run makes the running service repair the backups, and waits for it.
 func (b backupRepair) Run(ctx context.Context) error {
 	return recovery.Repair(ctx, b.Store(), b.To, stdout)
 }
 
-// place holds where backups are and what opens them.
+// place holds the flags that locate and decrypt backups.
 type place struct {
 	From     string `name:"from" help:"Where the backups are: s3://BUCKET?endpoint=https://HOST or a directory." required:"" placeholder:"URL"`
 	Key      string `name:"key" help:"The installation's secrets.key, which opens its backups. Default: that of the data directory." type:"path" env:"SLIPWAY_SECRETS_KEY" placeholder:"FILE"`
@@ -95,7 +95,7 @@ type backupRestoreStorage struct {
 	Yes  bool   `env:"-" help:"Replace what sites store now."`
 }
 
-// Run has the running service restore the storage of sites, and waits for it.
+// Run makes the running service restore sites' storage, and waits for it.
 func (b backupRestoreStorage) Run(ctx context.Context) error {
 	return recovery.RestoreStorage(ctx, b.Store(), b.From, id.Backup(b.ID), b.Yes, stdout)
 }

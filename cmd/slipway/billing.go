@@ -36,7 +36,7 @@ type billingCommand struct {
 
 func sells(d flags.Data) admin.Billing { return admin.Billing{Store: d.Store(), Out: stdout} }
 
-// withFile opens a file, or standard input for -.
+// withFile opens a file, or standard input for "-".
 func withFile(name string, fn func(r io.Reader) error) error {
 	if name == "-" {
 		return fn(os.Stdin)
@@ -94,7 +94,7 @@ func (c billingSettings) Run(ctx context.Context) error {
 
 type billingReceivables struct{ flags.Data }
 
-// Run lists what is open.
+// Run lists unpaid invoices.
 func (c billingReceivables) Run(ctx context.Context) error { return sells(c.Data).Receivables(ctx) }
 
 type billingPay struct {
@@ -126,7 +126,7 @@ type billingFinalize struct {
 	Invoice string `arg:"" help:"Id of the draft."`
 }
 
-// Run gives the draft its number.
+// Run finalizes the draft, which gives it a number.
 func (c billingFinalize) Run(ctx context.Context) error {
 	return sells(c.Data).Finalize(ctx, c.Invoice)
 }
@@ -136,7 +136,7 @@ type billingWriteOff struct {
 	Invoice string `arg:"" help:"Number or id of the invoice."`
 }
 
-// Run gives up what is left.
+// Run writes off the unpaid amount.
 func (c billingWriteOff) Run(ctx context.Context) error {
 	return sells(c.Data).WriteOff(ctx, c.Invoice)
 }
@@ -153,7 +153,7 @@ type billingCredit struct {
 	Reason string `help:"Reason, for the audit log." required:"" placeholder:"TEXT"`
 }
 
-// Run gives the credit.
+// Run adds the credit.
 func (c billingCredit) Run(ctx context.Context) error {
 	return sells(c.Data).Credit(ctx, c.Customer, c.Amount, c.Currency, c.Reason, false)
 }
@@ -179,7 +179,7 @@ type billingCoupon struct {
 	Lasts       time.Duration `help:"How long it can be redeemed, such as 720h. Default: no end." placeholder:"DURATION"`
 }
 
-// Run makes the coupon.
+// Run creates the coupon.
 func (c billingCoupon) Run(ctx context.Context) error {
 	return sells(c.Data).Coupon(ctx, plan.Coupon{
 		Code: c.Code, Currency: money.Currency(c.Currency), Periods: c.Periods, Most: c.Redemptions,
@@ -206,7 +206,7 @@ type billingVAT struct {
 	State    string `arg:"" optional:"" help:"valid or invalid. Without it, what is known is shown." enum:"valid,invalid," default:""`
 }
 
-// Run keeps the verdict.
+// Run stores the result of the check.
 func (c billingVAT) Run(ctx context.Context) error {
 	if c.State == "" {
 		return sells(c.Data).ShowVAT(ctx, c.Customer)
@@ -219,7 +219,7 @@ type billingRecompute struct {
 	Invoice string `arg:"" optional:"" help:"Number or id of the invoice. Default: all."`
 }
 
-// Run compares.
+// Run recomputes the invoice and compares.
 func (c billingRecompute) Run(ctx context.Context) error {
 	return sells(c.Data).Recompute(ctx, c.Invoice)
 }
@@ -252,14 +252,14 @@ type stripeSecret struct {
 	File string `arg:"" help:"File with the signing secret, or - for standard input."`
 }
 
-// Run keeps the secret.
+// Run stores the secret.
 func (c stripeSecret) Run(ctx context.Context) error {
 	return withFile(c.File, func(r io.Reader) error { return sells(c.Data).StripeSecret(ctx, r) })
 }
 
 type stripeStatus struct{ flags.Data }
 
-// Run prints what is connected.
+// Run prints which account is connected.
 func (c stripeStatus) Run(ctx context.Context) error { return sells(c.Data).StripeStatus(ctx) }
 
 type stripeReplay struct {
@@ -267,10 +267,10 @@ type stripeReplay struct {
 	Since time.Duration `help:"How far back, at most 720h." default:"72h" placeholder:"DURATION"`
 }
 
-// Run lets the server read the events again.
+// Run makes the server read the events again.
 func (c stripeReplay) Run(ctx context.Context) error { return sells(c.Data).StripeReplay(ctx, c.Since) }
 
 type stripeDisconnect struct{ flags.Data }
 
-// Run ends the use of the account.
+// Run disconnects the account.
 func (c stripeDisconnect) Run(ctx context.Context) error { return sells(c.Data).StripeDisconnect(ctx) }

@@ -14,18 +14,18 @@ import (
 	"slipway/packaging"
 )
 
-// commands is the command line where there is no server: what developers use. Each flag is also an environment variable, SLIPWAY_ and
-// its name in capitals.
+// commands is the command line on systems without a server: only the developers' commands. Each flag is also an
+// environment variable, SLIPWAY_ and its name in capitals.
 type commands struct {
 	cli.Commands `embed:""`
 
-	env *cli.Env // of a developer's command; nil before it runs
+	env *cli.Env // environment of a developer's command; nil before it runs
 
 	Webhooks webhooksCommand `cmd:"" group:"Your sites" help:"Receive webhooks for local development."`
 	Version  versionCommand  `cmd:"" group:"Your sites" help:"Print the version."`
 }
 
-// parser returns what reads the command line into c.
+// parser returns the parser of the command line.
 func (c *commands) parser() (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("slipway"),
@@ -36,7 +36,7 @@ func (c *commands) parser() (*kong.Kong, error) {
 	)
 }
 
-// lasting returns nil: no command runs for long here.
+// lasting returns nil, since no command here runs for long.
 func (c *commands) lasting(string) func(context.Context) error { return nil }
 
 type versionCommand struct {

@@ -17,14 +17,14 @@ import (
 	"slipway/packaging"
 )
 
-// commands is the command line. Each flag is also an environment variable, SLIPWAY_ and
-// its name in capitals, and a key of the file given by --config, in that order.
+// commands is the command line. Each flag can also be set by an environment variable, SLIPWAY_ and its name in
+// capitals, or in the file given by --config, in this order of precedence.
 type commands struct {
 	Config flags.File `help:"TOML configuration file. Its keys are the names of flags." type:"path" placeholder:"FILE"`
 
 	cli.Commands `embed:""`
 
-	env *cli.Env // of a developer's command; nil before it runs
+	env *cli.Env // environment of a developer's command; nil before it runs
 
 	Serve    serveCommand    `cmd:"" group:"Operate" help:"Run the service."`
 	Try      tryCommand      `cmd:"" group:"Operate" help:"Start an installation to look at, with a first user and a live site, until Ctrl-C."`
@@ -44,7 +44,7 @@ type commands struct {
 	Version  versionCommand  `cmd:"" group:"Operate" help:"Print the version."`
 }
 
-// parser returns what reads the command line into c.
+// parser returns the parser of the command line.
 func (c *commands) parser() (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("slipway"),
@@ -56,8 +56,8 @@ func (c *commands) parser() (*kong.Kong, error) {
 	)
 }
 
-// lasting returns how to run the command of this name without kong, or nil where it ends soon: kong's own way keeps the model of
-// all commands until then.
+// lasting returns a function that runs a long-running command without kong, or nil for a short one: kong would keep the
+// model of all commands in memory.
 func (c *commands) lasting(command string) func(context.Context) error {
 	if command == "serve" {
 		return c.Serve.Run

@@ -1,5 +1,4 @@
-// Command slipway is the whole program: the server and its command line. On systems other than Linux it is the command line of
-// developers alone.
+// Command slipway is the server and its command line. On systems other than Linux it has only the developers' commands.
 package main
 
 import (
@@ -25,22 +24,22 @@ import (
 var version = "dev"
 
 func main() {
-	runtime.MemProfileRate = 0 // nothing reads the samples, whose table is over 1 MB
+	runtime.MemProfileRate = 0 // nothing reads the samples, whose table takes over 1 MB
 	os.Exit(run(os.Args[1:]))
 }
 
 func run(args []string) int {
-	// The model of all commands is larger than the heap that is collected first: that would be a sixth of a command's start.
+	// Don't collect garbage while building the model of all commands: that would take a sixth of a command's start.
 	percent := debug.SetGCPercent(-1)
 	var c commands
 	parser, err := c.parser()
 	if err != nil {
 		return complain(err)
 	}
-	if len(args) > 0 && args[0] == "help" { // as git and go have it
+	if len(args) > 0 && args[0] == "help" { // accepted by git and go too
 		args = append(args[1:], "--help")
 	}
-	if len(args) == 1 && args[0] == "--version" { // as most programs have it
+	if len(args) == 1 && args[0] == "--version" { // accepted by most programs
 		args = []string{"version"}
 	}
 	cmd, err := parser.Parse(args)
@@ -50,10 +49,10 @@ func run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	cmd.BindTo(ctx, (*context.Context)(nil))
 	if run := c.lasting(cmd.Command()); run != nil {
-		err = run(ctx) // from here on nothing refers to the parser, which takes a megabyte
+		err = run(ctx) // the parser, which takes a megabyte, is garbage from here on
 	} else {
 		err = cmd.Run()
 	}
@@ -72,8 +71,8 @@ func run(args []string) int {
 // stdout is the standard output of the operator's commands.
 var stdout = new(output)
 
-// output writes to standard output and remembers the first error: a command whose output is lost has failed. On a terminal, the names
-// that tenants chose drive nothing.
+// output writes to standard output and remembers the first error, since a command whose output is lost has failed. On a
+// terminal it escapes untrusted text.
 type output struct{ err error }
 
 func (o *output) Write(b []byte) (int, error) {
@@ -88,22 +87,22 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// environment returns what a developer's command runs in.
+// environment returns the environment of a developer's command.
 func (c *commands) environment() (*cli.Env, error) {
 	e, err := cli.System()
 	c.env = e
 	return e, err
 }
 
-// maxComplaint bounds the line of an error, which may have a server's answer in it.
+// maxComplaint caps the line of an error, which may contain a server's response.
 const maxComplaint = 8 << 10
 
-// sentence writes an error in one line. What others wrote of it drives no terminal.
+// sentence formats an error as one line that is safe for a terminal.
 func sentence(err error) string {
 	return text.Clip(text.Printable(strings.Join(strings.Fields(err.Error()), " ")), maxComplaint)
 }
 
-// complain says in a line what went wrong, or in several where several settings are wrong.
+// complain prints an error as one line, or as one line per invalid setting, and returns the exit status.
 func complain(err error) int {
 	var p *kong.ParseError
 	if errors.As(err, &p) {
@@ -124,7 +123,7 @@ func complain(err error) int {
 	return 1
 }
 
-// versionText returns the output of `slipway version`: version, commit and its date, where the build knows them.
+// versionText returns the output of `slipway version`: version, commit and its date, if the build knows them.
 func versionText() string {
 	from := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -39,7 +39,7 @@ type nodeResume struct {
 	Node string `help:"Id or name of the node." required:"" placeholder:"NODE"`
 }
 
-// Run ends the draining.
+// Run ends draining.
 func (n nodeResume) Run(ctx context.Context) error {
 	return admin.DrainNode(ctx, n.Store(), n.Node, true, stdout)
 }
@@ -49,14 +49,14 @@ type nodeAcceptStorage struct {
 	Storage string `help:"Directory that every node mounts. Without it each node has storage of its own again." placeholder:"DIR"`
 }
 
-// Run accepts the directory; the nodes are restarted after it.
+// Run accepts the directory; restart the nodes afterwards.
 func (n nodeAcceptStorage) Run(ctx context.Context) error {
 	return admin.AcceptStorage(ctx, n.Store(), n.Storage, stdout)
 }
 
 type nodeAcceptFiles struct{ flags.Data }
 
-// Run accepts the place of files; the nodes are restarted after it.
+// Run accepts the location of files; restart the nodes afterwards.
 func (n nodeAcceptFiles) Run(ctx context.Context) error {
 	return admin.AcceptFiles(ctx, n.Store(), stdout)
 }
@@ -74,7 +74,7 @@ func (n nodeForget) Run(ctx context.Context) error {
 
 type nodeAcceptKey struct{ flags.Data }
 
-// Run accepts the key; the service is restarted after it.
+// Run accepts the key; restart the service afterwards.
 func (n nodeAcceptKey) Run(ctx context.Context) error {
 	return admin.AcceptKey(ctx, n.Store(), stdout)
 }

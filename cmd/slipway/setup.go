@@ -24,7 +24,7 @@ type setupCommand struct {
 	Yes        bool   `env:"-" short:"y" help:"Ask nothing."`
 }
 
-// Run asks for what is not given, if somebody is there.
+// Run asks for missing settings on a terminal.
 func (c setupCommand) Run(ctx context.Context) error {
 	info, err := os.Stdin.Stat()
 	asking := err == nil && info.Mode()&os.ModeCharDevice != 0 && !c.Yes
@@ -56,7 +56,7 @@ func (c setupCommand) Run(ctx context.Context) error {
 	return sound
 }
 
-// checkSettings returns what slipway serve would make of a file of settings, or why it would refuse it.
+// checkSettings parses a settings file as slipway serve does.
 func checkSettings(text string) (config.Settings, error) {
 	dir, err := os.MkdirTemp("", "slipway-setup-")
 	if err != nil {

@@ -19,7 +19,7 @@ type ssoCommand struct {
 	Test   ssoTest   `cmd:"" help:"Check that the issuer of a sign-in provider can be reached and is set up right."`
 }
 
-// ssoWay says how issuers are reached and where people come back to: as the server was told.
+// ssoWay holds the server's settings for reaching issuers and for redirects back.
 type ssoWay struct {
 	BaseURL  string   `name:"base-url" help:"Base URL of the dashboard." default:"http://127.0.0.1:8080" placeholder:"URL"`
 	Allow    []string `name:"outbound-allow" help:"Private network (CIDR) that issuers may be in, as for slipway serve. Repeatable." placeholder:"CIDR"`
@@ -84,7 +84,7 @@ type ssoTest struct {
 	ID string `name:"id" help:"Id of the provider." required:"" placeholder:"ID"`
 }
 
-// Run asks the issuer.
+// Run queries the issuer.
 func (t ssoTest) Run(ctx context.Context) error {
 	return admin.TestSSO(ctx, t.Store(), t.way(), sso.ProviderID(t.ID), stdout)
 }

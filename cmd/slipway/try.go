@@ -24,7 +24,7 @@ type tryCommand struct {
 	EdgeHTTPS string `name:"edge-https" help:"Address of sites over HTTPS." default:"127.0.0.1:8443" placeholder:"HOST:PORT"`
 }
 
-// Run serves until a signal. The service has the settings that slipway serve would have here, but for those that are given.
+// Run serves until a signal, with the settings of slipway serve except for those given.
 func (t tryCommand) Run(ctx context.Context) error {
 	process.Prepare()
 	var c commands

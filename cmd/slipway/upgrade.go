@@ -17,7 +17,7 @@ import (
 	"slipway/internal/operator/upgrade"
 )
 
-// releaseKeys are the public keys of minisign that sign releases, separated by commas. It is set by the build.
+// releaseKeys holds the minisign public keys of releases, separated by commas. It is set by the build.
 var releaseKeys = ""
 
 type upgradeCommand struct {
@@ -39,7 +39,7 @@ type upgradeCommand struct {
 	SiteDomain string        `help:"Domain of sites, as for slipway serve." default:"localhost" placeholder:"DOMAIN"`
 }
 
-// Run upgrades the installed program, which is this one.
+// Run upgrades the installed program.
 func (u upgradeCommand) Run(ctx context.Context) error {
 	program, err := os.Executable()
 	if err == nil {
@@ -53,7 +53,7 @@ func (u upgradeCommand) Run(ctx context.Context) error {
 		edge = *u.EdgeHTTPS
 	}
 	c := upgrade.Config{
-		// The program before drives what the new one may not be able to.
+		// The previous program performs the upgrade, since the new one may not work.
 		Store: u.Store(), Program: strings.TrimSuffix(program, ".previous"), Control: u.Listen, Edge: edge, SiteDomain: u.SiteDomain,
 		Service: u.Service, Image: installation.ImageFile, Start: u.ReadyIn, Watch: u.Watch, Out: os.Stdout,
 	}

@@ -1,8 +1,8 @@
-// Package launch owns the specification with which a deployment's program starts: its plan, the site's
-// settings and variables, its databases and its WordPress, combined as package app needs them.
+// Package launch owns the specification of a deployment's program: it combines the plan, the site's settings and
+// variables, its databases and its WordPress into what package app starts.
 //
-// It starts nothing. Each call returns the current settings. Databases of a preview are created
-// when its program is first needed.
+// It starts nothing. Each call returns the current settings. A preview's databases are created when its program is
+// first needed.
 package launch
 
 import (
@@ -35,7 +35,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// What a program gets where its site's settings say nothing.
+// Defaults for settings that the site doesn't set.
 const (
 	defaultSleep   = 15 * time.Minute
 	defaultHealth  = time.Minute
@@ -45,7 +45,7 @@ const (
 	programScratch = 1 << 30 // bytes
 )
 
-// Config holds what Launch needs.
+// Config holds the dependencies of Launch.
 type Config struct {
 	DB          *db.DB
 	Sites       *site.Sites
@@ -53,25 +53,25 @@ type Config struct {
 	Databases   *database.Databases
 	WordPress   *wordpress.WordPress
 	Previews    *preview.Previews
-	Git         *pushes.Pushes // says what the databases of a site's previews begin as
-	// Apps and Engine run what a backup holds. Required by Trial.
+	Git         *pushes.Pushes // says what preview databases are copied from
+	// Apps and Engine run programs from backups. Required by Trial.
 	Apps   *app.Apps
 	Engine runtime.Host
-	Node   string       // this node's id. Optional: needed where storage is shared.
-	Mailer *mail.Mailer // sends what programs send. Optional.
-	Redis  *redis.Redis // the server that programs reach. Optional.
-	Dir    string       // of mails on their way. Required with a Mailer.
+	Node   string       // this node's id. Optional: required with shared storage.
+	Mailer *mail.Mailer // sends programs' emails. Optional.
+	Redis  *redis.Redis // the Redis server for programs. Optional.
+	Dir    string       // directory of emails being sent. Required with a Mailer.
 	Log    *slog.Logger // Optional.
 }
 
-// Launch says what programs are started with.
+// Launch builds the specifications of programs.
 type Launch struct {
 	c      Config
-	trial  site.ID       // under which backups are tried here
-	trying chan struct{} // holds one while a backup is tried //share: total 1 trial; owner see backup's queue; edge the next waits
+	trial  site.ID       // site id for trying backups
+	trying chan struct{} // holds one token while a backup is tried //share: total 1 trial; owner see backup's queue; edge the next waits
 }
 
-// New returns Launch, and connects its engine's programs with what they reach beside public addresses.
+// New returns Launch and connects the engine's programs to databases, mail and Redis.
 func New(c Config) *Launch {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Engine != nil {
@@ -80,7 +80,7 @@ func New(c Config) *Launch {
 	return &Launch{c: c, trial: trialSite(c.Node, c.Engine != nil && c.Engine.StorageShared()), trying: make(chan struct{}, 1)}
 }
 
-// Wanted returns the program of a deployment, with its site's settings.
+// Wanted returns the specification of a deployment's program.
 func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, error) {
 	p, err := l.programOfDeployment(ctx, id)
 	if err != nil {
@@ -145,7 +145,7 @@ func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, erro
 	return w, nil
 }
 
-// applyRun puts a site's settings over the defaults.
+// applyRun overrides defaults by a site's settings.
 func applyRun(w *app.Wanted, r site.Run) {
 	if r.SleepAfterSeconds != nil {
 		w.Sleep = time.Duration(*r.SleepAfterSeconds) * time.Second
@@ -196,8 +196,8 @@ func applyRun(w *app.Wanted, r site.Run) {
 	}
 }
 
-// boundInstances holds a program to one instance where it has storage or is PHP: what asks for several is refused, but the deployment
-// may be older than the setting.
+// boundInstances limits a program to one instance if it has storage or is PHP: such settings are refused, but the
+// deployment may be older than the setting.
 func boundInstances(w *app.Wanted) {
 	if w.Spec.PHP != nil || slices.ContainsFunc(w.Spec.Storage, func(s runtime.Storage) bool { return !s.Temporary }) {
 		w.Instances = scale.Range{}
@@ -205,8 +205,7 @@ func boundInstances(w *app.Wanted) {
 	w.Instances.Max = max(w.Instances.Min, w.Instances.Max)
 }
 
-// Room is how many bytes a site may store once it serves what live says; nil: what it serves
-// now.
+// Room returns how many bytes a site may store once live is served; with nil, now.
 func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (int64, error) {
 	s, err := l.c.Sites.ByID(ctx, l.c.DB, id)
 	if err != nil {
@@ -231,8 +230,8 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 	return w.Spec.Limits.Storage, nil
 }
 
-// Renew ends a site's programs, which start with the next request, and forgets what is cached of it: what
-// they stand on has been replaced.
+// Renew stops a site's programs, which the next request starts again, and drops its caches, because its files or
+// databases were replaced.
 func (l *Launch) Renew(ctx context.Context, id site.ID) error {
 	l.c.Apps.Renew(id)
 	return l.c.DB.Write(ctx, func(tx *db.Tx) error {

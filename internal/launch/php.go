@@ -14,8 +14,8 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// applyPHP makes PHP-FPM of a program that the plan says is PHP, unless it has a start
-// command: that is a server of its own then, which finds php in its PATH.
+// applyPHP configures PHP-FPM for a PHP program. A program with its own start command gets no PHP-FPM but php in its
+// PATH.
 func applyPHP(w *app.Wanted, p program) {
 	if p.Runtime == framework.WordPress {
 		l := wordpress.TheLayout()
@@ -24,7 +24,7 @@ func applyPHP(w *app.Wanted, p program) {
 		for _, folder := range l.Storage {
 			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})
 		}
-		for _, name := range p.Content { // over what the site has there
+		for _, name := range p.Content { // replaces the site's own folders
 			w.Spec.Trees = append(w.Spec.Trees, runtime.Tree{
 				Path:   path.Join(l.Content, name),
 				Bundle: p.Bundle,
@@ -47,8 +47,8 @@ func applyPHP(w *app.Wanted, p program) {
 	}
 }
 
-// applyStorage gives a program the folders that detection and the site's settings name: the
-// site's, or those of its preview. An isolated one's go with it.
+// applyStorage adds the storage folders from detection and settings: the site's, or its preview's. Isolated programs
+// get temporary ones.
 func applyStorage(w *app.Wanted, p program) {
 	w.Spec.Preview, w.Spec.Isolated = p.Store, p.Isolated
 	named := map[string]bool{}

@@ -6,9 +6,9 @@ import (
 	"slipway/internal/deploy/preview"
 )
 
-// TidyPreviews deletes the storage of previews that have ended.
+// TidyPreviews deletes the storage of ended previews.
 func (l *Launch) TidyPreviews(ctx context.Context) error {
-	stores, err := l.c.Engine.PreviewStores() // before the previews: one that begins meanwhile is not among them
+	stores, err := l.c.Engine.PreviewStores() // list stores before previews, so that a new preview's store isn't deleted
 	if err != nil {
 		return err
 	}

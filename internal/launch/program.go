@@ -16,36 +16,34 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// program holds the program of a deployment.
+// program is what a deployment runs.
 type program struct {
 	Site    site.Site
 	Bundle  bundle.ID
 	Start   framework.Start
 	Root    string // the project's folder in the bundle
-	Node    string // version of Node.js, "" for whatever there is
-	PHP     string // constraint of composer.json, "" for any
+	Node    string // required version of Node.js; "" for any
+	PHP     string // constraint in composer.json; "" for any
 	Runtime string // framework.Node or framework.PHP
 	Env     map[string]string
 
-	// Preview is the one that it is of, and Store names that one's storage. Isolated has neither
-	// databases nor storage that outlives it: a fork's pull request, whose author must not see
-	// what the site and its previews have stored, or a preview that has ended.
+	// Preview is the deployment's preview, and Store names the preview's storage. Isolated programs get no databases
+	// and no lasting storage: a fork's pull request, whose author must not see stored data, or an ended preview.
 	Preview  string
 	Store    string
 	Isolated bool
 
-	Run       site.Run // what slipway.toml says; the site's own settings go before it
+	Run       site.Run // from slipway.toml; the site's settings override it
 	Processes []framework.Process
 	Crons     []framework.Cron
 
-	Content []string // of WordPress: the folders of wp-content that the repository holds
+	Content []string // WordPress: the folders of wp-content in the repository
 
-	Secrets []string // values that no log shows
+	Secrets []string // values to redact in logs
 }
 
-// programOfDeployment returns what a deployment runs, with the site's settings and variables as they
-// are now. It is a NotFound fault where the deployment has no program, or it is no longer
-// stored.
+// programOfDeployment returns what a deployment runs, with the site's current settings and variables. It returns a
+// NotFound fault if the deployment has no program or is no longer stored.
 func (l *Launch) programOfDeployment(ctx context.Context, id deployment.ID) (program, error) {
 	x, s, err := l.c.Deployments.Lookup(ctx, id)
 	if err != nil {
@@ -75,8 +73,7 @@ func (l *Launch) programOfDeployment(ctx context.Context, id deployment.ID) (pro
 	return p, nil
 }
 
-// programFromBackup returns what a site runs in production that a backup holds: with the variables
-// of then, at the address url.
+// programFromBackup returns the production program in a site's backup, with the backup's variables and the address url.
 func programFromBackup(s site.Site, live deployment.Live, vars []site.NewVar, url string) (program, error) {
 	var list []site.Var
 	for _, v := range vars {
@@ -103,7 +100,7 @@ func programOf(s site.Site, x deployment.Deployment, vars []site.Var, url string
 	if plan.Start == nil {
 		return program{}, fault.Missing("program")
 	}
-	env := maps.Clone(plan.Env) // as the build has them: APP_ENV of a framework
+	env := maps.Clone(plan.Env) // variables of the framework, such as APP_ENV, as in the build
 	if env == nil {
 		env = map[string]string{}
 	}

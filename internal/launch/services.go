@@ -18,9 +18,8 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// addDatabases adds the variables of the databases that a program may use, and the way to
-// them: production's are the site's own, a preview has others, and what is isolated has none.
-// The owner's own variables of the same name win.
+// addDatabases adds the variables and sockets of a program's databases: the site's own in production, others in
+// previews, and none if isolated. The site's own variables with these names take precedence.
 func (l *Launch) addDatabases(ctx context.Context, w *app.Wanted, p *program) error {
 	env, secrets, err := l.databases(ctx, p)
 	if err == nil && !p.Isolated && p.Preview == "" {
@@ -53,8 +52,8 @@ func (l *Launch) databases(ctx context.Context, p *program) (env map[string]stri
 	return l.c.Databases.PreviewEnv(ctx, p.Site.ID, p.Preview, begin == "copy")
 }
 
-// addRedis adds the variables of the operator's Redis server, and the way to it, where the owner has set none of them: a preview's keys
-// are others than production's, and what is isolated reaches none.
+// addRedis adds the variables and socket of the operator's Redis server, unless the site sets one of the variables.
+// Previews have their own keys, and isolated programs get no Redis.
 func (l *Launch) addRedis(w *app.Wanted, p *program) {
 	if l.c.Redis == nil || p.Isolated || p.Runtime == framework.WordPress {
 		return
@@ -73,13 +72,12 @@ func (l *Launch) addRedis(w *app.Wanted, p *program) {
 	w.Spec.RedisServer = true
 }
 
-// addWordPress adds what a WordPress finds in its environment. Nothing that the owner sets
-// takes its place.
+// addWordPress adds the environment of a WordPress. The site's variables can't override it.
 func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) error {
 	if p.Runtime != framework.WordPress {
 		return nil
 	}
-	if p.Isolated || p.Preview != "" { // it has one database, which is production's
+	if p.Isolated || p.Preview != "" { // these have no database of their own
 		return site.NoPreviews
 	}
 	address, err := l.c.WordPress.Address(ctx, p.Site)
@@ -96,7 +94,7 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 		w.Spec.RedisServer, env["SLIPWAY_REDIS_PREFIX"] = true, redis.Client{Site: p.Site.ID}.Prefix()
 	}
 	if slices.ContainsFunc(p.Content, func(folder string) bool { return !strings.Contains(folder, "/") }) {
-		env["SLIPWAY_WP_MANAGED"] = "1" // beside a single theme, others may be installed
+		env["SLIPWAY_WP_MANAGED"] = "1" // a single theme allows installing others
 	}
 	for _, own := range []string{address, l.c.Sites.URL(p.Site.Slug)} {
 		own = ownAddress(own)
@@ -116,7 +114,7 @@ func (l *Launch) addWordPress(ctx context.Context, w *app.Wanted, p *program) er
 	return nil
 }
 
-// ownAddress is the host and port of a site's URL.
+// ownAddress returns the host and port of a site's URL.
 func ownAddress(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

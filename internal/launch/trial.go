@@ -8,22 +8,22 @@ import (
 	"slipway/internal/backup/snapshot"
 )
 
-// Trial makes the place where a backup is tried on this node, one after the other: a program takes as
-// much memory as the site's. Close gives it back.
+// Trial reserves the place for trying a backup on this node. Only one is tried at a time, since a program takes as much
+// memory as the site's. Close releases it.
 func (l *Launch) Trial(ctx context.Context) (backup.Trial, error) {
 	select {
 	case l.trying <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := l.c.Engine.ForgetStorage(l.trial); err != nil { // what a crash left there
+	if err := l.c.Engine.ForgetStorage(l.trial); err != nil { // left by a crash
 		<-l.trying
 		return nil, err
 	}
 	return trial{l}, nil
 }
 
-// trial is the place where a backup is tried.
+// trial is the place for trying a backup.
 type trial struct{ l *Launch }
 
 func (t trial) Folder(ctx context.Context, name string) (snapshot.Folder, error) {
@@ -39,7 +39,7 @@ func (t trial) Close() {
 	<-t.l.trying
 }
 
-// Answer runs what a backup holds and says how it answers.
+// Answer runs the program in a backup and describes its response.
 func (t trial) Answer(ctx context.Context, held backup.Tried) (string, error) {
 	w, err := t.l.Tried(ctx, held)
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// TrialSite is the name under which what a backup holds runs: it has a user, storage and a
-// socket of databases like a site, and no site is called so.
+// TrialSite is the site id for programs of backups: it has a user, storage and database socket like a site. No real
+// site has this id.
 const TrialSite = "backup-trial"
 
-// trialSite is TrialSite, or where all nodes have their storage in one directory a name of the node's own: two that try backups at
-// the same time would write over each other.
+// trialSite returns TrialSite, or a name of the node's own if storage is shared: otherwise two nodes could write to the
+// same storage.
 func trialSite(node string, shared bool) site.ID {
 	if shared && node != "" {
 		return site.ID(TrialSite + "-" + node)
@@ -31,14 +31,14 @@ func trialSite(node string, shared bool) site.ID {
 	return TrialSite
 }
 
-// Tried is like Wanted, of a site that may be gone. It has neither a network nor mail:
-// who runs twice must not write to what is outside twice.
+// Tried is [Launch.Wanted] for a backup, whose site may be deleted. The program gets no network and no mail, so that it
+// can't repeat the site's effects outside.
 func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) {
 	s := site.Site{ID: l.trial, Name: t.Config.Name, Slug: TrialSite, Type: t.Config.Type, Run: t.Config.Run}
 	address := l.c.Sites.URL(s.Slug)
 	var live site.Site
 	live, err := l.c.Sites.ByID(ctx, l.c.DB, t.Site)
-	if err == nil { // which its program knows
+	if err == nil { // the program knows the site's address
 		address, err = l.c.WordPress.Address(ctx, live)
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
@@ -97,9 +97,9 @@ func (l *Launch) Tried(ctx context.Context, t backup.Tried) (app.Wanted, error) 
 	}
 	applyRun(&w, p.Run)
 	applyRun(&w, p.Site.Run)
-	w.Health = min(w.Health, defaultHealth) // others wait for their turn
+	w.Health = min(w.Health, defaultHealth) // other trials wait
 	return w, nil
 }
 
-// hostPort returns the Host header of a request to an address.
+// hostPort returns the Host header for an address.
 func hostPort(address string) string { return strings.TrimPrefix(address, "https://") }

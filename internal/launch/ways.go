@@ -14,12 +14,12 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// ways are where programs of this node get to beside public addresses. They are a runtime.Ways.
+// ways connects programs on this node to databases, mail and Redis. It implements runtime.Ways.
 type ways struct {
 	databases *database.Databases
 	wordpress *wordpress.WordPress
-	mail      *mail.Relay  // nil: none
-	redis     *redis.Redis // nil: none
+	mail      *mail.Relay  // nil without mail
+	redis     *redis.Redis // nil without Redis
 }
 
 func newWays(c Config) *ways {
@@ -30,12 +30,12 @@ func newWays(c Config) *ways {
 	return w
 }
 
-// DatabaseSocket opens the way from a site's programs to its databases.
+// DatabaseSocket opens a socket from a site's programs to its databases.
 func (w *ways) DatabaseSocket(ctx context.Context, s runtime.Spec) (socket string, done func(), err error) {
 	return w.databases.Socket(ctx, database.Client{Owner: s.Owner, Site: s.Site, Preview: s.Preview})
 }
 
-// ServeMail takes what a site's programs send.
+// ServeMail accepts emails from a site's programs.
 func (w *ways) ServeMail(ctx context.Context, id site.ID, l net.Listener) {
 	if w.mail == nil {
 		l.Close()
@@ -44,7 +44,7 @@ func (w *ways) ServeMail(ctx context.Context, id site.ID, l net.Listener) {
 	w.mail.Serve(ctx, string(id), l)
 }
 
-// ServeRedis leads what a site's programs, or those of its preview, connect to the operator's Redis server.
+// ServeRedis forwards connections of a site's or preview's programs to the operator's Redis server.
 func (w *ways) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener) {
 	if w.redis == nil {
 		l.Close()
@@ -53,20 +53,20 @@ func (w *ways) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener) {
 	w.redis.Serve(ctx, redis.Client{Owner: s.Owner, Site: s.Site, Preview: s.Preview}, l)
 }
 
-// Changed hears that a command of a site has ended, which may have changed what its WordPress stores.
+// Changed records that a site's command has ended, which may have changed WordPress's data.
 func (w *ways) Changed(id site.ID) { w.wordpress.Changed(id) }
 
-// senders are the sites whose programs send mails. They are a mail.Senders.
+// senders looks up the sites whose programs send email. It implements mail.Senders.
 type senders struct {
 	db    *db.DB
 	sites *site.Sites
 	apps  *app.Apps
 }
 
-// Note writes why a mail was not taken into the site's log.
+// Note writes to the site's log why an email was refused.
 func (s senders) Note(sender, line string) { s.apps.Note(site.ID(sender), line) }
 
-// OwnerOf is who pays for what a site takes; its id where that can't be read.
+// OwnerOf returns the owner of a site, or the site's id if it can't be read.
 func (s senders) OwnerOf(ctx context.Context, id string) string {
 	x, err := s.sites.ByID(ctx, s.db, site.ID(id))
 	if err != nil {

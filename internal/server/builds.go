@@ -14,8 +14,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// openBuilds makes what builds run in, and the engine that runs programs: elsewhere, or in the same sandbox. It is
-// nil where there is none: without a sandbox nothing of a program is its own.
+// openBuilds opens what runs builds and programs: an external engine, or the sandbox on this machine. The engine is nil
+// without a sandbox, because programs couldn't be isolated.
 func (h *node) openBuilds(
 	ctx context.Context, out *egress.Egress, bundles *bundle.Bundles, l *ports.Ports, elsewhere Elsewhere,
 ) (*build.Builds, error) {
@@ -40,7 +40,7 @@ func (h *node) openBuilds(
 			Bundles: bundles, Users: builds, Builds: builds, Log: s.Log,
 		})
 	}
-	if why := builds.Why(); why != "" && err == nil { // the engine elsewhere may carry them out
+	if why := builds.Why(); why != "" && err == nil { // an external engine may still run builds
 		s.Log.WarnContext(ctx, "builds are refused; slipway doctor shows more", "why", why)
 	}
 	if elsewhere != nil {
@@ -52,7 +52,7 @@ func (h *node) openBuilds(
 	h.camera = &screenshot.Camera{
 		Runner: builds.Runner(), Browser: screenshot.Find(s.Browser), Dir: filepath.Join(dir, "screenshots"), Edge: l.Local(),
 	}
-	var lease runtime.Lease // that of the only node doesn't end
+	var lease runtime.Lease // a single node needs no lease
 	if !h.DB.Single() {
 		lease = h.self
 	}

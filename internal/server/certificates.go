@@ -8,10 +8,10 @@ import (
 	"slipway/internal/tenant/domain"
 )
 
-// certified are the domains as they hear of certificates.
+// certified reports certificates to domains.
 type certified struct{ *domain.Domains }
 
-// ReportTx tells what became of a custom host's certificate, in the transaction that stores it.
+// ReportTx reports a custom host's certificate in the transaction that stores it.
 func (d certified) ReportTx(ctx context.Context, tx *db.Tx, r certs.Report) error {
 	state := map[certs.State]domain.SSL{
 		certs.Pending: domain.SSLPending,

@@ -9,20 +9,20 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Elsewhere opens an engine that runs programs elsewhere than on this machine. The module cluster has one, for Kubernetes.
+// Elsewhere opens an engine that runs programs outside of this machine. The module cluster has one for Kubernetes.
 type Elsewhere interface {
 	Open(ctx context.Context, n Node) (runtime.Host, error)
 }
 
-// Node is what an engine is told of the node that it runs programs for.
+// Node describes this node to such an engine.
 type Node struct {
-	ID      string // among those of the installation
-	Dir     string // of this machine, for what the engine keeps while it runs
-	Redis   bool   // whether the operator names a Redis server
-	CAFile  string // of roots that builds trust beside their own; empty for none
-	Edge    string // where this machine's own sites answer over TLS, host:port
+	ID      string // the node's id in the installation
+	Dir     string // local directory for the engine's data while it runs
+	Redis   bool   // the operator has configured a Redis server
+	CAFile  string // file of additional roots for builds; empty if none
+	Edge    string // host:port of this machine's sites over TLS
 	Bundles *bundle.Bundles
 	Users   runtime.Users
-	Builds  *build.Builds // CarryOut has them carried out elsewhere, too
+	Builds  *build.Builds // CarryOut makes it run builds elsewhere too
 	Log     *slog.Logger
 }

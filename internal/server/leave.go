@@ -9,7 +9,7 @@ import (
 	"slipway/internal/program/placement"
 )
 
-// giveAway has other nodes take over what runs here, before it ends with this process: until then it answers.
+// giveAway moves this node's programs to other nodes before the process ends. Until then this node answers.
 func (h *node) giveAway(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer done()
@@ -18,8 +18,8 @@ func (h *node) giveAway(ctx context.Context) {
 	}
 }
 
-// forget takes a temporary node that has stopped off the list, where nothing is on it that only it has. Its id is never seen
-// again: others would be shown a node that is down for good. One that is killed stays on the list, and is down.
+// forget removes a stopped temporary node from the list if it holds no data of its own. Its id isn't reused, so it
+// would be listed as down forever. A killed node stays on the list.
 func (h *node) forget(ctx context.Context) error {
 	if !h.s.NodeTemporary || h.DB.Single() {
 		return nil

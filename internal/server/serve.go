@@ -25,12 +25,11 @@ import (
 	"slipway/internal/web/control"
 )
 
-// drain is how long requests and jobs under way may go on after a signal.
+// drain is how long running requests and jobs may continue after a signal.
 const drain = 20 * time.Second
 
-// Serve runs the service until ctx ends, then drains. What is wrong with the settings,
-// the addresses or the database is an error before anything is changed. Programs run on this machine, or elsewhere if
-// that is not nil.
+// Serve runs the service until ctx ends, then drains. Errors in settings, addresses or the database are returned before
+// anything is changed. Programs run on this machine, or elsewhere if that isn't nil.
 func Serve(ctx context.Context, c config.Config, elsewhere Elsewhere) error {
 	tell := systemd.NewNotifier()
 	passed, err := systemd.Sockets()
@@ -60,7 +59,7 @@ func Serve(ctx context.Context, c config.Config, elsewhere Elsewhere) error {
 	}
 	defer unlock()
 	panics.Report(func(err error) { s.Log.Error("panic caught: one piece of work ended", "err", err) })
-	// A start may have to migrate the database. What hangs for longer than this won't end.
+	// A start may migrate the database; one that takes longer than this hangs.
 	if err := tell.Working("Preparing the database.", 15*time.Minute); err != nil {
 		s.Log.WarnContext(ctx, "systemd is not told", "err", err)
 	}
@@ -82,7 +81,7 @@ func Serve(ctx context.Context, c config.Config, elsewhere Elsewhere) error {
 
 // run starts every service in order, serves, and stops in the reverse order.
 func (h *node) run(ctx context.Context, l *ports.Ports) error {
-	// Services outlive the listeners: a request that is being answered may still need them.
+	// Services outlive the listeners, since running requests may need them.
 	services, stopServices := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServices()
 	g, failed := errgroup.WithContext(services)
@@ -137,10 +136,8 @@ func (h *node) run(ctx context.Context, l *ports.Ports) error {
 	if err := h.tell.Stopping(); err != nil {
 		h.s.Log.WarnContext(ctx, "systemd is not told", "err", err)
 	}
-	// Where systemd holds the sockets, whoever comes from here on waits for the next life of the
-	// program, which answers. Elsewhere /readyz says no and the control plane answers 503 from
-	// here on. Whoever comes all the same, because a load balancer has not noticed yet, finds
-	// the listeners open for a while; then what is under way may finish.
+	// If systemd holds the sockets, new connections wait for the next process. Otherwise /readyz and the control plane
+	// return 503 from here on, and the listeners stay open a while for clients of load balancers that haven't noticed.
 	if !h.activated {
 		h.draining.Store(true)
 		h.serving.Store(false)

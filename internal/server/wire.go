@@ -81,36 +81,36 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// node is every package of one process, built and wired.
+// node holds all packages of one process.
 type node struct {
 	services.Services
 	s       config.Settings
 	seal    *seal.Sealer
 	self    *fleet.Self
-	places  *placement.Places // nil with SQLite: there is no other node
-	relay   *relay.Server     // nil: other nodes don't reach this one
-	volume  *volume.Volume    // of sites' storage
+	places  *placement.Places // nil with SQLite, which has only one node
+	relay   *relay.Server     // nil if other nodes can't reach this one
+	volume  *volume.Volume    // storage of sites
 	metrics *prometheus.Registry
 
-	camera  *screenshot.Camera // nil where programs can't run
-	engine  runtime.Host       // nil where programs can't run
-	control *control.Interface // nil without the role
-	edge    *edge.Edge         // nil without the role
+	camera  *screenshot.Camera // nil if programs can't run
+	engine  runtime.Host       // nil if programs can't run
+	control *control.Interface // nil without the role api
+	edge    *edge.Edge         // nil without the role edge
 	certs   *certs.Certs       // nil without the role edge
 
 	hasJobs  []worker
-	services []service // run on every node for as long as it serves
-	workers  []service // run on nodes with that role
+	services []service // run on every node while it serves
+	workers  []service // run on nodes with the role worker
 
 	door      *control.Door
-	draining  atomic.Bool // since the first sign of the end
+	draining  atomic.Bool // set when the shutdown begins
 	tell      systemd.Notifier
 	activated bool        // systemd holds the sockets
-	serving   atomic.Bool // between the opening of the listeners and the first sign of the end
+	serving   atomic.Bool // from opening the listeners until the shutdown begins
 }
 
-// queues is how many jobs of each queue run at once in one process. Builds have a
-// tighter limit of their own; the rest of a deployment is mostly waiting.
+// queues is the number of concurrent jobs per queue in one process. Builds have a lower limit of their own; deployments
+// mostly wait.
 var queues = map[string]int{
 	"default":               4,
 	app.CommandQueue:        max(8, 4*goruntime.NumCPU()),
@@ -125,7 +125,7 @@ var queues = map[string]int{
 	screenshot.QueueName:    1, // a browser takes much memory
 }
 
-// wire makes every package from the settings. It opens the database and starts nothing.
+// wire creates all packages from the settings. It opens the database and starts nothing.
 func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Elsewhere) (_ *node, err error) {
 	h := &node{s: s, metrics: prometheus.NewRegistry(), Services: services.Services{
 		Limits:         limits.New(s.AccountLimits),
@@ -303,7 +303,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	case elsewhere != nil && s.MariaDB == "":
 		data.Why = "databases need a MariaDB server here that the operator names"
 	case elsewhere == nil:
-		// The same place as that of builds and programs: what an earlier process left behind is gone.
+		// Use the same directory as builds and programs, so that leftovers of an earlier process are removed.
 		if data.Runner, err = sandbox.New(sandbox.Config{Dir: s.Path("builds", "sandbox"), Log: s.Log}); err != nil {
 			return nil, err
 		}
@@ -353,7 +353,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	})
 	unused := gc.New(gc.Config{DB: h.DB, Blobs: store, Log: s.Log})
 	unused.Register("deployments", h.Deployments.Roots)
-	unused.Register("uploads", h.Uploads.Roots) // after deployments, on whose releases they rely
+	unused.Register("uploads", h.Uploads.Roots) // after deployments, whose releases they use
 	kept := backup.Config{
 		DB:          h.DB,
 		Limits:      h.Limits,
@@ -484,7 +484,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		h.Git, team.Ties{
 			Accounts: h.Accounts, Connections: h.Connections, Webhooks: h.Webhooks, Notify: h.Notify, OAuth: h.OAuth, SSO: h.SSO,
 		},
-		team.NamedPart{Name: "deployments", Part: h.Deployments}, // first: it refuses while one runs
+		team.NamedPart{Name: "deployments", Part: h.Deployments}, // first, because it refuses while a deployment runs
 		team.NamedPart{Name: "uploads", Part: h.Uploads},
 		team.NamedPart{Name: "backups", Part: h.Backups},
 		team.NamedPart{Name: "sites", Part: h.Sites},
@@ -557,7 +557,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		var names *certs.DNS
 		if l.DNS != nil {
 			names = &certs.DNS{Zone: s.ACMEDNSZone, Packets: l.Packets, Stream: l.DNS}
-			if len(s.ControlHosts) > 0 { // its address is known to lead here
+			if len(s.ControlHosts) > 0 { // the address is known to lead here
 				names.Host = s.ControlHosts[0]
 			}
 		}
@@ -602,7 +602,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	return h, nil
 }
 
-// prepare does what must be done once before serving.
+// prepare does one-time work before serving.
 func (h *node) prepare(ctx context.Context) error {
 	if err := h.self.Join(ctx); err != nil {
 		return err
@@ -632,9 +632,9 @@ func (h *node) prepare(ctx context.Context) error {
 	return nil
 }
 
-// openFiles opens the store of files, if it is the installation's.
+// openFiles opens the store of files if it belongs to the installation.
 func (h *node) openFiles(ctx context.Context) (store *blob.Store, files *fleet.Place, err error) {
-	if !h.s.Remote() { // opening makes what is missing
+	if !h.s.Remote() { // opening a directory would create it
 		if files, err = h.s.Files(ctx, h.DB, nil); err != nil {
 			return nil, nil, err
 		}
@@ -651,16 +651,16 @@ func (h *node) openFiles(ctx context.Context) (store *blob.Store, files *fleet.P
 	return store, files, err
 }
 
-// worker has jobs that the queue runs. What must happen again and again it has a Schedule for.
+// worker registers jobs with the queue. Recurring jobs also have a Schedule method.
 type worker interface{ Work(jobs *job.Jobs) }
 
-// service is something that runs until its context ends.
+// service runs until its context ends.
 type service struct {
 	name string
 	run  func(context.Context) error
 }
 
-// openRelay makes what reaches other nodes, and what they reach; nil where there can be none.
+// openRelay opens the connections between nodes; it returns nil if there can be no other node.
 func (h *node) openRelay(ctx context.Context, l *ports.Ports) (*relay.Dialer, error) {
 	if h.DB.Single() {
 		return nil, nil

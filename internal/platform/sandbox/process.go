@@ -23,33 +23,33 @@ import (
 )
 
 const (
-	killPatience  = 10 * time.Second // for the kernel to finish what SIGKILL began; it takes milliseconds
-	startPatience = 10 * time.Second // for bwrap to build its namespaces; it takes milliseconds
-	drainPatience = time.Second      // for the last bytes in the pipes of the dead
+	killPatience  = 10 * time.Second // for the kernel to complete a SIGKILL, which takes milliseconds
+	startPatience = 10 * time.Second // for bwrap to create its namespaces, which takes milliseconds
+	drainPatience = time.Second      // for the last output of killed processes
 )
 
-// engine holds what both runners share: groups, starting, watching, killing, proving.
+// engine is what both runners share: it creates groups, starts, watches and kills processes, and proves their death.
 type engine struct {
-	name   string // of this installation: the marker in argv and the cgroup
+	name   string // the installation's marker in argv and cgroup
 	parent string // cgroup path below each hierarchy's root
 	hs     []cgroup.Hierarchy
 	log    *slog.Logger
 }
 
-// run is one command from start to proven death.
+// run is one command from its start to its proven death.
 type run struct {
 	*engine
 	c       Command
 	id      string
 	launch  launch
-	group   *cgroup.Group // nil where there are no cgroups
+	group   *cgroup.Group // nil without cgroups
 	gate    *os.File
-	hold    *os.File // see handshake; nil for plain
+	hold    *os.File // see handshake; nil in a plain run
 	info    *os.File
-	link    *Link                          // nil where nobody reaches in
-	init    int                            // pidfd of the namespace's pid 1, -1 for none
-	text    []byte                         // goes through the gate
-	sweep   func(deadline time.Time) error // further killing and proving. Optional.
+	link    *Link                          // nil if the host needs no connections inside
+	init    int                            // pidfd of the namespace's pid 1; -1 if none
+	text    []byte                         // sent through the gate
+	sweep   func(deadline time.Time) error // additional killing and proof. Optional.
 	exited  chan struct{}
 	reasons chan Reason
 }
@@ -72,7 +72,7 @@ func (e *engine) begin(c Command) (*run, error) {
 	return r, nil
 }
 
-// pipe makes a pipe and registers the end that the child gets.
+// pipe creates a pipe and passes one end to the child.
 func (r *run) pipe(childReads bool) (ours *os.File, fd int, err error) {
 	rd, wr, err := os.Pipe()
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *run) pipe(childReads bool) (ours *os.File, fd int, err error) {
 	return rd, r.launch.inherit(wr), nil
 }
 
-// finish runs what begin and the caller prepared. It owns all of r from here.
+// finish starts and supervises what begin and the caller have prepared. It owns r from here on.
 func (r *run) finish(ctx context.Context, status *os.File) (res Result, err error) {
 	outR, outW, err := os.Pipe()
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	// uncaught: waits
 	go func() { _ = cmd.Wait(); close(r.exited) }()
 
-	// The output flows from the first moment: bwrap's own complaints come this way.
+	// Read output from the start, since it includes bwrap's own errors.
 	m := &meter{limit: r.c.Limits.Output, flood: func() { r.report(LogFlood) }}
 	complaint := &head{next: r.c.Stderr}
 	var copies panics.Background
@@ -137,7 +137,7 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	} else if ctx.Err() != nil {
 		killed, failure = reason(ctx), nil
 	}
-	// Usage before death: a cgroup keeps its counters, a sampled tree does not.
+	// Read usage before the kill: a cgroup keeps its counters, but sampling needs living processes.
 	if err := r.kill(); err != nil {
 		r.log.ErrorContext(ctx, "sandbox still running after its kill", "run", r.id, "err", err)
 		return res, err
@@ -154,13 +154,13 @@ func (r *run) finish(ctx context.Context, status *os.File) (res Result, err erro
 	if r.group != nil {
 		u := r.group.Usage()
 		res.Usage.CPU, res.Usage.MaxMemory = max(res.Usage.CPU, u.CPU), max(res.Usage.MaxMemory, u.MaxMemory)
-		// A process manager may stop us because the kernel killed one of our processes, before
-		// we have seen that ourselves: canceled after that, the command died of its memory.
+		// A process manager may stop us because the kernel killed one of our processes before we noticed: if we are
+		// canceled after that, the cause is memory.
 		if r.group.OOM() > 0 && killed != Timeout {
 			killed = OutOfMemory
 		}
 	}
-	if killed == NotKilled && failure == nil { // a flood may end by itself
+	if killed == NotKilled && failure == nil { // the command may end before the flood is noticed
 		select {
 		case killed = <-r.reasons:
 		default:
@@ -187,7 +187,7 @@ func exitCode(cmd *exec.Cmd) int {
 		ExitStatus() int
 	})
 	if ok && ws.Signaled() {
-		return 128 + int(unix.SIGKILL) // only we send it signals
+		return 128 + int(unix.SIGKILL) // no other process signals it
 	}
 	return cmd.ProcessState.ExitCode()
 }
@@ -199,8 +199,8 @@ func (r *run) report(why Reason) {
 	}
 }
 
-// release puts the waiting process into its group and lets it go on. Until the gate
-// opens it has read nothing, forked nothing and run nothing of the tenant.
+// release moves the waiting process into its group and opens the gate. Before that, the process has read, forked and
+// run nothing of the tenant.
 func (r *run) release(ctx context.Context) error {
 	pid := r.launch.cmd.Process.Pid
 	if r.group != nil && !r.group.Holds(pid) {
@@ -208,7 +208,7 @@ func (r *run) release(ctx context.Context) error {
 			return err
 		}
 	}
-	// Builds die first and run last, so that the service answers meanwhile.
+	// Builds are killed first and scheduled last, so that the service keeps responding.
 	// unsynced: the kernel
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("900"), 0)
 	renice(pid, !r.c.Limits.Foreground)
@@ -233,7 +233,7 @@ func (r *run) release(ctx context.Context) error {
 	return r.handshake(ctx)
 }
 
-// await blocks until the command ends or something says that it must.
+// await blocks until the command ends or must be killed.
 func (r *run) await(ctx context.Context, w *watch) Reason {
 	w.start()
 	timer := time.NewTimer(r.c.Limits.Wall)
@@ -250,7 +250,7 @@ func (r *run) await(ctx context.Context, w *watch) Reason {
 	}
 }
 
-// reason tells a deadline of the caller from a cancellation.
+// reason distinguishes the caller's deadline from a cancellation.
 func reason(ctx context.Context) Reason {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return Timeout
@@ -258,16 +258,16 @@ func reason(ctx context.Context) Reason {
 	return Canceled
 }
 
-// handshake learns the namespace's pid 1 while bwrap holds it before the command, so
-// that there is no moment in which something of the tenant runs and we could not end it.
+// handshake gets a pidfd of the namespace's pid 1 while bwrap waits before starting the command, so that code of the
+// tenant never runs without a way to kill it.
 func (r *run) handshake(ctx context.Context) error {
-	defer r.hold.Close() // lets it go on
+	defer r.hold.Close() // lets bwrap continue
 	defer context.AfterFunc(ctx, func() { _ = r.info.SetReadDeadline(time.Now()) })()
 	_ = r.info.SetReadDeadline(time.Now().Add(startPatience))
 	var word struct {
 		Child int `json:"child-pid"`
 	}
-	// The reader stays open: bwrap writes the exit code there too, and dies if nobody listens.
+	// Keep the reader open: bwrap also writes the exit code there and dies if the pipe is closed.
 	if err := json.NewDecoder(io.LimitReader(r.info, 4<<10)).Decode(&word); err != nil {
 		return fmt.Errorf("bwrap said nothing of its child: %w", err)
 	}
@@ -282,19 +282,18 @@ func (r *run) handshake(ctx context.Context) error {
 	return nil
 }
 
-// kill ends every process of the run and returns nil only when all are proven dead.
+// kill kills every process of the run. It returns nil only if all are proven dead.
 func (r *run) kill() error {
 	deadline := time.Now().Add(killPatience)
 	if r.init < 0 && r.group == nil {
 		r.killChildren(deadline)
 	}
 	if r.init >= 0 {
-		// Death of a namespace's pid 1 is reported after the death of all in it
-		// (pid_namespaces(7)), so one signal kills and one poll proves.
+		// The death of a namespace's pid 1 is reported after the death of all its processes (pid_namespaces(7)), so one
+		// signal kills and one poll proves.
 		_ = unix.PidfdSendSignal(r.init, unix.SIGKILL, nil, 0)
 		if gone(r.init, time.Now().Add(time.Second)) == nil {
-			// Left alone, bwrap now reaps it and ends; killed, it would leave a zombie to
-			// the host's init.
+			// Let bwrap reap it and exit; if bwrap were killed too, the host's init would have to reap a zombie.
 			select {
 			case <-r.exited:
 			case <-time.After(100 * time.Millisecond):
@@ -325,8 +324,8 @@ func (r *run) kill() error {
 	return nil
 }
 
-// killChildren covers the moment in which bwrap may have made its child and we do not
-// know it yet: stopped, it cannot make another one.
+// killChildren handles the moment when bwrap may have forked a child that we don't know yet. It stops bwrap first, so
+// that it can't fork another.
 func (r *run) killChildren(deadline time.Time) {
 	pid := r.launch.cmd.Process.Pid
 	select {
@@ -335,7 +334,7 @@ func (r *run) killChildren(deadline time.Time) {
 	default:
 	}
 	_ = r.launch.cmd.Process.Signal(unix.SIGSTOP)
-	for time.Now().Before(deadline) { // a clone already under way ends before it stops
+	for time.Now().Before(deadline) { // a fork in progress finishes before the stop
 		if st, ok := processes()[pid]; !ok || strings.ContainsRune("TtZX", st.state) {
 			break
 		}
@@ -368,13 +367,13 @@ func gone(fd int, deadline time.Time) error {
 	}
 }
 
-// usage returns what the run's group used so far.
+// usage returns the group's usage so far.
 func (r *run) usage() Usage {
 	u := r.group.Usage()
 	return Usage{CPU: u.CPU, Memory: u.Memory, MaxMemory: u.MaxMemory}
 }
 
-// close gives back what the run holds on the host.
+// close releases the run's resources on the host.
 func (r *run) close() {
 	for _, f := range []*os.File{r.gate, r.hold, r.info} {
 		if f != nil {
@@ -382,7 +381,7 @@ func (r *run) close() {
 		}
 	}
 	for _, f := range r.launch.child {
-		_ = f.Close() // again, for runs that never started
+		_ = f.Close() // needed again for runs that never started
 	}
 	if r.init >= 0 {
 		_ = unix.Close(r.init)
@@ -398,7 +397,7 @@ func (r *run) close() {
 	}
 }
 
-// procs lists the processes of a run as far as they can be known.
+// procs lists the run's processes as far as they are known.
 func (r *run) procs() []int {
 	if r.group != nil {
 		if pids, err := r.group.Procs(); err == nil {
@@ -409,8 +408,7 @@ func (r *run) procs() []int {
 	return append(descendants(pid), pid)
 }
 
-// descendants lists the processes below pid by /proc. Orphans stay below, because the
-// namespace's pid 1 adopts them.
+// descendants lists the processes below pid from /proc. Orphans stay below, since the namespace's pid 1 adopts them.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	for p, st := range processes() {
@@ -427,11 +425,11 @@ func descendants(pid int) []int {
 type procStat struct {
 	state   rune
 	ppid    int
-	exiting bool // it runs no code of its own any more, and is not reaped yet
+	exiting bool // runs no more code, but isn't reaped yet
 	cpu     time.Duration
 }
 
-// processes reads /proc/*/stat; what vanishes meanwhile is left out.
+// processes reads /proc/*/stat and skips processes that vanish meanwhile.
 func processes() map[int]procStat {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -452,14 +450,14 @@ func processes() map[int]procStat {
 	return all
 }
 
-// stat reads /proc/PID/stat (proc_pid_stat(5)); ok is false when there is no such process.
+// stat reads /proc/PID/stat (proc_pid_stat(5)). ok is false if the process doesn't exist.
 func stat(pid int) (st procStat, ok bool) {
 	const exiting, kernelThread = 0x4, 0x200000 // PF_EXITING, PF_KTHREAD of linux/sched.h
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return st, false
 	}
-	// The name is in parentheses and may hold anything, parentheses included.
+	// The name is in parentheses and may itself contain parentheses.
 	i := strings.LastIndexByte(string(text), ')')
 	f := strings.Fields(string(text[i+1:]))
 	if i < 0 || len(f) < 13 {
@@ -475,5 +473,5 @@ func stat(pid int) (st procStat, ok bool) {
 	}, true // USER_HZ is 100 everywhere
 }
 
-// drain reads what nobody copies, so that the command doesn't wait for it.
+// drain reads and discards output, so that the command doesn't block.
 func drain(f *os.File) { _, _ = io.Copy(io.Discard, f) }

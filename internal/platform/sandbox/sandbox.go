@@ -1,18 +1,15 @@
-// Package sandbox owns running an untrusted command inside limits.
+// Package sandbox owns running an untrusted command within limits.
 //
-// On a proper host a command runs under its site's own uid, in its own user, pid,
-// mount, network, IPC, UTS and cgroup namespaces made by bubblewrap, without any
-// capability, behind a seccomp filter and inside a cgroup; its only way out is a
-// unix socket of our CONNECT proxy. When Run returns, whatever the reason, every
-// process of the command is dead and proven so: the pid namespace has ended and
-// the cgroup is empty. Only then may its files be collected. As a plain user the
-// same holds with what is possible; Probe says what is missing. Plain is the
-// operator's explicit choice to run without walls.
+// On a suitable host a command runs under its site's own uid, in its own user, pid, mount, network, IPC, UTS and cgroup
+// namespaces made by bubblewrap, without capabilities, behind a seccomp filter and in a cgroup; its only way out is a
+// unix socket of our CONNECT proxy. When Run returns, every process of the command is proven dead: the pid namespace
+// has ended and the cgroup is empty. Only then may its files be read. A plain user gets as much of this as possible;
+// [Probe] reports what is missing. [Plain] is the operator's explicit choice to run without isolation.
 //
-// The package never starts a shell, never puts an environment value or a path of
-// the host into anybody's argv, and never binds a directory that a tenant could swap.
+// The package never starts a shell, never puts an environment value or a path of the host into an argv, and never binds
+// a directory that a tenant could replace.
 //
-// It is for Linux only: one kernel, hardened. It is not a virtual machine.
+// It supports only Linux. Sandboxes share the host's hardened kernel; they aren't virtual machines.
 package sandbox
 
 import (
@@ -33,17 +30,16 @@ import (
 	"slipway/internal/platform/sandbox/cgroup"
 )
 
-// Runner runs one command to its end. *Bubblewrap and *Plain are the two there are.
-// Run returns an error only when the command could not be run or its death could
-// not be proven; a command that fails, or is killed by a limit, is a Result.
+// Runner runs one command to its end. [*Bubblewrap] and [*Plain] implement it. Run returns an error only if the command
+// couldn't be run or its death couldn't be proven; a command that fails or exceeds a limit is a Result.
 type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// Root is where Command.Work appears inside the sandbox.
+// Root is the path of Command.Work inside the sandbox.
 const Root = inside.Root
 
-// Command holds what to run, where and within what limits.
+// Command is what to run, where, and within which limits.
 type Command struct {
 	// Argv is the program and its arguments. It is visible in the host's process
 	// list, so it never holds a secret. A name without a slash is looked up in the
@@ -51,118 +47,112 @@ type Command struct {
 	Argv []string
 	// Dir is the working directory inside the sandbox. Optional: empty means Root.
 	Dir string
-	// Env is a list of KEY=value; the last of a key wins over earlier ones and over
-	// the sandbox's own defaults (PATH, HOME, LANG, TMPDIR). It travels through a
-	// file descriptor, never through an argv.
+	// Env is a list of KEY=value; the last value of a key overrides earlier ones and the sandbox's defaults (PATH,
+	// HOME, LANG, TMPDIR). It is passed by descriptor, never in an argv.
 	Env []string
-	// Work is the host directory, absolute, that appears read-write at Root. It must
-	// belong to UID (see Own), and a .home is made in it for HOME.
+	// Work is the absolute host directory that is mounted read-write at Root. It must belong to UID (see Own); a .home
+	// for HOME is created in it.
 	Work string
-	// Binds are further directories and files that appear inside. Optional.
+	// Binds are further directories and files to mount. Optional.
 	Binds []Bind
-	// UID and GID are the site's own host ids. Required when we are root; ignored
-	// when we are not. GID 0 means the same number as UID.
+	// UID and GID are the site's ids on the host. They are required if we are root and ignored otherwise. GID 0 means
+	// the same number as UID.
 	UID, GID int
-	// Network is the way out. The zero value is none: only the loopback of its own.
+	// Network is the way out. The zero value has none, only a loopback.
 	Network Network
-	// Forwards are ports of the sandbox's own loopback that lead to sockets inside: the port to the socket's
-	// path, which is the target of a bind. Optional.
+	// Forwards maps ports of the sandbox's loopback to paths of sockets inside, which are targets of binds. Optional.
 	Forwards map[int]string
 	Limits   Limits
-	// Linked is told how to reach into the sandbox, before the command runs; nil needs no
-	// way in. It must not block.
+	// Linked is called with the Link to the sandbox before the command runs. It must not block. Optional.
 	Linked func(*Link)
-	// Guard is told the sandbox's pid 1 before the command runs. Optional; Plain refuses it.
+	// Guard gets the sandbox's pid 1 before the command runs. Optional; Plain refuses it.
 	Guard Guard
-	// Beside are commands that run in the same sandbox, started just before Argv with its
-	// variables, in Root. None is waited for: one that can't be started, or ends, is told on
-	// Stderr by whoever started it and changes nothing else. They end with Argv. Optional; Plain
-	// refuses them.
+	// Beside are commands that run in the same sandbox, started just before Argv with its variables, in Root. Their
+	// failure or end is only reported on Stderr. They are killed when Argv ends. Optional; Plain refuses them.
 	Beside [][]string
-	// Listener is a listening socket that the command inherits as descriptor 3; nil is none.
-	// It is the caller's, who may close it once Linked was called or Run has returned.
+	// Listener is a listening socket that the command inherits as descriptor 3. The caller owns it and may close it
+	// after Linked was called or Run has returned. Optional.
 	Listener *os.File
-	// Terminal is the command's end of a pseudo-terminal. The command leads a session of its own
-	// whose controlling terminal it is, and reads and writes nothing else: Stdout and Stderr hear
-	// only why it could not begin. Nil is none. It is the caller's, as Listener is.
+	// Terminal is the command's end of a pseudo-terminal. The command leads a session with this controlling terminal
+	// and uses it for all input and output: Stdout and Stderr get only errors of the start. The caller owns it.
+	// Optional.
 	Terminal *os.File
-	// Stdout and Stderr receive the output; nil discards it. They are never called
-	// at the same time. A Write that blocks holds the command back, and Run with it.
-	// One writer for both (comparable with ==) gets everything in the order in which it
-	// was written; between two the order is lost.
+	// Stdout and Stderr receive the output; nil discards it. Their Writes don't overlap. A blocking Write blocks the
+	// command and Run. If both are the same writer (by ==), the output keeps its order; otherwise the order between the
+	// two is lost.
 	Stdout, Stderr io.Writer
 
 	alone bool // see Plain
 }
 
-// Guard may end a sandbox from outside.
+// Guard can kill a sandbox from outside.
 type Guard interface {
-	// Hold takes a pidfd of a sandbox's pid 1, whose death is that of all in it. An error keeps the command from running.
+	// Hold gets a pidfd of a sandbox's pid 1; killing it kills all processes inside. If Hold fails, the command doesn't
+	// run.
 	Hold(init int) error
 }
 
-// Bind shows one host path inside the sandbox.
+// Bind mounts one host path into the sandbox.
 type Bind struct {
-	Source string // absolute host path of a directory, file or socket, made by us
+	Source string // absolute host path of a directory, file or socket that we created
 	Target string // absolute path inside
 	Write  bool   // read-write; growth counts against Limits.Disk
-	Stored bool   // what it holds counts against Limits.Stored instead
+	Stored bool   // its content counts against Limits.Stored instead
 }
 
-// Network says how a command reaches the outside.
+// Network configures a command's network access.
 type Network struct {
-	// Proxy is the host path of the unix socket on which our CONNECT proxy listens.
-	// The socket must be writable for UID; its directory may be closed to all. Inside,
-	// every name that it resolves resolves, and ports 80 and 443 lead through it.
+	// Proxy is the host path of our CONNECT proxy's unix socket. The socket must be writable for UID; its directory may
+	// be private. Inside, every name that the proxy resolves has an address, and ports 80 and 443 of these addresses
+	// lead to the proxy.
 	Proxy string
-	// Ports lead through it too, beside 80 and 443. Optional.
+	// Ports are additional ports that lead to the proxy. Optional.
 	Ports []uint16
 }
 
-// carried are the ports that are carried to the proxy.
+// carried returns the ports that are forwarded to the proxy.
 func (n Network) carried() []uint16 {
 	ports := []uint16{80, 443}
 	for _, p := range n.Ports {
-		if p != 53 && !slices.Contains(ports, p) { // 53 is the resolver's
+		if p != 53 && !slices.Contains(ports, p) { // the resolver uses 53
 			ports = append(ports, p)
 		}
 	}
 	return ports
 }
 
-// Limits bound a command. Zero fields take the value of Defaults.
+// Limits limits a command. Zero fields take the value of Defaults.
 type Limits struct {
-	Memory  int64         // bytes, swap included: swap is never used
+	Memory  int64         // bytes, including swap, which isn't used
 	Pids    int64         // processes and threads
-	CPU     float64       // cores; 0 means no quota, only a lower share
-	Disk    int64         // bytes on disk in Work plus growth of the writable binds
-	Stored  int64         // bytes on disk in the binds that are Stored; 0 means no limit
-	Files   int64         // files and directories in the same places, and in Work
+	CPU     float64       // cores; 0 means no quota
+	Disk    int64         // bytes on disk in Work plus the growth of writable binds
+	Stored  int64         // bytes on disk in Stored binds; 0 means no limit
+	Files   int64         // files and directories in Work and these binds
 	Wall    time.Duration // from start to the kill
-	Output  int64         // bytes of Stdout and Stderr together; the rest is dropped after a marker line
+	Output  int64         // bytes of Stdout and Stderr together; more is dropped after a marker line
 	NoFile  int64         // open files per process
-	TmpSize int64         // bytes of /tmp, which lives in memory
-	// Foreground is for what visitors wait for: where processors are busy it gets twice what
-	// others get, builds say.
+	TmpSize int64         // bytes of /tmp, which is in memory
+	// Foreground says that visitors wait for the command: on a busy machine it gets twice the processor time of builds.
 	Foreground bool
 }
 
-// Defaults are the limits of a build that nobody configured.
+// Defaults are the limits of a build without its own.
 var Defaults = Limits{
 	Memory: 1 << 30, Pids: 512, Disk: 4 << 30, Files: 1 << 20, Wall: 15 * time.Minute,
 	Output: 10 << 20, NoFile: 4096, TmpSize: 256 << 20,
 }
 
-// Unlimited as Disk and Files means that nobody counts: for what the operator trusts.
+// Unlimited, as Disk and Files, disables counting, for trusted commands.
 const Unlimited = 1 << 62
 
-// floodFactor times Limits.Output is where a command that still writes is killed.
+// A command that has written floodFactor times Limits.Output is killed.
 const floodFactor = 16
 
-// Reason says why a command was killed. The zero value is "it was not".
+// Reason says why a command was killed. The zero value means that it wasn't.
 type Reason string
 
-// The reasons, in the words that a log may show.
+// Reasons, in words for logs.
 const (
 	NotKilled   Reason = ""
 	Timeout     Reason = "timeout"
@@ -173,26 +163,26 @@ const (
 	LogFlood    Reason = "log flood"
 )
 
-// Usage holds what a command consumed. CPU and MaxMemory are exact where there is a
-// cgroup, else sampled ten times a second and a lower bound.
+// Usage is a command's resource usage. CPU and MaxMemory are exact with a cgroup; otherwise they are sampled ten times
+// a second and lower bounds.
 type Usage struct {
 	CPU       time.Duration
-	Memory    int64 // bytes, now; 0 once it has ended, and where there is no cgroup
+	Memory    int64 // bytes, current; 0 after the end and without a cgroup
 	MaxMemory int64 // bytes
-	Disk      int64 // bytes at the last look; 0 when it ended before the first
+	Disk      int64 // bytes at the last check; 0 if it ended before the first
 	Wall      time.Duration
 }
 
-// Result is how a command ended.
+// Result says how a command ended.
 type Result struct {
-	ExitCode int         // as a shell would say it: 128+n after signal n, 127 when the program is not there
-	Signal   unix.Signal // the signal read out of ExitCode; 0 for none
+	ExitCode int         // as in a shell: 128+n after signal n, 127 if the program doesn't exist
+	Signal   unix.Signal // derived from ExitCode; 0 if none
 	OOM      bool        // the memory limit was hit; Killed is then OutOfMemory
 	Killed   Reason
 	Usage    Usage
 }
 
-// OK reports whether the command ended by itself and with success.
+// OK reports whether the command exited by itself with status 0.
 func (r Result) OK() bool { return r.Killed == NotKilled && r.ExitCode == 0 }
 
 func (r Result) String() string {
@@ -206,7 +196,7 @@ func (r Result) String() string {
 	}
 }
 
-// group returns what of the limits a cgroup holds.
+// group returns the limits that a cgroup enforces.
 func (l Limits) group() cgroup.Limits {
 	return cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPU: l.CPU, Foreground: l.Foreground}
 }
@@ -235,7 +225,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// check refuses what a caller must not ask for and fills in the defaults.
+// check validates the command and sets defaults.
 func (c *Command) check() error {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return fmt.Errorf("check command: no program")
@@ -305,14 +295,13 @@ func (c *Command) check() error {
 	return nil
 }
 
-// within reports whether p is dir or lies below it; both are clean.
+// within reports whether p is dir or below it. Both must be clean.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// ours resolves a host path and refuses one whose parents somebody else could swap
-// while we bind it (the class of CVE-2024-42472): every parent must belong to root
-// or to us, and be writable for nobody else unless it is sticky.
+// ours resolves a host path. It refuses paths with a parent that another user could replace during the bind (as in
+// CVE-2024-42472): every parent must belong to root or us, and be writable only for its owner unless it is sticky.
 func ours(p string, uid, gid int) (string, error) {
 	if !filepath.IsAbs(p) {
 		return "", fmt.Errorf("check path: %q is not absolute", p)
