@@ -130,6 +130,15 @@ func (d *Deployments) startProgram(
 	p *progress,
 ) (done func(), err error) {
 	p.enter("start", deployment.Deploying)
+	if plan.Runtime == framework.Node {
+		vars, err := d.Variables(ctx, x, "runtime")
+		if err != nil {
+			return nil, err
+		}
+		for _, warning := range unused(vars) {
+			p.Printf("warn", "%s", warning)
+		}
+	}
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
 	done, err = d.c.Programs.Start(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
@@ -140,6 +149,17 @@ func (d *Deployments) startProgram(
 	}
 	p.Printf("info", "The application is healthy")
 	return done, nil
+}
+
+// unused warns of variables of a site whose values an application doesn't get.
+func unused(vars []site.Var) (warnings []string) {
+	for _, v := range vars {
+		if v.Key == "PORT" || v.Key == "HOST" || v.Key == "HOSTNAME" {
+			warnings = append(warnings, "The variable "+v.Key+" of the site is not used: Slipway chooses the address on which the application "+
+				"must listen, and puts it into PORT and HOST")
+		}
+	}
+	return warnings
 }
 
 // showLastLines adds what the deployment's program printed last to the log of one that failed, and returns it.

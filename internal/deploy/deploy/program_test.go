@@ -2,11 +2,22 @@ package deploy
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"slipway/internal/build/framework"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/site"
 )
+
+// Variables that Slipway sets itself are named, so that nobody waits for the application at another port.
+func TestUnusedVariables(t *testing.T) {
+	t.Parallel()
+	got := unused([]site.Var{{Key: "PORT", Value: "8080"}, {Key: "PORTAL", Value: "x"}, {Key: "HOST", Value: "0.0.0.0"}})
+	if len(got) != 2 || !strings.HasPrefix(got[0], "The variable PORT of the site is not used: ") || !strings.Contains(got[1], "variable HOST ") {
+		t.Errorf("%q", got)
+	}
+}
 
 // The error of a program that didn't start has the cause that its output shows; others, and one for its memory, stay.
 func TestStartsThatFailAreExplained(t *testing.T) {
