@@ -17,15 +17,25 @@ import (
 	"slipway/e2e/world"
 )
 
-// gate is between nodes and their database.
+// gate is between nodes and their database, or between nodes.
 type gate struct {
 	listener    net.Listener
 	network, to string
 
 	mu   sync.Mutex // guards what follows
-	shut bool
+	way  way
 	open map[net.Conn]bool
 }
+
+// way is what a gate lets through.
+type way int
+
+const (
+	all     way = iota
+	none        // connections are ended, and no new ones made
+	silence     // nothing is passed on of what is sent either way
+	forth       // answers are lost
+)
 
 // newGate opens a gate to the database at an address, and returns the address by way of it.
 func newGate(t *testing.T, address string) (*gate, string) {
@@ -35,40 +45,54 @@ func newGate(t *testing.T, address string) (*gate, string) {
 		t.Fatal(err)
 	}
 	// What makes the database for tests has it on a socket, whose path may not be long.
-	g, q := &gate{network: "tcp", to: u.Host, open: map[net.Conn]bool{}}, u.Query()
-	at := "127.0.0.1:0"
-	if dir := q.Get("host"); dir != "" {
-		short, err := os.MkdirTemp("", "gate")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(short) })
-		name := ".s.PGSQL." + cmp.Or(q.Get("port"), u.Port(), "5432")
-		g.network, g.to, at = "unix", filepath.Join(dir, name), filepath.Join(short, name)
-		q.Set("host", short)
-		u.RawQuery = q.Encode()
+	q := u.Query()
+	dir := q.Get("host")
+	if dir == "" {
+		g := between(t, "tcp", u.Host, "127.0.0.1:0")
+		u.Host = g.listener.Addr().String()
+		return g, u.String()
 	}
-	if g.listener, err = net.Listen(g.network, at); err != nil {
+	short, err := os.MkdirTemp("", "gate")
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.listener.Close(); g.set(true) })
-	go g.serve()
-	if g.network == "tcp" {
-		u.Host = g.listener.Addr().String()
-	}
-	return g, u.String()
+	t.Cleanup(func() { os.RemoveAll(short) })
+	name := ".s.PGSQL." + cmp.Or(q.Get("port"), u.Port(), "5432")
+	q.Set("host", short)
+	u.RawQuery = q.Encode()
+	return between(t, "unix", filepath.Join(dir, name), filepath.Join(short, name)), u.String()
 }
 
-// set shuts or opens the gate: shut, it lets nobody through and ends what there is.
-func (g *gate) set(shut bool) {
+// between opens a gate at an address to another one.
+func between(t *testing.T, network, to, at string) *gate {
+	t.Helper()
+	g := &gate{network: network, to: to, open: map[net.Conn]bool{}}
+	var err error
+	if g.listener, err = net.Listen(network, at); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.listener.Close(); g.set(none) })
+	go g.serve()
+	return g
+}
+
+// set says what the gate lets through. Connections that it has taken something from are ended.
+func (g *gate) set(to way) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = shut
+	ends := to == none || g.way != all
+	g.way = to
 	for c := range g.open {
-		if shut {
+		if ends {
 			c.Close()
 		}
 	}
+}
+
+func (g *gate) lets() way {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.way
 }
 
 func (g *gate) serve() {
@@ -83,10 +107,7 @@ func (g *gate) serve() {
 
 func (g *gate) carry(c net.Conn) {
 	defer c.Close()
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
-	if shut { // PostgreSQL makes a process for each connection
+	if g.lets() == none { // PostgreSQL makes a process for each connection
 		return
 	}
 	up, err := net.Dial(g.network, g.to)
@@ -95,7 +116,7 @@ func (g *gate) carry(c net.Conn) {
 	}
 	defer up.Close()
 	g.mu.Lock()
-	shut = g.shut
+	shut := g.way == none
 	g.open[c], g.open[up] = true, true
 	g.mu.Unlock()
 	defer func() {
@@ -107,8 +128,22 @@ func (g *gate) carry(c net.Conn) {
 	if shut {
 		return
 	}
-	go func() { _, _ = io.Copy(up, c); up.Close() }()
-	_, _ = io.Copy(c, up)
+	go func() { g.pass(up, c, all, forth); up.Close() }()
+	g.pass(c, up, all)
+}
+
+// pass passes on what comes while the gate lets it.
+func (g *gate) pass(to io.Writer, from io.Reader, lets ...way) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if err == nil && slices.Contains(lets, g.lets()) {
+			_, err = to.Write(b[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // A switch reaches nodes that hear no notification, and until then both releases answer. While PostgreSQL is away for a minute, which
@@ -202,7 +237,7 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 	for _, w := range i.nodes {
 		_, home[w] = i.visit(w, "talk", "/")
 	}
-	g.set(true)
+	g.set(none)
 	away := time.Now()
 	answers := func() (bool, error) {
 		for _, w := range i.nodes {
@@ -221,7 +256,7 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 	if err := world.Until(t.Context(), 500*time.Millisecond, answers); err != nil {
 		t.Fatal(err)
 	}
-	g.set(false)
+	g.set(all)
 	for _, w := range i.nodes {
 		i.until("it is woken again", func() bool {
 			status, body := i.visit(w, "nap", "/")

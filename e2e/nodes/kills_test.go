@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,8 +46,10 @@ http.createServer((q, r) => {
 // killed is an installation of two nodes that die in turn, under clients who remember what was acknowledged.
 type killed struct {
 	*installation
-	dir  string // the storage of all nodes
-	stop chan struct{}
+	dir       string  // the storage of all nodes
+	databases []*gate // from each node
+	relays    []*gate // to each node
+	stop      chan struct{}
 
 	mu       sync.Mutex // guards what follows
 	down     *world.World
@@ -60,8 +63,8 @@ type killed struct {
 
 // Either of two nodes is killed again and again at any moment, under deployments, pushes, uploads to storage that both mount, and
 // backups. Nothing that was acknowledged is lost, nothing is done twice, and no two programs write to one storage. Static sites are
-// answered by the node that lives. SLIPWAY_KILLS says how often; every other time the dead node stays away until the other one has
-// taken over what it ran.
+// answered by the node that lives. The second dead node stays away until the other one has taken over what it ran. SLIPWAY_KILLS says
+// how many faults there are; after two kills, they are any of those that k.fault has.
 func TestKillsOfNodes(t *testing.T) {
 	rounds := 2
 	if n, err := strconv.Atoi(os.Getenv("SLIPWAY_KILLS")); err == nil {
@@ -71,6 +74,13 @@ func TestKillsOfNodes(t *testing.T) {
 	k := &killed{
 		installation: i, dir: dir, stop: make(chan struct{}),
 		acks: map[string]int{}, unknown: map[string]int{}, pushes: map[string]string{},
+	}
+	for _, w := range i.nodes {
+		at := slices.Index(w.Flags, "--database") + 1
+		g, address := newGate(t, w.Flags[at])
+		relay := between(t, "tcp", w.Flags[slices.Index(w.Flags, "--node-listen")+1], "127.0.0.1:0")
+		w.Flags[at], w.Flags = address, append(w.Flags, "--node-address", relay.listener.Addr().String())
+		k.databases, k.relays = append(k.databases, g), append(k.relays, relay)
 	}
 	i.start(i.nodes...)
 	i.commit("shop", ledger)
@@ -102,9 +112,20 @@ func TestKillsOfNodes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // which node dies
 	begun := time.Now()
+	kinds := map[string]int{}
 	for round := range rounds {
 		before, more := k.total(), 1+random.IntN(6) // the moment is the clients' work
 		i.until("clients work", func() bool { return k.total() >= before+more || t.Failed() })
+		if round > 1 {
+			kind := k.fault(random, shop)
+			t.Logf("round %d after %s: %s", round, time.Since(begun).Round(time.Second), kind)
+			kinds[kind]++
+			if t.Failed() {
+				break
+			}
+			continue
+		}
+		kinds["kill"]++
 		dies := i.nodes[random.IntN(2)]
 		if round%2 == 1 {
 			dies, _ = i.stays(shop)
@@ -115,13 +136,10 @@ func TestKillsOfNodes(t *testing.T) {
 			t.Errorf("round %d: a static site at the node that lives: %d %s", round, status, body)
 		}
 		if round%2 == 1 {
-			before := k.of("upload")
-			i.until("the other node has taken over what stores", func() bool { return k.of("upload") > before || t.Failed() })
+			k.takenOver()
 		}
 		i.start(dies)
-		k.mu.Lock()
-		k.down = nil
-		k.mu.Unlock()
+		k.up()
 		if t.Failed() {
 			break
 		}
@@ -133,7 +151,89 @@ func TestKillsOfNodes(t *testing.T) {
 	close(k.stop)
 	clients.Wait()
 	k.verify(shop, pushed)
-	t.Logf("%d kills in %s; acknowledged %v, without an answer %v", rounds, took.Round(time.Second), k.acks, k.unknown)
+	t.Logf("%d faults in %s: %v; acknowledged %v, without an answer %v", rounds, took.Round(time.Second), kinds, k.acks, k.unknown)
+}
+
+// fault has something go wrong for a while, and returns what.
+func (k *killed) fault(random *rand.Rand, shop string) (kind string) {
+	n := random.IntN(2)
+	w, short := k.nodes[n], time.Duration(100+random.IntN(5000))*time.Millisecond
+	during := func(what string, to way, gates ...*gate) string {
+		for _, g := range gates {
+			g.set(to)
+		}
+		select {
+		case <-time.After(short): // the fault, not a wait
+		case <-k.t.Context().Done():
+		}
+		for _, g := range gates {
+			g.set(all)
+		}
+		return what
+	}
+	switch random.IntN(10) {
+	case 0:
+		k.kill(w)
+		k.start(w)
+		k.up()
+		return "kill"
+	case 1:
+		home, _ := k.stays(shop)
+		k.kill(home)
+		k.takenOver()
+		k.start(home)
+		k.up()
+		return "kill until another node has taken over"
+	case 2:
+		k.halt(w, func() { <-time.After(short) })
+		return "stop"
+	case 3:
+		home, _ := k.stays(shop)
+		k.halt(home, k.takenOver)
+		return "stop until another node has taken over"
+	case 4:
+		return during("cut from the database", none, k.databases[n])
+	case 5:
+		return during("silence of the database", silence, k.databases[n])
+	case 6:
+		short /= 5
+		return during("answers of the database lost", forth, k.databases[n])
+	case 7:
+		return during("database away from both", none, k.databases...)
+	case 8:
+		short *= 3
+		return during("silence between the nodes", silence, k.relays...)
+	default:
+		return during("cut between the nodes", none, k.relays...)
+	}
+}
+
+// halt stops a node until wait returns.
+func (k *killed) halt(w *world.World, wait func()) {
+	k.mu.Lock()
+	k.down = w
+	k.mu.Unlock()
+	if err := syscall.Kill(w.PID(), syscall.SIGSTOP); err != nil {
+		k.t.Error(err)
+	}
+	wait()
+	if err := syscall.Kill(w.PID(), syscall.SIGCONT); err != nil {
+		k.t.Error(err)
+	}
+	k.up()
+}
+
+// up says that both nodes are there.
+func (k *killed) up() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.down = nil
+}
+
+// takenOver waits until the program that stores answers at the node that is left.
+func (k *killed) takenOver() {
+	before := k.of("upload")
+	k.until("the other node has taken over what stores", func() bool { return k.of("upload") > before || k.t.Failed() })
 }
 
 func (k *killed) kill(w *world.World) {
