@@ -297,6 +297,28 @@ func (s *Teams) addTx(ctx context.Context, tx *db.Tx, i Invitation, user account
 	return nil
 }
 
+// uninviteTx takes a site out of the invitations to a role on it. Those to nothing else are deleted.
+func (s *Teams) uninviteTx(ctx context.Context, tx *db.Tx, gone site.ID) error {
+	type invited struct{ id, role, sites string }
+	rows, err := tx.Query(ctx, `SELECT id, role, sites FROM team_invitations WHERE sites LIKE '%' || $1 || ':%'`, gone)
+	list, err := db.Collect(rows, err, func(r db.Scanner) (i invited, err error) { return i, r.Scan(&i.id, &i.role, &i.sites) })
+	if err != nil {
+		return fmt.Errorf("find invitations to site: %w", err)
+	}
+	for _, i := range list {
+		rest := slices.DeleteFunc(strings.Fields(i.sites), func(one string) bool { return strings.HasPrefix(one, string(gone)+":") })
+		if i.role == string(account.RoleGuest) && len(rest) == 0 {
+			_, err = tx.Exec(ctx, `DELETE FROM team_invitations WHERE id = $1`, i.id)
+		} else {
+			_, err = tx.Exec(ctx, `UPDATE team_invitations SET sites = $2 WHERE id = $1`, i.id, strings.Join(rest, " "))
+		}
+		if err != nil {
+			return fmt.Errorf("take site out of invitation: %w", err)
+		}
+	}
+	return nil
+}
+
 // digest is how tokens and codes are kept: they have too many bits to be guessed, so a fast hash is enough.
 func digest(secret string) string {
 	sum := sha256.Sum256([]byte(secret))

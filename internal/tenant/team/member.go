@@ -291,7 +291,8 @@ func (s *Teams) RemoveSiteTx(ctx context.Context, tx *db.Tx, by account.Caller, 
 	return m, s.c.Hooks.EmitTx(ctx, tx, by.Owner, event.MemberRoleChanged(s.told(m, by.Team)))
 }
 
-// ForgetSiteTx removes the roles on a site that is gone from this owner. Guests who had no other leave the team.
+// ForgetSiteTx removes the roles on a site that is gone from this owner, also those that invitations give. Guests who had no other
+// leave the team.
 func (s *Teams) ForgetSiteTx(ctx context.Context, tx *db.Tx, id id.Site) error {
 	rows, err := tx.Query(ctx, `DELETE FROM site_members WHERE site_id = $1 RETURNING owner_id, user_id`, id)
 	type gone struct {
@@ -318,8 +319,10 @@ func (s *Teams) ForgetSiteTx(ctx context.Context, tx *db.Tx, id id.Site) error {
 			return err
 		}
 	}
-	_, err = tx.Exec(ctx, `DELETE FROM site_transfers WHERE site_id = $1`, id)
-	return err
+	if _, err = tx.Exec(ctx, `DELETE FROM site_transfers WHERE site_id = $1`, id); err != nil {
+		return err
+	}
+	return s.uninviteTx(ctx, tx, id)
 }
 
 // lockMember makes others who change this team's members wait, and returns the one that is about to change.

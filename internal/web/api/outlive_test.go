@@ -360,3 +360,34 @@ func TestTransferredSiteLeavesApps(t *testing.T) {
 		}
 	}
 }
+
+// An invitation to a role on a site ends with the site's transfer, also when the site comes back.
+func TestTransferredSiteLeavesInvitations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, ada := w.user("ada@example.test")
+	team, key := w.teamOf(ada, "Acme")
+	_, eve := w.user("eve@example.test")
+	site, other := w.site(key, "one"), w.site(key, "two")
+	invite := func(sites ...string) string {
+		var roles []m
+		for _, s := range sites {
+			roles = append(roles, m{"siteId": s, "role": "developer"})
+		}
+		made := w.must(201, "POST", "/teams/"+team+"/invitations", key, m{"email": "eve@example.test", "sites": roles})
+		_, token, _ := strings.Cut(made["url"].(string), "/invitations/")
+		return token
+	}
+	moved := func(token string) answer {
+		w.settle()
+		w.must(201, "POST", "/sites/"+site+"/transfer", key, m{"to": "ada@example.test"})
+		w.must(201, "POST", "/sites/"+site+"/transfer", ada, m{"to": "acme"})
+		return w.api("POST", "/invitations/accept", eve, m{"token": token})
+	}
+	if a := moved(invite(site)); a.status != 404 {
+		t.Errorf("to that site alone: %s", a)
+	}
+	if a := moved(invite(site, other)); a.status != 200 || strings.Contains(a.body, site) || !strings.Contains(a.body, other) {
+		t.Errorf("to both: %s", a)
+	}
+}
