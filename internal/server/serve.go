@@ -58,6 +58,13 @@ func Serve(ctx context.Context, c config.Config, elsewhere Elsewhere) error {
 		return err
 	}
 	defer unlock()
+	changed, err := s.Protect()
+	for _, line := range changed {
+		s.Log.WarnContext(ctx, "file mode changed", "why", line)
+	}
+	if err != nil {
+		s.Log.WarnContext(ctx, "file mode not changed", "err", err)
+	}
 	panics.Report(func(err error) { s.Log.Error("panic caught: one piece of work ended", "err", err) })
 	// A start may migrate the database; one that takes longer than this hangs.
 	if err := tell.Working("Preparing the database.", 15*time.Minute); err != nil {

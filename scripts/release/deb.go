@@ -32,7 +32,7 @@ func (r *release) deb(arch, program, work string) error {
 		{filepath.Join(work, "slipway.zsh"), "usr/share/zsh/vendor-completions/_slipway", 0o644},
 		{filepath.Join(work, "slipway.fish"), "usr/share/fish/vendor_completions.d/slipway.fish", 0o644},
 		{"packaging/deb/server.toml", "etc/slipway/server.toml", 0o640},
-		{"packaging/deb/default", "etc/default/slipway", 0o644},
+		{"packaging/deb/default", "etc/default/slipway", 0o640},
 		{"packaging/deb/copyright", "usr/share/doc/slipway/copyright", 0o644},
 		{"NOTICE", "usr/share/doc/slipway/NOTICE", 0o644},
 		{"packaging/deb/lintian-overrides", "usr/share/lintian/overrides/slipway", 0o644},

@@ -382,7 +382,11 @@ func (s *Settings) checkParts(wrong *Problems) {
 		wrong.add(errors.New("--database: the address must begin with postgres://"))
 	}
 	named("--blobs", s.CheckBlobs())
-	wrong.add(recovery.Check(s.Backup))
+	if err := recovery.Check(s.Backup); err != nil {
+		wrong.add(err)
+	} else if s.Backup.To != "" && s.Store.Inside(s.Backup.To) {
+		wrong.add(errors.New("--backup-to: the directory must be outside the data directory, best on another disk"))
+	}
 	for _, text := range s.PublicAddress {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {

@@ -139,6 +139,7 @@ func TestCheckRefuses(t *testing.T) {
 		"name at least one":  func(c *Config) { c.Roles = nil },
 		"--database":         func(c *Config) { c.Database = "mysql://x" },
 		"--backup-to":        func(c *Config) { c.Backup.To = "ftp://x" },
+		"outside the data":   func(c *Config) { c.Backup.To = c.Store.Path("backups") },
 		"--backup-recipient": func(c *Config) { c.Backup.Recipients = []string{"age1nonsense"} },
 		"--blobs":            func(c *Config) { c.Blobs = "s3://bucket" },
 		"--acme-ca":          func(c *Config) { c.ACMECA = []string{"http://ca.test/dir"} },

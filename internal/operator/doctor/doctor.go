@@ -27,6 +27,7 @@ import (
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/upgrade"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
@@ -77,16 +78,25 @@ func show(checks []Check, out io.Writer) error {
 
 // Examine checks everything once.
 func Examine(ctx context.Context, s installation.Store, m config.SMTP, certificates Certificates) []Check {
-	checks := []Check{
-		lastUpgrade(s),
-		autoUpgrades(s),
-		dataDir(s),
-		ownDatabase(ctx, s),
-		files(ctx, s),
-		storage(ctx, s),
-		jobs(ctx, s),
-		nodes(ctx, s),
-		backups(ctx, s),
+	checks := []Check{{
+		Name: "data directory",
+		Text: s.DataDir + " has no installation: check --data-dir, or start slipway serve, which makes one",
+	}}
+	if s.Exists() {
+		checks = []Check{
+			lastUpgrade(s),
+			autoUpgrades(s),
+			dataDir(s),
+			ownDatabase(ctx, s),
+			files(ctx, s),
+			storage(ctx, s),
+			jobs(ctx, s),
+			nodes(ctx, s),
+			backups(ctx, s),
+		}
+	}
+	checks = append(
+		checks,
 		gitTool(ctx),
 		loopback(),
 		mailServer(ctx, m),
@@ -94,8 +104,15 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		objectCaches(s),
 		redisServer(ctx, s),
 		phpTools(ctx),
+	)
+	dir := scratch(s)
+	if !s.Exists() { // a check makes no installation
+		if made, err := os.MkdirTemp("", "slipway-doctor-"); err == nil {
+			defer os.RemoveAll(made)
+			dir = made
+		}
 	}
-	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: scratch(s), Log: slog.New(slog.DiscardHandler)}, installation.ProbeUID) {
+	for _, c := range sandbox.Probe(ctx, sandbox.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, installation.ProbeUID) {
 		if _, err := os.Stat(installation.ImageFile); err == nil && !c.OK && c.Required {
 			c.Detail += " Start the container with the options of docs/packages.md, section Container image."
 		}
@@ -146,17 +163,17 @@ func scratch(s installation.Store) string {
 
 func dataDir(s installation.Store) Check {
 	c := Check{Name: "data directory", Required: true}
-	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-		c.Text = err.Error()
-		return c
-	}
 	f, err := os.CreateTemp(s.DataDir, ".doctor-*")
 	if err != nil {
 		c.Text = err.Error()
 		return c
 	}
-	f.Close()
-	os.Remove(f.Name())
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, 64<<10)) // a file without content needs no room
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		c.Text = err.Error()
+		return c
+	}
 	_, free, err := installation.DiskSpace(s.DataDir)
 	if err != nil {
 		c.Text = err.Error()
@@ -166,6 +183,9 @@ func dataDir(s installation.Store) Check {
 	if free < 1<<30 {
 		c.OK, c.Required = false, false
 		c.Text += ", which is little"
+	}
+	if disk.Spare(s.DataDir, 0) != nil {
+		c.Text += ": uploads, deployments and builds are refused until there is room"
 	}
 	return c
 }

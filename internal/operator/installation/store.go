@@ -86,6 +86,11 @@ func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, erro
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if s.Database == "" { // SQLite makes files that others can read
+		if f, err := os.OpenFile(s.Path("slipway.db"), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			f.Close()
+		}
+	}
 	d, err := db.Open(ctx, db.Config{URL: s.URL(), Log: log})
 	if err != nil {
 		return nil, err
@@ -215,6 +220,42 @@ func (s Store) Lock() (release func(), err error) {
 		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // a child that has been forked and not begun its program has the file open, too
 		f.Close()
 	}, nil
+}
+
+// Exists reports whether an installation is there: it makes nothing.
+func (s Store) Exists() bool {
+	for _, name := range []string{"secrets.key", "slipway.db"} {
+		if _, err := os.Stat(s.Path(name)); err == nil {
+			return true
+		}
+	}
+	_, err := os.Stat(s.DataDir)
+	return err == nil && s.Database != ""
+}
+
+// Protect takes from other users what the data directory, its database and its key allow them, and returns what it changed, a line each.
+// An error is of a file that isn't this process's.
+func (s Store) Protect() (changed []string, err error) {
+	for _, x := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{s.DataDir, 0o700},
+		{s.Path("secrets.key"), 0o600},
+		{s.Path("slipway.db"), 0o600},
+		{s.Path("slipway.db-wal"), 0o600},
+		{s.Path("slipway.db-shm"), 0o600},
+	} {
+		info, err := os.Stat(x.path)
+		if err != nil || info.Mode().Perm()&^x.mode == 0 {
+			continue
+		}
+		if err := os.Chmod(x.path, info.Mode().Perm()&x.mode); err != nil {
+			return changed, fmt.Errorf("other users can read it: %w", err)
+		}
+		changed = append(changed, fmt.Sprintf("%s had mode %04o; other users can't open it any more", x.path, info.Mode().Perm()))
+	}
+	return changed, nil
 }
 
 // Serving returns the process that serves from the data directory, if one does. It takes no lock, which a program that starts at

@@ -25,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite" // driver "sqlite": the only one that binds $1 by number
 
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fair"
 )
 
@@ -191,9 +192,13 @@ func (d *DB) SkipLocked() string {
 // Ping reports whether the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.read.PingContext(ctx) }
 
-// TakesWrites reports whether a transaction can be committed. On SQLite, where only writes of this process could be in the way, it is Ping.
+// TakesWrites reports whether a transaction can be committed. On SQLite, where only writes of this process could be in the way, it looks
+// whether the disk has room.
 func (d *DB) TakesWrites(ctx context.Context) error {
 	if d.single {
+		if err := disk.Room(filepath.Dir(strings.TrimPrefix(d.url, "sqlite:")), 1<<20); err != nil {
+			return err
+		}
 		return d.Ping(ctx)
 	}
 	return d.Write(ctx, func(tx *Tx) error {

@@ -30,6 +30,15 @@ func Spare(dir string, more int64) error {
 	return nil
 }
 
+// Room returns an error, for which Full is true, if the file system that holds dir lacks room for so many bytes, or for a file.
+func Room(dir string, size int64) error {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) == nil && (int64(st.Bavail)*st.Bsize < size || st.Files > 0 && st.Ffree == 0) {
+		return &fs.PathError{Op: "write to the disk of", Path: dir, Err: syscall.ENOSPC}
+	}
+	return nil
+}
+
 // sparingEvery is how many bytes are read between two looks at the disk.
 const sparingEvery = 1 << 20
 

@@ -116,6 +116,10 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		Code: "unavailable", RequestID: id, retryAfter: 2 * time.Second,
 	}
 	var op *net.OpError // of what else was asked
+	if db.Full(err) {
+		busy.Message, busy.Code = "The server can't write to its disk", "disk_full"
+		busy.Details = "it is full or it fails; the operator has to make room"
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return busy // nobody is there to read it

@@ -57,6 +57,12 @@ var statuses = map[fault.Kind]int{
 // ID.
 func Describe(err error, id string) (*Problem, bool) {
 	f := fault.As(err)
+	if f == nil && db.Full(err) {
+		return &Problem{
+			Message: "The server can't write to its disk", Details: "It is full or it fails. The operator has to make room.", Request: id,
+			status: http.StatusServiceUnavailable,
+		}, false
+	}
 	if f == nil && (db.Away(err) || errors.Is(err, context.DeadlineExceeded)) { // as in the API
 		return &Problem{
 			Message: "The service is overloaded", Details: "Try again in a moment.", Request: id, status: http.StatusServiceUnavailable,
