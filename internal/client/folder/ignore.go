@@ -119,10 +119,10 @@ func wildmatch(p, s string) bool { return wild(p, s, true) == matched }
 type result int
 
 const (
-	failed  result = iota
-	matched        // matched
-	stopped        // no match, and an earlier star can't help
-	ended          // the text is too short, so a longer star can't help
+	failed result = iota
+	matched
+	stopped // no match, and an earlier star can't help
+	ended   // the text is too short, so a longer star can't help
 )
 
 // wild is wildmatch; first says that p is at its beginning or after a slash.

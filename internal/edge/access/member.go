@@ -20,7 +20,7 @@ import (
 type Members interface {
 	// Ask returns the control plane's address that answers a question.
 	Ask(q visit.Question) string
-	// Granted returns the question that a grant answers; ok is false if the grant is invalid or used.
+	// Granted returns the question that a grant answers; ok is false if the grant is forged or no longer valid.
 	Granted(grant string) (q visit.Question, until time.Time, ok bool)
 	// Pass returns the value of a cookie for the user who was granted q, valid at host until the given time. Passes
 	// reports whether a cookie's value is valid and its user is still signed in and a member.

@@ -202,7 +202,7 @@ func (s *Certs) magic() (m *certmagic.Config, stop func()) {
 	return config, cache.Stop
 }
 
-// begin ends the leases of this node's previous process and requests certificates for the control plane's names.
+// begin ends all leases if no other node can hold one, and requests certificates for the control plane's names.
 func (s *Certs) begin(ctx context.Context) error {
 	if s.dns() && orderable(s.c.SiteDomain) {
 		s.c.Log.InfoContext(ctx, "sites share a certificate if this DNS record exists", "record",

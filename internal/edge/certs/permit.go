@@ -34,7 +34,7 @@ type Permits struct {
 	known   []string
 	unknown []string // directories of authorities that aren't in wellKnown
 
-	mu sync.Mutex // guards said and next; held while a directory is read
+	mu sync.Mutex // guards said and retry; held while a directory is read
 	// share: none, the operator's: one for each certificate authority
 	said  map[string][]string
 	retry time.Time

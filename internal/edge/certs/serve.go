@@ -38,7 +38,7 @@ type held struct {
 	next  int               // index in above to replace next
 }
 
-// entry is a cached certificate, or the absence of one until a time.
+// entry is a cached certificate, or records until when a name is known to have none.
 type entry struct {
 	cert    *tls.Certificate
 	until   time.Time // end of an absence

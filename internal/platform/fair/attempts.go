@@ -31,7 +31,7 @@ type tries struct {
 	of    map[string]int // by visitor and by network
 }
 
-// visitorsOfSite is how many visitors and networks are counted of a site without a limit.
+// visitorsOfSite caps how many visitors and networks are tracked for a site without a limit of its own.
 const visitorsOfSite = 4096
 
 func NewAttempts(l Limit) *Attempts {

@@ -353,7 +353,7 @@ func (p *Pool) next(n *node, depth int) *node {
 	}
 }
 
-// below reports whether a node's limits leave room; the service itself has none.
+// below reports whether a node belongs to the service itself, to which limits don't apply.
 func (p *Pool) below(n *node, depth int) bool {
 	for ; depth > 1; depth-- {
 		n = n.parent

@@ -117,7 +117,7 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	return r.finish(ctx, status)
 }
 
-// outside maps a path inside to the host.
+// outside returns the host path of a path below Root.
 func outside(p, work string) string {
 	if within(p, Root) {
 		return work + strings.TrimPrefix(p, Root)

@@ -158,7 +158,7 @@ func Left(hs []Hierarchy, parent string) map[string]*Group {
 	return left
 }
 
-// RemoveEmpty removes an installation's groups that a killed process left without leaves.
+// RemoveEmpty removes an installation's groups without leaves, which a killed process may have left.
 func RemoveEmpty(hs []Hierarchy, parent string) {
 	for _, h := range hs {
 		_ = unix.Rmdir(filepath.Join(h.Point, parent))

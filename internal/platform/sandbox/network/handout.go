@@ -77,7 +77,7 @@ func (r *reach) close() {
 	}
 }
 
-// Handover says what to do with the received network.
+// Handover describes what the shim hands to the service over a [Link].
 type Handover struct {
 	Proxy    string // the host's proxy socket; "" if none
 	Ports    []uint16
