@@ -76,6 +76,7 @@ type Failure struct {
 // ExitCode returns the program's exit status.
 func (f *Failure) ExitCode() int { return f.Status }
 
+// Unwrap returns the wrapped error.
 func (f *Failure) Unwrap() error { return f.error }
 
 // failure adds the matching exit status to an error.

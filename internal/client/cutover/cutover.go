@@ -43,6 +43,7 @@ type Difference struct {
 	New  Page   `json:"new"`
 }
 
+// Comparison is the result of [Compare].
 type Comparison struct {
 	Pages       int          `json:"pages"` // number of compared pages
 	Different   []Difference `json:"different"`

@@ -31,6 +31,7 @@ type Dump struct {
 // Bytes returns the bytes of SQL written so far. It may be called at any time.
 func (d *Dump) Bytes() int64 { return d.bytes.Load() }
 
+// Write writes a part of the dump and counts its bytes.
 func (d *Dump) Write(p []byte) (int, error) {
 	n, err := d.to.Write(p)
 	d.bytes.Add(int64(n))

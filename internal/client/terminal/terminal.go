@@ -39,6 +39,7 @@ type Screen interface {
 // Ended says why a terminal was closed before its command ended.
 type Ended struct{ Reason string }
 
+// Error returns the reason.
 func (e *Ended) Error() string { return e.Reason }
 
 // errLost is returned if the connection breaks, which also ends the command.

@@ -49,6 +49,7 @@ func (p *Progress) Files() int64 { return p.files.Load() }
 // Bytes returns how many bytes were sent, including repeated ones.
 func (p *Progress) Bytes() int64 { return p.bytes.Load() }
 
+// Count counts the bytes read from r.
 func (p *Progress) Count(r io.ReadCloser, err error) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err

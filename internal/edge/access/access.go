@@ -45,6 +45,7 @@ type Guard struct {
 	right    rightOnes
 }
 
+// New returns a Guard.
 func New(c Config) *Guard {
 	return &Guard{
 		Config: c,

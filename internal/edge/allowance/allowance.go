@@ -36,6 +36,7 @@ type Lender interface {
 // Topic notifies nodes that they should return unused loans.
 const Topic = "usage.return"
 
+// Config holds the dependencies of Allowances.
 type Config struct {
 	Lender Lender
 	Log    *slog.Logger

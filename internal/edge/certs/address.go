@@ -35,6 +35,7 @@ type Statuses struct {
 	other map[string]Status
 }
 
+// Of returns the status of a label's certificate.
 func (s Statuses) Of(label string) Status {
 	if other, ok := s.other[label]; ok {
 		return other

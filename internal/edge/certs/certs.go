@@ -79,6 +79,7 @@ type Report struct {
 	Event       Event
 }
 
+// Config holds the dependencies and settings of Certs.
 type Config struct {
 	DB   *db.DB
 	Seal *seal.Sealer

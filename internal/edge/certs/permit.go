@@ -68,6 +68,7 @@ func (p *Permits) Delegation(name string) string {
 	return Delegation(p.zone, name)
 }
 
+// RetryTx makes the next order for a custom host due now.
 func (p *Permits) RetryTx(ctx context.Context, tx *db.Tx, host string) error {
 	return RetryTx(ctx, tx, host)
 }

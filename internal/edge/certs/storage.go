@@ -36,6 +36,7 @@ var (
 	_ certmagic.TryLocker = (*Storage)(nil)
 )
 
+// NewStorage returns a Storage in a database.
 func NewStorage(d *db.DB, s *seal.Sealer) *Storage {
 	return &Storage{db: d, seal: s, me: db.NewID("lock"), locks: map[string]context.CancelFunc{}}
 }
@@ -239,6 +240,7 @@ func (s *Storage) keep(ctx context.Context, name string) {
 	}
 }
 
+// Unlock releases the lock.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
 	stop, ok := s.locks[name]

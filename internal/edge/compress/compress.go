@@ -63,6 +63,7 @@ type Copies struct {
 	spent map[string]spending
 }
 
+// New returns an empty Copies.
 func New(c Config) *Copies {
 	c.Bytes = cmp.Or(c.Bytes, 32<<20)
 	c.Share = cmp.Or(c.Share, c.Bytes/8)

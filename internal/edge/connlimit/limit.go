@@ -40,6 +40,7 @@ type Limiter struct {
 	of map[netip.Prefix]int
 }
 
+// New returns a Limiter without connections.
 func New(c Config) *Limiter {
 	if c.PerAddress == 0 {
 		c.PerAddress = c.Total

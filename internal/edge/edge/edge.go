@@ -48,6 +48,7 @@ import (
 	"slipway/internal/platform/panics"
 )
 
+// Config holds the dependencies and settings of an Edge.
 type Config struct {
 	DB         *db.DB
 	Releases   *release.Releases

@@ -31,6 +31,7 @@ import (
 	"slipway/internal/platform/panics"
 )
 
+// Config holds the dependencies and settings of a Server.
 type Config struct {
 	// HTTP serves requests that aren't plain and holds the TLS configuration. New changes its Handler and ConnContext,
 	// so it can't be used for anything else.

@@ -206,6 +206,7 @@ func (h *h1) tryPass(b []byte) (taken, more bool) {
 	return true, true
 }
 
+// Protocol returns HTTP/1.1 or HTTP/2.0.
 func (r *Request) Protocol() string {
 	if r.Shares {
 		return "HTTP/2.0"

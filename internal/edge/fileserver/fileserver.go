@@ -30,6 +30,7 @@ var (
 	encodings  = map[string][]string{"br": {"br"}, "gzip": {"gzip"}, "zstd": {"zstd"}}
 )
 
+// Config holds the dependencies and settings of a Server.
 type Config struct {
 	Blobs  *blob.Store
 	Log    *slog.Logger
@@ -49,6 +50,7 @@ type Server struct {
 // including the control plane's.
 const maxHeld = 256
 
+// New returns a Server with an empty cache.
 func New(c Config) *Server {
 	return &Server{
 		Config: c,

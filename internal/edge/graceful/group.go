@@ -19,6 +19,7 @@ type Group struct {
 	failed  chan error // the first failure
 }
 
+// NewGroup returns a group without servers.
 func NewGroup() *Group { return &Group{failed: make(chan error, 1)} }
 
 // Serve adds a server and runs it in a goroutine. After a shutdown run must return [http.ErrServerClosed]; any other

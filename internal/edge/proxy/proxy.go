@@ -25,6 +25,7 @@ import (
 	"slipway/internal/platform/fair"
 )
 
+// Config holds the settings of a Proxy.
 type Config struct {
 	// SiteDomain is the sites' common domain. Programs can't set cookies for it.
 	SiteDomain string
@@ -46,6 +47,7 @@ type Proxy struct {
 	forwarding, shared *fair.Pool
 }
 
+// New returns a Proxy.
 func New(c Config) *Proxy {
 	if c.Shared == 0 {
 		n, err := connlimit.Descriptors()

@@ -18,6 +18,7 @@ type Source struct {
 	ended atomic.Bool
 }
 
+// NewSource returns a new Source.
 func NewSource() *Source { return &Source{seed: rand.Uint64()} }
 
 // End says that responses of a source are no longer requested.

@@ -27,6 +27,7 @@ const (
 // Held counts the memory held by headers of responses in progress.
 type Held struct{ owners, visitors, connections *fair.Pool }
 
+// NewHeld returns a Held that counts nothing yet.
 func NewHeld() *Held {
 	return &Held{
 		// share: total 64 MiB of header fields of answers under way that have more than 4 KiB; owner 16 MiB, one visitor of a site 4 MiB; edge 503 with Retry-After

@@ -32,6 +32,7 @@ type Throttles struct {
 	owners map[id.Owner]*Throttle
 }
 
+// New returns Throttles without rates.
 func New() *Throttles {
 	return &Throttles{
 		// share: total 1024 responses of owners whose bandwidth is used up at once; owner 64; edge 503 with Retry-After

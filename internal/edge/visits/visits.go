@@ -39,6 +39,7 @@ type Page struct {
 	hits atomic.Int64 // since the last collection
 }
 
+// Config holds the dependencies and settings of a Counter.
 type Config struct {
 	Recorder  Recorder      // Optional: nil counts nothing.
 	Every     time.Duration // interval of Record

@@ -9,6 +9,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
+// Pair is a variable of a file.
 type Pair struct{ Key, Value string }
 
 var (

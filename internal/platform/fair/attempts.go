@@ -34,6 +34,7 @@ type tries struct {
 // visitorsOfSite caps how many visitors and networks are tracked for a site without a limit of its own.
 const visitorsOfSite = 4096
 
+// NewAttempts returns Attempts without counts.
 func NewAttempts(l Limit) *Attempts {
 	if l.Network == 0 {
 		l.Network = l.Site

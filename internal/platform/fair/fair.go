@@ -73,6 +73,7 @@ type waiter struct {
 	turn   chan struct{} // closed when the place is granted
 }
 
+// New returns an unused Pool.
 func New(c Config) *Pool {
 	c.Places = max(1, c.Places)
 	for _, b := range []struct{ bound, above *int }{{&c.Owner, &c.Places}, {&c.Site, &c.Owner}, {&c.Visitor, &c.Site}} {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Prepare makes this process ready to serve.
 func Prepare() {
 	// Other users, such as the sandboxes', must be able to read created files, whatever the caller's umask; private
 	// files are created with their own mode.

@@ -101,6 +101,7 @@ func (e *Edit[V]) branch(key string) *[]leaf[V] {
 	return &b[j]
 }
 
+// Set sets the value of a key.
 func (e *Edit[V]) Set(key string, v V) {
 	at := e.branch(key)
 	list := make([]leaf[V], 0, len(*at)+1)
@@ -113,6 +114,7 @@ func (e *Edit[V]) Set(key string, v V) {
 	*at = append(list, leaf[V]{key, v})
 }
 
+// Drop removes a key.
 func (e *Edit[V]) Drop(key string) {
 	if _, ok := e.Get(key); !ok {
 		return

@@ -28,6 +28,7 @@ type Counts struct {
 	Omitted int64  // requests without a line, because there were too many
 }
 
+// Kind is the kind of a [Name].
 type Kind string
 
 // Kinds of names.

@@ -98,6 +98,7 @@ func (s *Server) Start() error {
 	}
 }
 
+// Stop kills the server and waits until its port is free.
 func (s *Server) Stop() {
 	if s.cmd != nil {
 		s.cmd.Process.Kill()

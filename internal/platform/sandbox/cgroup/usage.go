@@ -29,6 +29,7 @@ func (g *Group) OOM() int64 {
 	}
 }
 
+// Usage returns the group's usage so far.
 func (g *Group) Usage() (u Usage) {
 	switch {
 	case g.Memory == "":

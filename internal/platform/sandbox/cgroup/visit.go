@@ -55,6 +55,7 @@ func (v *Visit) Around(homes map[string]*os.File, f func()) (err error) {
 	return err
 }
 
+// Close closes the tasks files.
 func (v *Visit) Close() {
 	for _, f := range v.in {
 		_ = f.Close()

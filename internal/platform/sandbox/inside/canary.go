@@ -39,6 +39,7 @@ type Bait struct {
 
 var spaceNames = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
+// Spaces returns the namespaces of this process by name.
 func Spaces() map[string]string {
 	m := map[string]string{}
 	for _, n := range spaceNames {
