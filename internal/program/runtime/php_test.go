@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -462,7 +463,7 @@ func TestPHPPrime(t *testing.T) {
 	w := phpWorld(t)
 	s := w.phpSpec("prime", map[string]string{
 		"index.php":                             `<?php foreach (["src/A.php", "src/Broken.php", "other.php"] as $f) echo opcache_is_script_cached("/app/$f") ? "yes " : "no "; echo is_file("/tmp/ran") ? "ran" : "idle";`,
-		"src/A.php":                             `<?php touch("/tmp/ran"); class A {}`,
+		"src/A.php":                             `<?php namespace N; use X\Y; #[Y(z: ["]"])] final class A { function f() { touch("/tmp/ran"); } } touch("/tmp/ran");`,
 		"src/Broken.php":                        `<?php syntax error`,
 		"other.php":                             `<?php echo 1;`,
 		"vendor/composer/autoload_classmap.php": `<?php return ["Broken" => "/app/src/Broken.php", "Gone" => "/app/gone.php", "A" => "/app/src/A.php"];`,
@@ -472,6 +473,47 @@ func TestPHPPrime(t *testing.T) {
 	ok(t, site.Prime(t.Context(), AppDir))
 	if _, text := w.ask(p, s, "GET", "/", ""); text != "yes no no idle" {
 		t.Errorf("%q\n%s", text, w.said())
+	}
+}
+
+// A script that uses a class before the line of its declaration runs as well after others were compiled ahead, and the common forms
+// of a file with one class are.
+func TestPHPPrimeKeepsHoistedClasses(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	own := map[string]string{ // each prints ok when it runs by itself
+		"new.php":      `<?php new A; class A {} echo "ok";`,
+		"function.php": `<?php f(); function f() { new A; echo "ok"; } class A {}`,
+		"static.php":   `<?php echo A::OK; class A { const OK = "ok"; }`,
+		"parent.php":   `<?php class B extends A {} class A {} new B; echo "ok";`,
+		"guard.php":    `<?php defined("NO") or f(); class A {} function f() { new A; echo "ok"; }`,
+		"include.php":  `<?php include "part.inc"; class A {}`,
+		"html.php":     `<?= A::OK ?><?php class A { const OK = "ok"; }`,
+	}
+	ahead := map[string]string{
+		"plain.php":  `<?php function f() { return new class {}; }`,
+		"one.php":    `<?php declare(strict_types=1); namespace N { abstract class A { function f() { return [self::class, new class {}]; } } }`,
+		"plugin.php": `<?php if (!defined("ABSPATH")) { exit; } class A {} new A;`,
+	}
+	files := map[string]string{"part.inc": `<?php new A; echo "ok";`}
+	maps.Copy(files, own)
+	maps.Copy(files, ahead)
+	files["index.php"] = `<?php header("Content-Type: text/plain"); if (isset($_GET["cached"])) echo opcache_is_script_cached("/app/$_GET[cached]") ? "yes" : "no"; else include "/app/$_GET[run]";`
+	s := w.phpSpec("hoist", files)
+	p := w.start(s)
+	site := &php.Site{Top: AppDir, Open: p.Open, Dial: p.Dial}
+	ok(t, site.Prime(t.Context(), AppDir))
+	for name := range ahead {
+		if _, text := w.ask(p, s, "GET", "/?cached="+name, ""); text != "yes" {
+			t.Errorf("%s isn't compiled ahead: %q", name, text)
+		}
+	}
+	for name := range own {
+		for range 2 {
+			if status, text := w.ask(p, s, "GET", "/?run="+name, ""); status != 200 || text != "ok" {
+				t.Errorf("%s: %d %q\n%s", name, status, text, w.said())
+			}
+		}
 	}
 }
 
