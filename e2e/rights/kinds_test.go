@@ -15,7 +15,9 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,36 +26,41 @@ import (
 	"github.com/coder/websocket"
 
 	"slipway/e2e/world"
+	"slipway/internal/platform/db"
 )
 
 // kinds gives a right to the member of a stage, for each row of the table, and adds to the stage what ends that right by itself.
 var kinds = map[string]func(s *stage) *holder{
-	"session of the dashboard":            session,
-	"API key of a member":                 memberKey,
-	"service key of a team":               serviceKey,
-	"access token of an app":              accessToken,
-	"refresh token of an app":             refreshToken,
-	"authorization code of an app":        authorizationCode,
-	"device code that was approved":       deviceCode,
-	"deploy hook":                         deployHook,
-	"deploy hook that an app made":        appHook,
-	"Git hook":                            gitHook,
-	"webhook of a team":                   webhook,
-	"webhook that an app made":            appWebhook,
-	"listener of slipway webhooks listen": listener,
-	"application log that is followed":    followedLog,
-	"application log on a page":           followedPage,
-	"download under way":                  download,
-	"terminal of a key":                   keyTerminal,
-	"terminal of the dashboard":           pageTerminal,
-	"invitation that is not yet accepted": invitation,
-	"offer of a transfer":                 offer,
-	"password link":                       passwordLink,
-	"credential of a repository":          credential,
-	"polling of a repository":             polling,
-	"key of a workflow's run":             runKey,
-	"sign-in at a protected address":      memberVisit,
-	"visitors' password of a site":        passwordVisit,
+	"session of the dashboard":              session,
+	"API key of a member":                   memberKey,
+	"service key of a team":                 serviceKey,
+	"access token of an app":                accessToken,
+	"refresh token of an app":               refreshToken,
+	"authorization code of an app":          authorizationCode,
+	"device code that was approved":         deviceCode,
+	"deploy hook":                           deployHook,
+	"deploy hook that an app made":          appHook,
+	"Git hook":                              gitHook,
+	"webhook of a team":                     webhook,
+	"webhook that an app made":              appWebhook,
+	"notification channel of a team":        channel,
+	"notification channel that an app made": func(s *stage) *holder { return s.channel(s.granted().access) },
+	"listener of slipway webhooks listen":   listener,
+	"application log that is followed":      followedLog,
+	"application log that an app follows":   func(s *stage) *holder { return s.follow(s.granted().access) },
+	"listener of an app":                    func(s *stage) *holder { return s.listen(s.granted().access) },
+	"application log on a page":             followedPage,
+	"download under way":                    download,
+	"terminal of a key":                     keyTerminal,
+	"terminal of the dashboard":             pageTerminal,
+	"invitation that is not yet accepted":   invitation,
+	"offer of a transfer":                   offer,
+	"password link":                         passwordLink,
+	"credential of a repository":            credential,
+	"polling of a repository":               polling,
+	"key of a workflow's run":               runKey,
+	"sign-in at a protected address":        memberVisit,
+	"visitors' password of a site":          passwordVisit,
 }
 
 func works(f func() (bool, string)) *holder { return &holder{works: f} }
@@ -374,6 +381,31 @@ func appWebhook(s *stage) *holder {
 	return works(func() (bool, string) { return s.delivered(path) })
 }
 
+func channel(s *stage) *holder { return s.channel(s.teamKey) }
+
+// channel creates a notification channel for the site, and works while the team's owner gets test messages through it.
+func (s *stage) channel(key string) *holder {
+	s.t.Helper()
+	path := fmt.Sprintf("/channel-%s-%d", s.name, time.Now().UnixNano())
+	var made struct{ ID string }
+	s.call(key, "POST", "/notifications", map[string]any{"kind": "slack", "target": s.Hooks.URL + path, "siteIds": []string{s.site}}, &made)
+	if key == s.teamKey {
+		s.deletes("/notifications/" + made.ID)
+	}
+	sent := 0
+	return works(func() (bool, string) {
+		ok, said := s.allowed(world.Request{Method: "POST", Path: "/notifications/" + made.ID + "/test", Key: s.ownerTeamKey})
+		if !ok {
+			return false, said
+		}
+		sent++
+		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(10*time.Second))
+		defer cancel()
+		got, err := s.Hooks.Wait(ctx, sent, func(d world.Delivery) bool { return d.Path == path })
+		return err == nil, fmt.Sprintf("%d messages of %d", len(got), sent)
+	})
+}
+
 // stream follows server-sent events, and works while it is open.
 func (s *stage) stream(client *http.Client, at, key string) *holder {
 	s.t.Helper()
@@ -409,15 +441,26 @@ func (s *stage) api(path string) string { return "http://" + s.Listen + "/api/v1
 
 func listener(s *stage) *holder {
 	key := s.key(s.memberKey, nil)
+	s.deletes("/keys/" + s.keyID(s.ownerTeamKey, key))
+	return s.listen(key)
+}
+
+// listen makes a listener with a key or a token, and follows it.
+func (s *stage) listen(key string) *holder {
+	s.t.Helper()
 	var made struct{ ID string }
 	s.call(key, "POST", "/webhook-listeners", map[string]any{"secret": "a secret of a listener"}, &made)
-	s.deletes("/keys/" + s.keyID(s.ownerTeamKey, key))
 	return s.stream(http.DefaultClient, s.api("/webhook-listeners/"+made.ID+"/deliveries"), key)
 }
 
 func followedLog(s *stage) *holder {
 	key := s.key(s.memberKey, nil)
 	s.deletes("/keys/" + s.keyID(s.ownerTeamKey, key))
+	return s.follow(key)
+}
+
+// follow follows the site's log with a key or a token.
+func (s *stage) follow(key string) *holder {
 	return s.stream(http.DefaultClient, s.api("/sites/"+s.site+"/logs"), key)
 }
 
@@ -539,7 +582,7 @@ func offer(s *stage) *holder {
 	var made struct{ ID, Code string }
 	s.call(s.teamKey, "POST", "/sites/"+s.site+"/transfer", map[string]any{"to": s.receiverEmail}, &made)
 	s.deletes("/transfers/" + made.ID)
-	return once(func() (ok bool, said string) {
+	h := once(func() (ok bool, said string) {
 		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(30*time.Second))
 		defer cancel()
 		_ = world.Until(ctx, 100*time.Millisecond, func() (bool, error) { // while a hook's deployment is under way, it is 409
@@ -552,6 +595,8 @@ func offer(s *stage) *holder {
 		})
 		return ok, said
 	})
+	h.moves = true
+	return h
 }
 
 func passwordLink(s *stage) *holder {
@@ -570,43 +615,57 @@ func passwordLink(s *stage) *holder {
 	})
 }
 
-// credential works while deploying the private repository does.
+// credential deploys the private repository as whoever has the site, which takes the stored credential.
 func credential(s *stage) *holder {
 	s.ends(func() {
 		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site, map[string]any{"credential": map[string]any{}}, nil)
 	})
-	return works(func() (bool, string) {
-		var list struct {
-			HasCredential bool
-		}
-		var last string
+	return once(func() (bool, string) {
+		var errs error
 		for _, key := range []string{s.ownerTeamKey, s.receiver} {
-			err := s.Call(s.ctx, key, "GET", "/sites/"+s.site, nil, &list)
-			if err == nil {
-				return list.HasCredential, fmt.Sprintf("%+v", list)
+			var made struct{ DeploymentID string }
+			if err := s.Call(s.ctx, key, "POST", "/sites/"+s.site+"/deploy", map[string]any{}, &made); err != nil {
+				errs = errors.Join(errs, err)
+				continue
 			}
-			last = err.Error()
+			var d struct{ Status, Error string }
+			err := world.Until(s.ctx, 100*time.Millisecond, func() (bool, error) {
+				err := s.Call(s.ctx, key, "GET", "/deployments/"+made.DeploymentID, nil, &d)
+				return slices.Contains([]string{"success", "failed", "canceled"}, d.Status), errors.Join(err, fmt.Errorf("%+v", d))
+			})
+			s.check(err)
+			return d.Status == "success", fmt.Sprintf("the deployment is %+v", d)
 		}
-		return false, last
+		return false, errs.Error()
 	})
 }
 
+// polling works while the repository is asked for new commits at its time.
 func polling(s *stage) *holder {
 	s.call(s.teamKey, "PATCH", "/sites/"+s.site+"/git", map[string]any{"pollMinutes": 5}, nil)
 	s.ends(func() {
 		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site+"/git", map[string]any{"pollMinutes": 0}, nil)
 	})
+	d, err := db.Open(s.ctx, db.Config{URL: "sqlite:" + filepath.Join(s.Data, "slipway.db")})
+	s.check(err)
+	s.t.Cleanup(func() { d.Close() })
 	return works(func() (bool, string) {
-		var got struct{ PollMinutes int }
-		var errs error
-		for _, key := range []string{s.ownerTeamKey, s.receiver} {
-			err := s.Call(s.ctx, key, "GET", "/sites/"+s.site+"/git", nil, &got)
-			if err == nil {
-				return got.PollMinutes > 0, fmt.Sprintf("%+v", got)
-			}
-			errs = errors.Join(errs, err)
+		var before, now int64
+		at := func(into *int64) {
+			s.t.Helper()
+			err := d.QueryRow(s.ctx, `SELECT COALESCE(MAX(polled_at), 0) FROM git_settings WHERE site_id = $1`, s.site).Scan(into)
+			s.check(err)
 		}
-		return false, errs.Error()
+		at(&before)
+		// Its time is now instead of in five minutes.
+		s.check(d.Admin(s.ctx, `UPDATE git_settings SET poll_at = 0 WHERE site_id = '`+s.site+`'`))
+		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(6*time.Second)) // three rounds
+		defer cancel()
+		err := world.Until(ctx, 100*time.Millisecond, func() (bool, error) {
+			at(&now)
+			return now > before, nil
+		})
+		return err == nil, fmt.Sprintf("last asked at %d, before at %d", now, before)
 	})
 }
 

@@ -93,8 +93,20 @@ func TestRights(t *testing.T) {
 				}
 			}
 			causes[event](s)
+			late := time.After(Seconds * time.Second)
 			for _, r := range Table {
-				if h := holders[r.Name]; h != nil {
+				if h := holders[r.Name]; h != nil && !h.moves {
+					t.Run(r.Name, func(t *testing.T) { h.compare(t, ctx, r.Outcome(event)) })
+				}
+			}
+			<-late // what ends late would have ended by now
+			for _, r := range Table {
+				if h := holders[r.Name]; h != nil && !h.once && r.Outcome(event) == Stays {
+					t.Run(r.Name+" later", func(t *testing.T) { h.compare(t, ctx, Stays) })
+				}
+			}
+			for _, r := range Table {
+				if h := holders[r.Name]; h != nil && h.moves {
 					t.Run(r.Name, func(t *testing.T) { h.compare(t, ctx, r.Outcome(event)) })
 				}
 			}
@@ -142,6 +154,7 @@ type stage struct {
 type holder struct {
 	works func() (bool, string) // uses the right; says what came of it
 	once  bool                  // it can be used once: it is not tried before the event
+	moves bool                  // its use moves the site: it is tried after the others
 }
 
 // check fails the test at once where a step of the story itself fails.

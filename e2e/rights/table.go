@@ -141,12 +141,29 @@ var Table = []Right{
 		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays, UserSuspended: Stays}),
 	},
 	{
+		Name: "notification channel of a team", Stored: []string{"notify_channels.url"},
+		Why:   "A channel belongs to the team and stays with it; of a site that the team no longer has it gets nothing.",
+		After: ofTheSite(),
+	},
+	{
+		Name: "notification channel that an app made", Why: "As the webhook that an app made.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, FactorRequired: Stays, SSORequired: Stays, UserSuspended: Stays}),
+	},
+	{
 		Name: "listener of slipway webhooks listen", Why: "As the key with which it is followed; it concerns all sites of the team.",
 		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays, SiteMoved: Stays, SiteDeleted: Stays}),
 	},
 	{
 		Name: "application log that is followed", Why: "The key is a credential of its own.",
 		After: all(Ends, map[Event]Outcome{AppsExcluded: Apart, PasswordChanged: Stays}),
+	},
+	{
+		Name: "application log that an app follows", Why: "As the access token.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays}),
+	},
+	{
+		Name: "listener of an app", Why: "As the access token with which it is followed; it concerns all sites of the team.",
+		After: all(Ends, map[Event]Outcome{PasswordChanged: Stays, SiteMoved: Stays, SiteDeleted: Stays}),
 	},
 	{
 		Name:  "application log on a page",
@@ -233,7 +250,6 @@ var Others = map[string]string{
 	"domain_tokens.token":         "public: the value of a TXT record",
 	"sso_domains.token":           "public: the value of a TXT record",
 	"authority.private_key":       "the installation's own",
-	"notify_channels.url":         "of a chat service: a channel is the team's, and ends with it, with its only site, or with the app that made it",
 	"acme_storage.value":          "the installation's own",
 	"idempotent_answers.answer":   "found with the credential that the request was sent with alone",
 	"acme_storage.key":            "a name of a file: not a secret",
