@@ -11,6 +11,7 @@ import (
 const (
 	aliveEvery    = 10 * time.Second
 	aliveTime     = 10 * time.Second
+	aliveWait     = 30 * time.Second // of requests, before a program without a path of its health check is asked: it may be busy
 	aliveFailures = 3
 	hungGrace     = time.Second // after SIGTERM, which a program whose event loop hangs doesn't see
 )
@@ -77,5 +78,5 @@ func (in *instance) asked(ctx context.Context, want Wanted) string {
 func (in *instance) waitsLong() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.active > 0 && time.Since(in.used) >= aliveEvery || !in.failed.IsZero() && time.Since(in.failed) < time.Minute
+	return in.active > 0 && time.Since(in.used) >= aliveWait || !in.failed.IsZero() && time.Since(in.failed) < time.Minute
 }

@@ -449,6 +449,9 @@ func (in *instance) end() { in.once.Do(func() { close(in.ended) }) }
 func (in *instance) hold() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.active == 0 {
+		in.used = time.Now() // the time without requests is no waiting
+	}
 	in.active++
 }
 

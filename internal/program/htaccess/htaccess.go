@@ -5,8 +5,10 @@
 package htaccess
 
 import (
+	"errors"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,11 +18,27 @@ const Max = 64 << 10
 // maxSections caps the sections and rules of one file. More of them close its folder.
 const maxSections = 200
 
+// The bytes of one pattern, and of all patterns of a file: a compiled pattern takes many times as much.
+const maxPattern, maxPatterns = 512, 4 << 10
+
 // Rules are those of one .htaccess.
 type Rules struct {
 	folder  access
 	files   []*section
 	forbids []*regexp.Regexp // paths below the folder
+	denied  []*regexp.Regexp // whole paths, with a leading slash
+	bytes   int              // of all patterns
+}
+
+var errPattern = errors.New("the pattern is too large")
+
+// compile compiles a pattern. It refuses counted repetitions and classes of Unicode, which multiply what a pattern takes.
+func (r *Rules) compile(pattern string) (*regexp.Regexp, error) {
+	r.bytes += len(pattern)
+	if len(pattern) > maxPattern || r.bytes > maxPatterns || strings.Contains(pattern, "{") || strings.Contains(strings.ToLower(pattern), `\p`) {
+		return nil, errPattern
+	}
+	return regexp.Compile(pattern)
 }
 
 // section is about the files of some names.
@@ -64,8 +82,8 @@ func Parse(text string) *Rules {
 	into := []*access{&r.folder} // where directives of the section go; nil: it isn't in force
 	names := []string{""}
 	conditional, sections := false, 0
-	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
-		words := strings.Fields(line)
+	for line := range strings.Lines(strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\\\n", " ")) {
+		words := split(line)
 		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
@@ -108,16 +126,30 @@ func Parse(text string) *Rules {
 			continue
 		case "rewriterule":
 			if len(words) > 3 && !conditional && forbids(words[3]) {
-				if sections++; sections > maxSections {
+				pattern := words[1]
+				if strings.Contains(strings.ToLower(words[3]), "nc") || strings.Contains(strings.ToLower(words[3]), "nocase") {
+					pattern = "(?i)" + pattern
+				}
+				form, err := r.compile(pattern)
+				if sections++; sections > maxSections || err != nil || words[1][0] == '!' {
 					return Closed
 				}
-				pattern, err := regexp.Compile(words[1])
-				if err != nil {
-					return Closed
-				}
-				r.forbids = append(r.forbids, pattern)
+				r.forbids = append(r.forbids, form)
 			}
 			conditional = false
+		case "redirect", "redirectmatch":
+			if len(words) < 3 || !slices.Contains([]string{"403", "404", "410", "gone"}, words[1]) {
+				continue
+			}
+			pattern := words[2]
+			if word == "redirect" {
+				pattern = "^" + regexp.QuoteMeta(strings.TrimSuffix(pattern, "/")) + "(?:/|$)"
+			}
+			form, err := r.compile(pattern)
+			if sections++; sections > maxSections || err != nil {
+				return Closed
+			}
+			r.denied = append(r.denied, form)
 		}
 	}
 	return r
@@ -137,13 +169,14 @@ func (r *Rules) begin(at *access, name, about string) *access {
 		return at
 	case "files":
 		if pattern, ok := strings.CutPrefix(about, "~"); ok {
-			form, err = regexp.Compile(unquoted(pattern))
+			form, err = r.compile(unquoted(pattern))
 		} else {
-			form, err = regexp.Compile("^" + wildcards.Replace(regexp.QuoteMeta(about)) + "$")
+			form, err = r.compile("^" + wildcards.Replace(regexp.QuoteMeta(about)) + "$")
 		}
 	case "filesmatch":
-		form, err = regexp.Compile(about)
-	default: // of other paths, methods or conditions
+		form, err = r.compile(about)
+	case "if", "elseif", "else": // of conditions that only Apache knows
+	default: // of other paths or methods
 		return nil
 	}
 	if at == nil {
@@ -162,8 +195,30 @@ var wildcards = strings.NewReplacer(`\*`, ".*", `\?`, ".")
 // argument is what a section's line says after its name.
 func argument(line string) string {
 	line = strings.TrimSpace(line)
-	_, about, _ := strings.Cut(strings.TrimSuffix(line, ">"), " ")
-	return unquoted(about)
+	line = strings.TrimSuffix(line, ">")
+	i := strings.IndexAny(line, " \t")
+	if i < 0 {
+		return ""
+	}
+	return unquoted(line[i:])
+}
+
+// split returns the words of a line, without the quotes around them.
+func split(line string) (words []string) {
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		word := line
+		if q := line[:1]; q == `"` || q == "'" {
+			if i := strings.Index(line[1:], q); i > 0 {
+				words, line = append(words, line[1:i+1]), line[i+2:]
+				continue
+			}
+		}
+		if i := strings.IndexAny(line, " \t"); i > 0 {
+			word = line[:i]
+		}
+		words, line = append(words, word), line[len(word):]
+	}
+	return words
 }
 
 func unquoted(s string) string {
@@ -177,7 +232,7 @@ func unquoted(s string) string {
 func forbids(flags string) bool {
 	for flag := range strings.SplitSeq(strings.ToLower(strings.Trim(flags, "[]")), ",") {
 		switch strings.TrimSpace(flag) {
-		case "f", "forbidden", "r=403", "r=404":
+		case "f", "forbidden", "g", "gone", "r=403", "r=404", "r=410":
 			return true
 		}
 	}
@@ -196,6 +251,11 @@ func Hides(top, file string, of func(folder string) *Rules) bool {
 			below := strings.TrimPrefix(strings.TrimPrefix(file, folder), "/")
 			for _, f := range r.forbids {
 				if f.MatchString(below) {
+					return true
+				}
+			}
+			for _, f := range r.denied {
+				if f.MatchString("/" + file) {
 					return true
 				}
 			}

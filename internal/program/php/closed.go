@@ -26,13 +26,13 @@ type Folders interface {
 
 const (
 	obeyedFor = time.Second // without being read again
-	maxObeyed = 500         // folders whose rules are kept
+	maxObeyed = 100         // folders whose rules are kept
 )
 
 // obeyed holds rules that were read. Its zero value has none.
 type obeyed struct {
 	mu sync.Mutex // guards known
-	// share: total 500 folders of each program whose .htaccess was read; owner its programs; edge all are forgotten, and read again
+	// share: total 100 folders of each program whose .htaccess was read; owner its programs; edge all are forgotten, and read again
 	known map[string]readRules
 }
 

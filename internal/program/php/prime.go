@@ -20,8 +20,8 @@ const primeFile = "/etc/slipway-php/prime.php"
 // defined("ABSPATH") || exit.
 const primeScript = `<?php
 function slipway_same_ahead($file) {
-  $text = (string)file_get_contents($file, false, null, 0, 1 << 20);
-  if (strlen($text) >= 1 << 20) { return false; }
+  $text = (string)file_get_contents($file, false, null, 0, 1 << 18);
+  if (strlen($text) >= 1 << 18) { return false; }
   if (!preg_match('/\b(?:class|interface|trait|enum)\b/i', $text)) { return true; }
   $kinds = [T_CLASS, T_INTERFACE, T_TRAIT, defined("T_ENUM") ? T_ENUM : -1];
   $plain = [T_OPEN_TAG, T_NAMESPACE, T_USE, T_AS, T_FUNCTION, T_CONST, T_DECLARE, T_ABSTRACT, T_FINAL, T_IF, T_BOOLEAN_OR, T_LOGICAL_OR,
@@ -51,10 +51,11 @@ if (is_file($map)) { $files = array_unique(array_values(include $map)); } else {
   $files = new RecursiveIteratorIterator(new RecursiveCallbackFilterIterator(new RecursiveDirectoryIterator($top, FilesystemIterator::SKIP_DOTS), $skip));
 }
 foreach ($files as $file) {
+  if (microtime(true) > $until) { break; }
   $file = (string)$file;
   if (!str_ends_with($file, ".php") || !is_file($file) || is_writable($file) || opcache_is_script_cached($file) || !slipway_same_ahead($file)) { continue; }
   try { opcache_compile_file($file); } catch (Throwable $e) { }
-  if (++$n >= 2000 || microtime(true) > $until) { break; }
+  if (++$n >= 2000) { break; }
   if ($n % 50 === 0 && (opcache_get_status(false)["memory_usage"]["free_memory"] ?? 0) < 16 << 20) { break; }
 }
 echo $n;

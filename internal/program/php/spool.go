@@ -1,6 +1,7 @@
 package php
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -36,6 +37,9 @@ type spool struct {
 // Write appends to the file.
 func (s *spool) Write(b []byte) (int, error) {
 	for s.size+int64(len(b)) > int64(len(s.room))*spoolStep<<20 {
+		if disk.Spare(cmp.Or(s.dir, os.TempDir()), spoolStep<<20) != nil {
+			return 0, errNoRoom
+		}
 		release, ok := spools.TryN(s.who, spoolStep)
 		if !ok {
 			return 0, errNoRoom

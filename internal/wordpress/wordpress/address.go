@@ -2,6 +2,7 @@ package wordpress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,13 +52,15 @@ func (w *WordPress) readdress(ctx context.Context) error {
 	rows, err := w.c.DB.Query(ctx, `
 		SELECT w.site_id, w.owner_id, w.host, w.content_host, w.old_hosts, COALESCE(p.host, '')
 		FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id LEFT JOIN primary_hosts p ON p.site_id = w.site_id
-		WHERE w.host <> COALESCE(p.host, '') OR w.content_host <> w.host AND w.installed <> '' AND s.status = 'active' LIMIT 1000`)
+		WHERE w.host <> COALESCE(p.host, '') OR w.content_host <> w.host AND w.installed <> '' AND s.status = 'active'
+		ORDER BY w.site_id LIMIT 1000`)
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x addressed, err error) {
 		return x, s.Scan(&x.site, &x.owner, &x.knows, &x.names, &x.old, &x.now)
 	})
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, x := range list {
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
 			if x.knows != x.now {
@@ -65,11 +68,11 @@ func (w *WordPress) readdress(ctx context.Context) error {
 			}
 			return w.rewriteTx(ctx, tx, x)
 		})
-		if err != nil && fault.As(err) == nil { // another operation of the site, which is waited for
-			return fmt.Errorf("tell site %s its address: %w", x.site, err)
+		if err != nil && fault.As(err) == nil { // a fault is another operation of the site, which is waited for
+			failed = errors.Join(failed, fmt.Errorf("tell site %s its address: %w", x.site, err))
 		}
 	}
-	return nil
+	return failed
 }
 
 // renameTx has a site's program begin anew with its primary domain, without dropping a request.

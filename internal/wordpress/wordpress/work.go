@@ -84,6 +84,7 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 	if r.changed() || r.step.At == atBack {
 		w.purgeAll(ctx, r.changedSite())
 	}
+	r.step.Whole = true // whether the old files work with the database as it is now was not looked at
 	back := r.changed() && r.step.Backup != ""
 	if back { // not half: what was there comes back
 		plan, err = w.c.Backups.PlanRestore(ctx, x.Owner, r.step.Backup, backup.RestoreTo{Part: true, Includes: r.backParts()})
