@@ -21,7 +21,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	// One of each kind, and the guides with the widest tables and code.
 	for _, path := range []string{
-		"/docs", "/docs?q=roll+back", "/docs/guides/operating", "/docs/guides/builds", "/docs/guides/sso", "/docs/sites", "/docs/account",
+		"/docs", "/docs?q=roll+back", "/docs/guides/configuration", "/docs/guides/builds", "/docs/guides/sso", "/docs/sites", "/docs/account",
 	} {
 		w.Go(path)
 		w.Sees("main h1")
@@ -31,7 +31,7 @@ func TestDocumentation(t *testing.T) {
 	// Without scripts every page is there, and offers nothing that does nothing.
 	plain := h.window()
 	plain.Run(emulation.SetScriptExecutionDisabled(true))
-	for _, path := range []string{"/docs", "/docs/guides/operating", "/docs/sites", "/docs/account"} {
+	for _, path := range []string{"/docs", "/docs/guides/configuration", "/docs/sites", "/docs/account"} {
 		plain.Go(path)
 		plain.Sees("main h1")
 		var dead []string
