@@ -20,7 +20,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// The limits of a release's rules. What is over them is left out and named as a Problem.
+// The limits of a release's rules. Rules beyond them are skipped, and reported as a [Problem].
 const (
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders

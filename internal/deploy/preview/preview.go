@@ -39,7 +39,7 @@ func New(c Config) *Previews {
 	return &Previews{c}
 }
 
-// MaxPull is the greatest number of a pull request: its address fits beside every site's name.
+// MaxPull is the largest pull request number for which a preview's host name is short enough.
 const MaxPull = 999_999_999
 
 // PullKey stands for a pull request in preview_hosts, in place of a branch: no branch is

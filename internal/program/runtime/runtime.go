@@ -118,8 +118,7 @@ type PHP struct {
 type Storage struct {
 	Path string // where it appears, relative to the bundle
 	Name string // which of the site's folders it is; "" is the one that Path names
-	// Temporary is a folder that goes when the program ends. It begins as what the bundle
-	// has there each time.
+	// Temporary is a folder that is deleted when the program ends; each start copies it from the bundle.
 	Temporary bool
 }
 
