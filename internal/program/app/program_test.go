@@ -542,6 +542,7 @@ func TestStartEndsWithTheService(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			w.apps.close()
 			err := <-ended
+			synctest.Wait()                   // no goroutine of the program reads down any more
 			w.apps.down = make(chan struct{}) // the cleanup closes it once more
 			if !errors.Is(err, job.ErrStopping) || code(err) != codeClosing {
 				t.Errorf("one that %s: %v", what, err)
