@@ -33,10 +33,15 @@ type userList struct{ flags.Data }
 // Run lists everybody.
 func (u userList) Run(ctx context.Context) error { return admin.ListUsers(ctx, u.Store(), stdout) }
 
-type userRole struct {
+// oneUser is embedded by the commands that act on one user.
+type oneUser struct {
 	flags.Data
 	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
-	Role  string `arg:"" enum:"operator,user" help:"operator or user."`
+}
+
+type userRole struct {
+	oneUser
+	Role string `arg:"" enum:"operator,user" help:"operator or user."`
 }
 
 // Run changes the role, also while the server runs.
@@ -45,8 +50,7 @@ func (u userRole) Run(ctx context.Context) error {
 }
 
 type userLink struct {
-	flags.Data
-	Email   string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+	oneUser
 	BaseURL string `name:"base-url" help:"Base URL of the one-time link." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }
 
@@ -55,10 +59,7 @@ func (u userLink) Run(ctx context.Context) error {
 	return admin.ResetLink(ctx, u.Store(), u.Email, u.BaseURL, stdout)
 }
 
-type userFactor struct {
-	flags.Data
-	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
-}
+type userFactor struct{ oneUser }
 
 // Run disables it, also while the server runs.
 func (u userFactor) Run(ctx context.Context) error {
@@ -66,8 +67,7 @@ func (u userFactor) Run(ctx context.Context) error {
 }
 
 type userSuspend struct {
-	flags.Data
-	Email  string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
+	oneUser
 	Reason string `help:"Reason shown to the user at sign-in." placeholder:"TEXT"`
 }
 
@@ -76,10 +76,7 @@ func (u userSuspend) Run(ctx context.Context) error {
 	return admin.SuspendUser(ctx, u.Store(), u.Email, u.Reason, stdout)
 }
 
-type userResume struct {
-	flags.Data
-	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
-}
+type userResume struct{ oneUser }
 
 // Run lets the user in again, also while the server runs.
 func (u userResume) Run(ctx context.Context) error {
@@ -87,10 +84,9 @@ func (u userResume) Run(ctx context.Context) error {
 }
 
 type userDelete struct {
-	flags.Data
-	Email string `help:"Email address of the user." required:"" placeholder:"EMAIL"`
-	Sites int    `env:"-" help:"Number of sites that the user has." placeholder:"N"`
-	Yes   bool   `env:"-" help:"Delete the user. Without it, the command only says what it would delete."`
+	oneUser
+	Sites int  `env:"-" help:"Number of sites that the user has." placeholder:"N"`
+	Yes   bool `env:"-" help:"Delete the user. Without it, the command only says what it would delete."`
 }
 
 // Run deletes the user, also while the server runs.
