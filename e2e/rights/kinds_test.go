@@ -615,7 +615,7 @@ func passwordLink(s *stage) *holder {
 	})
 }
 
-// credential deploys the private repository as whoever has the site, which takes the stored credential.
+// credential deploys the private repository, which needs the stored credential, with a key of the account that has the site.
 func credential(s *stage) *holder {
 	s.ends(func() {
 		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site, map[string]any{"credential": map[string]any{}}, nil)

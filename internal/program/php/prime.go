@@ -15,8 +15,8 @@ const primeFile = "/etc/slipway-php/prime.php"
 // compiled is left to the request that needs it. A release is whole before it runs, so that its scripts are compiled however new
 // they are; those that the site can write are left out.
 //
-// opcache_compile_file doesn't hoist classes: whoever asks for such a script later has them from the line of their declaration on, not
-// from the first line. So a script is compiled ahead only if it declares no class, or one before which no code runs but a guard such as
+// opcache_compile_file doesn't hoist classes: when a request runs the script later, a class exists only from the line of its declaration
+// on. So a script is compiled ahead only if it declares no class, or one before which no code runs but a guard such as
 // defined("ABSPATH") || exit.
 const primeScript = `<?php
 function slipway_same_ahead($file) {
