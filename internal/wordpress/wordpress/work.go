@@ -104,6 +104,8 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 			}
 		case r.step.Backup != "":
 			why += fmt.Sprintf(". The backup %s holds the state before", r.step.Backup)
+		case x.What == kindAddress: // nothing begins it again
+			why += ". Content may still name the former domain: rewrite it with Search and replace"
 		}
 		return w.c.Operations.EndTx(ctx, tx, x.Operation, "", why, out)
 	})
