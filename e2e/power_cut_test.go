@@ -83,8 +83,9 @@ func TestPowerCut(t *testing.T) {
 
 // Files of the service's first start that are shorter after a power cut, and why the next start doesn't mind.
 var lost = map[string]string{
-	"serve.lock":      "each start writes its process id",
-	"slipway.db-shm":  "SQLite makes it from slipway.db-wal",
+	"serve.lock": "each start writes its process id",
+	// The kill may come in the middle of a commit, whose pages are written and not synced. TestPowerCut asks for what was acknowledged.
+	"slipway.db":      "SQLite drops a commit that wasn't finished, and makes slipway.db-shm from slipway.db-wal",
 	"source/etc/":     "each start writes it",
 	"builds/sandbox/": "each start compares it",
 }
