@@ -251,8 +251,26 @@ func (s Served) moved(r *http.Request) string {
 	return s.Address + r.URL.RequestURI()
 }
 
+// told hears what a site tells of itself, in an answer or in a request of its own once an answer has begun: changed pages, and when its
+// next event is. It returns since when an answer that was asked for then is up to date.
+func (g *guard) told(ctx context.Context, h http.Header, asked time.Time) time.Time {
+	if paths := h.Get("X-Slipway-Purge"); paths != "" {
+		g.of.c.Sites.PagesChanged(ctx, g.site.Site)
+		asked = g.of.c.Cache.ChangedBy(g.site.Site, asked, strings.Fields(paths)...)
+	}
+	if at := h.Get("X-Slipway-Cron"); at != "" {
+		g.of.c.Sites.Scheduled(ctx, g.site.Site, at)
+	}
+	return asked
+}
+
 // serve answers what needs no program, or a file, and reports whether it did.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get("Slipway-Told") != "" && g.site.Vouches(r.Header.Get(loopback), time.Now()) {
+		g.told(r.Context(), r.Header, time.Now())
+		answer(w, http.StatusOK, "")
+		return true
+	}
 	if g.site.Own != "" && g.ownCron(r) {
 		answer(w, http.StatusOK, "")
 		return true
@@ -310,13 +328,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if paths := resp.Header.Get("X-Slipway-Purge"); paths != "" {
-		g.of.c.Sites.PagesChanged(r.Context(), g.site.Site)
-		g.asked = g.of.c.Cache.ChangedBy(g.site.Site, g.asked, strings.Fields(paths)...)
-	}
-	if at := resp.Header.Get("X-Slipway-Cron"); at != "" {
-		g.of.c.Sites.Scheduled(r.Context(), g.site.Site, at)
-	}
+	g.asked = g.told(r.Context(), resp.Header, g.asked)
 	if to := resp.Header.Get("Location"); tracks != "" && to != "" && !strings.ContainsAny(to, "?#") {
 		resp.Header.Set("Location", to+"?"+tracks)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/program/relay"
+	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/pagecache"
 )
 
@@ -488,3 +489,47 @@ func (a answering) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 
 // RoundTrip is for http.RoundTripper.
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// heard keeps what a site has told.
+type heard struct{ changed, at string }
+
+func (*heard) Served(context.Context, id.Deployment) (Served, error) {
+	return Served{Site: "site", Own: Mark([]byte("key"))}, nil
+}
+func (h *heard) PagesChanged(_ context.Context, id site.ID)        { h.changed = string(id) }
+func (h *heard) Scheduled(_ context.Context, _ site.ID, at string) { h.at = at }
+
+// A site tells what it changed after its answer began in a request of its own. Nobody else can.
+func TestToldByRequest(t *testing.T) {
+	t.Parallel()
+	cache := pagecache.New("")
+	page := request("/post/")
+	fill(cache, page, "<html>")
+	sites := &heard{}
+	gs := New(Config{Programs: awake{}, Cache: cache, Sites: sites})
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	for mark, want := range map[string]bool{
+		"":          false,
+		now + ".00": false,
+		now + "." + digest(Mark([]byte("other")), now): false,
+		now + "." + digest(Mark([]byte("key")), now):   true,
+	} {
+		e, err := gs.Acquire(t.Context(), "site")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("POST", "https://blog.test/", nil)
+		for name, value := range map[string]string{"Slipway-Told": "1", loopback: mark, "X-Slipway-Purge": "/post/", "X-Slipway-Cron": "99"} {
+			r.Header.Set(name, value)
+		}
+		*sites = heard{}
+		answered := e.Serve(httptest.NewRecorder(), r)
+		e.Release()
+		if answered != want || (sites.changed == "site") != want || (sites.at == "99") != want {
+			t.Errorf("%q: it is heard: %v, %+v", mark, answered, sites)
+		}
+		if fresh := cache.Fresh("site", page.Host, "/post/") != nil; want && fresh {
+			t.Error("the page is fresh")
+		}
+	}
+}

@@ -48,7 +48,8 @@ namespace {
 	class WP_User { public $user_login = 'Ada'; public $user_email = 'ada@example.test'; }
 	class Mailer { public $Mailer = 'mail', $Host = 'localhost', $Port = 25, $SMTPAuth, $SMTPSecure, $SMTPAutoTLS; function isSMTP() { $this->Mailer = 'smtp'; } }
 }
-namespace Slipway { function setcookie($name, $value, $options) { $GLOBALS['cookie'] = [$name, $value]; } }
+namespace Slipway { function setcookie($name, $value, $options) { $GLOBALS['cookie'] = [$name, $value]; }
+	function header($line) { $GLOBALS['lines'][strstr($line, ':', true)] = $line; } function headers_list() { return array_values($GLOBALS['lines'] ?? []); } } // PHP's command has none
 namespace PHPMailer\PHPMailer { class PHPMailer {} }`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -192,6 +193,30 @@ func TestClonesAreStaging(t *testing.T) {
 			echo json_encode(['sent' => $sent, 'batches' => $n]);`, &out)
 		if string(out.Sent) != tt.mail || out.Batches != tt.batches {
 			t.Errorf("%s: pre_wp_mail is %s, %d batches", name, out.Sent, out.Batches)
+		}
+	}
+}
+
+// What a site tells of itself reaches Slipway also if output began before, or a plugin removed the header: by a request of its own at the end.
+func TestToldLate(t *testing.T) {
+	t.Parallel()
+	const stub = `
+		function apply_filters($name, $value) { return $value; }
+		function wp_doing_cron() { return false; }
+		function wp_remote_post($url, $args) { $GLOBALS['asked'][] = [$url, $args['headers']]; }
+		register_shutdown_function(function () { register_shutdown_function(function () { echo json_encode($GLOBALS['asked'] ?? []); }); });
+		require $argv[2]; `
+	for name, tt := range map[string]struct{ script, want string }{
+		"in time":        {`Slipway\changed('/a/'); Slipway\changed('/b/');`, `[]`},
+		"late":           {`echo ' '; flush(); Slipway\changed('/a/'); Slipway\changed('/b/');`, `[["https://blog.test/",{"Slipway-Told":"1","X-Slipway-Purge":"/a/ /b/"}]]`},
+		"again":          {`Slipway\changed('*'); echo ' '; flush(); Slipway\changed('*');`, `[["https://blog.test/",{"Slipway-Told":"1","X-Slipway-Purge":"*"}]]`},
+		"removed":        {`Slipway\changed('*'); $lines = [];`, `[["https://blog.test/",{"Slipway-Told":"1","X-Slipway-Purge":"*"}]]`},
+		"an event, late": {`echo ' '; flush(); apply('update_option_cron', [], [77 => 1, 55 => 1]);`, `[["https://blog.test/",{"Slipway-Told":"1","X-Slipway-Cron":"55"}]]`},
+	} {
+		var out json.RawMessage
+		plugin(t, []string{"SLIPWAY_WP_URL=https://blog.test"}, stub+tt.script, &out)
+		if got := strings.ReplaceAll(string(out), `\/`, "/"); got != tt.want {
+			t.Errorf("%s: it asks %s, want %s", name, got, tt.want)
 		}
 	}
 }

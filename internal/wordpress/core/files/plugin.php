@@ -200,8 +200,8 @@ add_action('init', function () {
 // Slipway runs scheduled events: it hears of a new one, which may be before all others.
 add_action('update_option_cron', function ($old, $new) {
 	$times = array_filter(array_keys(is_array($new) ? $new : []), 'is_int');
-	if ($times && !wp_doing_cron() && !headers_sent()) {
-		header('X-Slipway-Cron: ' . min($times));
+	if ($times && !wp_doing_cron()) {
+		tell('Cron', (string) min($times));
 	}
 }, 10, 2);
 
@@ -243,15 +243,37 @@ if (getenv('SLIPWAY_WP_MAINTENANCE')) {
 	}, 0);
 }
 
+// Tells Slipway something by a header of the answer. A request of the site to itself tells it at the end, if output had begun or a plugin
+// removed the header. See guard.told.
+function tell(string $name, string $value): void {
+	static $values = [], $late = false;
+	if (!$values) {
+		register_shutdown_function(function () use (&$values, &$late) {
+			$missing = array_filter($values, fn($value, $name) => $late || !in_array("X-Slipway-$name: $value", headers_list(), true), ARRAY_FILTER_USE_BOTH);
+			if ($missing) {
+				$headers = ['Slipway-Told' => '1'];
+				foreach ($missing as $name => $value) {
+					$headers["X-Slipway-$name"] = $value;
+				}
+				wp_remote_post(getenv('SLIPWAY_WP_URL') . '/', ['headers' => $headers, 'timeout' => 5, 'redirection' => 0, 'sslverify' => apply_filters('https_local_ssl_verify', false)]);
+			}
+		});
+	}
+	$values[$name] = $value;
+	if (headers_sent()) {
+		$late = true;
+	} else {
+		header("X-Slipway-$name: $value");
+	}
+}
+
 // The page cache: which answers may be stored, and what changes make old ones stale.
 function changed(string ...$paths): void {
 	static $all = [];
 	foreach ($paths as $path) {
 		$all[$path] = true;
 	}
-	if (!headers_sent()) {
-		header('X-Slipway-Purge: ' . (isset($all['*']) || count($all) > 50 ? '*' : implode(' ', array_keys($all))));
-	}
+	tell('Purge', isset($all['*']) || count($all) > 50 ? '*' : implode(' ', array_keys($all)));
 }
 
 function path_of($url): string {
