@@ -582,6 +582,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 			HTTPSPort:    s.SitePort,
 			Control:      h.door.Bounded(h.control),
 			Draining:     &h.draining,
+			Proxies:      s.Proxies,
 			NoFastPath:   s.NoFastPath,
 			HTTP3:        s.HTTP3,
 			Countries:    s.Countries,

@@ -37,6 +37,7 @@ import (
 	"slipway/internal/edge/connlimit"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/fileserver"
+	"slipway/internal/edge/front"
 	"slipway/internal/edge/proxy"
 	"slipway/internal/edge/ready"
 	"slipway/internal/edge/response"
@@ -93,8 +94,9 @@ type Config struct {
 	TreeBytes  int64 // memory for manifests. Optional: 0 means 64 MiB.
 	AssetBytes int64 // memory for files, and the same again for whole responses. Optional: 0 means 128 MiB.
 
-	NoFastPath bool // leaves all connections to net/http
-	HTTP3      bool // advertises HTTP/3 at HTTPSPort to clients
+	Proxies    front.Proxies // which forward visitors' requests. Optional: none.
+	NoFastPath bool          // leaves all connections to net/http
+	HTTP3      bool          // advertises HTTP/3 at HTTPSPort to clients
 }
 
 // HostSet is a set of hosts, in lower case and without port. It is read for every connection and most requests.
@@ -257,7 +259,26 @@ func (e *Edge) isControl(host string) bool {
 }
 
 // HTTPS returns the handler for TLS listeners: sites, and the control plane on its hosts.
-func (e *Edge) HTTPS() http.Handler { return http.HandlerFunc(e.serve) }
+func (e *Edge) HTTPS() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.enter(w, r, e.serve) })
+}
 
 // HTTP returns the handler for plain listeners: it redirects known hosts to HTTPS.
-func (e *Edge) HTTP() http.Handler { return http.HandlerFunc(e.redirect) }
+func (e *Edge) HTTP() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.enter(w, r, e.redirect) })
+}
+
+// enter answers a request with its listener's handler. If a trusted proxy forwards it, the visitor's address and scheme
+// count. Otherwise the headers in which proxies name visitors are dropped.
+func (e *Edge) enter(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
+	r, forwarded := e.Proxies.Visitor(r)
+	switch {
+	case !forwarded:
+		proxy.DropClaims(r.Header)
+	case r.TLS == nil, strings.HasPrefix(r.URL.Path, challengePath):
+		answer = e.redirect
+	default:
+		answer = e.serve
+	}
+	answer(w, r)
+}

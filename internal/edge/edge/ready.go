@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -24,8 +25,9 @@ func (e *Edge) Secure() *fastpath.Server {
 // quick adapts an Edge to the fast path.
 type quick struct{ e *Edge }
 
-func (q quick) Takes(host string) bool {
-	return !q.e.NoFastPath && (q.e.plainHost(host) || q.e.hostPasses(host))
+// Takes leaves a trusted proxy's connections to net/http, because each of their requests has its own visitor.
+func (q quick) Takes(host string, from net.Addr) bool {
+	return !q.e.NoFastPath && !q.e.Proxies.From(from.String()) && (q.e.plainHost(host) || q.e.hostPasses(host))
 }
 
 func (q quick) Find(at *fastpath.Place, path []byte, accepts fastpath.Encodings) *fastpath.Answer {

@@ -48,9 +48,9 @@ type Config struct {
 
 // Hosts answers requests. Its methods are called from many goroutines.
 type Hosts interface {
-	// Takes reports whether this package should serve connections for a host: it may have prepared responses, or its
-	// requests are forwarded. Other connections go to HTTP at once.
-	Takes(host string) bool
+	// Takes reports whether this package should serve connections for a host from an address: it may have prepared
+	// responses, or its requests are forwarded. Other connections go to HTTP at once.
+	Takes(host string, from net.Addr) bool
 	// Find returns the prepared response for a path, or nil to leave the request to HTTP. The result must depend only
 	// on the arguments; Find must not keep path. Calls for one Place don't overlap.
 	Find(at *Place, path []byte, accepts Encodings) *Answer
@@ -321,7 +321,7 @@ func (s *Server) serve(c *conn) {
 	raw.SetDeadline(time.Time{})
 	state := c.tls.ConnectionState()
 	c.state, c.place.Host = &state, Hostname(state.ServerName)
-	if c.place.Host == "" || !modern(state) || !s.Hosts.Takes(c.place.Host) {
+	if c.place.Host == "" || !modern(state) || !s.Hosts.Takes(c.place.Host, raw.RemoteAddr()) {
 		s.toH1.give(c.tls) // net/http serves the TLS connection itself
 		return
 	}

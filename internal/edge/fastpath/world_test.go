@@ -119,7 +119,7 @@ type hosts struct {
 	served func(*Sent)
 }
 
-func (h *hosts) Takes(host string) bool { return h.takes == nil || h.takes(host) }
+func (h *hosts) Takes(host string, _ net.Addr) bool { return h.takes == nil || h.takes(host) }
 func (h *hosts) Find(at *Place, path []byte, e Encodings) *Answer {
 	return h.find(at, path, e)
 }

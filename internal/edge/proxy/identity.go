@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,6 +87,26 @@ func ours[T string | []byte](name T) bool {
 		return strings.IndexByte("-_.", name[len(prefix)]) >= 0
 	}
 	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
+}
+
+// claims are headers in which proxies name the visitor and that Slipway doesn't set.
+var claims = []string{
+	"true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "client-ip", "x-client-ip", "x-cluster-client-ip",
+	"fastly-client-ip", "fly-client-ip", "x-azure-clientip", "x-azure-socketip", "x-appengine-user-ip", "cloudfront-viewer-address",
+	"x-envoy-external-address", "x-original-forwarded-for", "x-remote-ip", "x-remote-addr",
+}
+
+func claim[T string | []byte](name T) bool {
+	return slices.ContainsFunc(claims, func(c string) bool { return cgiEqual(name, c) })
+}
+
+// DropClaims removes the headers in which proxies name the visitor, for a request that no trusted proxy sent.
+func DropClaims(h http.Header) {
+	for name := range h {
+		if claim(name) {
+			delete(h, name)
+		}
+	}
 }
 
 // cgiEqual reports whether name equals lower, ignoring case and treating underscores and dots as hyphens.

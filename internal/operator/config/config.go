@@ -26,6 +26,8 @@ import (
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/certs"
 	"slipway/internal/edge/country"
+	"slipway/internal/edge/fastpath"
+	"slipway/internal/edge/front"
 	"slipway/internal/edge/ports"
 	"slipway/internal/edge/visits"
 	"slipway/internal/operator/installation"
@@ -78,7 +80,8 @@ type Config struct {
 	StripeAPI         string   // in place of Stripe's own address, for tests
 	PublicAddress     []string // where the internet finds the edge
 	TrustedProxies    []string
-	ProxyProtocol     bool // of the trusted proxies, which forward connections instead of requests
+	ProxyHeader       string // in which they name the visitor; empty: X-Forwarded-For
+	ProxyProtocol     bool   // of the trusted proxies, which forward connections instead of requests
 
 	MaxConnections           int           // of visitors of sites, overall; 0: what the open files allow
 	MaxConnectionsPerAddress int           // of one address, or one IPv6 /64; 0: an eighth of all
@@ -126,7 +129,7 @@ type Settings struct {
 	ControlHosts  []string          // hosts that the edge answers for the control plane, where its address is https
 	GitAt         map[string]string // from which address a host's repositories are fetched
 	Allow         []netip.Prefix    // private networks that may be reached
-	Proxies       []netip.Prefix    // that are trusted
+	Proxies       front.Proxies
 	SitePort      int
 	Bindings      map[string]certs.Binding // of ACME accounts, by authority
 	PriceList     domain.Prices
@@ -282,8 +285,16 @@ func (s *Settings) checkOutside(wrong *Problems) {
 	var err error
 	s.Allow, err = prefixes("--outbound-allow", s.OutboundAllow)
 	wrong.add(err)
-	s.Proxies, err = prefixes("--trusted-proxy", s.TrustedProxies)
+	s.Proxies.Networks, err = prefixes("--trusted-proxy", s.TrustedProxies)
 	wrong.add(err)
+	s.Proxies.Header = s.ProxyHeader
+	switch {
+	case s.ProxyHeader == "":
+	case !fastpath.Token(s.ProxyHeader):
+		wrong.add(fmt.Errorf("--trusted-proxy-header: %q is not the name of a header", s.ProxyHeader))
+	case len(s.TrustedProxies) == 0:
+		wrong.add(errors.New("--trusted-proxy-header needs --trusted-proxy: the networks of the proxies that send it"))
+	}
 	if s.ProxyProtocol && len(s.TrustedProxies) == 0 {
 		wrong.add(errors.New("--proxy-protocol needs --trusted-proxy: the networks of the load balancers that send it"))
 	}
@@ -487,7 +498,7 @@ func (s Settings) Ports() ports.Config {
 // Connections returns the limits of what this node listens on, and who counts what they refuse.
 func (s Settings) Connections(m prometheus.Registerer) ports.Limits {
 	return ports.Limits{
-		Total: s.MaxConnections, PerAddress: s.MaxConnectionsPerAddress, Exempt: s.Proxies, Forwarding: s.ProxyProtocol, Metrics: m,
+		Total: s.MaxConnections, PerAddress: s.MaxConnectionsPerAddress, Exempt: s.Proxies.Networks, Forwarding: s.ProxyProtocol, Metrics: m,
 	}
 }
 

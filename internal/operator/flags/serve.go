@@ -49,7 +49,8 @@ type Serve struct {
 	OAuthRegistration string        `name:"oauth-registration" help:"Whether OAuth apps may register themselves (RFC 7591): open or closed." default:"closed" enum:"open,closed"`
 	Registry          string        `help:"Source of domain availability: auto, rdap or local." default:"auto" enum:"auto,rdap,local"`
 	Prices            string        `help:"Price list for domain availability, in addition to the built-in one: lines of suffix, price, currency." type:"path" placeholder:"FILE"`
-	TrustedProxy      []string      `help:"Network (CIDR) of proxies whose X-Forwarded-For is trusted. Repeatable." placeholder:"CIDR"`
+	TrustedProxy      []string      `help:"Network (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted. Repeatable." placeholder:"CIDR"`
+	ProxyHeader       string        `name:"trusted-proxy-header" help:"Header in which --trusted-proxy sends the visitor's address, such as CF-Connecting-IP. Default: X-Forwarded-For." placeholder:"NAME"`
 	ProxyProtocol     bool          `help:"Connections from --trusted-proxy to --edge-http and --edge-https begin with the PROXY protocol, which names the visitor."`
 	MaxConns          int           `name:"max-connections" help:"Maximum number of visitor connections. 0: as many as the open file limit allows." default:"0" placeholder:"N"`
 	MaxConnsOfOne     int           `name:"max-connections-per-address" help:"Maximum number of visitor connections per IP address or IPv6 /64. 0: an eighth of all." default:"0" placeholder:"N"`
@@ -126,6 +127,7 @@ func (s Serve) Settings(version string) config.Config {
 		OAuthRegistration:        s.OAuthRegistration == "open",
 		Registry:                 s.Registry,
 		TrustedProxies:           s.TrustedProxy,
+		ProxyHeader:              s.ProxyHeader,
 		ProxyProtocol:            s.ProxyProtocol,
 		NoFastPath:               !s.FastPath,
 		HTTP3:                    s.HTTP3,

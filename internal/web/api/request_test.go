@@ -256,7 +256,7 @@ func TestForwardedFor(t *testing.T) {
 	}
 	w := newWorld(t, func(c *api.Config) {
 		c.RateLimit = 10
-		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+		c.TrustedProxies.Networks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	for _, tt := range []struct{ xff, want, why string }{
 		{"203.0.113.1", "9", "a client"},

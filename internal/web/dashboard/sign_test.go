@@ -168,7 +168,7 @@ func TestForeignForms(t *testing.T) {
 // signed in nobody's guesses from elsewhere lock them out.
 func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	w := newWorld(t, func(c *Config) { c.TrustedProxies.Networks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	w.user("ada@example.test", false)
 	w.user("ben@example.test", false)
 	try := func(email, pass, addr string) int {

@@ -75,9 +75,7 @@ func (c *call) sendFor(ctx context.Context, method, path string, query url.Value
 	} else {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	for _, name := range []string{"Authorization", "X-Forwarded-For"} {
-		r.Header[name] = c.origin.Header[name]
-	}
+	r.Header["Authorization"] = c.origin.Header["Authorization"]
 	for name, values := range r.Header {
 		if len(values) == 0 {
 			delete(r.Header, name)
@@ -86,7 +84,7 @@ func (c *call) sendFor(ctx context.Context, method, path string, query url.Value
 	if idempotencyKey != "" {
 		r.Header.Set("Idempotency-Key", idempotencyKey)
 	}
-	r.Host, r.RemoteAddr, r.RequestURI, r.TLS = c.origin.Host, c.origin.RemoteAddr, target, c.origin.TLS
+	r.Host, r.RemoteAddr, r.RequestURI, r.TLS = c.origin.Host, netip.AddrPortFrom(c.addr, 0).String(), target, c.origin.TLS
 	w := &recorder{header: http.Header{}}
 	c.api.ServeHTTP(w, r)
 	if w.over {

@@ -14,7 +14,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"slipway/internal/edge/front"
 	"slipway/internal/platform/fair"
 	siteid "slipway/internal/platform/id" // tools.go has a parameter named id
 	"slipway/internal/tenant/account"
@@ -55,7 +55,7 @@ type Config struct {
 	BaseURL string
 	Version string
 
-	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted. Optional: none.
+	TrustedProxies front.Proxies // which name the client. Optional: none.
 
 	Ready *atomic.Bool // false while starting or draining. Optional: always true.
 	Log   *slog.Logger // Optional.
@@ -184,7 +184,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	server := s.server(&call{
 		api: s.c.API.Handler(), origin: r, caller: caller, narrowing: n, confirmations: s.c.Confirm, base: s.c.BaseURL,
-		addr: requestinfo.Addr(r, s.c.TrustedProxies),
+		addr: s.c.TrustedProxies.Addr(r),
 	})
 	s.sdk.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverKey{}, server)))
 }

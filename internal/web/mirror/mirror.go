@@ -10,11 +10,11 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"slipway/internal/edge/front"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/web/requestinfo"
@@ -43,7 +43,7 @@ func Serves(path string) bool { return path == "/terraform" || strings.HasPrefix
 
 // Handler serves the provider from a data directory, even if it is added later. proxies are trusted for clients'
 // addresses.
-func Handler(dataDir string, proxies []netip.Prefix) http.Handler {
+func Handler(dataDir string, proxies front.Proxies) http.Handler {
 	// share: total 64 downloads of the Terraform provider at once; owner 8 of a network; edge 429 with Retry-After
 	places := fair.New(fair.Config{Places: allDownloads, Owner: networkDownloads})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func Handler(dataDir string, proxies []netip.Prefix) http.Handler {
 			http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		done, ok := places.Try(fair.Who{Owner: requestinfo.Network(requestinfo.Addr(r, proxies))})
+		done, ok := places.Try(fair.Who{Owner: requestinfo.Network(proxies.Addr(r))})
 		if !ok {
 			w.Header().Set("Retry-After", "2")
 			http.Error(w, "Too many downloads at once. Try again in a moment.", http.StatusTooManyRequests)

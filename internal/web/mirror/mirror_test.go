@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"slipway/internal/edge/front"
 	"slipway/internal/web/mirror"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	h := mirror.Handler(data, nil)
+	h := mirror.Handler(data, front.Proxies{})
 	ask := func(method, path string) (int, string, string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -91,7 +92,7 @@ func TestMirrorIsShared(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, mirror.Folder, "index.json"), []byte(`{"versions": {}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := mirror.Handler(data, nil)
+	h := mirror.Handler(data, front.Proxies{})
 	ask := func(w http.ResponseWriter, from string) {
 		r := httptest.NewRequest("GET", "/terraform/slipway.internal/slipway/slipway/index.json", nil)
 		r.RemoteAddr = from + ":1234"

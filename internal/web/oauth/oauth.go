@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"slipway/internal/deploy/actions"
+	"slipway/internal/edge/front"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
@@ -34,9 +35,9 @@ type Config struct {
 	Server         *oauth.Server
 	Workflows      *actions.Actions // Optional: without it no workflow gets a key.
 	Limiter        *ratelimit.Limiter
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
-	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
-	Log            *slog.Logger   // Optional.
+	TrustedProxies front.Proxies // which name the client. Optional: none.
+	Ready          *atomic.Bool  // false while starting or draining. Optional: always true.
+	Log            *slog.Logger  // Optional.
 }
 
 // Endpoints serves them.
@@ -118,7 +119,7 @@ func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mux.ServeHTTP(w, r)
 }
 
-func (e *Endpoints) addr(r *http.Request) netip.Addr { return requestinfo.Addr(r, e.c.TrustedProxies) }
+func (e *Endpoints) addr(r *http.Request) netip.Addr { return e.c.TrustedProxies.Addr(r) }
 
 // admit counts a request, and answers it where there were too many.
 func (e *Endpoints) admit(w http.ResponseWriter, r *http.Request, key string, limit int) bool {

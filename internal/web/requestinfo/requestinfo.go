@@ -1,15 +1,12 @@
-// Package requestinfo owns what is known about a client before authentication: its address behind trusted proxies, its
-// network, the request ID, and the number of open streams per user.
+// Package requestinfo owns what is known about a client before authentication: its network, the request ID, and the
+// number of open streams per user. The address is that of package front.
 //
-// The API and the dashboard both use it, so that trust in requests is decided in one place. It never trusts a header
-// unless it comes from a trusted proxy.
+// The API and the dashboard both use it, so that trust in requests is decided in one place.
 package requestinfo
 
 import (
 	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/lazyregexp"
@@ -23,34 +20,6 @@ func RequestID(r *http.Request) string {
 		return id[0]
 	}
 	return db.NewID("req")
-}
-
-// Addr returns the client's address: the connection's or, behind a trusted proxy, the last address in X-Forwarded-For
-// that isn't a trusted proxy. It is invalid if the connection has no address.
-func Addr(r *http.Request, proxies []netip.Prefix) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := peer.Addr().Unmap().WithZone("")
-	trusted := func(ip netip.Addr) bool {
-		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
-	}
-	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
-	for i := len(hops) - 1; i >= 0 && trusted(addr); i-- {
-		hop := strings.TrimSpace(hops[i])
-		ip, err := netip.ParseAddr(hop)
-		if err != nil {
-			if withPort, err2 := netip.ParseAddrPort(hop); err2 == nil {
-				ip, err = withPort.Addr(), nil
-			}
-		}
-		if err != nil {
-			break // addresses before an invalid one can't be trusted
-		}
-		addr = ip.Unmap().WithZone("")
-	}
-	return addr
 }
 
 // Networks returns the networks that one customer of a provider may control around an address, smallest first: an IPv4

@@ -4,7 +4,6 @@ package services
 
 import (
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 
 	"slipway/internal/backup/backup"
@@ -15,6 +14,7 @@ import (
 	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/certs"
+	"slipway/internal/edge/front"
 	"slipway/internal/platform/db"
 	"slipway/internal/program/app"
 	"slipway/internal/program/database"
@@ -74,9 +74,9 @@ type Services struct {
 
 	Certificates certs.Addresses // of sites' own host names
 
-	BaseURL        string         // of the dashboard and REST API; with https, cookies have the prefix __Host-
-	APIURL         string         // of deploy hooks. Optional: empty means BaseURL.
-	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted. Optional: none.
-	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
-	Version        string         // of the program. Optional.
+	BaseURL        string        // of the dashboard and REST API; with https, cookies have the prefix __Host-
+	APIURL         string        // of deploy hooks. Optional: empty means BaseURL.
+	TrustedProxies front.Proxies // which name the client. Optional: none.
+	Ready          *atomic.Bool  // false while starting or draining. Optional: always true.
+	Version        string        // of the program. Optional.
 }

@@ -13,12 +13,12 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"slipway/internal/edge/front"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fair"
 	"slipway/internal/tenant/account"
@@ -42,14 +42,14 @@ type Config struct {
 	Log      *slog.Logger // Optional.
 	Billing  bool         // whether there are plans and invoices
 
-	BaseURL        string         // where the interface is reached
-	APIURL         string         // where deploy hooks are reached. Optional: empty means BaseURL.
-	RateLimit      int            // requests per minute and key. Optional: 0 means 100.
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For counts. Optional: none.
-	Ready          *atomic.Bool   // false while starting or draining. Optional: always true.
-	Version        string         // of the program. Optional.
-	FontURL        string         // of the reference's font, on the same host. Optional: the system's.
-	IconURL        string         // of the reference's icon, an SVG on the same host. Optional: none.
+	BaseURL        string        // where the interface is reached
+	APIURL         string        // where deploy hooks are reached. Optional: empty means BaseURL.
+	RateLimit      int           // requests per minute and key. Optional: 0 means 100.
+	TrustedProxies front.Proxies // which name the client. Optional: none.
+	Ready          *atomic.Bool  // false while starting or draining. Optional: always true.
+	Version        string        // of the program. Optional.
+	FontURL        string        // of the reference's font, on the same host. Optional: the system's.
+	IconURL        string        // of the reference's icon, an SVG on the same host. Optional: none.
 }
 
 // API is what operations are registered with, and what answers requests then.

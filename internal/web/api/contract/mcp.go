@@ -7,7 +7,6 @@ import (
 
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/oauth"
-	"slipway/internal/web/requestinfo"
 )
 
 // narrowingKey marks a request that the MCP server makes for its caller.
@@ -27,7 +26,7 @@ func narrowing(ctx context.Context) (account.Narrowing, bool) {
 // Admit returns who makes a request to the MCP server, and the key under which it is counted. Where nobody may, it
 // answers, as the API does to a request without a valid credential, and ok is false. The request's id is in w's header.
 func (a *API) Admit(w http.ResponseWriter, r *http.Request, metadata, scope string) (c account.Caller, key string, ok bool) {
-	req := &request{id: w.Header().Get("X-Request-Id"), Addr: requestinfo.Addr(r, a.TrustedProxies), HTTP: r}
+	req := &request{id: w.Header().Get("X-Request-Id"), Addr: a.TrustedProxies.Addr(r), HTTP: r}
 	ctx := context.WithValue(r.Context(), requestKey{}, req)
 	key, err := a.authenticate(ctx, r, req)
 	if err == nil && req.Caller.User != "" {

@@ -70,7 +70,7 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // serve is the way every request goes.
 func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 	w, begun := &response{ResponseWriter: rw}, time.Now()
-	req := &request{id: requestinfo.RequestID(r), Addr: requestinfo.Addr(r, a.TrustedProxies), HTTP: r}
+	req := &request{id: requestinfo.RequestID(r), Addr: a.TrustedProxies.Addr(r), HTTP: r}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 	ctx := r.Context()
 	w.Header().Set("X-Request-Id", req.id)

@@ -66,7 +66,7 @@ func (d *Shell) refuseForeign(w http.ResponseWriter, r *http.Request) {
 // responds.
 func (d *Shell) handle(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &Request{Request: r, ID: requestinfo.RequestID(r), Addr: requestinfo.Addr(r, d.TrustedProxies)}
+		q := &Request{Request: r, ID: requestinfo.RequestID(r), Addr: d.TrustedProxies.Addr(r)}
 		w.Header().Set("X-Request-Id", q.ID)
 		begun := time.Now()
 		defer func() {

@@ -14,12 +14,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"slipway/internal/edge/front"
 	"slipway/internal/platform/db"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/billing/seller"
@@ -41,7 +41,7 @@ type Config struct {
 	Billing        bool                 // whether pages of plans and invoices exist
 	Sellers        *seller.Hosts        // other hosts of the dashboard. Optional.
 	BaseURL        string               // URL of the dashboard and REST API; with https, cookies have the prefix __Host-
-	TrustedProxies []netip.Prefix       // proxies whose X-Forwarded-For is trusted. Optional: none.
+	TrustedProxies front.Proxies        // which name the client. Optional: none.
 	Ready          *atomic.Bool         // false while starting or draining. Optional: always true.
 	Version        string               // of the program. Optional.
 	Streams        *requestinfo.Streams // shared with the API. Optional.
