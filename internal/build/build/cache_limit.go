@@ -177,18 +177,17 @@ func (b *build) account(ctx context.Context) error {
 		name  string
 		bytes int64
 	}
-	rows, err := b.c.DB.Query(
-		ctx,
+	rows, err := b.c.DB.Query(ctx,
 		`SELECT site_id, name, bytes FROM build_caches WHERE owner_id = $1 ORDER BY used_at DESC, site_id, name`,
-		b.Owner,
-	)
+		b.Owner)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (k kept, err error) { return k, s.Scan(&k.site, &k.name, &k.bytes) })
 	if err != nil {
 		return fmt.Errorf("list caches: %w", err)
 	}
 	var sum int64
 	for _, k := range all {
-		if sum += k.bytes; sum <= *b.MaxCaches {
+		sum += k.bytes
+		if sum <= *b.MaxCaches {
 			continue
 		}
 		if _, err := b.drop(ctx, k.site, k.name); err != nil {
@@ -309,12 +308,8 @@ func (b *Builds) Sweep(ctx context.Context) error {
 		}
 		site, name := id.Site(filepath.Base(filepath.Dir(dir))), filepath.Base(dir)
 		var known bool
-		if err := b.c.DB.QueryRow(
-			ctx,
-			`SELECT count(*) > 0 FROM build_caches WHERE site_id = $1 AND name = $2`,
-			site,
-			name,
-		).Scan(&known); err != nil {
+		if err := b.c.DB.QueryRow(ctx, `SELECT count(*) > 0 FROM build_caches WHERE site_id = $1 AND name = $2`, site,
+			name).Scan(&known); err != nil {
 			return fmt.Errorf("sweep caches: %w", err)
 		}
 		if known && time.Since(info.ModTime()) < cacheAge {

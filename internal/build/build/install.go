@@ -37,10 +37,8 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 			return nil
 		}
 		// What the project's own scripts do may depend on any of its files.
-		return b.run(
-			ctx, network, "install", b.Plan.Scripts, nil,
-			"Dependencies are unchanged since the last build: only the project's own scripts run",
-		)
+		return b.run(ctx, network, "install", b.Plan.Scripts, nil,
+			"Dependencies are unchanged since the last build: only the project's own scripts run")
 	}
 	return b.suitNode(ctx, network, b.run(ctx, network, "install", b.Plan.Install, nil, ""))
 }

@@ -45,7 +45,8 @@ func (p *pruning) loaded(plan framework.Plan) (folders []string) {
 	var todo []string
 	if plan.Start != nil {
 		for _, word := range p.words(plan.Root, []string{plan.Start.Command.String()}) {
-			if todo = append(todo, path.Join(root, word)); word == "." {
+			todo = append(todo, path.Join(root, word))
+			if word == "." {
 				d, _ := p.manifest(root)
 				todo = append(todo, path.Join(root, d.Main))
 			}
@@ -54,7 +55,8 @@ func (p *pruning) loaded(plan framework.Plan) (folders []string) {
 	if next, _ := p.resolve(root, "next"); next != "" {
 		for _, ending := range moduleEndings[1:7] {
 			config := path.Join(root, "next.config"+ending)
-			if todo = append(todo, config); strings.HasSuffix(ending, "ts") && p.has(config) {
+			todo = append(todo, config)
+			if strings.HasSuffix(ending, "ts") && p.has(config) {
 				keep(root, "typescript") // it installs it where it is missing
 			}
 		}
@@ -62,7 +64,8 @@ func (p *pruning) loaded(plan framework.Plan) (folders []string) {
 	seen := map[string]bool{}
 	for len(todo) > 0 && len(seen) < maxLoaded && !p.over() {
 		name, text := p.module(todo[0])
-		if todo = todo[1:]; name == "" || seen[name] {
+		todo = todo[1:]
+		if name == "" || seen[name] {
 			continue
 		}
 		seen[name] = true

@@ -76,10 +76,9 @@ func (b *build) suitNode(ctx context.Context, network sandbox.Network, before er
 			break
 		}
 	}
-	b.printf(
-		"info", "%s needs Node %s, this server has %s, and the project names no version: it gets Node %s. Name one in engines of package.json",
-		name, needs[name], b.tools.Node, line,
-	)
+	b.printf("info",
+		"%s needs Node %s, this server has %s, and the project names no version: it gets Node %s. Name one in engines of package.json",
+		name, needs[name], b.tools.Node, line)
 	b.giveBack()
 	b.line, b.tools, b.extra = line, toolchain.Tools{}, nil
 	if err := b.bring(ctx); err != nil {

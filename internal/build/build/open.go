@@ -44,7 +44,8 @@ func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
 		if err := walled.Reap(ctx); err != nil {
 			return nil, err
 		}
-		if c.Why = lacking(sandbox.Probe(ctx, s, o.ProbeUID)); c.Why != "" {
+		c.Why = lacking(sandbox.Probe(ctx, s, o.ProbeUID))
+		if c.Why != "" {
 			return New(c), nil
 		}
 		c.Runner = walled

@@ -194,11 +194,9 @@ func (n nextOutput) middleware() bool {
 		return true // what can't be known may be there
 	}
 	return len(edge.Middleware) > 0 || functions.Functions["/_middleware"] != nil ||
-		n.has(
-			".next/server/middleware.js", ".next/server/proxy.js", "middleware.ts", "middleware.js", "middleware.mjs",
+		n.has(".next/server/middleware.js", ".next/server/proxy.js", "middleware.ts", "middleware.js", "middleware.mjs",
 			"proxy.ts", "proxy.js", "proxy.mjs", "src/middleware.ts", "src/middleware.js", "src/middleware.mjs",
-			"src/proxy.ts", "src/proxy.js", "src/proxy.mjs",
-		)
+			"src/proxy.ts", "src/proxy.js", "src/proxy.mjs")
 }
 
 var startsNext = lazyregexp.New(`(?:^|[\s/])next\s+start\b|\.next/standalone/`)

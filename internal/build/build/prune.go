@@ -128,7 +128,8 @@ func (p *pruning) follow(todo []string) bool {
 		if seen[dir] {
 			continue
 		}
-		if seen[dir] = true; len(seen) > maxPackages || p.over() {
+		seen[dir] = true
+		if len(seen) > maxPackages || p.over() {
 			return false
 		}
 		d, ok := p.manifest(dir)
@@ -231,7 +232,8 @@ func (p *pruning) stored(dir string, skip map[string]bool) {
 }
 
 func (p *pruning) list(dir string) []string {
-	if p.lookups++; p.over() {
+	p.lookups++
+	if p.over() {
 		return nil
 	}
 	list := names(p.root, dir, maxPackages)

@@ -68,13 +68,8 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		}
 		r.Wait(place)
 		if !waited {
-			printf(
-				r,
-				"info",
-				"Waiting for a free build slot: %s may run at once, position %d in the queue",
-				text.Count(b.c.AtOnce, "build"),
-				place,
-			)
+			printf(r, "info", "Waiting for a free build slot: %s may run at once, position %d in the queue",
+				text.Count(b.c.AtOnce, "build"), place)
 		}
 		waited = true
 	})

@@ -65,11 +65,9 @@ func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int,
 	err = tx.QueryRow(ctx, `SELECT uid, used_at, has_files FROM build_uids WHERE site_id = $1`, site).Scan(&uid, &used, &has)
 	if err == nil && (now.Sub(used) > 24*time.Hour || files && !has) {
 		// Whoever takes it away at this moment has found it unused for long, and wins.
-		err = tx.QueryRow(
-			ctx, `UPDATE build_uids SET used_at = $3, has_files = $4 WHERE uid = $1 AND site_id = $2 RETURNING uid`,
-			uid, site, now,
-			files || has,
-		).Scan(&uid)
+		err = tx.QueryRow(ctx,
+			`UPDATE build_uids SET used_at = $3, has_files = $4 WHERE uid = $1 AND site_id = $2 RETURNING uid`, uid,
+			site, now, files || has).Scan(&uid)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
@@ -92,12 +90,9 @@ func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int,
 
 // ReleaseUIDTx gives a deleted site's uid back.
 func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site id.Site) error {
-	_, err := tx.Exec(
-		ctx,
+	_, err := tx.Exec(ctx,
 		`UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id, has_files = FALSE WHERE site_id = $1`,
-		site,
-		db.Now(),
-	)
+		site, db.Now())
 	if err != nil {
 		return fmt.Errorf("release uid: %w", err)
 	}

@@ -75,7 +75,8 @@ func (m *memory) note(s string, failing bool) {
 	if !running {
 		return
 	}
-	if m.quiet++; failing || stacky().MatchString(s) {
+	m.quiet++
+	if failing || stacky().MatchString(s) {
 		m.quiet = 0
 	}
 	if len(m.blocks[last].lines) < blockLines {

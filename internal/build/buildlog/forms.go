@@ -55,7 +55,8 @@ func values(s string) (all []string) {
 		return all
 	}
 	for _, line := range strings.FieldsFunc(s, func(r rune) bool { return r == '\r' || r == '\n' }) {
-		if line = strings.TrimSpace(line); len(line) >= minPart {
+		line = strings.TrimSpace(line)
+		if len(line) >= minPart {
 			all = append(all, line)
 		}
 	}

@@ -214,7 +214,8 @@ func (b *Bundles) tidyTree(at place, e os.DirEntry, idle time.Duration) {
 	t.made.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.users--; unused && t.users == 0 {
+	t.users--
+	if unused && t.users == 0 {
 		delete(b.trees, at)
 	}
 }

@@ -93,7 +93,8 @@ func Unpack(from io.Reader, id ID, root *os.Root, maxBytes int64) error {
 	}
 	var whole int64
 	for _, e := range m.Entries {
-		if whole += e.Size; e.Size < 0 || whole > maxBytes {
+		whole += e.Size
+		if e.Size < 0 || whole > maxBytes {
 			return fmt.Errorf("the files have more than %d MiB", maxBytes>>20)
 		}
 	}

@@ -111,7 +111,8 @@ func (w *walk) dir(ctx context.Context, dir string, depth int) error {
 		if name == ".git" || w.skip != nil && w.skip(name) {
 			continue
 		}
-		if w.paths += len(name); len(name) > maxPath || w.paths > maxPaths {
+		w.paths += len(name)
+		if len(name) > maxPath || w.paths > maxPaths {
 			return tooLarge("paths are too long", fmt.Sprintf("a path has at most %d bytes, and all of them together 64 MiB", maxPath))
 		}
 		switch {

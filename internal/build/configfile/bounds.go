@@ -37,13 +37,15 @@ func CheckJSON(src string) error {
 				}
 			}
 		case '{', '[':
-			if depth++; depth > maxJSONNesting {
+			depth++
+			if depth > maxJSONNesting {
 				return errNesting(maxJSONNesting)
 			}
 		case '}', ']':
 			depth--
 		case ':':
-			if keys++; keys > maxJSONKeys {
+			keys++
+			if keys > maxJSONKeys {
 				return errKeys(maxJSONKeys)
 			}
 		}
@@ -92,7 +94,8 @@ func CheckTOML(src string) error {
 		case ',':
 			key = 1
 		case '=':
-			if keys++; keys > MaxKeys {
+			keys++
+			if keys > MaxKeys {
 				return errKeys(MaxKeys)
 			}
 		case '[', '{':
@@ -109,7 +112,8 @@ func CheckTOML(src string) error {
 		case ']', '}':
 			if head {
 				table, key, head = key, 1, false
-				if keys++; keys > MaxKeys {
+				keys++
+				if keys > MaxKeys {
 					return errKeys(MaxKeys)
 				}
 				if strings.HasPrefix(src[i:], "]]") {

@@ -68,7 +68,8 @@ func JSONC(src string, into any) error {
 	var last error
 	for _, text := range []func() string{func() string { return src }, func() string { return Plain(src) }} {
 		b := text()
-		if last = CheckJSON(b); last != nil {
+		last = CheckJSON(b)
+		if last != nil {
 			continue // comments may hide what counts from the first pass, but not from the second
 		}
 		last = json.Unmarshal([]byte(b), into)
@@ -195,7 +196,8 @@ func JSBlock(src, key string) string {
 		case '{', '(':
 			depth++
 		case '}', ')':
-			if depth--; depth == 0 {
+			depth--
+			if depth == 0 {
 				return src[at[1]:i]
 			}
 		}
@@ -241,7 +243,8 @@ func YAMLList(src, key string) []string {
 			if flow, ok := strings.CutPrefix(strings.TrimSpace(rest), "["); ok {
 				flow, _, _ = strings.Cut(flow, "]")
 				for s := range strings.SplitSeq(flow, ",") {
-					if s = yamlValue(s); s != "" && len(out) < MaxPatterns {
+					s = yamlValue(s)
+					if s != "" && len(out) < MaxPatterns {
 						out = append(out, s)
 					}
 				}

@@ -78,20 +78,21 @@ func planContent(t *worktree.Tree, o Overrides, repository string) (Plan, error)
 		d.Parts, d.Why = []Part{part}, "the repository is a "+strings.TrimSuffix(kind, "s/")
 		p.prepare(d)
 	default:
-		if folder, why = p.contentFolder(true); why == "" {
-			if d.Parts = p.parts(repository); len(d.Parts) == 0 {
+		folder, why = p.contentFolder(true)
+		if why == "" {
+			d.Parts = p.parts(repository)
+			if len(d.Parts) == 0 {
 				folder, why = p.contentFolder(false)
 			} else {
 				why = "it has " + d.Parts[0].From + " as a " + strings.TrimSuffix(path.Dir(d.Parts[0].At), "s")
 			}
 		}
-		if d.Why = why; why == "" {
-			return Plan{}, invalid(
-				"The repository holds no theme, no plugin and no wp-content",
+		d.Why = why
+		if why == "" {
+			return Plan{}, invalid("The repository holds no theme, no plugin and no wp-content",
 				`a theme has a style.css with "Theme Name:", a plugin a PHP file with "Plugin Name:", and a wp-content has a folder themes, `+
 					"plugins or mu-plugins; set the root directory if they are deeper in the repository",
-				nil,
-			)
+				nil)
 		}
 		p.prepare(d)
 		if !p.builds() { // otherwise the build at the top is that of all
@@ -139,7 +140,8 @@ func (p *project) extension() string {
 		if strings.Contains(name, "/") || !strings.HasSuffix(name, ".php") {
 			continue
 		}
-		if n++; pluginHeader.MatchString(head(name)) {
+		n++
+		if pluginHeader.MatchString(head(name)) {
 			return "plugins/"
 		}
 	}
@@ -156,7 +158,8 @@ func (p *project) contentFolder(certain bool) (folder, why string) {
 				continue
 			}
 			if found := dir; certain {
-				if found = p.extensionIn(dir); found == "" {
+				found = p.extensionIn(dir)
+				if found == "" {
 					continue
 				}
 				return at, found + " is there"

@@ -188,7 +188,8 @@ func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 			if out == "" {
 				src, _ := p.config(worktree.Join(dir, dot+"/config"), worktree.Join(dir, dot+"/config/index"))
 				// VitePress counts outDir from the pages, VuePress 1 dest from the working folder.
-				if out = worktree.Under(dir, configfile.JSPath(src, "outDir")); out == "" {
+				out = worktree.Under(dir, configfile.JSPath(src, "outDir"))
+				if out == "" {
 					out = configfile.JSString(src, "dest")
 				}
 			} else if id == "vitepress" {

@@ -140,11 +140,9 @@ func metaFrameworks() []preset {
 							"to pin this choice",
 					)
 				default:
-					d.refuse(
-						"The adapter @sveltejs/adapter-"+adapter,
+					d.refuse("The adapter @sveltejs/adapter-"+adapter,
 						"install @sveltejs/adapter-node for a server, @sveltejs/adapter-static for pages, or @sveltejs/adapter-auto, which chooses, "+
-							"and import it in the configuration",
-					)
+							"and import it in the configuration")
 				}
 			},
 		},
@@ -169,11 +167,9 @@ func metaFrameworks() []preset {
 				src, _ := p.config("astro.config")
 				d.output(configfile.JSPath(src, "outDir"), "dist")
 				if f := astroAdapter.FindStringSubmatch(src); f != nil && !strings.Contains(src, "@astrojs/node") {
-					d.refuse(
-						"The adapter "+f[1],
+					d.refuse("The adapter "+f[1],
 						"put @astrojs/node in its place (npx astro add node, and adapter: node({ mode: \"standalone\" }) in the configuration), "+
-							"or remove the adapter and set output to static",
-					)
+							"or remove the adapter and set output to static")
 				} else if !strings.Contains(src, "@astrojs/node") {
 					d.warn("Astro's server output needs the adapter @astrojs/node here; add it, or set output to static")
 				}

@@ -27,22 +27,18 @@ func (p *project) nothing() error {
 		return err
 	}
 	if list := p.scripts(); len(list) > 1 {
-		return invalid(
-			"This is PHP without an index.php ("+strings.Join(list[:min(len(list), 4)], ", ")+")",
+		return invalid("This is PHP without an index.php ("+strings.Join(list[:min(len(list), 4)], ", ")+")",
 			`add index.php, which answers for /, or set framework = "php" and, under [run], front_controller = "`+list[0]+`" in slipway.toml`,
-			nil,
-		)
+			nil)
 	}
 	where := "" // of a repository, or of what was uploaded
 	if p.root != "" {
 		where = " in the root directory " + p.root
 	}
-	return invalid(
-		"Slipway found nothing to build or publish"+where,
+	return invalid("Slipway found nothing to build or publish"+where,
 		"add an index.html to public, dist, _site, build, docs or the root directory, set the root directory, name the build "+
 			"command and output folder in slipway.toml, or, for a server, add a start script to package.json or a Procfile",
-		nil,
-	)
+		nil)
 }
 
 func shown(folder string) string {

@@ -226,11 +226,8 @@ func (s *settings) slipway(t *worktree.Tree, f slipwayTOML, root string) error {
 	if len(f.Build.Watch) > maxWatch || slices.ContainsFunc(f.Build.Watch, func(p string) bool {
 		return len(p) > maxWatchText || strings.Trim(p, "/!") == "" || !utf8.ValidString(p) || strings.ContainsRune(p, 0)
 	}) {
-		return invalid(
-			"build.watch in slipway.toml has too many or too long patterns",
-			fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText),
-			nil,
-		)
+		return invalid("build.watch in slipway.toml has too many or too long patterns",
+			fmt.Sprintf("at most %d patterns of 1 to %d bytes", maxWatch, maxWatchText), nil)
 	}
 	s.watch = f.Build.Watch
 	if err := s.readCommands(t, f, root); err != nil {

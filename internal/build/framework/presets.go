@@ -93,11 +93,8 @@ func choose(p *project) (*preset, string, error) {
 		if by, why := p.forced(); by != nil {
 			return by, why, nil
 		}
-		p.t.Warn(fmt.Sprintf(
-			"Framework %.60q (%s) is not a preset; the framework is detected automatically",
-			p.s.framework.text,
-			p.s.framework.source,
-		))
+		p.t.Warn(fmt.Sprintf("Framework %.60q (%s) is not a preset; the framework is detected automatically",
+			p.s.framework.text, p.s.framework.source))
 	}
 	by, why := p.first(plain)
 	if p.has("nx.json") && !p.has("project.json") { // the dependencies at the top belong to the apps below
@@ -153,9 +150,8 @@ func choose(p *project) (*preset, string, error) {
 
 // ownPages reports whether the folder has what an app is made of, beside the folders of others.
 func (p *project) ownPages() bool {
-	_, config := p.config(
-		"next.config", "nuxt.config", "astro.config", "svelte.config", "gatsby-config", "react-router.config", "remix.config",
-	)
+	_, config := p.config("next.config", "nuxt.config", "astro.config", "svelte.config", "gatsby-config",
+		"react-router.config", "remix.config")
 	return config != "" || p.startScript() != "" ||
 		p.any("index.html", "index.php", "angular.json", "composer.json", "server.js", "server.ts", "index.js", "app.js") != "" ||
 		slices.ContainsFunc([]string{"src", "app", "pages", "public"}, p.hasDir)

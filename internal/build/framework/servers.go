@@ -146,7 +146,8 @@ func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
 	if len(rest) == len(parts) {
 		return body
 	}
-	if d.Build = append(d.Build, more...); len(more) > 0 {
+	d.Build = append(d.Build, more...)
+	if len(more) > 0 {
 		d.Why += "; what its start script builds is part of the build"
 	}
 	return strings.Join(rest, " && ")
@@ -252,11 +253,8 @@ func server(p *project) string {
 		return fmt.Sprintf("%s and %s is there, and a script builds for it", dependsOn(dep), npmServer)
 	case dep != "" && start == "" && p.builds() && !p.page() && p.built() != "":
 		return fmt.Sprintf("%s and its main file %s is built", dependsOn(dep), p.built())
-	case dep != "" && start != "" && p.any(
-		"index.html",
-		"src/index.html",
-		"app/index.html",
-	) == "" && !noServer.MatchString(worktree.LastCommand(start)):
+	case dep != "" && start != "" && p.any("index.html", "src/index.html", "app/index.html") == "" &&
+		!noServer.MatchString(worktree.LastCommand(start)):
 		return dependsOn(dep) + " and has a start script"
 	}
 	return ""

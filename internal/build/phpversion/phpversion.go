@@ -123,10 +123,8 @@ func Among(all []Version, constraint string) (Version, error) {
 		have = append(have, v.Number)
 	}
 	return Version{}, fault.New(fault.Invalid, "php_version", fmt.Sprintf("PHP %s is not installed on this server", constraint),
-		"installed: "+strings.Join(
-			have,
-			", ",
-		)+"; change the requirement in composer.json, or ask the operator to install another version")
+		"installed: "+strings.Join(have,
+			", ")+"; change the requirement in composer.json, or ask the operator to install another version")
 }
 
 // HasComposer reports whether Composer is where a sandbox finds it.

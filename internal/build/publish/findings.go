@@ -19,11 +19,9 @@ func WarnUnfetched(unfetched []string, say Log) {
 	if n > 10 {
 		names += fmt.Sprintf(" and %d more", n-10)
 	}
-	say(
-		"warn",
+	say("warn",
 		"Git LFS files could not be fetched from the repository's host, or .gitattributes doesn't name them, so their pointers are published: %s",
-		names,
-	)
+		names)
 }
 
 // WarnNoIndex says that a release has nothing to show at its address.

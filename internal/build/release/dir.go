@@ -98,7 +98,8 @@ func (d *dirWalk) names(f *os.File) ([]string, error) {
 	for {
 		names, err := f.Readdirnames(1024)
 		all = append(all, names...)
-		if d.entries += len(names); d.entries > 2*d.w.r.MaxFiles {
+		d.entries += len(names)
+		if d.entries > 2*d.w.r.MaxFiles {
 			return nil, fault.New(fault.Invalid, "release_files", "Too many files to publish",
 				fmt.Sprintf("a release has at most %d files", d.w.r.MaxFiles))
 		}
@@ -138,7 +139,8 @@ func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
 	case info.IsDir():
 		return d.dir(ctx, real, name, up)
 	case info.Mode().IsRegular() && (PHPSource(name) || PHPSource(real)): // a link may give it another name
-		if d.php++; d.php == 1 {
+		d.php++
+		if d.php == 1 {
 			d.skipped(show(name), WhyNoPHP)
 		}
 		return nil
@@ -213,7 +215,8 @@ func (d *dirWalk) follow(real string) (to, why string, err error) {
 			done = append(done, n)
 			continue
 		}
-		if links++; links > most {
+		links++
+		if links > most {
 			return "", "it is a symbolic link loop", nil
 		}
 		target, err := d.root.Readlink(here)

@@ -192,7 +192,8 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 	all, ok := strings.CutPrefix(string(b), magic)
 	old := false
 	if !ok {
-		if all, old = strings.CutPrefix(string(b), magic1); !old {
+		all, old = strings.CutPrefix(string(b), magic1)
+		if !old {
 			return nil, "", errManifest
 		}
 	}
@@ -230,7 +231,8 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 			}
 			t.composed[norm.NFC.String(f.Path)] = i
 		}
-		if t.bytes += f.Body.Size; t.bytes < 0 {
+		t.bytes += f.Body.Size
+		if t.bytes < 0 {
 			return nil, "", errManifest
 		}
 	}

@@ -124,7 +124,8 @@ func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doub
 		}
 		a, ok := t.apply(r, values, q, name, slash)
 		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, v, name, a.Location)) {
-			if skipped++; skipped > maxSkipped {
+			skipped++
+			if skipped > maxSkipped {
 				break // nobody writes so many rules in vain, but somebody may to keep us busy
 			}
 			continue

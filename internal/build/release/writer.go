@@ -181,7 +181,8 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if _, had := w.byDigest[e.Body.Digest]; had {
 		return nil
 	}
-	if w.added += e.Body.Size; w.added > w.room {
+	w.added += e.Body.Size
+	if w.added > w.room {
 		return w.full()
 	}
 	return nil

@@ -66,7 +66,8 @@ func (s *Set) HeadOf(host, name, file string) (a Head) {
 				break
 			}
 			value := expand(f.Value, got, escapePath, maxAnswerBytes-bytes)
-			if bytes += len(f.Name) + len(value); bytes > maxAnswerBytes {
+			bytes += len(f.Name) + len(value)
+			if bytes > maxAnswerBytes {
 				break
 			}
 			if slices.ContainsFunc(a.Set, func(have Field) bool { return have.Name == f.Name }) {
@@ -121,7 +122,8 @@ func loops(all Rules) []Problem {
 			if !more {
 				break
 			}
-			if at = next; at == begin {
+			at = next
+			if at == begin {
 				file, line, _ := strings.Cut(r.Source, ":")
 				n := 0
 				fmt.Sscan(line, &n)

@@ -46,7 +46,8 @@ func (p *parser) headerLines(text string) {
 			if len(words) > maxLine {
 				why = "the path is too long"
 			}
-			if skipping, doubtful = why != "", false; skipping {
+			skipping, doubtful = why != "", false
+			if skipping {
 				p.problem(n, "%s; the rule is ignored", why)
 				continue
 			}

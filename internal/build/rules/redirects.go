@@ -38,7 +38,8 @@ func (p *parser) redirectLine(n int, line string) (r Redirect, why string) {
 	if i := slices.IndexFunc(words, func(w string) bool { return w[0] == '#' }); i > 0 {
 		words = words[:i] // a comment behind a rule
 	}
-	if r.Host, r.From, why = splitFrom(words[0]); why != "" {
+	r.Host, r.From, why = splitFrom(words[0])
+	if why != "" {
 		return r, why
 	}
 	words = words[1:]
@@ -94,7 +95,8 @@ func (p *parser) condition(line int, r *Redirect, name string, values []string) 
 		return "the condition " + text.Line(name, 200) + " has too many values"
 	}
 	for i := range values {
-		if values[i] = strings.TrimSpace(values[i]); values[i] == "" {
+		values[i] = strings.TrimSpace(values[i])
+		if values[i] == "" {
 			return "the condition " + text.Line(name, 200) + " has an empty value"
 		}
 	}
@@ -209,10 +211,8 @@ func (r *Redirect) check() string {
 	}
 	if r.Status != 200 && !external && r.To != "" && !strings.Contains(r.To, ":") && len(r.Query) == 0 && r.Host == "" {
 		if only, ok := from.static(); ok {
-			if to, err := url.PathUnescape(pathOf(r.To)); err == nil && r.Status < 400 && strings.Trim(
-				to,
-				"/",
-			) == only && !strings.Contains(r.To, "?") {
+			if to, err := url.PathUnescape(pathOf(r.To)); err == nil && r.Status < 400 &&
+				strings.Trim(to, "/") == only && !strings.Contains(r.To, "?") {
 				return "the target is the path itself (a trailing slash makes no difference)"
 			}
 		}

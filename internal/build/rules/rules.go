@@ -360,10 +360,9 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 		problems = append(problems, Problem{File: file, Text: text})
 	}
 	if len(all.Redirects) > maxRedirects {
-		over(
-			all.Redirects[maxRedirects].Source,
-			fmt.Sprintf("more than %d rules in all files: those from %s on are ignored", maxRedirects, all.Redirects[maxRedirects].Source),
-		)
+		over(all.Redirects[maxRedirects].Source,
+			fmt.Sprintf("more than %d rules in all files: those from %s on are ignored", maxRedirects,
+				all.Redirects[maxRedirects].Source))
 		all.Redirects = all.Redirects[:maxRedirects]
 	}
 	dynamic, cut := 0, ""
@@ -386,7 +385,8 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 	all.Redirects = slices.DeleteFunc(all.Redirects, func(r Redirect) bool {
 		if p, why := compilePattern(r.From); why == "" {
 			if path, only := p.static(); only {
-				if same[path]++; same[path] > maxSame {
+				same[path]++
+				if same[path] > maxSame {
 					cut = cmp.Or(cut, r.Source)
 					return true
 				}
@@ -399,11 +399,11 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 	}
 	fields := 0
 	for i, h := range all.Headers {
-		if fields += len(h.Set) + len(h.Unset) + len(h.Auth); i >= maxHeaders || fields > maxFields {
-			over(
-				h.Source,
-				fmt.Sprintf("more than %d header rules or %d headers: those from %s on are ignored", maxHeaders, maxFields, h.Source),
-			)
+		fields += len(h.Set) + len(h.Unset) + len(h.Auth)
+		if i >= maxHeaders || fields > maxFields {
+			over(h.Source,
+				fmt.Sprintf("more than %d header rules or %d headers: those from %s on are ignored", maxHeaders,
+					maxFields, h.Source))
 			if i := slices.IndexFunc(all.Headers[i:], func(h HeaderRule) bool { return h.Auth != nil }); i >= 0 {
 				problems = append([]Problem{{
 					File: h.Source, Fatal: true,
@@ -415,10 +415,9 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 		}
 	}
 	if cut := crowded(all.Headers); cut != "" {
-		over(
-			cut,
-			fmt.Sprintf("more than %d headers or %s for one path: they end before %s", maxAnswerFields, text.Size(maxAnswerBytes), cut),
-		)
+		over(cut,
+			fmt.Sprintf("more than %d headers or %s for one path: they end before %s", maxAnswerFields,
+				text.Size(maxAnswerBytes), cut))
 	}
 	return all, problems
 }

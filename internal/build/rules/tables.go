@@ -69,7 +69,8 @@ func (p *parser) redirectTable(line int, t redirectTable) (r Redirect, why strin
 	if t.From == "" {
 		return r, "from is missing"
 	}
-	if r.Host, r.From, why = splitFrom(t.From); why != "" {
+	r.Host, r.From, why = splitFrom(t.From)
+	if why != "" {
 		return r, why
 	}
 	r.To, r.Status, r.Force = t.To, t.Status, t.Force

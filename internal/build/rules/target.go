@@ -121,7 +121,8 @@ func hostLabel(v string) bool {
 // Tidy splits a path into its name without slashes around it, whether it ended in one,
 // and whether some were doubled.
 func Tidy(path string) (name string, slash, doubled bool) {
-	if doubled = strings.Contains(path, "//"); doubled {
+	doubled = strings.Contains(path, "//")
+	if doubled {
 		var names []string
 		for s := range strings.SplitSeq(path, "/") {
 			if s != "" {

@@ -67,7 +67,8 @@ func preferred(accept string) (best string) {
 				continue
 			}
 		}
-		if tag = strings.ToLower(strings.TrimSpace(tag)); tag != "" && q > 0 && q > weight {
+		tag = strings.ToLower(strings.TrimSpace(tag))
+		if tag != "" && q > 0 && q > weight {
 			best, weight = tag, q
 		}
 	}

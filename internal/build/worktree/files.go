@@ -64,7 +64,8 @@ func CleanDir(s string) (string, bool) {
 		switch part {
 		case "", ".":
 		case "..":
-			if depth--; depth < 0 {
+			depth--
+			if depth < 0 {
 				return "", false
 			}
 		default:

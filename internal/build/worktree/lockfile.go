@@ -86,11 +86,8 @@ func (t *Tree) FindManager(dir string) Manager {
 		t.Warn(fmt.Sprintf("package.json asks for %s, but the lock file is %s: dependencies are not pinned", m.Name, found[0]))
 	case len(found) > 1 && !(len(found) == 2 && strings.HasPrefix(found[0], "bun") && strings.HasPrefix(found[1], "bun")):
 		m.Rivals = !named
-		t.Warn(fmt.Sprintf(
-			"Several lock files (%s): %s is used; delete the others or set packageManager",
-			strings.Join(found, ", "),
-			m.Lock,
-		))
+		t.Warn(fmt.Sprintf("Several lock files (%s): %s is used; delete the others or set packageManager",
+			strings.Join(found, ", "), m.Lock))
 	case len(found) == 0 && !named && t.Has(Join(dir, "pnpm-workspace.yaml")):
 		m.Name, m.Source = "pnpm", Join(dir, "pnpm-workspace.yaml")
 	case len(found) == 0 && !named && t.Has(Join(dir, ".yarnrc.yml")):

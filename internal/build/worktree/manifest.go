@@ -41,7 +41,8 @@ func newManifest(raw map[string]json.RawMessage) *Manifest {
 	}
 	if w, ok := raw["workspaces"]; ok {
 		m.isWorkspace = true
-		if m.workspaces = configfile.Texts(w); m.workspaces == nil {
+		m.workspaces = configfile.Texts(w)
+		if m.workspaces == nil {
 			m.workspaces = configfile.Texts(configfile.Members(w)["packages"])
 		}
 	}

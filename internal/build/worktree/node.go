@@ -61,7 +61,8 @@ func Upward(dir string) []string {
 func FirstWord(s string) string {
 	for line := range strings.Lines(s) {
 		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line != "" {
+		line = strings.TrimSpace(line)
+		if line != "" {
 			return line
 		}
 	}

@@ -78,12 +78,14 @@ func (t *Tree) Members(w Workspace) []string {
 		if path.Base(p) != "package.json" || strings.Contains(p, "node_modules/") {
 			continue
 		}
-		if tries -= len(w.Patterns); tries < 0 {
+		tries -= len(w.Patterns)
+		if tries < 0 {
 			t.cut = true
 			break
 		}
 		if dir := Parent(p); w.Holds(dir) {
-			if out = append(out, dir); len(out) >= MaxMembers {
+			out = append(out, dir)
+			if len(out) >= MaxMembers {
 				break
 			}
 		}

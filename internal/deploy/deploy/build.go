@@ -39,7 +39,8 @@ func (d *Deployments) built(
 	made = plan
 	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
 		if a.Start != nil && a.Start != plan.Start { // what the build made decides
-			if made.Start = a.Start; a.Runtime != plan.Runtime {
+			made.Start = a.Start
+			if a.Runtime != plan.Runtime {
 				made.Runtime, made.Framework, made.Name = a.Runtime, "node-script", "Node.js"
 			}
 			x.Framework = made.Framework

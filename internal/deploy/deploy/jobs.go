@@ -66,11 +66,8 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 			return err
 		}
 		var n int
-		if err := tx.QueryRow(
-			ctx,
-			`SELECT count(*) FROM deployments WHERE site_id = $1 AND cause = 'provision'`,
-			s.ID,
-		).Scan(&n); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND cause = 'provision'`,
+			s.ID).Scan(&n); err != nil {
 			return fmt.Errorf("look for the first deployment: %w", err)
 		}
 		if n > 0 {

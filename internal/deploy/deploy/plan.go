@@ -48,10 +48,8 @@ func (d *Deployments) needsServer(plan framework.Plan) error {
 	return &fault.Error{
 		Kind:    fault.Invalid,
 		Message: fmt.Sprintf("This is a %s application that needs a running server", plan.Name),
-		Details: cmp.Or(
-			d.c.WhyNot,
-			"there is no start command: set run.command in the site's settings, or a start script in package.json",
-		),
+		Details: cmp.Or(d.c.WhyNot,
+			"there is no start command: set run.command in the site's settings, or a start script in package.json"),
 	}
 }
 

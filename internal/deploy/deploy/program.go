@@ -40,7 +40,8 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 	p.Printf("info", "$ %s", plan.Release)
 	var last []string
 	err := d.c.Programs.Release(ctx, x.ID, *plan.Release, func(stream, line string) {
-		if last = append(last, line); len(last) > causeLines {
+		last = append(last, line)
+		if len(last) > causeLines {
 			last = last[1:]
 		}
 		level := "info"

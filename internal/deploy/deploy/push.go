@@ -108,13 +108,9 @@ func (d *Deployments) endPreview(
 	if err != nil || label == "" {
 		return false, err
 	}
-	ids, err := idsOf(
-		ctx,
-		tx,
+	ids, err := idsOf(ctx, tx,
 		`SELECT id FROM deployments WHERE site_id = $1 AND preview_label = $2 AND target = 'preview' AND status IN `+open,
-		id,
-		label,
-	)
+		id, label)
 	if err != nil {
 		return false, fmt.Errorf("find previews of a branch: %w", err)
 	}

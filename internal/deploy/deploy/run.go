@@ -72,16 +72,9 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return err
 	}
 	if deadly {
-		return d.fail(
-			ctx,
-			x,
-			p,
-			deployment.Failed,
-			fmt.Sprintf(
-				"The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again",
-				maxCrashes,
-			),
-		)
+		return d.fail(ctx, x, p, deployment.Failed,
+			fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again",
+				maxCrashes))
 	}
 	if canceled != "" {
 		return d.fail(ctx, x, p, deployment.Canceled, canceled)
@@ -118,10 +111,8 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return d.fail(ctx, x, p, deployment.Canceled, "A newer deployment or rollback is already live")
 	case errors.Is(err, blob.ErrUnavailable):
 		d.c.Log.ErrorContext(ctx, "deployment failed", "deployment", x.ID, "site", x.Site, "err", err)
-		return d.fail(
-			ctx, x, p, deployment.Failed,
-			"The file storage of this service is not available at the moment; redeploy in a few minutes",
-		)
+		return d.fail(ctx, x, p, deployment.Failed,
+			"The file storage of this service is not available at the moment; redeploy in a few minutes")
 	case db.Full(err):
 		d.c.Log.ErrorContext(ctx, "deployment failed: the disk is full", "deployment", x.ID, "site", x.Site, "err", err)
 		return d.fail(ctx, x, p, deployment.Failed, "The server's disk is full; redeploy once the operator has made room")
@@ -184,10 +175,8 @@ func (d *Deployments) start(
 		}
 		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
 		x.Status, x.StartedAt = deployment.Building, cmp.Or(x.StartedAt, db.Now())
-		if _, err := tx.Exec(
-			ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id, x.Status,
-			x.StartedAt,
-		); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id,
+			x.Status, x.StartedAt); err != nil {
 			return fmt.Errorf("start deployment: %w", err)
 		}
 		tx.Notify(journal.Topic(id))
@@ -218,11 +207,8 @@ func take(ctx context.Context, tx *db.Tx, id deployment.ID, attempt int64) (x de
 			ctx,
 			`
 		UPDATE deployments SET attempt = $2 WHERE id = $1 AND attempt <= $2 AND status IN `+open+`
-		RETURNING `+strings.ReplaceAll(
-				deployment.Own,
-				"d.",
-				"",
-			)+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`,
+		RETURNING `+strings.ReplaceAll(deployment.Own, "d.",
+				"")+`, COALESCE((SELECT provider FROM site_forges f WHERE f.site_id = deployments.site_id), ''), cancel`,
 			id,
 			attempt,
 		),
@@ -341,9 +327,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 	}
 	x.Branch, x.CommitHash, x.CommitMessage, x.CommitAuthor = tree.Branch, tree.Commit, journal.Clip(
 		tree.Message,
-	), journal.Clip(
-		tree.Author,
-	)
+	), journal.Clip(tree.Author)
 	subject, _, _ := strings.Cut(strings.TrimSpace(x.CommitMessage), "\n")
 	p.Printf("info", "Commit %.12s on %s: %s", tree.Commit, tree.Branch, subject)
 	err = p.Commit(ctx, func(tx *db.Tx) error {
@@ -442,10 +426,8 @@ func (d *Deployments) activate(
 	if err != nil {
 		return err
 	}
-	d.c.Log.InfoContext(
-		ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took",
-		x.CompletedAt.Sub(x.StartedAt),
-	)
+	d.c.Log.InfoContext(ctx, "deployment live", "deployment", x.ID, "site", x.Site, "files", rel.Files, "took",
+		x.CompletedAt.Sub(x.StartedAt))
 	return nil
 }
 

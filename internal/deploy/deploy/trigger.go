@@ -344,11 +344,9 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 	// A site that was never live is in error once nothing is left that may bring it up.
 	if x.Target == deployment.Production {
 		var left bool
-		if err := tx.QueryRow(
-			ctx,
+		if err := tx.QueryRow(ctx,
 			`SELECT EXISTS (SELECT 1 FROM deployments WHERE site_id = $1 AND target = 'production' AND status IN `+open+`)`,
-			x.Site,
-		).Scan(&left); err != nil {
+			x.Site).Scan(&left); err != nil {
 			return fmt.Errorf("find open deployments: %w", err)
 		}
 		if !left {

@@ -29,12 +29,9 @@ func Release(ctx context.Context, d *db.DB, id release.ID) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM release_holds WHERE until < $1`, now); err != nil {
 			return err
 		}
-		_, err := tx.Exec(
-			ctx,
+		_, err := tx.Exec(ctx,
 			`INSERT INTO release_holds (release, until) VALUES ($1, $2) ON CONFLICT (release) DO UPDATE SET until = excluded.until`,
-			id,
-			now.Add(holdTime),
-		)
+			id, now.Add(holdTime))
 		return err
 	})
 	if err != nil {

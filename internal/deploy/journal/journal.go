@@ -188,7 +188,8 @@ func (p *Journal) Commit(ctx context.Context, fn func(tx *db.Tx) error) error {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unsure = err != nil; p.unsure {
+	p.unsure = err != nil
+	if p.unsure {
 		return err
 	}
 	p.lines = p.lines[lines:]

@@ -42,10 +42,8 @@ func Read(ctx context.Context, r db.Reader, deployment id.Deployment, after int6
 func ForgetTx[ID ~string](ctx context.Context, tx *db.Tx, deployments []ID) error {
 	for batch := range slices.Chunk(deployments, 100) {
 		var args db.Args
-		if _, err := tx.Exec(ctx, `DELETE FROM deployment_logs WHERE deployment_id IN (`+db.AddList(
-			&args,
-			batch,
-		)+`)`, args...); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM deployment_logs WHERE deployment_id IN (`+db.AddList(&args,
+			batch)+`)`, args...); err != nil {
 			return fmt.Errorf("forget log: %w", err)
 		}
 	}

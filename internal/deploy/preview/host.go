@@ -19,10 +19,8 @@ const MaxOfSite = 100
 // may have, it refuses, or else ends the one that was deployed longest ago.
 func (p *Previews) HostTx(ctx context.Context, tx *db.Tx, s site.Site, branch string, refuse bool) (label string, err error) {
 	now := db.Now()
-	rows, err := tx.Query(
-		ctx, `UPDATE preview_hosts SET used_at = $3 WHERE site_id = $1 AND branch = $2 RETURNING label`, s.ID, branch,
-		now,
-	)
+	rows, err := tx.Query(ctx,
+		`UPDATE preview_hosts SET used_at = $3 WHERE site_id = $1 AND branch = $2 RETURNING label`, s.ID, branch, now)
 	have, err := db.Collect(rows, err, func(row db.Scanner) (l string, err error) { return l, row.Scan(&l) })
 	if err != nil {
 		return "", fmt.Errorf("find preview address: %w", err)

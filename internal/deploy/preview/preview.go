@@ -32,10 +32,8 @@ type Previews struct{ c Config }
 
 // New returns Previews.
 func New(c Config) *Previews {
-	c.Limits.CountRows(
-		limits.Previews,
-		`SELECT count(*) FROM preview_hosts WHERE site_id IN (SELECT id FROM open_sites WHERE owner_id = $1)`,
-	)
+	c.Limits.CountRows(limits.Previews,
+		`SELECT count(*) FROM preview_hosts WHERE site_id IN (SELECT id FROM open_sites WHERE owner_id = $1)`)
 	return &Previews{c}
 }
 

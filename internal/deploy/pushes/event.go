@@ -98,15 +98,9 @@ func (g *Pushes) handleTx(
 	if e.via != ViaApp {
 		hook = set.Hook.Digest()
 	}
-	n, err := tx.Exec(
-		ctx,
+	n, err := tx.Exec(ctx,
 		`UPDATE git_settings SET provider = $2, last_event = $3, last_event_at = $4 WHERE site_id = $1 AND ($5 = '' OR hook_digest = $5)`,
-		s.ID,
-		e.Provider,
-		text.Line(e.Name+": "+said, 500),
-		db.Now(),
-		hook,
-	)
+		s.ID, e.Provider, text.Line(e.Name+": "+said, 500), db.Now(), hook)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("note git event: %w", err)
 	}

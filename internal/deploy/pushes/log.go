@@ -65,10 +65,8 @@ func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Out
 	_, err := tx.Exec(ctx, `
 		INSERT INTO git_events (id, site_id, provider, name, ref, commit_hash, outcome, deployment_id, at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		db.NewID("gev"), id, e.via, text.Line(
-			e.Name,
-			100,
-		), text.Line(ref, 200), text.Line(commit, 64), text.Line(said, 500), deployment, db.Now())
+		db.NewID("gev"), id, e.via, text.Line(e.Name,
+			100), text.Line(ref, 200), text.Line(commit, 64), text.Line(said, 500), deployment, db.Now())
 	if err != nil {
 		return fmt.Errorf("note git event: %w", err)
 	}
@@ -96,12 +94,9 @@ func triggeredTx(ctx context.Context, tx *db.Tx, id site.ID, via, ref, commit st
 		via, commit string
 		deployment  deployment.ID
 	}
-	rows, err := tx.Query(
-		ctx,
+	rows, err := tx.Query(ctx,
 		`SELECT provider, commit_hash, deployment_id FROM git_events WHERE site_id = $1 AND ref = $2 ORDER BY id DESC LIMIT 5`,
-		id,
-		text.Line(ref, 200),
-	)
+		id, text.Line(ref, 200))
 	list, err := db.Collect(rows, err, func(r db.Scanner) (e event, err error) { return e, r.Scan(&e.via, &e.commit, &e.deployment) })
 	if err != nil {
 		return "", fmt.Errorf("find events: %w", err)

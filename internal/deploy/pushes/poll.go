@@ -111,10 +111,9 @@ func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan stru
 		taken = taken[:0]
 		for _, d := range free {
 			next := now.Add(job.Jitter(time.Duration(d.minutes) * time.Minute))
-			n, err := tx.Exec(
-				ctx, `UPDATE git_settings SET poll_at = $3 WHERE site_id = $1 AND poll_at = $2 AND poll_minutes > 0`,
-				d.site, d.at, next,
-			)
+			n, err := tx.Exec(ctx,
+				`UPDATE git_settings SET poll_at = $3 WHERE site_id = $1 AND poll_at = $2 AND poll_minutes > 0`, d.site,
+				d.at, next)
 			if err != nil {
 				return fmt.Errorf("take poll: %w", err)
 			}

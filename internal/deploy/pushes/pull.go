@@ -63,12 +63,9 @@ func (g *Pushes) Pulls(ctx context.Context, r db.Reader, owner account.OwnerID, 
 	if _, err := g.Get(ctx, r, owner, id); err != nil {
 		return nil, err
 	}
-	rows, err := r.Query(
-		ctx,
-		`SELECT `+pullColumns+` FROM git_pulls WHERE site_id = $1 ORDER BY open DESC, number DESC LIMIT $2`,
-		id,
-		maxPulls,
-	)
+	rows, err := r.Query(ctx,
+		`SELECT `+pullColumns+` FROM git_pulls WHERE site_id = $1 ORDER BY open DESC, number DESC LIMIT $2`, id,
+		maxPulls)
 	list, err := db.Collect(rows, err, scanPull)
 	if err != nil {
 		return nil, fmt.Errorf("list pull requests: %w", err)
@@ -97,10 +94,8 @@ func (g *Pushes) PullTitles(ctx context.Context, r db.Reader, id site.ID, number
 		return nil, nil
 	}
 	args := db.Args{id}
-	rows, err := r.Query(ctx, `SELECT number, title FROM git_pulls WHERE site_id = $1 AND number IN (`+db.AddList(
-		&args,
-		numbers,
-	)+`)`, args...)
+	rows, err := r.Query(ctx, `SELECT number, title FROM git_pulls WHERE site_id = $1 AND number IN (`+db.AddList(&args,
+		numbers)+`)`, args...)
 	titles := make(map[int]string, len(numbers))
 	_, err = db.Collect(rows, err, func(s db.Scanner) (_ struct{}, err error) {
 		var n int
@@ -138,22 +133,17 @@ func (g *Pushes) ApproveTx(
 	}
 	switch {
 	case !p.Fork:
-		return refuse(
-			"The pull request is not from a fork",
-			"its commits are built without approval, as previews in the Git settings says",
-			"approval_not_needed",
-		)
+		return refuse("The pull request is not from a fork",
+			"its commits are built without approval, as previews in the Git settings says", "approval_not_needed")
 	case !p.Open:
 		return refuse("The pull request is closed", "", "pull_request_closed")
 	case p.Commit != commit:
 		return refuse("The pull request has a newer commit", "look at "+p.Commit+" and approve that", "pull_request_moved")
 	}
 	if abbreviated(p.Commit) {
-		return refuse(
-			"The commit can't be fetched",
+		return refuse("The commit can't be fetched",
 			"Bitbucket doesn't offer a fork's commits in the repository that the pull request is for",
-			"commit_not_available",
-		)
+			"commit_not_available")
 	}
 	if _, err := tx.Exec(ctx, `UPDATE git_pulls SET approved = $3 WHERE site_id = $1 AND number = $2`, id, number, commit); err != nil {
 		return deployment.Deployment{}, fmt.Errorf("approve pull request: %w", err)
@@ -256,12 +246,9 @@ func (g *Pushes) notePullTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.
 // pullOf returns the newest open pull request of a branch of the repository itself; 0
 // where there is none.
 func pullOf(ctx context.Context, r db.Reader, id site.ID, branch string) (number int, err error) {
-	err = r.QueryRow(
-		ctx,
+	err = r.QueryRow(ctx,
 		`SELECT number FROM git_pulls WHERE site_id = $1 AND branch = $2 AND open AND NOT fork ORDER BY number DESC LIMIT 1`,
-		id,
-		branch,
-	).Scan(&number)
+		id, branch).Scan(&number)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("find pull request: %w", err)
 	}

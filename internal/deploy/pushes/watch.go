@@ -97,10 +97,12 @@ func watched(globs, files []string) bool {
 		seen[f] = true
 		match := others
 		for _, r := range rules {
-			if work++; !strings.HasPrefix(f, r.prefix) {
+			work++
+			if !strings.HasPrefix(f, r.prefix) {
 				continue
 			}
-			if work += len(f) * r.size; work > maxWork {
+			work += len(f) * r.size
+			if work > maxWork {
 				return true
 			}
 			if r.re.MatchString(f) {

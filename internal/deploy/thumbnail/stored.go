@@ -140,11 +140,9 @@ func (t *Thumbnails) store(ctx context.Context, id release.ID, got Thumbnail) er
 func Tidy(ctx context.Context, d *db.DB) error {
 	return d.Write(ctx, func(tx *db.Tx) error {
 		// One may have been drawn a moment before its release becomes live for another site.
-		_, err := tx.Exec(
-			ctx,
+		_, err := tx.Exec(ctx,
 			`DELETE FROM thumbnails WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`,
-			db.Now().Add(-time.Hour),
-		)
+			db.Now().Add(-time.Hour))
 		if err != nil {
 			return fmt.Errorf("delete thumbnails: %w", err)
 		}

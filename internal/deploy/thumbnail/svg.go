@@ -69,7 +69,8 @@ func harmlessSVG(b []byte) bool {
 		switch t := t.(type) {
 		case xml.StartElement:
 			name := t.Name.Local
-			if depth++; depth > maxSVGDepth || !svgElements[name] || depth == 1 && name != "svg" {
+			depth++
+			if depth > maxSVGDepth || !svgElements[name] || depth == 1 && name != "svg" {
 				return false
 			}
 			for _, a := range t.Attr {

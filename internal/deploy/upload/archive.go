@@ -284,7 +284,8 @@ func trimmed(name string) string {
 
 // entry counts whatever the archive lists.
 func (a *archived) entry() error {
-	if a.entries++; a.entries > 2*a.most.Files {
+	a.entries++
+	if a.entries > 2*a.most.Files {
 		return a.tooMany()
 	}
 	if a.entries%1000 == 0 && a.ctx.Err() != nil {
@@ -348,7 +349,8 @@ func (a *archived) file(name string, mode fs.FileMode, size int64, in io.Reader)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return damaged()
 	}
-	if head = head[:n]; folder.PrivateKey(head) {
+	head = head[:n]
+	if folder.PrivateKey(head) {
 		a.leave(name, "a private key")
 		return nil
 	}

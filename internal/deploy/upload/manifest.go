@@ -87,7 +87,8 @@ func parse(r io.Reader, kind Kind, most Limits) ([]entry, error) {
 			return nil, invalid("body_incomplete", "Incomplete request body", "the manifest breaks off in line %d", n)
 		}
 		end := err == io.EOF
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 {
 			e, err := parseLine(line, kind)
 			if err != nil {
 				if f := fault.As(err); f != nil {
@@ -157,7 +158,8 @@ func parseLine(line []byte, kind Kind) (e entry, err error) {
 	case "x":
 		e.mode = 'x'
 	case "l":
-		if e.mode = 'l'; kind != Source || e.size > maxLink {
+		e.mode = 'l'
+		if kind != Source || e.size > maxLink {
 			return e, invalid("invalid_manifest", "A symbolic link can't be uploaded", "%s: links may be in source alone, with at most %d bytes",
 				show(e.path), maxLink)
 		}

@@ -229,7 +229,8 @@ func (u *Uploads) ReceivePart(
 	case n > most:
 		return p, invalid(WrongSize, "The blob was not stored", "it is larger than the manifest says")
 	case broken != nil && at+n < p.Size:
-		if n -= n % MinPart; n == 0 {
+		n -= n % MinPart
+		if n == 0 {
 			return p, incomplete()
 		}
 	case at+n < p.Size && n < MinPart:
@@ -246,7 +247,8 @@ func (u *Uploads) ReceivePart(
 	if err := u.addPart(kept, owner, x, d, now); err != nil {
 		return p, err
 	}
-	if p.Offset = at + n; p.Offset < p.Size {
+	p.Offset = at + n
+	if p.Offset < p.Size {
 		if broken != nil {
 			return p, incomplete()
 		}

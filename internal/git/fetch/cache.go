@@ -63,7 +63,8 @@ func (s *Fetcher) tryLock(id id.Site) (unlock func(), ok bool) {
 func (s *Fetcher) enter(id id.Site) (st *site, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st = s.sites[id]; st == nil {
+	st = s.sites[id]
+	if st == nil {
 		st = &site{turn: make(chan struct{}, 1)}
 		st.turn <- struct{}{}
 		s.sites[id] = st
@@ -72,7 +73,8 @@ func (s *Fetcher) enter(id id.Site) (st *site, done func()) {
 	return st, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if st.wait--; st.wait == 0 && !st.read { // so nobody has the turn either
+		st.wait--
+		if st.wait == 0 && !st.read { // so nobody has the turn either
 			delete(s.sites, id)
 		}
 	}
@@ -191,7 +193,8 @@ func (s *Fetcher) pin(g *generation) {
 
 func (s *Fetcher) unpin(g *generation) error {
 	s.mu.Lock()
-	if s.pins[g.dir]--; s.pins[g.dir] == 0 {
+	s.pins[g.dir]--
+	if s.pins[g.dir] == 0 {
 		delete(s.pins, g.dir)
 	}
 	gone := g.dead && s.pins[g.dir] == 0

@@ -70,27 +70,22 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	case has("returned error: 301", "returned error: 302", "returned error: 303", "returned error: 307", "returned error: 308"):
 		return fault.New(fault.Invalid, "repository_moved", fmt.Sprintf("Repository %s has moved", r.Repository),
 			"the host answered with a redirect; enter the new location")
-	case m.private && has(
-		"Authentication failed", "could not read Username", "could not read Password", "returned error: 401",
-		"returned error: 403", "Permission denied",
-	):
+	case m.private &&
+		has("Authentication failed", "could not read Username", "could not read Password", "returned error: 401",
+			"returned error: 403", "Permission denied"):
 		return refusedCredential(r)
-	case has(
-		"could not read Username", "could not read Password", "Authentication failed", "returned error: 401",
-		"returned error: 403", "returned error: 404", "returned error: 410", "not found", "Not Found",
-		"does not exist", "not appear to be a git repository", "Could not read from remote repository",
-	):
+	case has("could not read Username", "could not read Password", "Authentication failed", "returned error: 401",
+		"returned error: 403", "returned error: 404", "returned error: 410", "not found", "Not Found", "does not exist",
+		"not appear to be a git repository", "Could not read from remote repository"):
 		return absent(r)
 	case has("SSL certificate", "certificate verif", "SSL: ", "gnutls_handshake", "SSL_connect", "TLS connect"):
 		return &fault.Error{
 			Kind: fault.Invalid, Code: "certificate_refused",
 			Message: fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host),
 		}
-	case has(
-		"transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50", "returned error: 429",
-		"Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly", "unexpected disconnect",
-		"Connection reset", "transfer closed", "RPC failed",
-	):
+	case has("transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50",
+		"returned error: 429", "Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly",
+		"unexpected disconnect", "Connection reset", "transfer closed", "RPC failed"):
 		return unreachable(r)
 	case has("fsck error", "fsck: "):
 		return fault.New(fault.Invalid, "repository_refused",
@@ -100,10 +95,8 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 		return hostRefused(r, "it said: "+s.remark(said, "remote error: ", m))
 	case has("No space left", "Disk quota exceeded"):
 		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err)
-	case has(
-		"Read-only file system", "Input/output error", "unable to create",
-		"unable to write", "cannot fork", "Resource temporarily unavailable",
-	):
+	case has("Read-only file system", "Input/output error", "unable to create", "unable to write", "cannot fork",
+		"Resource temporarily unavailable"):
 		// This host's trouble, whatever git makes of it afterwards.
 	case has("returned error: 4"):
 		return hostRefused(r, "it answered with HTTP status "+s.remark(said, "returned error: ", m))
@@ -116,10 +109,8 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	case has("protocol error", "invalid server response", "invalid ls-refs response", "dumb http", "fetch-pack: expected"):
 		return fault.New(fault.Invalid, "git_protocol", fmt.Sprintf("Host %s did not answer as a Git server", r.Repository.host),
 			"it must speak Git's smart HTTP protocol and serve shallow clones; check the repository's address")
-	case has(
-		"invalid index-pack output", "did not send all necessary objects", "did not receive expected object",
-		"bad object", "unresolved delta",
-	):
+	case has("invalid index-pack output", "did not send all necessary objects", "did not receive expected object",
+		"bad object", "unresolved delta"):
 		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))

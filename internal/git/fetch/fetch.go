@@ -199,10 +199,8 @@ func (r Request) check() error {
 		_, err := ParseRepository("")
 		return err
 	}
-	if len(r.Site) == 0 || len(r.Site) > 100 || strings.Trim(
-		string(r.Site),
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-",
-	) != "" {
+	if len(r.Site) == 0 || len(r.Site) > 100 ||
+		strings.Trim(string(r.Site), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
 		return fmt.Errorf("site id %q is not a directory name", r.Site)
 	}
 	if r.Commit != "" {
@@ -269,14 +267,8 @@ func (s *Fetcher) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 		}
 		return nil, err
 	}
-	s.c.Log.InfoContext(
-		ctx, "repository fetched", "site", r.Site, "repository",
-		r.Repository.String(),
-		"branch", t.Branch, "commit", t.Commit, "files",
-		len(t.files),
-		"took",
-		time.Since(began),
-	)
+	s.c.Log.InfoContext(ctx, "repository fetched", "site", r.Site, "repository", r.Repository.String(), "branch",
+		t.Branch, "commit", t.Commit, "files", len(t.files), "took", time.Since(began))
 	return t, nil
 }
 
@@ -535,7 +527,8 @@ func (s *Fetcher) refs(
 			ids[b], all[name] = id, id
 		} else if t, ok := strings.CutPrefix(name, "refs/tags/"); ok && len(all) < 2*maxBranches {
 			// An annotated tag is followed by what it points to.
-			if t = strings.TrimSuffix(t, "^{}"); CheckBranch(t) == nil {
+			t = strings.TrimSuffix(t, "^{}")
+			if CheckBranch(t) == nil {
 				all["refs/tags/"+t] = id
 			}
 		}

@@ -43,7 +43,8 @@ func (s *Fetcher) identity(c command) (uid int, release func(), err error) {
 	release = func() {
 		s.ids.Lock()
 		defer s.ids.Unlock()
-		if id.users--; id.users == 0 {
+		id.users--
+		if id.users == 0 {
 			delete(s.identities, c.site)
 			id.release()
 		}

@@ -137,7 +137,8 @@ func (l *links) resolve(link string) (string, bool) {
 		if !is {
 			continue
 		}
-		if links++; links > maxLinks || to == "" || path.IsAbs(to) {
+		links++
+		if links > maxLinks || to == "" || path.IsAbs(to) {
 			return "", false
 		}
 		done = done[:len(done)-1]

@@ -72,7 +72,8 @@ func (s *Fetcher) descend(ctx context.Context, r Request, all, in *Tree, prefix 
 			e.Message = fmt.Sprintf("Submodule %s can't be fetched: %s", strings.ToValidUTF8(at, "?"), f.Message)
 			return &e
 		}
-		if *left--; *left < 0 || depth > maxNestedness {
+		*left--
+		if *left < 0 || depth > maxNestedness {
 			return tooLarge(r, fmt.Sprintf("it has more than %d submodules, or they nest deeper than %d levels", maxModules, maxNestedness))
 		}
 		repo, err := resolveModule(in.repository, url)
@@ -118,7 +119,8 @@ func (s *Fetcher) module(ctx context.Context, r Request, repo Repository, commit
 	if m.Credential != nil && (fault.Is(err, fault.NotFound) || fault.Is(err, fault.Forbidden)) {
 		m.Credential = nil
 		var e error
-		if t, e = s.fetch(ctx, m); e == nil {
+		t, e = s.fetch(ctx, m)
+		if e == nil {
 			err = nil
 		}
 	}
@@ -150,10 +152,12 @@ func (s *Fetcher) join(r Request, all, sub *Tree, at string) error {
 		if len(at)+1+len(f.Path) > maxPath || deep+strings.Count(f.Path, "/") >= maxDepth {
 			return tooLarge(r, longPath())
 		}
-		if bytes += f.Size; bytes > s.c.MaxSize {
+		bytes += f.Size
+		if bytes > s.c.MaxSize {
 			return tooLarge(r, "with its submodules its files are over the limit of "+text.Size(s.c.MaxSize))
 		}
-		if names += int64(len(at) + 1 + len(f.Path)); names > maxNames {
+		names += int64(len(at) + 1 + len(f.Path))
+		if names > maxNames {
 			return tooLarge(r, "the paths of its files are over the limit of "+text.Size(maxNames))
 		}
 		f.Path, f.in = path.Join(at, f.Path), sub

@@ -131,7 +131,8 @@ func clean(b []byte, limit int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(string(b), "\uFFFD"))
-	if s = strings.TrimSpace(s); len(s) > limit {
+	s = strings.TrimSpace(s)
+	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "")
 	}
 	return s
@@ -206,11 +207,13 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 		}
 		// One tree object can stand in thousands of places, so a pack of a kilobyte can
 		// spell out any number of paths.
-		if names += int64(len(name)); names > maxNames {
+		names += int64(len(name))
+		if names > maxNames {
 			return nil, tooLarge(r, "the paths of its files are over the limit of "+text.Size(maxNames))
 		}
 		if f[1] == "tree" {
-			if trees++; trees > s.c.MaxFile {
+			trees++
+			if trees > s.c.MaxFile {
 				return nil, tooLarge(r, fmt.Sprintf("it has more than %d folders", s.c.MaxFile))
 			}
 			continue
@@ -233,7 +236,8 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 				return nil, errCorrupt // "BAD": the cache lacks the blob
 			}
 		}
-		if total += file.Size; total > s.c.MaxSize {
+		total += file.Size
+		if total > s.c.MaxSize {
 			return nil, tooLarge(r, "its files are over the limit of "+text.Size(s.c.MaxSize))
 		}
 		if len(files) == s.c.MaxFile {
@@ -341,7 +345,8 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 		if f.Mode != ModeSymlink {
 			return b, nil
 		}
-		if name = path.Join(path.Dir(name), string(b)); path.IsAbs(string(b)) {
+		name = path.Join(path.Dir(name), string(b))
+		if path.IsAbs(string(b)) {
 			break
 		}
 	}

@@ -190,7 +190,8 @@ func checkDepth(body []byte) error {
 		case c == '"':
 			quoted = true
 		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
+			depth++
+			if depth > maxDepth {
 				return malformed(fmt.Sprintf("objects and arrays nest at most %d levels deep", maxDepth))
 			}
 		case c == '}' || c == ']':

@@ -91,10 +91,9 @@ func New(c Config) *Dashboard {
 		Sites: c.Sites, Connections: c.Connections, Webhooks: c.Webhooks, Installation: c.Installation, OAuth: c.OAuth, SignUp: c.SignUp,
 	})
 	together := teampages.New(d.shell, teampages.Config{Teams: c.Teams, Sites: c.Sites, SSO: c.SSO})
-	d.routes = slices.Concat(
-		home.New(watch).Routes(), watch.Routes(), setUp.Routes(), wordpresspages.New(watch).Routes(), own.Routes(), run.Routes(),
-		together.Routes(), plans.New(d.shell, c.Billing, c.Sellers).Routes(),
-	)
+	d.routes = slices.Concat(home.New(watch).Routes(), watch.Routes(), setUp.Routes(),
+		wordpresspages.New(watch).Routes(), own.Routes(), run.Routes(), together.Routes(),
+		plans.New(d.shell, c.Billing, c.Sellers).Routes())
 	d.shell.Route(d.routes...)
 	return d
 }

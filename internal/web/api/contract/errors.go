@@ -228,10 +228,8 @@ func Invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 		}
 		return f
 	}
-	f.Message, f.Details, f.Code = "Invalid "+spoken(
-		op,
-		field,
-	), sentence(field, d.Message), "invalid_"+Snake(item.ReplaceAllString(field, ""))
+	f.Message, f.Details, f.Code = "Invalid "+spoken(op,
+		field), sentence(field, d.Message), "invalid_"+Snake(item.ReplaceAllString(field, ""))
 	if allowed := cmp.Or(enum(op, registry, field), shapes(op, registry, field)); where == "body" && allowed != "" {
 		f.Details = field + " must be " + allowed
 	}

@@ -27,10 +27,8 @@ func (a *API) webhooksDoc() map[string]*huma.PathItem {
 				Summary:     e.Name,
 				Description: doc,
 				Parameters: []*huma.Param{
-					header(
-						"X-Service-Signature",
-						"sha256= and the lower-case hex HMAC-SHA256 of the body, keyed with the webhook's secret.",
-					),
+					header("X-Service-Signature",
+						"sha256= and the lower-case hex HMAC-SHA256 of the body, keyed with the webhook's secret."),
 					header("webhook-id", "The event's id; use it to detect duplicates."),
 					header("webhook-timestamp", "Unix time in seconds of this attempt."),
 					header("webhook-signature", "Standard Webhooks signatures, separated by spaces."),

@@ -29,10 +29,8 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		value := bytes.TrimSpace(sent[name])
 		if slices.Contains(changeable, name) {
-			if have, ok := shown[name]; bytes.Equal(
-				value,
-				[]byte("null"),
-			) && !(ok && sameJSON(value, have)) && !cleared[name] && !cleared[noun+" "+name] {
+			if have, ok := shown[name]; bytes.Equal(value, []byte("null")) && !(ok && sameJSON(value, have)) &&
+				!cleared[name] && !cleared[noun+" "+name] {
 				return fault.New(fault.Invalid, "invalid_"+Snake(name), "Invalid "+noun+" "+name,
 					name+" can't be null; omit it to keep the current value")
 			}

@@ -94,17 +94,9 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 				RequestID: req.id,
 			})
 		}
-		a.Log.LogAttrs(
-			ctx,
-			slog.LevelDebug,
-			"request",
-			slog.String("request", req.id),
-			slog.String("method", r.Method),
-			slog.String("route", r.Pattern),
-			slog.Int("status", w.status),
-			slog.Duration("took", time.Since(begun)),
-			slog.String("user", string(req.Caller.User)),
-		)
+		a.Log.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request", req.id), slog.String("method", r.Method),
+			slog.String("route", r.Pattern), slog.Int("status", w.status), slog.Duration("took", time.Since(begun)),
+			slog.String("user", string(req.Caller.User)))
 	}()
 	if forPrograms(r.URL.Path) {
 		r = withoutSlash(r)
@@ -189,18 +181,15 @@ func errTooMany(win ratelimit.Window) error {
 // There is no Access-Control-Allow-Credentials, so cookies are never sent.
 func allowOrigins(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set(
-		"Access-Control-Expose-Headers",
-		"Allow, Idempotent-Replayed, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id",
-	)
+	h.Set("Access-Control-Expose-Headers",
+		"Allow, Idempotent-Replayed, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, "+
+			"X-RateLimit-Reset, X-Request-Id")
 }
 
 // preflight reports whether a browser asks what it may send.
 func preflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" && under(
-		r.URL.Path,
-		"/api/v1",
-	)
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != "" && under(r.URL.Path, "/api/v1")
 }
 
 // public reports whether a path may be asked for without a key.

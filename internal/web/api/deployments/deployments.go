@@ -85,52 +85,33 @@ func (a *API) deploymentRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Deployments", Summary: summary, Doc: doc, Scope: s, Noun: "deployment"}
 	}
-	contract.Get(
-		a.API,
-		r(
-			"/sites/{id}/deployments", "listDeployments", "List a site's deployments",
-			"Newest first. Filter with `branch`, `target`, `status`, `author` and `pullRequest`.",
-			account.DeploymentsRead,
-		),
-		a.listDeployments,
-	)
-	contract.Get(
-		a.API,
+	contract.Get(a.API,
+		r("/sites/{id}/deployments", "listDeployments", "List a site's deployments",
+			"Newest first. Filter with `branch`, `target`, `status`, `author` and `pullRequest`.", account.DeploymentsRead),
+		a.listDeployments)
+	contract.Get(a.API,
 		r("/deployments/{id}", "getDeployment", "Read a deployment", "The id may be spelled `dep_…` or `dpl_…`.", account.DeploymentsRead),
-		a.getDeployment,
-	)
-	a.logRoute(r(
-		"/deployments/{id}/logs",
-		"getDeploymentLogs",
-		"Read a deployment's log",
+		a.getDeployment)
+	a.logRoute(r("/deployments/{id}/logs", "getDeploymentLogs", "Read a deployment's log",
 		"Up to 10,000 lines; pass `next` as `after` for the next ones. "+
 			"With `Accept: text/event-stream` the log is streamed: one event per line with its number as id, comments as heartbeats, "+
 			"and an event `end` with the status when the deployment has ended. `Last-Event-ID` resumes a stream. "+
 			"Values of secret variables never appear.",
-		account.DeploymentsRead,
-	))
-	cancel := r(
-		"/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment",
+		account.DeploymentsRead))
+	cancel := r("/deployments/{id}/cancel", "cancelDeployment", "Cancel a deployment",
 		"A queued deployment is canceled immediately, a running one when its processes have ended. Canceling a production "+
 			"deployment requires the scope `deployments:write`.",
-		account.PreviewsWrite,
-	)
+		account.PreviewsWrite)
 	contract.Post(a.API, cancel, a.cancelDeployment)
-	contract.Post(
-		a.API,
-		r(
-			"/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production",
+	contract.Post(a.API,
+		r("/deployments/{id}/promote", "promoteDeployment", "Promote a preview to production",
 			"Makes the release of a successful preview live immediately, without building it again.",
-			account.DeploymentsWrite,
-		),
-		a.promoteDeployment,
-	)
-	retry := r(
-		"/deployments/{id}/retry", "retryDeployment", "Retry a deployment",
+			account.DeploymentsWrite),
+		a.promoteDeployment)
+	retry := r("/deployments/{id}/retry", "retryDeployment", "Retry a deployment",
 		"Builds the same commit again, for the same target. If the deployment ended before its commit was known, the latest commit "+
 			"of its branch is built. Redeploying to production requires the scope `deployments:write`.",
-		account.PreviewsWrite,
-	)
+		account.PreviewsWrite)
 	retry.Limited = true
 	contract.Post(a.API, retry, a.retryDeployment)
 }

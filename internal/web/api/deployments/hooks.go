@@ -56,29 +56,20 @@ func (a *API) hookRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Deploy hooks", Summary: summary, Doc: doc, Scope: s, Noun: "deploy hook", Private: true}
 	}
-	contract.Get(
-		a.API,
+	contract.Get(a.API,
 		r("/sites/{id}/hooks", "listHooks", "List deploy hooks",
 			"With their URLs, which are secrets. Apps list only the hooks that they created.", account.DeploymentsWrite),
-		a.listHooks,
-	)
-	create := r(
-		"/sites/{id}/hooks", "createHook", "Create a deploy hook",
-		"A POST to its `url` deploys the site without an API key.", account.DeploymentsWrite,
-	)
+		a.listHooks)
+	create := r("/sites/{id}/hooks", "createHook", "Create a deploy hook",
+		"A POST to its `url` deploys the site without an API key.", account.DeploymentsWrite)
 	create.Limited = true
 	create.Status = 201
 	contract.Post(a.API, create, a.createHook)
-	contract.Change(
-		a.API,
-		"PATCH",
-		r(
-			"/hooks/{id}", "updateHook", "Change a deploy hook",
+	contract.Change(a.API, "PATCH",
+		r("/hooks/{id}", "updateHook", "Change a deploy hook",
 			"Changes its name, branch, restrictions or status. With `rotate` it gets a new URL, and the old one stops working.",
-			account.DeploymentsWrite,
-		),
-		a.updateHook,
-	)
+			account.DeploymentsWrite),
+		a.updateHook)
 	contract.Change(a.API, "DELETE", r("/hooks/{id}", "deleteHook", "Delete a deploy hook", "", account.DeploymentsWrite), a.deleteHook)
 
 	call := contract.Route{

@@ -35,42 +35,26 @@ func (a *API) connectionRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Connected accounts", Summary: summary, Doc: doc, Scope: s, Noun: "connection", Wide: true}
 	}
-	contract.Get(
-		a.API,
-		r(
-			"/git/accounts", "listConnections", "List connected accounts",
-			"Accounts at Git providers. Tokens are never shown.", account.SitesRead,
-		),
-		a.listConnections,
-	)
-	create := r(
-		"/git/accounts",
-		"createConnection",
-		"Connect an account",
+	contract.Get(a.API,
+		r("/git/accounts", "listConnections", "List connected accounts",
+			"Accounts at Git providers. Tokens are never shown.", account.SitesRead),
+		a.listConnections)
+	create := r("/git/accounts", "createConnection", "Connect an account",
 		"With an access token that may read repositories and, to report deployments, set commit statuses and comment on pull requests. "+
 			"The Git provider is asked for the token's account. An existing connection to that account is replaced. Select it for a "+
 			"site with `connectionId` in `PATCH /sites/{id}/git`, or when creating the site.",
-		account.SitesWrite,
-	)
+		account.SitesWrite)
 	create.Status = http.StatusCreated
 	contract.PostPrepared(a.API, create, a.checkConnection, a.createConnection)
-	contract.Change(
-		a.API,
-		http.MethodDelete,
-		r(
-			"/git/accounts/{id}", "deleteConnection", "Disconnect an account",
-			"Deletes its token. Repositories of sites that used it are read without a credential from then on.", account.SitesWrite,
-		),
-		a.deleteConnection,
-	)
-	contract.Get(
-		a.API,
-		r(
-			"/git/accounts/{id}/repositories", "findRepositories", "Find repositories of a connected account",
-			"At most 100 whose name contains `search`, most recently used first.", account.SitesRead,
-		),
-		a.findRepositories,
-	)
+	contract.Change(a.API, http.MethodDelete,
+		r("/git/accounts/{id}", "deleteConnection", "Disconnect an account",
+			"Deletes its token. Repositories of sites that used it are read without a credential from then on.",
+			account.SitesWrite),
+		a.deleteConnection)
+	contract.Get(a.API,
+		r("/git/accounts/{id}/repositories", "findRepositories", "Find repositories of a connected account",
+			"At most 100 whose name contains `search`, most recently used first.", account.SitesRead),
+		a.findRepositories)
 }
 
 func showConnection(c connection.Connection) connectionBody {

@@ -60,30 +60,18 @@ func (a *API) gitRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Git", Summary: summary, Doc: doc, Scope: s, Noun: "Git settings", Private: true}
 	}
-	contract.Get(
-		a.API,
-		r(
-			"/sites/{id}/git", "getGit", "Read a site's Git settings",
-			"Includes the hook's URL, which contains a secret and isn't shown to apps.", account.DeploymentsWrite,
-		),
-		a.getGit,
-	)
-	contract.ChangePrepared(
-		a.API,
-		http.MethodPatch,
-		r(
-			"/sites/{id}/git", "updateGit", "Change a site's Git settings",
-			"Takes effect on the next push; `previewProtection` within a second.", account.DeploymentsWrite,
-		),
-		a.hashPreviewPassword,
-		a.updateGit,
-	)
-	create := r(
-		"/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
+	contract.Get(a.API,
+		r("/sites/{id}/git", "getGit", "Read a site's Git settings",
+			"Includes the hook's URL, which contains a secret and isn't shown to apps.", account.DeploymentsWrite),
+		a.getGit)
+	contract.ChangePrepared(a.API, http.MethodPatch,
+		r("/sites/{id}/git", "updateGit", "Change a site's Git settings",
+			"Takes effect on the next push; `previewProtection` within a second.", account.DeploymentsWrite),
+		a.hashPreviewPassword, a.updateGit)
+	create := r("/sites/{id}/git/hook", "createGitHook", "Create a Git hook",
 		"Returns a URL and a secret for the Git provider's webhook settings. The secret is shown only once. The site's previous "+
 			"hook stops working. Apps can't create it: it would outlive their access.",
-		account.DeploymentsWrite,
-	)
+		account.DeploymentsWrite)
 	create.Status, create.NoApps = http.StatusCreated, true
 	contract.Post(a.API, create, a.createGitHook)
 	contract.Get(a.API, contract.Route{

@@ -65,12 +65,7 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	var list []pushes.AppOutcome
 	err = a.DB.Write(ctx, func(tx *db.Tx) (err error) {
 		list, err = a.Git.HandleAppTx(ctx, tx, app.Host, event, req.HTTP.Header, req.Body, func(s site.Site) (bool, error) {
-			return a.usesApp(
-				ctx,
-				tx,
-				s,
-				app.ID,
-			)
+			return a.usesApp(ctx, tx, s, app.ID)
 		})
 		for _, x := range list {
 			for _, d := range x.Deployments {

@@ -225,7 +225,8 @@ func (a *API) customer(ctx context.Context, r db.Reader, name string) (out Custo
 		return out, err
 	}
 	who, err := party.SellerOf(ctx, r, c.Owner)
-	if out.Seller = contract.Some(who); err != nil {
+	out.Seller = contract.Some(who)
+	if err != nil {
 		return out, err
 	}
 	credits, err := a.Billing.Credits(ctx, r, c.Owner)

@@ -436,7 +436,8 @@ func (in *siteLogsIn) filter() (f applog.Filter, err error) {
 			"tail is the newest lines alone: leave out after and limit").Got(string(in.Tail))
 	}
 	limit = max(limit, tail)
-	if f.Limit = int(min(limit, 1000)); f.Limit == 0 {
+	f.Limit = int(min(limit, 1000))
+	if f.Limit == 0 {
 		f.Limit = 100
 	}
 	switch in.Stream {

@@ -275,7 +275,8 @@ func (t *terminal) send(kind websocket.MessageType, p []byte) error {
 // Write shows what the program wrote.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.active.Store(time.Now().UnixNano())
-	if t.shown += int64(len(p)); t.shown > terminalOutput {
+	t.shown += int64(len(p))
+	if t.shown > terminalOutput {
 		t.end(errOutput)
 		return 0, errOutput
 	}

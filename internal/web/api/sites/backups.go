@@ -68,48 +68,35 @@ func (a *API) backupRoutes() {
 		return contract.Route{Path: path, ID: id, Tag: "Backups", Summary: summary, Doc: doc, Scope: s, Noun: "backup"}
 	}
 	contract.Get(a.API, r("/sites/{id}/backups", "listBackups", "List a site's backups", "Newest first.", account.BackupsRead), a.listBackups)
-	create := r(
-		"/sites/{id}/backups", "createBackup", "Back a site up",
+	create := r("/sites/{id}/backups", "createBackup", "Back a site up",
 		"The body is optional. Backs up the site's settings and variables, release, storage and databases at one moment, while the site "+
 			"runs. Once completed, the backup is verified: it is restored to a temporary location, compared and run. See `verifiedAt` and `answer`.",
-		account.BackupsWrite,
-	)
+		account.BackupsWrite)
 	create.Status, create.Limited = 201, true
 	contract.Post(a.API, create, a.createBackup)
-	contract.Get(
-		a.API,
+	contract.Get(a.API,
 		r("/backups", "listAllBackups", "List backups", "Newest first, those of deleted sites too.", account.BackupsRead),
-		a.listAllBackups,
-	)
+		a.listAllBackups)
 	contract.Get(a.API, r("/backups/{id}", "getBackup", "Read a backup", "", account.BackupsRead), a.getBackup)
-	contract.Change(
-		a.API,
-		"DELETE",
+	contract.Change(a.API, "DELETE",
 		r("/backups/{id}", "deleteBackup", "Delete a backup", "What other backups hold too stays.", account.BackupsWrite),
-		a.deleteBackup,
-	)
-	verify := r(
-		"/backups/{id}/verify", "verifyBackup", "Verify a backup",
+		a.deleteBackup)
+	verify := r("/backups/{id}/verify", "verifyBackup", "Verify a backup",
 		"Restores the backup to a temporary location, compares it and runs it there. Every backup is verified once when it is completed.",
-		account.BackupsWrite,
-	)
+		account.BackupsWrite)
 	verify.Status = 202
 	contract.Post(a.API, verify, a.verifyBackup)
-	restore := r(
-		"/backups/{id}/restore", "restoreBackup", "Restore a backup",
+	restore := r("/backups/{id}/restore", "restoreBackup", "Restore a backup",
 		"Without a body, everything is restored to the backup's own site. The site's current state is backed up first: restore "+
 			"the operation's `result.backupId` to undo. `newSite` restores to a new site, for example after the site was deleted.",
-		account.BackupsWrite,
-	)
+		account.BackupsWrite)
 	restore.Status, restore.Limited, restore.Role = 202, true, account.RoleManager
 	contract.PostPrepared(a.API, restore, a.planRestore, a.restoreBackup)
-	download := r(
-		"/backups/{id}/download", "downloadBackup", "Download a backup",
+	download := r("/backups/{id}/download", "downloadBackup", "Download a backup",
 		"A plain archive: `site.json`, `env.json`, `files/` (what the site serves), `app/` (its program), `storage/`, `database/` "+
 			"and `manifest.json` with the SHA-256 of each file. `env.json` has values only for keys with the scope `env:read`. In a team, it "+
 			"takes the role developer.",
-		account.BackupsRead,
-	)
+		account.BackupsRead)
 	download.Role = account.RoleDeveloper
 	a.downloadRoute(download)
 }
@@ -247,7 +234,8 @@ func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBack
 			if err := c.RequireAllSites(); err != nil {
 				return backup.Plan{}, err
 			}
-			if to.NewName = strings.TrimSpace(b.NewSite.Name); to.NewName == "" {
+			to.NewName = strings.TrimSpace(b.NewSite.Name)
+			if to.NewName == "" {
 				return backup.Plan{}, fault.New(fault.Invalid, "invalid_name", "The site needs a name",
 					"newSite.name must have 1 to 100 characters")
 			}
@@ -340,10 +328,8 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 			format, write, mediaType = "zip", archive.WriteZip, "application/zip"
 		}
 		w.Header().Set("Content-Type", mediaType)
-		w.Header().Set(
-			"Content-Disposition",
-			mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + "." + format}),
-		)
+		w.Header().Set("Content-Disposition",
+			mime.FormatMediaType("attachment", map[string]string{"filename": archive.Name + "." + format}))
 		w.WriteHeader(http.StatusOK)
 		if req.Method == http.MethodHead {
 			return

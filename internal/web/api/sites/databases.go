@@ -30,47 +30,32 @@ func (a *API) databaseRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Databases", Summary: summary, Doc: doc, Scope: s, Noun: "database"}
 	}
-	contract.Get(
-		a.API,
+	contract.Get(a.API,
 		r("/sites/{id}/databases", "listDatabases", "List a site's databases", "The first one made is first.", account.SitesRead),
-		a.listDatabases,
-	)
-	create := r(
-		"/sites/{id}/databases",
-		"createDatabase",
-		"Create a database",
+		a.listDatabases)
+	create := r("/sites/{id}/databases", "createDatabase", "Create a database",
 		"Creates a MariaDB database with its own user. It becomes `active` shortly after. Running programs get the variables at "+
 			"their next start, see `POST /sites/{id}/restart`. "+
 			"Builds can't connect to it. The first database's variables are `DATABASE_URL`, `DB_HOST`, `DB_PORT`, `DB_DATABASE`, "+
 			"`DB_USERNAME`, `DB_PASSWORD` and `DB_SOCKET`; those of other databases are prefixed with their name. Your own variable "+
 			"of the same name takes precedence.",
-		account.SitesWrite,
-	)
+		account.SitesWrite)
 	create.Status, create.Limited = http.StatusCreated, true
 	contract.Post(a.API, create, a.createDatabase)
 	contract.Get(a.API, r("/databases/{id}", "getDatabase", "Read a database", "", account.SitesRead), a.getDatabase)
-	contract.Change(
-		a.API,
-		http.MethodDelete,
+	contract.Change(a.API, http.MethodDelete,
 		r("/databases/{id}", "deleteDatabase", "Delete a database", "With everything in it. There is no way back.", account.SitesWrite),
-		a.deleteDatabase,
-	)
-	contract.Post(
-		a.API,
-		r(
-			"/databases/{id}/rotate-password", "rotateDatabasePassword", "Rotate a database's password",
+		a.deleteDatabase)
+	contract.Post(a.API,
+		r("/databases/{id}/rotate-password", "rotateDatabasePassword", "Rotate a database's password",
 			"The old password stops working within seconds. Running programs get the new one at their next start.",
-			account.SitesWrite,
-		),
-		a.rotateDatabasePassword,
-	)
-	dump := r(
-		"/databases/{id}/dump", "dumpDatabase", "Download a database as SQL",
+			account.SitesWrite),
+		a.rotateDatabasePassword)
+	dump := r("/databases/{id}/dump", "dumpDatabase", "Download a database as SQL",
 		"The database at the moment of the request, as SQL that any MariaDB client loads: tables and rows, sequences, routines, triggers and "+
 			"views. Nothing is locked. The last line of a complete dump is `-- slipway:end`; a download that breaks off ends without it. "+
 			"An account downloads one dump at a time, for up to an hour. In a team, it takes the role developer.",
-		account.BackupsRead,
-	)
+		account.BackupsRead)
 	dump.Role = account.RoleDeveloper
 	a.dumpRoute(dump)
 }

@@ -70,55 +70,36 @@ func (a *API) domainRoutes() {
 	}
 	contract.Get(a.API, r("/domains", "listDomains", "List domains", "All domains of the user's sites, by name.", account.DomainsRead),
 		a.listDomains)
-	check := r(
-		"/domains/check", "checkDomain", "Check a domain's availability",
+	check := r("/domains/check", "checkDomain", "Check a domain's availability",
 		"Whether the domain can be registered or transferred, and its price. Responds within a few seconds.",
-		account.DomainsRead,
-	)
+		account.DomainsRead)
 	check.Noun = ""
 	contract.Ask(a.API, check, a.checkDomain)
 	contract.Get(a.API, r("/sites/{id}/domains", "listSiteDomains", "List a site's domains", "By name.", account.DomainsRead),
 		a.listSiteDomains)
-	create := r(
-		"/sites/{id}/domains", "createDomain", "Add a domain to a site",
+	create := r("/sites/{id}/domains", "createDomain", "Add a domain to a site",
 		"The domain isn't served and gets no certificate until one of the records in `verification` proves ownership. `dns` lists "+
 			"the records that send traffic to Slipway. Checks run automatically; `verify` runs one immediately.",
-		account.DomainsWrite,
-	)
+		account.DomainsWrite)
 	create.Status = 201
 	create.Limited = true
 	contract.PostPrepared(a.API, create, a.prepareDomain, a.createDomain)
 	contract.Get(a.API, r("/domains/{id}", "getDomain", "Read a domain", "", account.DomainsRead), a.getDomain)
-	contract.Change(
-		a.API,
-		"PATCH",
-		r(
-			"/domains/{id}", "updateDomain", "Change a domain",
+	contract.Change(a.API, "PATCH",
+		r("/domains/{id}", "updateDomain", "Change a domain",
 			"Changes the given fields. With `siteId` the domain moves to another site without interruption.",
-			account.DomainsWrite,
-		),
-		a.updateDomain,
-	)
-	contract.Change(
-		a.API,
-		"DELETE",
-		r(
-			"/domains/{id}", "deleteDomain", "Remove a domain",
+			account.DomainsWrite),
+		a.updateDomain)
+	contract.Change(a.API, "DELETE",
+		r("/domains/{id}", "deleteDomain", "Remove a domain",
 			"The domain is no longer served once the response arrives. For 30 days, another account can verify a previously verified "+
-				"name only with the TXT record.",
-			account.DomainsWrite,
-		),
-		a.deleteDomain,
-	)
-	contract.Ask(
-		a.API,
-		r(
-			"/domains/{id}/verify", "verifyDomain", "Check a domain now",
+				"name only with the TXT record.", account.DomainsWrite),
+		a.deleteDomain)
+	contract.Ask(a.API,
+		r("/domains/{id}/verify", "verifyDomain", "Check a domain now",
 			"Checks DNS and returns the result within about 10 seconds. A failed domain becomes pending again.",
-			account.DomainsWrite,
-		),
-		a.verifyDomain,
-	)
+			account.DomainsWrite),
+		a.verifyDomain)
 }
 
 // domain returns a domain that the caller may touch.

@@ -60,7 +60,8 @@ func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
 		return nil, false, odd
 	}
 	schema := r.Schema(reflect.TypeFor[newVar](), true, "")
-	if _, many = v.([]any); many {
+	_, many = v.([]any)
+	if many {
 		schema = &huma.Schema{Type: huma.TypeArray, Items: schema}
 	}
 	path, result := huma.NewPathBuffer([]byte("body"), 4), &huma.ValidateResult{}
@@ -107,32 +108,22 @@ func (a *API) envRoutes() {
 	}
 	contract.Get(a.API, r("/sites/{id}/env", "listEnv", "List variables", "By key. Values of secret variables are null.",
 		account.EnvRead), a.listEnv)
-	set := r(
-		"/sites/{id}/env", "setEnv", "Set variables",
+	set := r("/sites/{id}/env", "setEnv", "Set variables",
 		"One variable, or an array of up to 1,000. Existing keys are replaced. A key can have one value for both targets or one "+
 			"each for `production` and `preview`, and one more for each branch pattern. Either all are set or none. Values are "+
 			"encrypted at rest and take effect on the next deployment.",
-		account.EnvWrite,
-	)
+		account.EnvWrite)
 	set.Status, set.Loose = 201, true
 	set.Limited = true
 	contract.PostPrepared(a.API, set, a.sealEnv, a.setEnv)
-	contract.Change(
-		a.API,
-		"PATCH",
-		r(
-			"/sites/{id}/env/{key}", "updateEnv", "Change a variable",
+	contract.Change(a.API, "PATCH",
+		r("/sites/{id}/env/{key}", "updateEnv", "Change a variable",
 			"By key, or by id if the key exists more than once. A secret can be changed to a plain variable only together with a new value.",
-			account.EnvWrite,
-		),
-		a.updateEnv,
-	)
-	contract.Change(
-		a.API,
-		"DELETE",
+			account.EnvWrite),
+		a.updateEnv)
+	contract.Change(a.API, "DELETE",
 		r("/sites/{id}/env/{key}", "deleteEnv", "Delete a variable", "By its key, for every target, or by its id.", account.EnvWrite),
-		a.deleteEnv,
-	)
+		a.deleteEnv)
 }
 
 func (a *API) listEnv(ctx context.Context, c account.Caller, in *contract.PartOf[site.ID]) (contract.Data[varBody], error) {

@@ -14,16 +14,10 @@ func (a *API) operationRoutes() {
 	r := func(path, id, summary, doc string) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Operations", Summary: summary, Doc: doc, Scope: account.SitesRead, Noun: "operation"}
 	}
-	contract.Get(
-		a.API,
-		r(
-			"/operations/{id}",
-			"getOperation",
-			"Read an operation",
-			"Progress and result of long-running work other than deployments. Ended operations are kept for 30 days.",
-		),
-		a.getOperation,
-	)
+	contract.Get(a.API,
+		r("/operations/{id}", "getOperation", "Read an operation",
+			"Progress and result of long-running work other than deployments. Ended operations are kept for 30 days."),
+		a.getOperation)
 	contract.Get(a.API, r("/sites/{id}/operations", "listOperations", "List a site's operations", "Newest first."), a.listOperations)
 }
 

@@ -22,7 +22,8 @@ func (s *siteBody) Append(b []byte) (_ []byte, err error) {
 	b = appendText(append(b, `,"url":`...), s.URL)
 	b = appendText(append(b, `,"subdomain":`...), s.Subdomain)
 	b = appendOptional(append(b, `,"source":`...), s.Source)
-	if b = append(b, `,"repository":`...); s.Repository == nil {
+	b = append(b, `,"repository":`...)
+	if s.Repository == nil {
 		b = append(b, "null"...)
 	} else {
 		b = appendText(append(b, `{"url":`...), s.Repository.URL)

@@ -153,7 +153,8 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 				a.Log.InfoContext(ctx, "export of audit log failed", "owner", c.Owner, "err", err)
 				panic(http.ErrAbortHandler) // half a log must not look whole
 			}
-			if n += len(list); len(list) < f.Limit {
+			n += len(list)
+			if len(list) < f.Limit {
 				return
 			}
 		}

@@ -302,7 +302,8 @@ func (a *API) updateMember(ctx context.Context, tx *db.Tx, c account.Caller, in 
 	}
 	role := account.RoleGuest
 	if in.Body.Role != nil {
-		if role = account.Role(*in.Body.Role); role == "" {
+		role = account.Role(*in.Body.Role)
+		if role == "" {
 			role = "none"
 		}
 	}

@@ -114,7 +114,8 @@ func (a *API) getUsage(ctx context.Context, c account.Caller, in *usageIn) (out 
 	if err := contract.OneOf("step", in.Step, "1h", "1d"); err != nil {
 		return out, err
 	}
-	if out.Step = "1d"; in.Step == "1h" {
+	out.Step = "1d"
+	if in.Step == "1h" {
 		out.Step, q.Step = in.Step, time.Hour
 	}
 	if q.From, err = in.From.parse("from"); err != nil {

@@ -42,40 +42,28 @@ func (a *API) deliveryRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "delivery", Wide: true}
 	}
-	contract.Get(
-		a.API,
-		r(
-			"/webhooks/{id}/deliveries",
-			"listDeliveries",
-			"List a webhook's deliveries",
+	contract.Get(a.API,
+		r("/webhooks/{id}/deliveries", "listDeliveries", "List a webhook's deliveries",
 			"Newest first, with all attempts. Deliveries are kept for 30 days, at most the latest 100,000 of an account, divided equally "+
 				"among its webhooks. Filter with `state`, `event` and `since`. Failed deliveries include those skipped while the webhook "+
 				"was disabled. "+
 				"`event` is looked for among the newest 10,000 deliveries that the rest of the filter leaves, and `total` counts at most 100,000.",
-			account.WebhooksRead,
-		),
-		a.listDeliveries,
-	)
+			account.WebhooksRead),
+		a.listDeliveries)
 	one := r("/webhooks/{id}/deliveries/{delivery}/redeliver", "redeliver", "Redeliver an event",
 		"Queues a new delivery with the same `webhook-id` and the same bytes, signed with the current secret.", account.WebhooksWrite)
 	one.Status = 202
 	contract.Post(a.API, one, a.redeliver)
-	all := r(
-		"/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
+	all := r("/webhooks/{id}/redeliver", "redeliverAll", "Redeliver events since a time",
 		"Starts an operation that redelivers failed events, oldest first. Events that have been delivered meanwhile or are pending are skipped.",
-		account.WebhooksWrite,
-	)
+		account.WebhooksWrite)
 	all.Status = 202
 	contract.Post(a.API, all, a.redeliverAll)
-	contract.Post(
-		a.API,
-		r(
-			"/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
+	contract.Post(a.API,
+		r("/webhooks/{id}/enable", "enableWebhook", "Enable a webhook",
 			"Resets its failures. With `redeliverSince`, the operation in the response redelivers events that failed or were skipped since then.",
-			account.WebhooksWrite,
-		),
-		a.enableWebhook,
-	)
+			account.WebhooksWrite),
+		a.enableWebhook)
 }
 
 type listDeliveriesIn struct {

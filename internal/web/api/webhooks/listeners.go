@@ -53,22 +53,14 @@ func (a *API) listenerRoutes() {
 			Wide:    true,
 		}
 	}
-	create := r(
-		"/webhook-listeners",
-		"createListener",
-		"Listen for events without a URL",
+	create := r("/webhook-listeners", "createListener", "Listen for events without a URL",
 		"For local development: signed deliveries wait until they are fetched. A listener ends 5 minutes after the last fetch; a "+
-			"user can have 5. Used by `slipway webhooks listen`.",
-	)
+			"user can have 5. Used by `slipway webhooks listen`.")
 	create.Status = 201
 	contract.Post(a.API, create, a.createListener)
-	fetch := r(
-		"/webhook-listeners/{id}/deliveries",
-		"fetchDeliveries",
-		"Fetch deliveries of a listener",
+	fetch := r("/webhook-listeners/{id}/deliveries", "fetchDeliveries", "Fetch deliveries of a listener",
 		"With `Accept: text/event-stream` they are streamed. Deliveries are kept for an hour: a repeated request with the same "+
-			"`after` returns them again.",
-	)
+			"`after` returns them again.")
 	fetch.Method, fetch.Status, fetch.Stream = http.MethodGet, http.StatusOK, true
 	contract.StreamRoute(a.API, fetch, reflect.TypeFor[offersBody](), a.fetchDeliveries)
 	contract.Change(a.API, "DELETE", r("/webhook-listeners/{id}", "deleteListener", "Stop listening", ""), a.deleteListener)

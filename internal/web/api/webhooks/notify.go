@@ -45,51 +45,31 @@ func (a *API) notifyRoutes() {
 			Wide:    true,
 		}
 	}
-	contract.Get(
-		a.API,
-		r(
-			"/notifications", "listChannels", "List notification channels",
+	contract.Get(a.API,
+		r("/notifications", "listChannels", "List notification channels",
 			"Channels that get notifications about failed and recovered deployments, and about domains and certificates that need attention.",
-			account.WebhooksRead,
-		),
-		a.listChannels,
-	)
-	create := r(
-		"/notifications", "createChannel", "Create a notification channel",
+			account.WebhooksRead),
+		a.listChannels)
+	create := r("/notifications", "createChannel", "Create a notification channel",
 		"For Slack (and compatible services), Discord and Microsoft Teams: the URL of an incoming webhook. For email: the account's "+
 			"address, or another one that its owner confirms with a link within 7 days.",
-		account.WebhooksWrite,
-	)
+		account.WebhooksWrite)
 	create.Status, create.Finds = http.StatusCreated, true
 	contract.Post(a.API, create, a.createChannel)
-	contract.Change(
-		a.API,
-		http.MethodPatch,
+	contract.Change(a.API, http.MethodPatch,
 		r("/notifications/{id}", "updateChannel", "Change a notification channel", "", account.WebhooksWrite),
-		a.updateChannel,
-	)
-	contract.Change(
-		a.API,
-		http.MethodDelete,
+		a.updateChannel)
+	contract.Change(a.API, http.MethodDelete,
 		r("/notifications/{id}", "deleteChannel", "Delete a notification channel", "", account.WebhooksWrite),
-		a.deleteChannel,
-	)
-	contract.Post(
-		a.API,
-		r(
-			"/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again",
-			"At most 3 per day for one address.", account.WebhooksWrite,
-		),
-		a.askChannel,
-	)
-	contract.Post(
-		a.API,
-		r(
-			"/notifications/{id}/test", "testChannel", "Send a test notification",
-			"If it fails, the channel's `error` says why.", account.WebhooksWrite,
-		),
-		a.testChannel,
-	)
+		a.deleteChannel)
+	contract.Post(a.API,
+		r("/notifications/{id}/confirmation", "sendConfirmation", "Send the confirmation email again",
+			"At most 3 per day for one address.", account.WebhooksWrite),
+		a.askChannel)
+	contract.Post(a.API,
+		r("/notifications/{id}/test", "testChannel", "Send a test notification",
+			"If it fails, the channel's `error` says why.", account.WebhooksWrite),
+		a.testChannel)
 }
 
 // kindWord is how a kind is called on the wire.

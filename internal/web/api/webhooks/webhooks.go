@@ -53,63 +53,37 @@ func (a *API) webhookRoutes() {
 	}
 	contract.Get(a.API, r("/webhooks", "listWebhooks", "List webhooks", "Newest first, without secrets.", account.WebhooksRead),
 		a.listWebhooks)
-	create := r(
-		"/webhooks", "createWebhook", "Create a webhook",
+	create := r("/webhooks", "createWebhook", "Create a webhook",
 		"The URL must use HTTPS. Events may use either set of names. Deliveries are signed with the secret; if you don't set one, "+
 			"it is generated and shown in the dashboard. It is never returned.",
-		account.WebhooksWrite,
-	)
+		account.WebhooksWrite)
 	create.Status = 201
 	create.Limited = true
 	contract.Post(a.API, create, a.createWebhook)
-	contract.Get(
-		a.API,
-		r(
-			"/webhooks/events", "listEvents", "List event names",
-			"All event types, with their aliases, the JSON Schema of the body and a sample.",
-			account.WebhooksRead,
-		),
-		a.listEvents,
-	)
+	contract.Get(a.API,
+		r("/webhooks/events", "listEvents", "List event names",
+			"All event types, with their aliases, the JSON Schema of the body and a sample.", account.WebhooksRead),
+		a.listEvents)
 	contract.Get(a.API, r("/webhooks/{id}", "getWebhook", "Read a webhook", "", account.WebhooksRead), a.getWebhook)
-	contract.Change(
-		a.API,
-		"PATCH",
-		r(
-			"/webhooks/{id}", "updateWebhook", "Change a webhook",
+	contract.Change(a.API, "PATCH",
+		r("/webhooks/{id}", "updateWebhook", "Change a webhook",
 			"Disabling it (`active: false`) skips its queued deliveries; enabling it resets its failures. Read-only fields are "+
-				"rejected unless they equal the current value.",
-			account.WebhooksWrite,
-		),
-		a.updateWebhook,
-	)
-	contract.Change(
-		a.API,
-		"DELETE",
+				"rejected unless they equal the current value.", account.WebhooksWrite),
+		a.updateWebhook)
+	contract.Change(a.API, "DELETE",
 		r("/webhooks/{id}", "deleteWebhook", "Delete a webhook", "Its queued deliveries are not sent.", account.WebhooksWrite),
-		a.deleteWebhook,
-	)
-	contract.Post(
-		a.API,
-		r(
-			"/webhooks/{id}/ping", "pingWebhook", "Send a test event",
-			"Queues a `ping` event, regardless of the webhook's events.", account.WebhooksWrite,
-		),
-		a.pingWebhook,
-	)
-	contract.Post(
-		a.API,
-		r(
-			"/webhooks/{id}/rotate-secret",
-			"rotateWebhookSecret",
-			"Rotate a webhook's secret",
+		a.deleteWebhook)
+	contract.Post(a.API,
+		r("/webhooks/{id}/ping", "pingWebhook", "Send a test event",
+			"Queues a `ping` event, regardless of the webhook's events.", account.WebhooksWrite),
+		a.pingWebhook)
+	contract.Post(a.API,
+		r("/webhooks/{id}/rotate-secret", "rotateWebhookSecret", "Rotate a webhook's secret",
 			"Until the overlap ends, `X-Service-Signature` uses the old secret, `X-Service-Signature-Next` the new one, and "+
 				"`webhook-signature` has both signatures. "+
 				"An overlap of 0 replaces the secret immediately; use it if the secret has leaked. A generated secret is shown only in the dashboard.",
-			account.WebhooksWrite,
-		),
-		a.rotateSecret,
-	)
+			account.WebhooksWrite),
+		a.rotateSecret)
 	a.deliveryRoutes()
 	a.listenerRoutes()
 }

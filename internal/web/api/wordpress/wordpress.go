@@ -69,23 +69,15 @@ func (a *API) wordpressRoutes() {
 			Noun: "WordPress settings",
 		}
 	}
-	read := r(
-		"", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress",
-		"Queried from WordPress, which is started if it sleeps.", account.SitesRead,
-	)
+	read := r("", "/sites/{id}/wordpress", "getWordPress", "Read a site's WordPress",
+		"Queried from WordPress, which is started if it sleeps.", account.SitesRead)
 	read.Asks = true
 	contract.Get(a.API, read, a.getWordPress)
-	contract.Change(
-		a.API,
-		http.MethodPatch,
-		r(
-			"", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings",
+	contract.Change(a.API, http.MethodPatch,
+		r("", "/sites/{id}/wordpress", "updateWordPress", "Change a site's WordPress settings",
 			"Takes effect within seconds. Running PHP is replaced without dropping requests, and the page cache is purged. In "+
-				"maintenance mode, visitors who aren't logged in get a page with status 503.",
-			account.SitesWrite,
-		),
-		a.updateWordPress,
-	)
+				"maintenance mode, visitors who aren't logged in get a page with status 503.", account.SitesWrite),
+		a.updateWordPress)
 	for _, x := range []struct {
 		path, id, summary, doc string
 	}{
@@ -97,14 +89,8 @@ func (a *API) wordpressRoutes() {
 			"WP-Cron events of WordPress and its plugins. Slipway runs them when they are due.",
 		},
 	} {
-		list := r(
-			"",
-			"/sites/{id}/wordpress/"+x.path,
-			x.id,
-			x.summary,
-			x.doc+" Queried from WordPress, which is started if it sleeps.",
-			account.SitesRead,
-		)
+		list := r("", "/sites/{id}/wordpress/"+x.path, x.id, x.summary,
+			x.doc+" Queried from WordPress, which is started if it sleeps.", account.SitesRead)
 		list.Asks = true
 		if x.path == "users" {
 			contract.Get(a.API, list, a.wordpressUsers)
@@ -115,18 +101,14 @@ func (a *API) wordpressRoutes() {
 	a.wordpressComparison()
 	a.wordpressWork()
 	a.wordpressManagement()
-	login := r(
-		"", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
-		"A link that logs in to wp-admin as the administrator. Valid once, for five minutes.", account.SitesWrite,
-	)
+	login := r("", "/sites/{id}/wordpress/login", "loginWordPress", "Log in to WordPress",
+		"A link that logs in to wp-admin as the administrator. Valid once, for five minutes.", account.SitesWrite)
 	login.Status, login.Private, login.NoApps = http.StatusCreated, true, true // the session would outlive the app's access
 	contract.PostPrepared(a.API, login, a.prepareLogin, a.loginWordPress)
-	purge := r(
-		"", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache",
+	purge := r("", "/sites/{id}/wordpress/purge-cache", "purgeWordPressCache", "Purge a WordPress site's page cache",
 		"Purges all pages and the object cache, or only the given paths. Purged pages are rendered again at the next visit. The "+
 			"operation in the response has already succeeded.",
-		account.SitesWrite,
-	)
+		account.SitesWrite)
 	purge.Status = http.StatusAccepted
 	contract.Post(a.API, purge, a.purgeWordPress)
 }

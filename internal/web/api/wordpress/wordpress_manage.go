@@ -24,36 +24,31 @@ func (a *API) wordpressManagement() {
 	}
 	const both = " Where one of them isn't installed or can't be changed, the operation fails and says why. `result.changed` " +
 		"has the slugs that were changed."
-	contract.Post(a.API, r(
-		"plugins", "manageWordPressPlugins", "Manage WordPress plugins",
+	contract.Post(a.API, r("plugins", "manageWordPressPlugins", "Manage WordPress plugins",
 		"Activates, deactivates or deletes plugins, or turns their automatic updates on or off. After an activation a set of pages "+
 			"is compared with their responses before; if one fails or a fatal error is logged, the plugins are deactivated again. "+
-			"The site is backed up before a deletion, and active plugins aren't deleted."+both,
-	), a.managePlugins)
-	contract.Post(a.API, r(
-		"themes", "manageWordPressThemes", "Manage WordPress themes",
+			"The site is backed up before a deletion, and active plugins aren't deleted."+both), a.managePlugins)
+	contract.Post(a.API, r("themes", "manageWordPressThemes", "Manage WordPress themes",
 		"Activates a theme, deletes themes, or turns their automatic updates on or off. After an activation a set of pages is "+
 			"compared with their responses before; if one fails or a fatal error is logged, the previous theme is activated again. "+
-			"The site is backed up before a deletion, and the active theme and its parent aren't deleted."+both,
-	), a.manageThemes)
+			"The site is backed up before a deletion, and the active theme and its parent aren't deleted."+both),
+		a.manageThemes)
 	users := func(path, id, summary, doc string) contract.Route {
 		x := r(path, id, summary, doc)
 		x.Role, x.Noun, x.NoApps = account.RoleManager, "WordPress user", true
 		return x
 	}
-	contract.Post(a.API, users(
-		"users", "createWordPressUser", "Create a WordPress user",
-		"Creates a user and emails them a link to set a password. Takes an admin of the team, or a manager of the site.",
-	), a.createWordPressUser)
-	contract.Change(a.API, http.MethodPatch, users(
-		"users/{user}", "updateWordPressUser", "Change a WordPress user's role",
-		"Replaces the user's roles with one. The last administrator keeps their role. Takes an admin of the team, or a manager of the site.",
-	), a.updateWordPressUser)
-	contract.Post(a.API, users(
-		"users/{user}/reset-password", "resetWordPressPassword", "Send a WordPress password reset",
+	contract.Post(a.API, users("users", "createWordPressUser", "Create a WordPress user",
+		"Creates a user and emails them a link to set a password. Takes an admin of the team, or a manager of the site."),
+		a.createWordPressUser)
+	contract.Change(a.API, http.MethodPatch, users("users/{user}", "updateWordPressUser",
+		"Change a WordPress user's role",
+		"Replaces the user's roles with one. The last administrator keeps their role. Takes an admin of the team, or a manager of the site."),
+		a.updateWordPressUser)
+	contract.Post(a.API, users("users/{user}/reset-password", "resetWordPressPassword",
+		"Send a WordPress password reset",
 		"Emails the user a link to set a new password. The current password stays valid until then. Takes an admin of the team, "+
-			"or a manager of the site.",
-	), a.resetWordPressPassword)
+			"or a manager of the site."), a.resetWordPressPassword)
 }
 
 type managePluginsIn struct {

@@ -37,57 +37,31 @@ func (a *API) wordpressWork() {
 			Status:  http.StatusAccepted,
 		}
 	}
-	contract.Post(
-		a.API,
-		r(
-			"/sites/{id}/wordpress/update",
-			"updateWordPressVersions",
-			"Update WordPress",
+	contract.Post(a.API,
+		r("/sites/{id}/wordpress/update", "updateWordPressVersions", "Update WordPress",
 			"Updates the core, plugins and themes to their latest versions. The site is backed up first. Afterwards a set of pages "+
 				"is compared with their responses before (status, title, content), and the site's log is checked for new fatal errors. "+
 				"If a check fails, the site is restored from the backup, and the operation fails with the reason. `result` has `backupId` "+
-				"and `updated`.",
-		),
-		a.updateVersions,
-	)
-	contract.Post(
-		a.API,
-		r(
-			"/sites/{id}/wordpress/search-replace",
-			"searchReplaceWordPress",
-			"Search and replace in the database",
+				"and `updated`."),
+		a.updateVersions)
+	contract.Post(a.API,
+		r("/sites/{id}/wordpress/search-replace", "searchReplaceWordPress", "Search and replace in the database",
 			"Replaces text in all tables, including serialized PHP values. With `dryRun` nothing changes, and `result` counts rows "+
-				"and replacements by table. Otherwise the site is backed up first. Post GUIDs and passwords are not changed.",
-		),
-		a.searchReplace,
-	)
-	clone := r(
-		"/sites/{id}/clone",
-		"cloneSite",
-		"Clone a WordPress site",
+				"and replacements by table. Otherwise the site is backed up first. Post GUIDs and passwords are not changed."),
+		a.searchReplace)
+	clone := r("/sites/{id}/clone", "cloneSite", "Clone a WordPress site",
 		"Creates a new site with the files, database and settings of this one, with rewritten URLs and hidden from search engines. "+
-			"`result.siteId` is the new site. For sites of type wordpress.",
-	)
+			"`result.siteId` is the new site. For sites of type wordpress.")
 	contract.Post(a.API, clone, a.cloneSite)
-	contract.Post(
-		a.API,
-		r(
-			"/sites/{id}/push",
-			"pushSite",
-			"Push a WordPress site to another one",
+	contract.Post(a.API,
+		r("/sites/{id}/push", "pushSite", "Push a WordPress site to another one",
 			"Replaces the files, the database or both of another of your WordPress sites with those of this one, and rewrites URLs. "+
-				"`result.backupId` is a backup of the previous state. The operation belongs to the target site.",
-		),
-		a.pushSite,
-	)
-	a.importRoute(r(
-		"/sites/{id}/wordpress/import",
-		"importWordPress",
-		"Import a WordPress",
+				"`result.backupId` is a backup of the previous state. The operation belongs to the target site."),
+		a.pushSite)
+	a.importRoute(r("/sites/{id}/wordpress/import", "importWordPress", "Import a WordPress",
 		"Replaces this WordPress with an imported one: an archive (`.tar.gz` or `.zip`) with `wp-content` and one `.sql` file, at "+
 			"most the site's storage limit, as the body; or JSON with its https URL and, optionally, its SHA-256. URLs are rewritten, "+
-			"and users come from the import. The previous state is backed up, and restored if the import fails.",
-	))
+			"and users come from the import. The previous state is backed up, and restored if the import fails."))
 }
 
 // chosen is a list of slugs, or "all".

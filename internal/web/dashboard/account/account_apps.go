@@ -42,7 +42,8 @@ func (d *Pages) grantsPage(ctx context.Context, q *shell.Request) (shell.Answer,
 		}
 		data.Grants = append(data.Grants, row)
 	}
-	if data.Team = q.Caller.Team != ""; data.Team {
+	data.Team = q.Caller.Team != ""
+	if data.Team {
 		data.May = q.Caller.Require(account.AppsWrite) == nil
 		if data.List, err = d.OAuth.Approvals(ctx, q.Caller.Owner); err != nil {
 			return shell.Answer{}, err

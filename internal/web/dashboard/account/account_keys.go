@@ -111,10 +111,8 @@ var ScopePresets = []scopePreset{
 	{
 		"read",
 		"Read only",
-		scopeNames(
-			account.SitesRead, account.DeploymentsRead, account.DomainsRead, account.EnvRead, account.WebhooksRead,
-			account.BackupsRead, account.AccountRead,
-		),
+		scopeNames(account.SitesRead, account.DeploymentsRead, account.DomainsRead, account.EnvRead,
+			account.WebhooksRead, account.BackupsRead, account.AccountRead),
 	},
 	{"manage", "Manage sites", scopeNames(account.SitesWrite, account.DeploymentsWrite, account.DomainsWrite, account.EnvWrite)},
 }

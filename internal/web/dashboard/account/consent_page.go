@@ -165,7 +165,8 @@ func (d *Pages) consent(ctx context.Context, q *shell.Request) (oauth.Consent, e
 		c.Scopes = append(c.Scopes, account.Scope(name))
 	}
 	if q.Value("reach") == "some" {
-		if c.Sites = id.From[site.ID](q.PostForm["sites"]); len(c.Sites) == 0 {
+		c.Sites = id.From[site.ID](q.PostForm["sites"])
+		if len(c.Sites) == 0 {
 			return c, shell.At("sites", &fault.Error{Kind: fault.Invalid, Message: "Choose at least one site", Details: "or choose all sites"})
 		}
 	}

@@ -52,7 +52,8 @@ func (d *Pages) invitation(ctx context.Context, q *shell.Request) (team.Invitati
 	data := invitationData{Team: i.Team, Email: i.Email, Role: cmp.Or(string(i.Role), "guest"), Sites: len(i.Sites)}
 	if q.User.ID != "" && !q.Session.Pending {
 		own, err := team.Address(q.User.Email)
-		if data.Accept = err == nil && own == i.Email; !data.Accept {
+		data.Accept = err == nil && own == i.Email
+		if !data.Accept {
 			data.SignedInAs = q.User.Email
 		}
 		return i, data, nil

@@ -61,7 +61,8 @@ func (d *Pages) leaveFor(ctx context.Context, q *shell.Request, id sso.ProviderI
 	if err := d.Throttle(ctx, shell.Guesses{Key: "sso-net:" + requestinfo.Network(q.Addr), Limit: shell.PerNetwork}); err != nil {
 		return shell.Answer{}, err
 	}
-	if from.Browser = d.ReadCookie(q.Request, ssoCookie); len(from.Browser) < 40 {
+	from.Browser = d.ReadCookie(q.Request, ssoCookie)
+	if len(from.Browser) < 40 {
 		from.Browser = sso.NewBrowser()
 	}
 	to, err := d.SSO.Begin(ctx, id, from)

@@ -136,7 +136,8 @@ func (d *Pages) deliveryData(ctx context.Context, q *shell.Request) (deliveryDat
 		Live:         "/webhooks/" + string(w.ID) + "/deliveries/" + string(x.ID) + "/follow",
 		Request:      fitting(pretty(x.Body), &left),
 	}
-	if left = requestPerPage; fitting(x.Body, &left) == x.Body {
+	left = requestPerPage
+	if fitting(x.Body, &left) == x.Body {
 		data.Copy = x.Body
 	}
 	return data, nil

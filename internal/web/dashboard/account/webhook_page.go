@@ -245,7 +245,8 @@ func (d *Pages) webhookPage(ctx context.Context, q *shell.Request) (shell.Answer
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	if data.New = q.Flash == webhookMade && time.Since(data.Hook.CreatedAt.Time()) < freshly; data.New && data.Hook.Generated {
+	data.New = q.Flash == webhookMade && time.Since(data.Hook.CreatedAt.Time()) < freshly
+	if data.New && data.Hook.Generated {
 		if data.Secret, err = d.Webhooks.Reveal(ctx, q.Caller.Owner, data.Hook.ID); err != nil {
 			return shell.Answer{}, err
 		}
@@ -305,10 +306,8 @@ func (d *Pages) switchWebhook(ctx context.Context, q *shell.Request) (shell.Answ
 	if on {
 		return d.enableWebhook(ctx, q, id)
 	}
-	return shell.GoTo(
-		"/webhooks/"+string(id),
-		"Webhook disabled. Queued deliveries are not sent",
-	), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
+	return shell.GoTo("/webhooks/"+string(id),
+		"Webhook disabled. Queued deliveries are not sent"), d.updateWebhook(ctx, q, id, webhook.Change{Active: &on})
 }
 
 func (d *Pages) pingWebhook(ctx context.Context, q *shell.Request) (shell.Answer, error) {

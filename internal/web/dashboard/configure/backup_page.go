@@ -149,7 +149,8 @@ func calendar(list []backup.Backup, now time.Time) [][]backupDay {
 					says = append(says, strconv.Itoa(p.n)+" "+p.word)
 				}
 			}
-			if x.Says = strings.Join(says, ", "); x.Says == "" {
+			x.Says = strings.Join(says, ", ")
+			if x.Says == "" {
 				x.Says = "no backup"
 			}
 			week = append(week, x)
@@ -265,7 +266,8 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 	case "database":
 		to.Includes = []string{backup.Databases}
 	case "new":
-		if to.NewName = strings.TrimSpace(q.Value("name")); to.NewName == "" {
+		to.NewName = strings.TrimSpace(q.Value("name"))
+		if to.NewName == "" {
 			return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "The new site needs a name", Details: "nothing was restored"}
 		}
 	default:

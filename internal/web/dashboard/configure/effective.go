@@ -83,7 +83,8 @@ func (s settingsData) BuildSetting(name string) (e effective) {
 	case "command":
 		e.Below, e.From = s.said("build", line(s.Plan.Build))
 	case "node":
-		if e.Below, e.From = s.said("node", s.Plan.Node); e.From == "" && s.Plan.Node == "" && s.Plan.Manager != "" {
+		e.Below, e.From = s.said("node", s.Plan.Node)
+		if e.From == "" && s.Plan.Node == "" && s.Plan.Manager != "" {
 			e.From = "default"
 		}
 	}
@@ -109,7 +110,8 @@ func (s settingsData) RunSetting(name string) (e effective) {
 	case name == "command" && s.Plan.Run != nil && s.Plan.Run.Command != nil:
 		e.Below, e.From = *s.Plan.Run.Command, "from slipway.toml"
 	case name == "command" && !e.Set && s.Plan.Start != nil:
-		if e.Below = s.Plan.Start.Command.String(); e.Below != "" {
+		e.Below = s.Plan.Start.Command.String()
+		if e.Below != "" {
 			e.From = "detected: " + s.Plan.Name
 		}
 	case name == "release" && !e.Set && s.Plan.Release != nil:

@@ -248,7 +248,8 @@ func (d *Pages) saveGit(ctx context.Context, q *shell.Request) (shell.Answer, er
 		p.PreviewDatabase = &database
 	}
 	for line := range strings.Lines(q.Value("watch")) {
-		if line = strings.TrimSpace(line); line != "" {
+		line = strings.TrimSpace(line)
+		if line != "" {
 			p.Watch = append(p.Watch, line)
 		}
 	}

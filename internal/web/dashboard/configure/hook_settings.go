@@ -80,7 +80,8 @@ func readHook(q *shell.Request, was site.Hook) (n site.NewHook, err error) {
 		n.Rules.ExpiresAt = was.Rules.ExpiresAt
 	} else if text != "" {
 		t, err := time.Parse(dayFormat, text)
-		if t = t.Add(24 * time.Hour); err != nil || !t.After(time.Now()) {
+		t = t.Add(24 * time.Hour)
+		if err != nil || !t.After(time.Now()) {
 			return n, shell.At("expires_on", fault.New(fault.Invalid, "invalid_expires_at", "Invalid expiry",
 				"choose a date that is not in the past").Got(shell.Short(20, text)))
 		}

@@ -113,12 +113,14 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 			p.Tags = &tags
 		}
 	case "source":
-		if p.Repository = text("repository"); *p.Repository != "" {
+		p.Repository = text("repository")
+		if *p.Repository != "" {
 			p.Branch = text("branch")
 		}
 		p.Credential = credentialForm(q)
 	case "credential":
-		if p.Credential = credentialForm(q); p.Credential == nil {
+		p.Credential = credentialForm(q)
+		if p.Credential == nil {
 			return shell.Answer{}, shell.At("token", &fault.Error{
 				Kind:    fault.Invalid,
 				Message: "Enter an access token or a deploy key",

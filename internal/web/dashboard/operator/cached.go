@@ -64,7 +64,8 @@ func (k *cached[T]) find(ctx context.Context, done chan struct{}) {
 	err := panics.Call(func() (err error) { found, err = k.load(ctx); return err })
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.err = err; err == nil {
+	k.err = err
+	if err == nil {
 		k.found, k.at = found, time.Now()
 	}
 	k.under = nil

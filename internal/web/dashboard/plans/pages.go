@@ -178,7 +178,8 @@ func (d *Pages) plan(ctx context.Context, q *shell.Request) (data planData, err 
 		}
 		preview, err := d.billing.Preview(ctx, d.DB, owner, do)
 		if f := fault.As(err); f != nil {
-			if o.Problem = f.Message; o.Current {
+			o.Problem = f.Message
+			if o.Current {
 				o.Problem = ""
 			}
 		} else if err != nil {

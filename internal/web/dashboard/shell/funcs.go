@@ -296,15 +296,11 @@ func deviceWords(agent string) string {
 		}
 		return ""
 	}
-	browser := find(
-		"Edg/", "Edge", "OPR/", "Opera", "SamsungBrowser/", "Samsung Internet", "Firefox/", "Firefox", "FxiOS/",
-		"Firefox", "CriOS/", "Chrome", "HeadlessChrome/", "Chrome", "Chromium/", "Chromium", "Chrome/", "Chrome",
-		"Safari/", "Safari", "curl/", "curl",
-	)
-	system := find(
-		"iPhone", "iPhone", "iPad", "iPad", "Android", "Android", "CrOS", "ChromeOS", "Windows", "Windows", "Mac OS X",
-		"macOS", "Linux", "Linux",
-	)
+	browser := find("Edg/", "Edge", "OPR/", "Opera", "SamsungBrowser/", "Samsung Internet", "Firefox/", "Firefox",
+		"FxiOS/", "Firefox", "CriOS/", "Chrome", "HeadlessChrome/", "Chrome", "Chromium/", "Chromium", "Chrome/",
+		"Chrome", "Safari/", "Safari", "curl/", "curl")
+	system := find("iPhone", "iPhone", "iPad", "iPad", "Android", "Android", "CrOS", "ChromeOS", "Windows", "Windows",
+		"Mac OS X", "macOS", "Linux", "Linux")
 	switch {
 	case browser == "" && system == "":
 		return "Unknown device"

@@ -40,7 +40,8 @@ func (d *Shell) refused(q *Request, method, to, scope string) string {
 	}
 	site := ""
 	if rt.ofSite() {
-		if site, _, _ = strings.Cut(strings.TrimPrefix(u.Path, "/sites/"), "/"); site != q.PathValue("id") {
+		site, _, _ = strings.Cut(strings.TrimPrefix(u.Path, "/sites/"), "/")
+		if site != q.PathValue("id") {
 			return "" // another site, which may be the member's own
 		}
 	}

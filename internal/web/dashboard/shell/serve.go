@@ -213,7 +213,8 @@ func NextOf(q *Request) string {
 
 func readForm(r *http.Request) error {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if kind = strings.TrimSpace(strings.ToLower(kind)); kind != "" && kind != "application/x-www-form-urlencoded" {
+	kind = strings.TrimSpace(strings.ToLower(kind))
+	if kind != "" && kind != "application/x-www-form-urlencoded" {
 		return &fault.Error{
 			Kind:    fault.Media,
 			Message: "Unsupported content type",

@@ -205,25 +205,16 @@ func (v *view) Prove(id string) *field {
 	if v.Session.Fresh() {
 		return nil
 	}
-	f := v.Field(
-		"current",
-		"Current password",
-		"id",
-		"f-current-"+id,
-		"type", "password", "autocomplete", "current-password", "required", "", "hint",
-		"Confirm your password to continue.",
-	)
+	f := v.Field("current", "Current password", "id", "f-current-"+id, "type", "password", "autocomplete",
+		"current-password", "required", "", "hint", "Confirm your password to continue.")
 	return &f
 }
 
 // loadPages returns every page. Each is parsed with the layout, parts and its noun's frame on first use, since all of
 // them would take a tenth of an idle program's memory.
 func (d *Shell) loadPages() map[string]func() *template.Template {
-	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(
-		d.Templates,
-		"templates/layout.html",
-		"templates/parts.html",
-	))
+	base := template.Must(template.New("layout.html").Funcs(d.funcs()).ParseFS(d.Templates, "templates/layout.html",
+		"templates/parts.html"))
 	files, err := fs.Glob(d.Templates, "templates/*.html")
 	if err != nil {
 		panic(err)

@@ -261,10 +261,8 @@ func readDeploymentFilter(q *shell.Request) deploymentFilter {
 }
 
 func (f deploymentFilter) link(path string, page int) string {
-	return shell.Link(
-		path, "branch", f.Branch, "target", f.Target, "status", f.Status, "author", f.Author, "pull", f.Pull, "page",
-		strconv.Itoa(page),
-	)
+	return shell.Link(path, "branch", f.Branch, "target", f.Target, "status", f.Status, "author", f.Author, "pull",
+		f.Pull, "page", strconv.Itoa(page))
 }
 
 // Any reports whether the list is filtered.

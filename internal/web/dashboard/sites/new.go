@@ -397,7 +397,8 @@ func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) er
 		})
 	}
 	if !slices.Contains(n.Branches, n.Branch) {
-		if n.Branch = n.Default; n.Branch == "" {
+		n.Branch = n.Default
+		if n.Branch == "" {
 			n.Branch = n.Branches[0]
 		}
 	}

@@ -94,7 +94,8 @@ func logChoice(q *shell.Request, base string) programLog {
 
 		Requests: among("requests", "all", "failed"),
 	}
-	if l.Only = q.Query("process"); len(l.Only) > 64 || l.Only != shell.Clean(l.Only) {
+	l.Only = q.Query("process")
+	if len(l.Only) > 64 || l.Only != shell.Clean(l.Only) {
 		l.Only = ""
 	}
 	return l
@@ -175,7 +176,8 @@ func (l programLog) page(lines []ProgramLine) (parts []logEntry, cut int) {
 	size := 0
 	for i, x := range slices.Backward(lines) {
 		parts[i] = logEntry{x.At, l.line(x)}
-		if size += len(parts[i].html); size > room && i < len(lines)-1 {
+		size += len(parts[i].html)
+		if size > room && i < len(lines)-1 {
 			return parts[i+1:], i + 1
 		}
 	}

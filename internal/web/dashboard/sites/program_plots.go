@@ -66,10 +66,9 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 	return []shell.Plot{
 		draw(shell.Plot{
 			ID: "answers", Title: "Responses of the application", Sum: shell.Thousands(requests),
-			Says: fmt.Sprintf(
-				"Answers over time by status: %s in the last 24 hours, %s, %s", shell.Pluralize(requests, "request"),
-				shell.Pluralize(wakes, "wake"), shell.Pluralize(restarts, "restart"),
-			),
+			Says: fmt.Sprintf("Answers over time by status: %s in the last 24 hours, %s, %s",
+				shell.Pluralize(requests, "request"), shell.Pluralize(wakes, "wake"),
+				shell.Pluralize(restarts, "restart")),
 			Series: []shell.PlotSeries{
 				{Name: "2xx", Class: "s-ok"},
 				{Name: "3xx", Class: "s-moved"},
@@ -79,10 +78,9 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 		}, shell.Rough, shell.RoundTop,
 			func(f ProgramFigures) []int64 { return f.Statuses[:] },
 			func(f ProgramFigures) string {
-				return fmt.Sprintf(
-					"%s, %s 5xx, %s, %s", shell.Pluralize(f.requests(), "request"), shell.Thousands(f.Statuses[3]),
-					shell.Pluralize(f.Wakes, "wake"), shell.Pluralize(f.Restart, "restart"),
-				)
+				return fmt.Sprintf("%s, %s 5xx, %s, %s", shell.Pluralize(f.requests(), "request"),
+					shell.Thousands(f.Statuses[3]), shell.Pluralize(f.Wakes, "wake"),
+					shell.Pluralize(f.Restart, "restart"))
 			}),
 		draw(shell.Plot{
 			ID:     "latency",
@@ -116,11 +114,8 @@ func (d *Pages) programPlots(ctx context.Context, id site.ID) ([]shell.Plot, err
 			ID:    "starts",
 			Title: "Wakes and restarts",
 			Sum:   shell.Thousands(wakes + restarts),
-			Says: fmt.Sprintf(
-				"Starts over time: %s and %s in the last 24 hours",
-				shell.Pluralize(wakes, "wake"),
-				shell.Pluralize(restarts, "restart"),
-			),
+			Says: fmt.Sprintf("Starts over time: %s and %s in the last 24 hours", shell.Pluralize(wakes, "wake"),
+				shell.Pluralize(restarts, "restart")),
 			Series: []shell.PlotSeries{{Name: "Wakes", Class: "s-ok"}, {Name: "Restarts", Class: "s-server"}},
 		}, shell.Rough, shell.RoundTop,
 			func(f ProgramFigures) []int64 { return []int64{f.Wakes, f.Restart} },

@@ -43,7 +43,8 @@ func (d *Pages) besideOutput(
 		size := 0
 		for _, x := range slices.Backward(requests) {
 			part := logEntry{db.At(x.Time), l.request(x)}
-			if size += len(part.html); size > requestBytes {
+			size += len(part.html)
+			if size > requestBytes {
 				break
 			}
 			output = append(output, part)

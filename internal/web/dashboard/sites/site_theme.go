@@ -130,7 +130,8 @@ func initials(name string) string {
 	out := ""
 	for _, w := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		r, _ := utf8.DecodeRuneInString(w)
-		if out += string(unicode.ToUpper(r)); utf8.RuneCountInString(out) == 2 {
+		out += string(unicode.ToUpper(r))
+		if utf8.RuneCountInString(out) == 2 {
 			break
 		}
 	}

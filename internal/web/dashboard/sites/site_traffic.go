@@ -222,11 +222,10 @@ func requestsPlot(s traffic.Series, on shell.Stretch) shell.Plot {
 	t := s.Total()
 	p := shell.Plot{
 		ID: "requests", Title: "Requests", Sum: shell.Thousands(t.Requests()),
-		Says: fmt.Sprintf(
-			"Requests over time by status: %s in %s, of them %s, %s and %s", shell.Pluralize(t.Requests(), "request"),
-			on.Words, "redirects and unchanged "+shell.Thousands(t.Redirected),
-			"not found and refused "+shell.Thousands(t.ClientErrors), "failed "+shell.Thousands(t.ServerErrors),
-		),
+		Says: fmt.Sprintf("Requests over time by status: %s in %s, of them %s, %s and %s",
+			shell.Pluralize(t.Requests(), "request"), on.Words,
+			"redirects and unchanged "+shell.Thousands(t.Redirected),
+			"not found and refused "+shell.Thousands(t.ClientErrors), "failed "+shell.Thousands(t.ServerErrors)),
 		Series: []shell.PlotSeries{
 			{Name: "Answered (2xx)", Class: "s-ok"},
 			{Name: "Redirected, unchanged (3xx)", Class: "s-moved"},
@@ -234,11 +233,9 @@ func requestsPlot(s traffic.Series, on shell.Stretch) shell.Plot {
 			{Name: "Failed (5xx)", Class: "s-server"},
 		},
 	}
-	bars, most := barsOf(
-		s,
+	bars, most := barsOf(s,
 		func(c traffic.Counts) []int64 { return []int64{c.OK, c.Redirected, c.ClientErrors, c.ServerErrors} },
-		statusWords,
-	)
+		statusWords)
 	p.Draw(bars, time.Duration(s.Step), shell.RoundTop(most), shell.Rough)
 	return p
 }
@@ -249,11 +246,8 @@ func bytesPlot(s traffic.Series, on shell.Stretch) shell.Plot {
 		ID: "bytes", Title: "Data sent", Sum: sum, Says: "Data sent over time: " + sum + " in " + on.Words,
 		Series: []shell.PlotSeries{{Name: "Data sent", Class: "s-bytes"}},
 	}
-	bars, most := barsOf(
-		s,
-		func(c traffic.Counts) []int64 { return []int64{c.Bytes} },
-		func(c traffic.Counts) string { return shell.BytesWord(c.Bytes) },
-	)
+	bars, most := barsOf(s, func(c traffic.Counts) []int64 { return []int64{c.Bytes} },
+		func(c traffic.Counts) string { return shell.BytesWord(c.Bytes) })
 	p.Draw(bars, time.Duration(s.Step), shell.RoundBytes(most), shell.BytesWord)
 	return p
 }

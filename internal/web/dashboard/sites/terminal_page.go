@@ -121,16 +121,9 @@ func (d *Pages) serveTerminal(w http.ResponseWriter, q *shell.Request, id site.I
 	}
 	done, ok := d.Streams.Terminals.Begin(q.User.ID, q.Addr)
 	if !ok {
-		socket.Close(
-			c,
-			CloseRefused,
-			fmt.Sprintf(
-				"At most %d terminals of a user, %d of a network, and %d in all, are open at a time",
-				MaxUserTerminals,
-				requestinfo.NetworkTerminals,
-				requestinfo.AllTerminals,
-			),
-		)
+		socket.Close(c, CloseRefused,
+			fmt.Sprintf("At most %d terminals of a user, %d of a network, and %d in all, are open at a time",
+				MaxUserTerminals, requestinfo.NetworkTerminals, requestinfo.AllTerminals))
 		return
 	}
 	done = sync.OnceFunc(done)
@@ -271,7 +264,8 @@ func (t *terminal) receive(ctx context.Context, typed io.Writer, sizes chan [2]i
 // Write sends the program's output to the browser.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.active.Store(time.Now().UnixNano())
-	if t.sent += int64(len(p)); t.sent > terminalOutput {
+	t.sent += int64(len(p))
+	if t.sent > terminalOutput {
 		t.end(errTerminalOutput)
 		return 0, errTerminalOutput
 	}

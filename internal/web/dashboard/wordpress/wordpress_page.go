@@ -120,10 +120,8 @@ func (d wordpressData) LastChange() (at db.Time) {
 // Updates reports whether any update is available.
 func (d wordpressData) Updates() bool {
 	newer := func(x wordpress.Extension) bool { return x.UpdateVersion != "" }
-	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version || slices.ContainsFunc(
-		d.State.Plugins,
-		newer,
-	) || slices.ContainsFunc(d.State.Themes, newer)
+	return d.State.LatestVersion != "" && d.State.LatestVersion != d.State.Version ||
+		slices.ContainsFunc(d.State.Plugins, newer) || slices.ContainsFunc(d.State.Themes, newer)
 }
 
 // wordpressWork is an operation on the page.
@@ -185,7 +183,8 @@ func (d *Pages) wordpressPage(ctx context.Context, q *shell.Request) (shell.Answ
 	}
 	why := fault.As(err)
 	if data.State, data.At, err = d.WordPress.Stored(ctx, q.Caller.Owner, head.Site.ID); err != nil {
-		if why = fault.As(err); why == nil {
+		why = fault.As(err)
+		if why == nil {
 			return shell.Answer{}, err
 		}
 	}
