@@ -1,5 +1,5 @@
-// Package git owns no code. It is the district of what comes from Git: fetching a commit with a
-// hardened git, and what forges say.
+// Package git is the district that talks to Git: it fetches commits with a hardened git, and understands the webhooks
+// of Git providers.
 //
 // Its rule: every byte of a repository is hostile.
 //

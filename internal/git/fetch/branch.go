@@ -10,12 +10,12 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// historySuffix names the cache of a site that holds commits without their files.
+// historySuffix marks the cache that holds a site's commits without their files.
 const historySuffix = moduleMark + "history"
 
 // checkBranch returns a fault unless the request's commit is the branch's newest or an ancestor of it. Hosts serve
-// any commit that they store, also those of forks. The newest commits are enough most times; else the branch's whole
-// history is fetched, without files where the host can leave them out.
+// every commit that they store, including those of forks. The shallow history usually contains the commit; if not,
+// checkBranch fetches the branch's whole history, without files if the host supports that.
 func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]string, r Request, g *generation) error {
 	if err := s.getBranch(ctx, remote, config, r, g, s.shallow(r), "--no-tags"); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]s
 		return err
 	}
 	if _, err := os.Lstat(filepath.Join(g.git(), "shallow")); errors.Is(err, os.ErrNotExist) {
-		return notOnBranch(r) // that was all of it
+		return notOnBranch(r) // the history was complete
 	}
 	h := r
 	h.Site += historySuffix
@@ -42,7 +42,7 @@ func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]s
 		return err
 	}
 	if err := s.getBranch(ctx, remote, config, h, all, "--filter=tree:0", "--no-tags"); err != nil {
-		return err // the note stays, so the next check begins with an empty cache
+		return err // keep the note, so that the next check begins with an empty cache
 	}
 	all.settled()
 	if on, err = s.leadsTo(ctx, all, r.Commit); err == nil && !on {
@@ -51,9 +51,10 @@ func (s *Fetcher) checkBranch(ctx context.Context, remote *remote, config [][2]s
 	return err
 }
 
-// leadsTo reports whether what was fetched last is a commit, or has it as an ancestor.
+// leadsTo reports whether commit is the commit that was fetched last, or one of its ancestors.
 func (s *Fetcher) leadsTo(ctx context.Context, g *generation, commit string) (bool, error) {
-	// The first is the branch's commit or the tag's own id. Commits are listed, not looked up: an unknown one is no error.
+	// The first command prints the branch's commit, or the tag's own id. Listing commits doesn't fail for an unknown
+	// one, as a lookup would.
 	for _, list := range []string{"rev-parse", "rev-list"} {
 		found := &lineFinder{want: commit}
 		if _, err := s.run(ctx, command{args: []string{list, headRef}, site: g.site, gen: g, stdout: found}); err != nil {
@@ -66,7 +67,7 @@ func (s *Fetcher) leadsTo(ctx context.Context, g *generation, commit string) (bo
 	return false, nil
 }
 
-// lineFinder looks for a line in what is written to it, and keeps at most one line.
+// lineFinder looks for a line in what is written to it. It buffers at most one line.
 type lineFinder struct {
 	want  string
 	line  []byte
@@ -79,7 +80,7 @@ func (f *lineFinder) Write(p []byte) (int, error) {
 		case b == '\n':
 			f.found = f.found || string(f.line) == f.want
 			f.line = f.line[:0]
-		case len(f.line) <= len(f.want): // a longer line differs already
+		case len(f.line) <= len(f.want): // a longer line can't match
 			f.line = append(f.line, b)
 		}
 	}

@@ -11,28 +11,28 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// maxPacks is how many fetches a cache takes before it is fetched anew.
+// maxPacks caps how many fetches go into a cache before it is replaced by a new one.
 const maxPacks = 50
 
-// site is the cache of one site: at most one generation is current, older ones last only
-// while a Tree reads from them.
+// site is the cache of one site. At most one generation is current; older ones stay until the last Tree that reads from
+// them is closed.
 type site struct {
-	turn chan struct{} // holds one token: whoever has it may fetch
+	turn chan struct{} // holds one token; its holder may fetch
 	wait int           // users of turn; guarded by Fetcher.mu
 	cur  *generation   // guarded by turn
-	read bool          // the directory was looked at; guarded by turn
+	read bool          // whether the directory was scanned; guarded by turn
 	n    int           // number of the newest generation; guarded by turn
 }
 
-// generation is one bare repository, in the folder git, and our own notes on it beside
-// that, where git's uid can't write. The file slipway-busy says that a git may have been
-// writing: found at a start, it means that nothing in there can be relied on.
+// generation is one bare repository, in the folder git. Our notes on it lie beside that folder, where git's uid can't
+// write. While git may be writing, the file slipway-busy exists: if it exists at a start, the repository may be
+// corrupt.
 type generation struct {
 	site  id.Site
 	dir   string
-	uid   int  // to whom the repository belongs; 0 means not known; guarded by Fetcher.ids
-	fresh bool // holds nothing yet, so it can't be what is wrong
-	dead  bool // to be removed with the last pin; guarded by Fetcher.mu
+	uid   int  // owner of the repository's files; 0 means not known; guarded by Fetcher.ids
+	fresh bool // empty so far, so it can't be the cause of an error
+	dead  bool // remove it with the last pin; guarded by Fetcher.mu
 }
 
 // lock waits for the site's turn.
@@ -47,7 +47,7 @@ func (s *Fetcher) lock(ctx context.Context, id id.Site) (unlock func(), err erro
 	}
 }
 
-// tryLock takes the site's turn if nobody has it.
+// tryLock takes the site's turn if it is free.
 func (s *Fetcher) tryLock(id id.Site) (unlock func(), ok bool) {
 	st, done := s.enter(id)
 	select {
@@ -74,7 +74,7 @@ func (s *Fetcher) enter(id id.Site) (st *site, done func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		st.wait--
-		if st.wait == 0 && !st.read { // so nobody has the turn either
+		if st.wait == 0 && !st.read { // so the turn is free, too
 			delete(s.sites, id)
 		}
 	}
@@ -86,8 +86,8 @@ func (s *Fetcher) site(id id.Site) *site {
 	return s.sites[id]
 }
 
-// generation is the site's current cache, or a new one: where there is none, where the
-// last process died over it, where it has grown too much or belongs to another repository.
+// generation returns the site's current cache. It begins a new one if there is none, the last process died while
+// writing to it, it has grown too large, or it belongs to another repository.
 func (s *Fetcher) generation(ctx context.Context, id id.Site, repository string) (*generation, error) {
 	st := s.site(id)
 	if !st.read {
@@ -113,7 +113,7 @@ func (s *Fetcher) generation(ctx context.Context, id id.Site, repository string)
 	return s.renew(ctx, id, repository)
 }
 
-// latest finds the generation that a former process left, and removes older ones.
+// latest finds the generation that an earlier process left, and removes older ones.
 func (s *Fetcher) latest(id string) (string, error) {
 	entries, err := os.ReadDir(s.path("sites", id))
 	if errors.Is(err, os.ErrNotExist) {
@@ -148,12 +148,12 @@ func (s *Fetcher) renew(_ context.Context, id id.Site, repository string) (*gene
 		}
 		st.cur = nil
 	}
-	st.n++ // never a number twice: an old Tree may still read from its directory
+	st.n++ // never reuse a number: an old Tree may still read from its directory
 	g := &generation{site: id, dir: s.path("sites", string(id), strconv.Itoa(st.n)), fresh: true}
 	if err := os.RemoveAll(g.dir); err != nil {
 		return nil, fmt.Errorf("clear cache: %w", err)
 	}
-	// What `git init --bare` would make, without the process and its templates.
+	// This is what `git init --bare` makes, without the process and the templates.
 	for _, d := range []string{"objects/info", "objects/pack", "refs/heads", "refs/slipway"} {
 		if err := os.MkdirAll(filepath.Join(g.git(), d), 0o700); err != nil {
 			return nil, fmt.Errorf("make cache: %w", err)
@@ -173,7 +173,7 @@ func (s *Fetcher) renew(_ context.Context, id id.Site, repository string) (*gene
 	return g, nil
 }
 
-// retire removes a generation, at once or with its last reader.
+// retire removes a generation now, or when its last reader is done.
 func (s *Fetcher) retire(g *generation) error {
 	s.mu.Lock()
 	g.dead = true
@@ -203,7 +203,7 @@ func (s *Fetcher) unpin(g *generation) error {
 		return nil
 	}
 	err := os.RemoveAll(g.dir)
-	os.Remove(filepath.Dir(g.dir)) // the site's, when this was the last in it
+	os.Remove(filepath.Dir(g.dir)) // the site's folder, if this was the last generation in it
 	return err
 }
 
@@ -213,7 +213,7 @@ func (s *Fetcher) pinned(dir string) bool {
 	return s.pins[dir] > 0
 }
 
-// forget removes all generations of a site but those that are being read.
+// forget removes all generations of a site except those that are being read.
 func (s *Fetcher) forget(id id.Site) error {
 	st := s.site(id)
 	if st.cur != nil {
@@ -242,7 +242,7 @@ func (s *Fetcher) forget(id id.Site) error {
 	return nil
 }
 
-// git is the repository itself.
+// git returns the directory of the bare repository.
 func (g *generation) git() string { return filepath.Join(g.dir, "git") }
 
 // begin notes that git is about to write. The note survives a kill, of git or of us.

@@ -22,12 +22,12 @@ const (
 	noRemoteRef   = "couldn't find remote ref"
 )
 
-// errDamaged is a repository that git can't make sense of: what the host sent is damaged, or
-// what the cache holds. Where there was nothing in the cache it is the host.
+// errDamaged means that git can't read a repository: either the host sent damaged data or the cache is damaged. If the
+// cache was empty, it is the host.
 var errDamaged = errors.New("objects are damaged or missing")
 
-// explain turns what git said into a sentence for the user; what only the operator can
-// mend stays a plain error, without secrets and paths.
+// explain turns git's error output into a fault for the user. An error that only the operator can fix stays a plain
+// error, without secrets and paths.
 func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr string, err error) error {
 	if fault.As(err) != nil {
 		return err
@@ -97,10 +97,10 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err)
 	case has("Read-only file system", "Input/output error", "unable to create", "unable to write", "cannot fork",
 		"Resource temporarily unavailable"):
-		// This host's trouble, whatever git makes of it afterwards.
+		// These are problems of this server, whatever git prints after them.
 	case has("returned error: 4"):
 		return hostRefused(r, "it answered with HTTP status "+s.remark(said, "returned error: ", m))
-	case has("is this a git repository?"): // a page, as of a sign-in
+	case has("is this a git repository?"): // a web page, such as a sign-in page
 		return absent(r)
 	case has("mismatched algorithms", "unknown object format"):
 		return fault.New(fault.Invalid, "object_format",
@@ -116,7 +116,7 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 	return fmt.Errorf("fetch %s: %w: %s", r.Repository, err, s.scrub(stderr, m))
 }
 
-// remark returns what follows a word of git's on its line, for people.
+// remark returns the rest of the line that begins with after in git's output, cleaned for users.
 func (s *Fetcher) remark(said, after string, m *remote) string {
 	_, text, _ := strings.Cut(said, after)
 	text, _, _ = strings.Cut(text, "\n")
@@ -154,7 +154,7 @@ func hostRefused(r Request, why string) error {
 		why)
 }
 
-// unusable says what is wrong with a repository from which nothing usable came into an empty cache.
+// unusable returns the fault of a repository whose data was damaged although the cache was empty.
 func unusable(r Request, err error) error {
 	if errors.Is(err, errNoCommit) {
 		return fault.New(fault.Invalid, "not_a_commit",

@@ -1,17 +1,16 @@
-// Package fetch owns the way from a repository and a branch to a commit and its files.
+// Package fetch fetches commits of Git repositories and gives access to their files.
 //
-// Fetch keeps one bare, shallow repository per site and brings it up to date; the Tree
-// it returns lists and streams files straight out of it, or checks them out for a build.
-// Every byte and name that comes from a repository is hostile: git runs with an empty
-// environment and no configuration but ours, within limits and under a uid of its own,
-// speaks the one protocol that the request needs, follows no redirect, knows no hook,
-// submodule, filter or LFS (submodules and LFS files are requests of ours), and reaches the
-// network through a proxy of its own (egress.Proxy, or for deploy keys an SSH client of
-// ours) that leads to that one host. A cache that a crash left behind, or that git
-// complains about, is thrown away and fetched anew.
+// Fetch keeps one bare, shallow repository per site and updates it. The [Tree] that it returns lists and streams files
+// directly from that repository, or checks them out for a build.
 //
-// The package never starts a shell, never puts a secret into an argument or a file, and
-// never tells a user a path of this machine.
+// Every byte and name in a repository is hostile. Git runs with an empty environment, without any configuration but
+// ours, within limits and under a uid of its own. It speaks only the protocol of the request, follows no redirects, and
+// runs no hooks or filters; the package fetches submodules and LFS files itself. Git reaches the network through a
+// proxy (egress.Proxy, or our SSH client for deploy keys) that connects to that one host. A cache that was being
+// written during a crash, or that git reports as damaged, is deleted and fetched again.
+//
+// The package never starts a shell, never puts a secret into an argument or a file, and never shows users a path of
+// this server.
 package fetch
 
 import (
@@ -39,9 +38,9 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// Disk is the disk that repositories lie on.
+// Disk reports the free space of the disk that holds the repositories.
 type Disk interface {
-	// Lacks returns how many bytes it lacks.
+	// Lacks returns how many bytes must be freed; 0 means that there is enough room.
 	Lacks() int64
 }
 
@@ -50,17 +49,17 @@ type Config struct {
 	Dir         string            // caches, known_hosts and scratch files; made 0700; used by one process at a time
 	Egress      *egress.Egress    // checks every address
 	Hosts       map[string]string // --git-host: host → "http://127.0.0.1:3000", "https://…" or "file:///srv/git"
-	Git         string            // the program, looked up at each use; "" means git from PATH
+	Git         string            // program, looked up at each use; "" means git from PATH
 	Depth       int               // commits of history that are fetched; 0 means 10
 	Timeout     time.Duration     // for a fetch as a whole; 0 means 10 min
 	MaxPack     int64             // bytes that one fetch may transfer, and that a cache may hold; 0 means 2 GiB
 	MaxSize     int64             // bytes of all files of a commit; 0 means 2 GiB
 	MaxFile     int               // files of a commit; 0 means 200,000
-	MaxMemory   int64             // bytes that one git may take, with all that it starts where there are cgroups; 0 means 512 MiB
-	Fetches     int               // that work at once; 0 means 8, of which one owner has 2 at most
-	Looks       int               // that work at once; 0 means 3, of which one owner has 1
-	HourlyLooks int               // of one owner; 0 means 600
-	Disk        Disk              // for which caches make room. Optional.
+	MaxMemory   int64             // bytes per git process, or per git with all its children where cgroups exist; 0 means 512 MiB
+	Fetches     int               // concurrent fetches; 0 means 8. One owner has at most 2.
+	Looks       int               // concurrent looks; 0 means 3. One owner has at most 1.
+	HourlyLooks int               // looks of one owner per hour; 0 means 600
+	Disk        Disk              // its Lacks decides when old caches are removed. Optional.
 	Log         *slog.Logger
 }
 
@@ -78,9 +77,9 @@ type Fetcher struct {
 	pins map[string]int // open Trees by directory of their generation; guarded by mu
 
 	fetches, looks, polls *fair.Pool
-	hourly                quota // of looks
+	hourly                quota // looks
 
-	sweeping sync.Mutex // one makes room at a time
+	sweeping sync.Mutex // only one goroutine makes room at a time
 
 	helpers *sandbox.Helpers
 	ids     sync.Mutex // guards identities and the uids of generations
@@ -136,7 +135,7 @@ func New(c Config) (*Fetcher, error) {
 	if err := s.settleLooks(); err != nil {
 		return nil, err
 	}
-	// What every git is shown.
+	// These files are shown to every git process.
 	if err := os.MkdirAll(s.path("etc", "home"), 0o755); err != nil {
 		return nil, fmt.Errorf("make source directory: %w", err)
 	}
@@ -146,8 +145,8 @@ func New(c Config) (*Fetcher, error) {
 	if s.helpers, err = sandbox.NewHelpers(context.Background(), s.c.Dir, c.Log); err != nil {
 		return nil, fmt.Errorf("limit git: %w", err)
 	}
-	// upload-pack drops configuration from the environment when it serves a directory, and
-	// the operator's repositories belong to another user more often than not.
+	// git-upload-pack ignores configuration from the environment when it serves a local directory, and the operator's
+	// repositories often belong to another user. So safe.directory is set in a file.
 	// unsynced: each start writes it
 	if err := os.WriteFile(s.path("etc", "gitconfig"), []byte("[safe]\n\tdirectory = *\n"), 0o644); err != nil {
 		return nil, fmt.Errorf("write git configuration: %w", err)
@@ -162,13 +161,13 @@ func (s *Fetcher) path(elem ...string) string {
 	return filepath.Join(append([]string{s.c.Dir}, elem...)...)
 }
 
-// Credential lets a private repository be read: a token over https, or a deploy key over
-// ssh, which wins when both are there.
+// Credential gives access to a private repository: a token over https, or a deploy key over ssh. If both are set, the
+// deploy key is used.
 type Credential struct {
 	Token     string
-	User      string // beside the token; "" means what the host expects
+	User      string // user name sent with the token; "" means the host's usual one
 	DeployKey string // PEM, without a passphrase
-	Host      string // the only host that it may be shown to, as Repository.Host says it; "" only where nothing is stored
+	Host      string // the only host that may receive it, as returned by [Repository.Host]; "" only if nothing is stored
 }
 
 // LogValue keeps the secrets out of logs.
@@ -180,18 +179,18 @@ func (c Credential) String() string { return "[redacted]" }
 // GoString keeps the secrets out of %#v.
 func (c Credential) GoString() string { return "[redacted]" }
 
-// Request names what to fetch.
+// Request says what to fetch.
 type Request struct {
-	Site       id.Site // whose cache: letters, digits, - and _
+	Site       id.Site // whose cache; letters, digits, - and _
 	Repository Repository
-	Branch     string // or a tag, where no branch has the name; "" means the remote's default branch
-	Commit     string // the very commit to fetch; "" means the branch's newest
+	Branch     string // branch, or a tag if no branch has the name; "" means the remote's default branch
+	Commit     string // full id; "" means the branch's newest commit
 	OnBranch   bool   // the commit must be the branch's newest or an ancestor of it
 	Credential *Credential
-	Owner      id.Owner // who asks: places at once are limited for each owner, and shared fairly
-	Untrusted  bool     // the commit is a stranger's: submodules are fetched without the credential
+	Owner      id.Owner // for limits and fair sharing
+	Untrusted  bool     // the commit is from a fork: submodules are fetched without the credential
 	Depth      int      // commits of history to fetch; 0 means Config's, less than 0 all of them
-	Look       bool     // somebody waits for the answer and no site is made yet: it takes one of few places, and is refused where many wait
+	Look       bool     // a user waits for the answer before a site exists: the request takes one of few places and is refused if many wait
 }
 
 func (r Request) check() error {
@@ -219,12 +218,12 @@ func (r Request) check() error {
 	return nil
 }
 
-// headRef is where a cache keeps the commit that was fetched last.
+// headRef is the ref of the commit that was fetched last.
 const headRef = "refs/slipway/head"
 
-// Fetch brings the branch's newest commit here. What the user can mend comes back as a
-// fault: no such repository or branch, a refused credential, a host that can't or mustn't
-// be reached, something too large. Call Close on the Tree when done with it.
+// Fetch fetches the branch's newest commit, or r.Commit. It returns a fault for errors that the user can fix: the
+// repository or branch doesn't exist, the credential is refused, the host can't or mustn't be reached, or something is
+// too large. The caller must close the Tree.
 func (s *Fetcher) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -259,7 +258,7 @@ func (s *Fetcher) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 		return nil, err
 	}
 	if r.Look {
-		t.place = place // until it is closed
+		t.place = place // released by Close
 	} else if err := s.complete(ctx, r, t); err != nil {
 		t.Close()
 		if ctx.Err() != nil && parent.Err() == nil && fault.As(err) == nil {
@@ -272,7 +271,7 @@ func (s *Fetcher) Fetch(ctx context.Context, r Request) (t *Tree, err error) {
 	return t, nil
 }
 
-// complete brings what the commit only points to.
+// complete fetches the submodules and LFS files that the commit refers to.
 func (s *Fetcher) complete(ctx context.Context, r Request, t *Tree) error {
 	if err := s.lfs(ctx, r, t); err != nil {
 		return err
@@ -280,7 +279,7 @@ func (s *Fetcher) complete(ctx context.Context, r Request, t *Tree) error {
 	return s.submodules(ctx, r, t)
 }
 
-// place waits for the right to start gits for a request.
+// place waits for a free place for the request's git processes.
 func (s *Fetcher) place(ctx context.Context, r Request) (release func(), err error) {
 	if r.Look {
 		if err := s.hourly.take(r.Owner); err != nil {
@@ -330,7 +329,7 @@ func (s *Fetcher) fetch(ctx context.Context, r Request) (*Tree, error) {
 		if g.fresh || ctx.Err() != nil || fault.As(err) != nil {
 			return nil, s.orVacant(ctx, remote, r, err)
 		}
-		// Nobody told us of a fault of the remote's: the cache is the suspect.
+		// The remote reported no error, so the cache may be damaged.
 		s.c.Log.WarnContext(ctx, "cache discarded", "site", r.Site, "err", err)
 		if g, err = s.renew(ctx, r.Site, r.Repository.String()); err != nil {
 			return nil, err
@@ -338,16 +337,16 @@ func (s *Fetcher) fetch(ctx context.Context, r Request) (*Tree, error) {
 	}
 }
 
-// update runs git fetch in the generation and reads what came.
+// update runs git fetch in the generation and reads the new commit.
 func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *generation) (*Tree, error) {
 	history := []string{s.shallow(r), "--no-tags"}
 	if s.fewTags(ctx, remote, r) {
-		history = history[:1] // git then brings those of what it fetches
+		history = history[:1] // git then fetches the tags of the fetched commits
 	}
 	if err := g.begin(); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(filepath.Join(g.git(), "refs", "tags")); err != nil { // git leaves those alone that have moved
+	if err := os.RemoveAll(filepath.Join(g.git(), "refs", "tags")); err != nil { // git doesn't update tags that have moved
 		return nil, fmt.Errorf("forget tags: %w", err)
 	}
 	err := remote.try(func(config [][2]string) error {
@@ -365,7 +364,7 @@ func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *gene
 		}
 		return nil
 	})
-	if ctx.Err() == nil { // git ended by itself, so it has cleaned up
+	if ctx.Err() == nil { // git exited by itself, so it has cleaned up
 		g.settled()
 	}
 	if err != nil {
@@ -374,7 +373,7 @@ func (s *Fetcher) update(ctx context.Context, remote *remote, r Request, g *gene
 	return s.read(ctx, r, g)
 }
 
-// shallow limits a fetch to the newest commits. Git takes the largest number for the whole history.
+// shallow returns the depth for git fetch. The largest number means the whole history.
 func (s *Fetcher) shallow(r Request) string {
 	if r.Depth < 0 {
 		return "--depth=" + strconv.Itoa(math.MaxInt32)
@@ -382,10 +381,10 @@ func (s *Fetcher) shallow(r Request) string {
 	return "--depth=" + strconv.Itoa(cmp.Or(r.Depth, s.c.Depth))
 }
 
-// maxTags is how many tags a repository may have for builds to see those of its history: each is a file of the cache.
+// maxTags caps the tags of a repository that are fetched for builds: each is a file in the cache.
 const maxTags = 10_000
 
-// fewTags reports whether the repository has tags for a build to see, and not more than maxTags.
+// fewTags reports whether the repository has between 1 and maxTags tags.
 func (s *Fetcher) fewTags(ctx context.Context, remote *remote, r Request) bool {
 	if r.Look || strings.Contains(string(r.Site), moduleMark) {
 		return false
@@ -394,7 +393,7 @@ func (s *Fetcher) fewTags(ctx context.Context, remote *remote, r Request) bool {
 	return err == nil && len(all) > 0 && len(all) <= maxTags
 }
 
-// get runs git fetch for a ref or a commit, which becomes headRef.
+// get fetches a ref or a commit into headRef.
 func (s *Fetcher) get(
 	ctx context.Context, remote *remote, config [][2]string, g *generation, what string, history ...string,
 ) (stderr string, err error) {
@@ -407,7 +406,7 @@ func (s *Fetcher) get(
 	})
 }
 
-// getBranch fetches the request's branch, or the tag of that name where there is no such branch.
+// getBranch fetches the request's branch, or the tag of that name if there is no such branch.
 func (s *Fetcher) getBranch(
 	ctx context.Context, remote *remote, config [][2]string, r Request, g *generation, history ...string,
 ) error {
@@ -418,14 +417,14 @@ func (s *Fetcher) getBranch(
 		}
 	}
 	if err != nil {
-		r.Commit = "" // what is missing is the branch
+		r.Commit = "" // report the missing branch, not the commit
 		return s.explain(ctx, r, remote, stderr, err)
 	}
 	return nil
 }
 
-// Branches lists the branches and the default one: also the way to see whether a
-// repository can be read at all. Names that CheckBranch refuses are left out.
+// Branches lists the repository's branches and its default branch. It also shows whether the repository can be read at
+// all. It leaves out names that [CheckBranch] refuses.
 func (s *Fetcher) Branches(ctx context.Context, r Request) (branches []string, byDefault string, err error) {
 	if err := r.check(); err != nil {
 		return nil, "", err
@@ -442,7 +441,7 @@ func (s *Fetcher) Branches(ctx context.Context, r Request) (branches []string, b
 	return branches, byDefault, err
 }
 
-// ask calls f with a connection to the request's host, for at most a minute.
+// ask calls f with a connection to the request's host, for at most 1 minute.
 func (s *Fetcher) ask(ctx context.Context, r Request, f func(context.Context, *remote) error) error {
 	parent := ctx
 	most := min(s.c.Timeout, time.Minute)
@@ -459,9 +458,9 @@ func (s *Fetcher) ask(ctx context.Context, r Request, f func(context.Context, *r
 	return err
 }
 
-// Heads returns the commits of a repository's branches and tags, by refs/heads/… and
-// refs/tags/…, and its default branch. Names that CheckBranch refuses are left out. It takes
-// places of its own, so that hosts that don't answer hold up no deployment.
+// Heads returns the commits of a repository's branches and tags, keyed by refs/heads/… and refs/tags/…, and its default
+// branch. It leaves out names that [CheckBranch] refuses. Heads has its own pool of places, so that slow hosts don't
+// delay deployments.
 func (s *Fetcher) Heads(ctx context.Context, r Request) (refs map[string]string, byDefault string, err error) {
 	if err := r.check(); err != nil {
 		return nil, "", err
@@ -478,10 +477,10 @@ func (s *Fetcher) Heads(ctx context.Context, r Request) (refs map[string]string,
 	return refs, byDefault, err
 }
 
-// maxBranches is how many are listed: a host may announce any number.
+// maxBranches caps the listed branches: a host can announce any number.
 const maxBranches = 20_000
 
-// refs asks the remote. Without a HEAD that points somewhere there is no default branch.
+// refs lists the remote's refs. byDefault is "" if HEAD points nowhere.
 func (s *Fetcher) refs(
 	ctx context.Context,
 	remote *remote,
@@ -514,11 +513,11 @@ func (s *Fetcher) refs(
 	for line := range strings.Lines(out.String()) {
 		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if to, symbolic := strings.CutPrefix(id, "ref: "); symbolic && name == "HEAD" {
-			if b, ok := strings.CutPrefix(to, "refs/heads/"); ok && CheckBranch(b) == nil { // a host may say anything
+			if b, ok := strings.CutPrefix(to, "refs/heads/"); ok && CheckBranch(b) == nil { // the host can send any name
 				byDefault = b
 			}
 		} else if name == "HEAD" {
-			head = strings.Trim(id, "0") // git says zeros where it does not believe the host
+			head = strings.Trim(id, "0") // git sends zeros if it doesn't trust the host
 		} else if b, ok := strings.CutPrefix(name, "refs/heads/"); ok && CheckBranch(b) == nil {
 			if len(branches) == maxBranches {
 				return nil, "", nil, tooLarge(r, fmt.Sprintf("it has more than %d branches", maxBranches))
@@ -526,14 +525,14 @@ func (s *Fetcher) refs(
 			branches = append(branches, b)
 			ids[b], all[name] = id, id
 		} else if t, ok := strings.CutPrefix(name, "refs/tags/"); ok && len(all) < 2*maxBranches {
-			// An annotated tag is followed by what it points to.
+			// The line of an annotated tag is followed by one for the commit that it points to.
 			t = strings.TrimSuffix(t, "^{}")
 			if CheckBranch(t) == nil {
 				all["refs/tags/"+t] = id
 			}
 		}
 	}
-	if byDefault == "" { // old servers don't tell
+	if byDefault == "" { // old servers don't send the target of HEAD
 		for _, b := range []string{"main", "master"} {
 			if ids[b] != "" && (strings.Trim(ids[b], "0") == head || head == "") {
 				byDefault = b
@@ -547,7 +546,8 @@ func (s *Fetcher) refs(
 	return branches, byDefault, all, nil
 }
 
-// Forget removes the caches of a site and of its submodules; one that a Tree still reads from goes with its Close.
+// Forget removes the caches of a site and of its submodules. A cache that a Tree still reads from is removed when the
+// Tree is closed.
 func (s *Fetcher) Forget(ctx context.Context, site id.Site) error {
 	if err := (Request{Site: site, Repository: Repository{"x", "x/x"}}).check(); err != nil {
 		return err
@@ -563,8 +563,8 @@ func (s *Fetcher) Forget(ctx context.Context, site id.Site) error {
 	return s.forgetModules(ctx, site)
 }
 
-// bundle writes one PEM file for git, which knows only one: the system's roots where
-// they are found, and the operator's. The file is the public part of certificates.
+// bundle writes one PEM file with the system's roots and the operator's, because git reads only one file. It holds
+// certificates, no secrets.
 func (s *Fetcher) bundle(extra string) (string, error) {
 	if extra == "" {
 		return "", nil
@@ -591,7 +591,7 @@ func (s *Fetcher) bundle(extra string) (string, error) {
 	return to, nil
 }
 
-// limited keeps the first max bytes and notes that there were more.
+// limited keeps the first max bytes and records whether there were more.
 type limited struct {
 	strings.Builder
 	max  int

@@ -23,8 +23,7 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// hardening is the configuration of every git that we start. It stands in the
-// environment, where it outranks every file.
+// hardening is the configuration of every git process. It is passed in the environment, which overrides all files.
 var hardening = []string{
 	"protocol.version=2",
 	"core.hooksPath=/dev/null",
@@ -46,13 +45,13 @@ var hardening = []string{
 	"transfer.fsckObjects=true",
 	"transfer.bundleURI=false",
 	"transfer.advertiseSID=false",
-	// Old and harmless: the zero-padded modes and odd dates of repositories from 2008.
+	// These two are harmless: zero-padded modes and odd dates occur in repositories from before 2008.
 	"fetch.fsck.zeroPaddedFilemode=ignore",
 	"fetch.fsck.missingSpaceBeforeDate=ignore",
 	"fetch.fsck.badTimezone=ignore",
 	"fetch.fsck.missingEmail=ignore",
 	"fetch.recurseSubmodules=false",
-	"fetch.unpackLimit=1", // every fetch is one pack: easy to count, quick to throw away
+	"fetch.unpackLimit=1", // one pack per fetch, so that packs count fetches
 	"fetch.writeCommitGraph=false",
 	"submodule.recurse=false",
 	"gc.auto=0",
@@ -64,22 +63,22 @@ var hardening = []string{
 // command is one run of git.
 type command struct {
 	args    []string
-	env     []string // beside the common ones
+	env     []string // in addition to the common ones
 	config  [][2]string
 	dir     string // working directory; "" means the empty home
 	stdin   io.Reader
-	stdout  io.Writer   // nil for a pipe, which child.out reads, or for nothing
-	piped   bool        // wants the pipe
-	site    id.Site     // whose uid; "" for one of its own
+	stdout  io.Writer   // nil for a pipe if piped, else discarded
+	piped   bool        // child.out reads stdout
+	site    id.Site     // runs under the site's uid; "" for a temporary one
 	gen     *generation // the repository; nil for none
-	show    []string    // further directories of ours that it may reach
-	lend    []string    // likewise, and it may write there
-	ours    bool        // has to run under our uid: it reads what no other may
-	several bool        // it starts further processes, so the limits must hold for all together
-	watch   bool        // the repository may not outgrow MaxPack meanwhile
+	show    []string    // additional directories that it may read
+	lend    []string    // additional directories that it may write
+	ours    bool        // runs under our own uid, to read files that only we may read
+	several bool        // starts child processes, so the limits must apply to all of them together
+	watch   bool        // end it if the repository outgrows MaxPack
 }
 
-// environment is all that a child sees.
+// environment returns the whole environment of a command.
 func (s *Fetcher) environment(c command) []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -101,7 +100,7 @@ func (s *Fetcher) environment(c command) []string {
 	if c.gen != nil {
 		env = append(env, "GIT_DIR="+c.gen.git())
 	} else {
-		env = append(env, "GIT_DIR="+s.path("etc", "home")) // no repository: nothing to read from it
+		env = append(env, "GIT_DIR="+s.path("etc", "home")) // git needs a repository; this one is empty
 	}
 	n := 0
 	pair := func(key, value string) {
@@ -118,18 +117,18 @@ func (s *Fetcher) environment(c command) []string {
 	for _, kv := range c.config {
 		pair(kv[0], kv[1])
 	}
-	env = append(env, c.env...) // the last of a name wins
+	env = append(env, c.env...) // the last entry with a name wins
 	return append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(n))
 }
 
-// child is a git that runs, within limits and under a uid of its own where that can be.
+// child is a running git, within limits and, if possible, under its own uid.
 type child struct {
 	*exec.Cmd
 	out    io.ReadCloser // its stdout, when piped
 	stderr *limited
 	helper *sandbox.Helper
 	end    func()
-	shown  [][2]string // our path, its path
+	shown  [][2]string // pairs of our path and the path inside the sandbox
 }
 
 func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
@@ -191,9 +190,9 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 		dir = strings.ReplaceAll(dir, p[0], p[1])
 	}
 	k.Cmd = exec.CommandContext(ctx, program, args...)
-	// PWD is set as a shell would; the directory itself is entered by the child, who alone sees it.
+	// PWD is set as a shell would set it. Only the child sees the directory, so it changes into it itself.
 	k.Env, k.Dir, k.Stdin, k.Stdout, k.Stderr = append(env, "PWD="+dir), dir, c.stdin, c.stdout, k.stderr
-	// It has a group of its own, so that its helpers die with it.
+	// The child has its own process group, so that its helpers are killed with it.
 	k.Cancel = func() error { return syscall.Kill(-k.Process.Pid, syscall.SIGKILL) }
 	k.WaitDelay = 5 * time.Second
 	if c.piped {
@@ -209,7 +208,7 @@ func (s *Fetcher) start(ctx context.Context, c command) (k *child, err error) {
 	return k, nil
 }
 
-// wait waits for the end and tells a lack of memory from other failures.
+// wait waits for the exit and tells running out of memory from other failures.
 func (k *child) wait() error {
 	err := k.Wait()
 	if err != nil && (k.helper.OutOfMemory() || strings.Contains(k.stderr.String(), "ut of memory") ||
@@ -220,7 +219,7 @@ func (k *child) wait() error {
 	return err
 }
 
-// said returns git's error output, with our paths in place of those that it was shown.
+// said returns git's error output, with our paths in place of the sandbox's.
 func (k *child) said() string {
 	text := k.stderr.String()
 	for _, p := range k.shown {
@@ -229,7 +228,7 @@ func (k *child) said() string {
 	return text
 }
 
-// How often is looked at what git writes: each time whether the disk has room, and now and then how large its packs are.
+// While git writes, the disk's free space is checked at each interval, and the size of the packs less often.
 const (
 	lookAtDisk  = 20 * time.Millisecond
 	lookAtPacks = 25
@@ -247,7 +246,7 @@ func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error)
 		done := make(chan struct{})
 		defer close(done)
 		// uncaught: reads sizes
-		go func() { // ends with this call
+		go func() { // ends when run returns
 			tick := time.NewTicker(lookAtDisk)
 			defer tick.Stop()
 			for n := 1; ; n++ {
@@ -268,7 +267,7 @@ func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error)
 		}()
 	}
 	err = k.wait()
-	if err != nil && c.watch { // what was to become a pack: git has no time to remove it
+	if err != nil && c.watch { // git was killed before it could remove its temporary pack
 		left, _ := filepath.Glob(filepath.Join(c.gen.git(), "objects", "pack", "tmp_*"))
 		for _, file := range left {
 			_ = os.Remove(file)
@@ -282,12 +281,12 @@ func (s *Fetcher) run(ctx context.Context, c command) (stderr string, err error)
 	return k.said(), err
 }
 
-// errMemory is a git that came to the limit of its memory.
+// errMemory means that git reached its memory limit.
 var errMemory = errors.New("git ran out of the memory that it may use")
 
 var errTooLarge = errors.New("pack too large")
 
-// packs sums up the pack directory of a repository, half-written packs included.
+// packs returns the size and number of a repository's packs, including incomplete ones.
 func packs(repository string) (size int64, n int) {
 	filepath.WalkDir(filepath.Join(repository, "objects"), func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -7,21 +7,20 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// identity is the uid that all gits of one site have while at least one of them runs. No
-// two sites have the same at a time, so that no git can touch another tenant's, nor read
-// the credential in its environment.
+// identity is the uid under which all git processes of one site run while at least one of them does. Two sites never
+// have the same uid at the same time, so that no git process can read another tenant's repository or credential.
 type identity struct {
 	uid     int
 	users   int
 	release func()
 }
 
-// identity lends the uid for a command and gives the repository to it. A uid of 0 is ours.
+// identity assigns a uid to a command and gives it ownership of the repository. 0 means our own uid.
 func (s *Fetcher) identity(c command) (uid int, release func(), err error) {
 	if c.ours {
 		if c.gen != nil {
 			s.ids.Lock()
-			c.gen.uid = 0 // what is written now is ours, and is given away before the next use
+			c.gen.uid = 0 // new files belong to us; ownership changes before the next use
 			s.ids.Unlock()
 		}
 		return 0, func() {}, nil
@@ -62,14 +61,13 @@ func (s *Fetcher) identity(c command) (uid int, release func(), err error) {
 	return id.uid, release, nil
 }
 
-// readable reports whether anybody may read a repository of the operator's, so that git needs
-// none of our rights for it.
+// readable reports whether everyone may read a repository of the operator's. Then git doesn't need our uid.
 func readable(dir string) bool {
 	for name, want := range map[string]os.FileMode{"": 0o005, "HEAD": 0o004, "objects": 0o005, "refs": 0o005} {
 		if info, err := os.Stat(dir + "/" + name); err != nil || info.Mode().Perm()&want != want {
 			return false
 		}
 	}
-	_, err := os.Lstat(dir + "/objects/info/alternates") // it leads to where git is not shown
+	_, err := os.Lstat(dir + "/objects/info/alternates") // points outside the directories that git may read
 	return os.IsNotExist(err)
 }

@@ -25,19 +25,18 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Git LFS keeps large files beside the repository; the commit holds a pointer of three
-// lines. The files are fetched by the batch API (git-lfs, docs/api/batch.md) over HTTP, by
-// ourselves: git-lfs has written through links out of the tree (CVE-2025-26625). Sizes are
-// known before a byte comes, and every file has to have the SHA-256 that its pointer names.
+// Git LFS stores large files outside the repository; the commit holds a pointer of three lines. The package fetches the
+// files itself with the batch API (git-lfs, docs/api/batch.md), because git-lfs has written through links outside the
+// tree (CVE-2025-26625). Sizes are known before the download, and each file must have the SHA-256 in its pointer.
 
-// The bounds of LFS.
+// Limits of LFS.
 const (
-	maxPointer    = 1024   // bytes of a pointer, as git-lfs itself has it
+	maxPointer    = 1024   // bytes of a pointer, as in git-lfs
 	maxLFS        = 10_000 // files
-	lfsBatch      = 100    // files asked for at once
+	lfsBatch      = 100    // files per batch request
 	maxLFSAnswer  = 4 << 20
-	lfsIdle       = 24 * time.Hour // how long the cache holds a file that no commit asked for
-	maxAttributes = 100            // .gitattributes files that are read
+	lfsIdle       = 24 * time.Hour // how long an unused file stays in the cache
+	maxAttributes = 100            // .gitattributes files read per commit
 )
 
 const (
@@ -45,8 +44,8 @@ const (
 	lfsType   = "application/vnd.git-lfs+json"
 )
 
-// lfs replaces pointers by what they point to. What can't be had is left as it is and noted
-// in t.Unfetched: a site whose pictures are missing is better than none.
+// lfs replaces pointers by the files that they point to. Files that can't be fetched keep their pointer and are listed
+// in t.Unfetched: a site without some pictures is better than no site.
 func (s *Fetcher) lfs(ctx context.Context, r Request, t *Tree) error {
 	uses, err := t.usesLFS(ctx)
 	if err != nil {
@@ -66,7 +65,7 @@ func (s *Fetcher) lfs(ctx context.Context, r Request, t *Tree) error {
 		total += f.Size
 	}
 	for _, p := range pointers {
-		if p.size > s.c.MaxSize-total { // a pointer may name any size, so a sum could overflow
+		if p.size > s.c.MaxSize-total { // a pointer can claim any size, so a sum could overflow
 			return tooLarge(r, "with its Git LFS files it is over the limit of "+text.Size(s.c.MaxSize))
 		}
 		total += p.size
@@ -112,7 +111,7 @@ func (s *Fetcher) lfs(ctx context.Context, r Request, t *Tree) error {
 	return nil
 }
 
-// usesLFS reports whether an attribute file of the tree itself gives anything to LFS.
+// usesLFS reports whether an attribute file of the tree itself assigns files to LFS.
 func (t *Tree) usesLFS(ctx context.Context) (bool, error) {
 	var attributes []File
 	for _, f := range t.files {
@@ -130,9 +129,9 @@ func (t *Tree) usesLFS(ctx context.Context) (bool, error) {
 	return uses, err
 }
 
-// pointer is a file of the tree that LFS keeps.
+// pointer is a file of the tree that is stored in LFS.
 type pointer struct {
-	file int // its place in Tree.files
+	file int // index in Tree.files
 	oid  string
 	size int64
 }
@@ -159,14 +158,14 @@ func (t *Tree) pointers(ctx context.Context) ([]pointer, error) {
 	return found, err
 }
 
-// large are the types of files that people give to LFS.
+// large lists the extensions that are commonly stored in LFS.
 var large = strings.Fields(
 	".avi .avif .bin .gif .glb .gz .ico .jpeg .jpg .mov .mp3 .mp4 .ogg .otf .pdf .png .psd .tif .tiff .ttf .wav .wasm .webm " +
 		".webp .woff .woff2 .zip",
 )
 
-// stray notes pointers that no attribute file gives to LFS, as after a lost .gitattributes: Git
-// takes them for the files themselves, but no picture is three lines of text.
+// stray finds pointers that no attribute file assigns to LFS, such as after .gitattributes was lost. Git takes them for
+// the files themselves, but a picture never consists of three lines of text.
 func (t *Tree) stray(ctx context.Context) error {
 	var few []File
 	for _, f := range t.files {
@@ -203,7 +202,7 @@ func parsePointer(text string) (p pointer, ok bool) {
 	return p, len(p.oid) == 64 && strings.Trim(p.oid, "0123456789abcdef") == "" && p.size > 0
 }
 
-// download brings what it can into dir and returns the first reason why something is missing.
+// download downloads files into dir and returns the first reason why one is missing.
 func (s *Fetcher) download(ctx context.Context, r Request, dir string, want []pointer) (why error) {
 	if len(want) == 0 {
 		return nil
@@ -246,7 +245,7 @@ type lfsAction struct {
 	Header map[string]string `json:"header"`
 }
 
-// lfsServer finds the repository's LFS server: by its own address, or as an SSH host says.
+// lfsServer returns the repository's LFS server: at its HTTP address, or as the SSH host says.
 func (s *Fetcher) lfsServer(ctx context.Context, r Request, base string) (lfsServer, error) {
 	c := r.Credential
 	if c != nil && c.DeployKey != "" {
@@ -261,7 +260,7 @@ func (s *Fetcher) lfsServer(ctx context.Context, r Request, base string) (lfsSer
 	return at, nil
 }
 
-// setHeader adds what a server said is to be sent along.
+// setHeader adds the headers that the server asked for.
 func setHeader(to http.Header, from map[string]string) {
 	for k, v := range from {
 		if len(to) < 20 && !strings.EqualFold(k, "host") {
@@ -270,7 +269,7 @@ func setHeader(to http.Header, from map[string]string) {
 	}
 }
 
-// lfsBatch asks where files are to be had.
+// lfsBatch requests the download addresses of files.
 func (s *Fetcher) lfsBatch(ctx context.Context, client *http.Client, at lfsServer, want []pointer) (map[string]lfsAction, error) {
 	type object struct {
 		OID     string `json:"oid"`
@@ -319,14 +318,14 @@ func (s *Fetcher) lfsBatch(ctx context.Context, client *http.Client, at lfsServe
 	return out, nil
 }
 
-// lfsObject brings one file. Only what the LFS server says is sent along: the site's
-// credential has gone to the repository's own host alone.
+// lfsObject downloads one file. It sends only the headers that the LFS server asked for: the site's credential is sent
+// only to the repository's own host.
 func (s *Fetcher) lfsObject(ctx context.Context, client *http.Client, r Request, base, dir string, p pointer, a lfsAction) error {
 	u, err := url.Parse(a.Href)
 	if err != nil || a.Href == "" || u.User != nil || u.Scheme != "https" && !strings.HasPrefix(a.Href, base+"/") {
 		return errors.New("the LFS server names no address for a file")
 	}
-	if u.Host == r.Repository.host && !strings.HasPrefix(a.Href, base+"/") { // where the operator says that the host really is
+	if u.Host == r.Repository.host && !strings.HasPrefix(a.Href, base+"/") { // use the operator's address for this host (--git-host)
 		b, err := url.Parse(base)
 		if err != nil {
 			return err
@@ -377,7 +376,7 @@ func readLFS(f File, fn func(File, io.Reader) error) error {
 	return fn(f, io.LimitReader(r, f.Size))
 }
 
-// checkoutLFS puts the files into a working tree in the place of their pointers.
+// checkoutLFS replaces the pointers in a working tree by their files.
 func (t *Tree) checkoutLFS(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// lfsServer is where the batch API of a repository is, and what opens it.
+// lfsServer is the address of a repository's batch API and the headers for it.
 type lfsServer struct {
 	url    string // without /objects/batch
 	header map[string]string
 }
 
-// lfsOverSSH asks a host that is reached by SSH where its LFS server is and what opens it
-// (git-lfs, docs/api/server-discovery.md): a deploy key opens nothing over HTTP.
+// lfsOverSSH asks an SSH host for the address and headers of its LFS server (git-lfs, docs/api/server-discovery.md),
+// because a deploy key doesn't work over HTTP.
 func (s *Fetcher) lfsOverSSH(ctx context.Context, r Request) (at lfsServer, err error) {
 	ctx, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
@@ -56,12 +56,12 @@ func (s *Fetcher) lfsOverSSH(ctx context.Context, r Request) (at lfsServer, err 
 	return lfsServer{strings.TrimSuffix(answer.Href, "/"), answer.Header}, nil
 }
 
-// runFar runs one command of the far side until it ends or ctx does. The far side has a shell
-// of its own: ParseRepository lets no quote through.
+// runFar runs one remote command until it exits or ctx ends. The remote shell can't be tricked with quotes:
+// ParseRepository refuses them.
 func runFar(ctx context.Context, session *ssh.Session, command string) error {
 	ended := make(chan error, 1)
 	// uncaught: copies bytes
-	go func() { ended <- session.Run(command) }() // ends with the connection, which the caller closes
+	go func() { ended <- session.Run(command) }() // ends when the caller closes the connection
 	select {
 	case err := <-ended:
 		return err

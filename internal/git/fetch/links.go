@@ -12,26 +12,26 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Reader streams the contents of files in their order.
+// Reader streams the contents of files in the given order.
 type Reader interface {
 	Read(ctx context.Context, files []File, fn func(File, io.Reader) error) error
 }
 
-// Followed is a file under a name by which a commit has it, its own or that of a symbolic link.
+// Followed is a file under one of its names in the commit: its own, or that of a symbolic link.
 type Followed struct {
-	File        // Path is the name
+	File        // Path is this name
 	Real string // the file's own path
 }
 
 const (
-	maxLinks  = 40      // links on the way to one file, as Linux has it
-	maxLinked = 100_000 // files and links in the folders that all links lead to
+	maxLinks  = 40      // links followed for one file, as in Linux
+	maxLinked = 100_000 // entries in all linked folders together
 	maxTarget = 4096    // bytes of a link's target
 )
 
-// Follow replaces the symbolic links of a commit by what they lead to: a file, or all files of a folder.
-// left are links that lead outside, to nothing or to a folder that they are in, and submodules
-// without content. all is sorted by path, as Files returns it.
+// Follow replaces the symbolic links of a commit by their targets: a file, or all files of a folder. left lists links
+// that lead outside the tree, to nothing or to a folder that contains them, and submodules without content. all must be
+// sorted by path, as [Tree.Files] returns it.
 func Follow(ctx context.Context, tree Reader, all []File) (files []Followed, left []File, err error) {
 	l := links{all: all, targets: map[string]string{}, files: make([]Followed, 0, len(all))}
 	var found []File
@@ -72,12 +72,12 @@ func Follow(ctx context.Context, tree Reader, all []File) (files []Followed, lef
 
 type links struct {
 	all     []File
-	targets map[string]string // of links, by path
+	targets map[string]string // targets of links, by path
 	files   []Followed
-	looked  int // entries of the folders that links lead to
+	looked  int // entries of linked folders so far
 }
 
-// add adds what the link at a path leads to, under a name. within are the folders that it is being added to.
+// add adds the target of link under a name. within lists the linked folders that are being added.
 func (l *links) add(name, link string, within []string) bool {
 	real, ok := l.resolve(link)
 	if !ok {
@@ -92,7 +92,7 @@ func (l *links) add(name, link string, within []string) bool {
 		return f.Mode.IsRegular()
 	}
 	within = append(slices.Clone(within), path.Dir(link))
-	for _, dir := range within { // a folder that holds its own link has no end
+	for _, dir := range within { // a folder that contains a link to itself is infinite
 		if real == "" || dir == real || strings.HasPrefix(dir, real+"/") {
 			return false
 		}
@@ -115,7 +115,7 @@ func (l *links) add(name, link string, within []string) bool {
 	return some
 }
 
-// resolve returns the path that a link leads to, without links on the way. The path may name nothing.
+// resolve returns a link's final path, without links on the way. The path may not exist.
 func (l *links) resolve(link string) (string, bool) {
 	var done []string
 	left := strings.Split(link, "/")

@@ -12,13 +12,13 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A look at a repository is asked for by a person, who may ask again at once. So that a
-// repository that kills the process can't do so for ever, each look leaves a note before
-// it begins; one that is found at a start has outlived its process.
+// A user who waits for a look may repeat it immediately. To stop a repository from crashing the process again and
+// again, each look writes a note before it begins. A note that exists at a start belongs to a look that crashed the
+// process.
 
 const (
 	maxLookCrashes = 2
-	lookMemory     = 24 * time.Hour // how long crashes over a repository are remembered
+	lookMemory     = 24 * time.Hour // how long crashes caused by a repository are remembered
 )
 
 func lookName(r Repository) string {
@@ -26,8 +26,8 @@ func lookName(r Repository) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// beginLook notes a look, or refuses it where the process has died over the repository too
-// often. The note goes with end.
+// beginLook writes the note of a look, or refuses the look if the repository has crashed the process too often. end
+// removes the note.
 func (s *Fetcher) beginLook(r Repository) (end func(), err error) {
 	crashes := 0
 	for n := 1; n <= maxLookCrashes; n++ {
@@ -55,8 +55,8 @@ func (s *Fetcher) beginLook(r Repository) (end func(), err error) {
 	return func() { os.Remove(f.Name()) }, nil
 }
 
-// settleLooks counts the looks that an earlier process died over and removes what they
-// left. One crash counts once for each repository, however many looked at it.
+// settleLooks counts the looks during which an earlier process died, and removes their files. One crash counts once per
+// repository, even if several looks were running.
 func (s *Fetcher) settleLooks() error {
 	dir := s.path("looks")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -9,18 +9,18 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// quota bounds how often an owner may look at repositories in an hour: each look fetches
-// from a host that the owner chose, and leaves nothing behind that other limits count.
+// quota limits how often an owner may look at repositories per hour. Each look fetches from a host that the owner
+// chose, and stores nothing that another limit counts.
 type quota struct {
 	most int
 
-	mu    sync.Mutex // guards what follows
-	since time.Time  // when the hour began
+	mu    sync.Mutex // guards the following fields
+	since time.Time  // start of the hour
 	// share: total the owners whose repositories were read for a look within this hour; owner 600 looks; edge 429 with Retry-After
 	used map[string]int
 }
 
-// take counts one more, or says when it is possible again.
+// take counts one look, or returns a fault that says when the next one is possible.
 func (q *quota) take(owner id.Owner) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

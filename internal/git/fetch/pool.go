@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// take waits for a place among gits that work at once, so that neither memory nor processes
-// grow with the number of requests. It refuses, in words, where too many wait already.
+// take waits for a free place in the pool, which bounds memory and processes. It returns a fault if too many requests
+// wait already.
 func take(ctx context.Context, p *fair.Pool, r Request) (release func(), err error) {
 	release, err = p.Take(ctx, fair.Who{Owner: string(r.Owner), Site: string(r.Site)})
 	switch {

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// base is where the repositories of one host really are.
+// base is the actual location of one host's repositories.
 type base struct {
 	url  string // "http://127.0.0.1:3000/prefix", without a slash at the end
 	addr string // host:port; "" for a directory
@@ -47,22 +47,22 @@ func parseBase(s string) (base, error) {
 	return base{}, errors.New("use http://host:port, https://host or file:///directory")
 }
 
-// remote is the way to one repository while one request lasts.
+// remote is the connection to one repository during one request.
 type remote struct {
-	urls    []string // tried in turn: some hosts want ".git" at the end, some don't know it
+	urls    []string // tried in order: some hosts require ".git" at the end, some don't accept it
 	env     []string
 	config  [][2]string
-	header  string // Authorization for exactly these urls; "" for none
+	header  string // Authorization for these urls only; "" for none
 	secrets []string
 	refused func() error  // what the proxy refused, or nil
-	said    func() string // what the far side complained of beside git's own stderr
+	said    func() string // error messages of the remote beside git's own stderr
 	close   func()
 	private bool     // a credential is in use
-	show    []string // directories that git has to reach
+	show    []string // directories that git must read
 	ours    bool     // only our uid may read them
 }
 
-// try runs fn for each address until one exists, and stays with that one.
+// try runs fn for each address until one exists, and keeps that one.
 func (r *remote) try(fn func(config [][2]string) error) (err error) {
 	for i, u := range r.urls {
 		config := append(slices.Clone(r.config), [2]string{"remote.slipway.url", u})
@@ -89,8 +89,8 @@ func missing(err error) bool {
 	return f != nil && f.Code == codeMissing
 }
 
-// connect opens the way: a directory, an SSH session for a deploy key, or HTTP through a
-// proxy of its own that leads to one host and port.
+// connect prepares the connection: a directory, an SSH session for a deploy key, or an HTTP proxy that connects to one
+// host and port only.
 func (s *Fetcher) connect(ctx context.Context, r Request) (*remote, error) {
 	b := s.base[r.Repository.host]
 	switch {
@@ -143,7 +143,7 @@ func (s *Fetcher) connect(ctx context.Context, r Request) (*remote, error) {
 	return m, nil
 }
 
-// tokenUser is the user name that a host wants to see beside a token. Most take any.
+// tokenUser returns the user name that a host expects with a token. Most accept any.
 func tokenUser(host string) string {
 	switch {
 	case strings.HasPrefix(host, "bitbucket."):
@@ -154,7 +154,7 @@ func tokenUser(host string) string {
 	return "x-access-token"
 }
 
-// directory finds a repository below a root of the operator's, whatever links say.
+// directory finds a repository below one of the operator's root directories; links can't lead out of it.
 func (s *Fetcher) directory(r Request, root string) (*remote, error) {
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Fetcher) directory(r Request, root string) (*remote, error) {
 		if err != nil || !strings.HasPrefix(dir, root+string(filepath.Separator)) {
 			continue
 		}
-		// A .git file could lead anywhere; only a repository's own directory will do.
+		// A .git file can point anywhere, so only a repository's own directory is accepted.
 		if head, err := os.Lstat(filepath.Join(dir, "HEAD")); err != nil || !head.Mode().IsRegular() {
 			continue
 		}

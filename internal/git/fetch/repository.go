@@ -12,13 +12,13 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Repository is a location in normal form. The zero value is no repository.
+// Repository is a repository's address in normal form. The zero value is invalid.
 type Repository struct {
-	host string // lower case, with ":port" only where it isn't the protocol's own
+	host string // lower case, with ":port" only if it isn't the protocol's default
 	path string // at least two segments, joined with "/"; no ".git" at the end
 }
 
-// String is the normal form, host/owner/repo: what answers of the API show.
+// String returns host/owner/repo, as the API shows it.
 func (r Repository) String() string {
 	if r.host == "" {
 		return ""
@@ -26,7 +26,7 @@ func (r Repository) String() string {
 	return r.host + "/" + r.path
 }
 
-// Host is the host's name, with a port where one was given.
+// Host returns the host's name, with the port if it isn't the default.
 func (r Repository) Host() string { return r.host }
 
 // Path returns the part after the host.
@@ -38,10 +38,9 @@ var (
 	userForm    = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 )
 
-// ParseRepository reads what people paste: host/owner/repo, https://…, ssh://git@host/…
-// and git@host:owner/repo, with or without ".git" and a slash at the end. Scheme and
-// user are dropped: how a repository is reached is decided by its stored credential.
-// Anything else is a fault of kind Invalid, which never echoes a password.
+// ParseRepository accepts the usual spellings: host/owner/repo, https://…, ssh://git@host/… and git@host:owner/repo,
+// with or without ".git" and a slash at the end. It drops scheme and user, because the stored credential decides the
+// protocol. Anything else is a fault of kind Invalid, which never repeats a password.
 func ParseRepository(s string) (Repository, error) {
 	if s == "" {
 		return Repository{}, fault.New(fault.Invalid, "invalid_repository", "Repository is required", repositoryForms)
@@ -51,7 +50,7 @@ func ParseRepository(s string) (Repository, error) {
 		return r, nil
 	}
 	e := fault.New(fault.Invalid, "invalid_repository", "Invalid repository: "+why, repositoryForms)
-	if len(s) <= 512 && !strings.Contains(s, "@") { // what stands before an @ may be a password
+	if len(s) <= 512 && !strings.Contains(s, "@") { // the text before an @ may be a password
 		e.Received = s
 	}
 	return Repository{}, e
@@ -123,12 +122,12 @@ func parseRepository(s string) (r Repository, why string) {
 	return Repository{host, path}, ""
 }
 
-// pageOf says what to use in place of the address of a page of a repository, as people copy it from a browser; empty: it is none.
+// pageOf returns the repository for the address of one of its web pages; empty if it is no such page.
 func pageOf(host string, segments []string) string {
-	n := 2 // how many segments name the repository
+	n := 2 // number of segments that name the repository
 	switch {
 	case host == "github.com" || host == "bitbucket.org":
-	case slices.Contains(segments, "-"): // GitLab's pages: a group can't have that name
+	case slices.Contains(segments, "-"): // GitLab's pages: no group can have that name
 		n = slices.Index(segments, "-")
 	case len(segments) > 3 && segments[2] == "src" && (segments[3] == "branch" || segments[3] == "commit" || segments[3] == "tag"): // Gitea's
 	default:
@@ -146,8 +145,7 @@ func pageOf(host string, segments []string) string {
 
 func decimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// CheckCommit refuses what is not the full id of a commit: 40 hexadecimal digits, or 64 of
-// a repository that uses SHA-256.
+// CheckCommit refuses anything but a full commit id: 40 hexadecimal digits, or 64 in repositories that use SHA-256.
 func CheckCommit(s string) error {
 	if (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == "" {
 		return nil
@@ -156,11 +154,11 @@ func CheckCommit(s string) error {
 		"commit is the full id: 40 lower-case hexadecimal digits").Got(s[:min(len(s), 100)])
 }
 
-// maxBranch is how many bytes a name of a branch may have: what GitHub takes, and a file system behind git.
+// maxBranch caps the bytes of a branch's name, as GitHub does: git stores it in a file name.
 const maxBranch = 244
 
-// CheckBranch refuses names that git check-ref-format refuses, and some that it takes: those that begin with a dash, which commands
-// could take for an option, are no UTF-8, are longer than 244 bytes, or have characters that change how a line is shown.
+// CheckBranch refuses names that git check-ref-format refuses, and also those that begin with a dash (commands could
+// read an option), aren't UTF-8, are longer than 244 bytes, or contain characters that change how a line is displayed.
 func CheckBranch(s string) error {
 	bad := func(details string) error {
 		e := fault.New(fault.Invalid, "invalid_branch", "Invalid branch name", details)

@@ -27,14 +27,12 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// ssh opens the way for a deploy key without an ssh program: git speaks its own plain
-// protocol (git://, gitprotocol-pack(5)) to a loopback port that lasts as long as the
-// request and asks for a random path, and what it says goes on through an SSH session of
-// ours. So the key is in no file, the address is checked by egress, and no shell is run.
+// ssh connects with a deploy key, without an ssh program. Git speaks its plain protocol (git://, gitprotocol-pack(5))
+// to a loopback port and a random path that exist only for the request, and the bridge forwards it through an SSH
+// session. So no file holds the key, egress checks the address, and no shell runs.
 //
-// Host keys are trusted on first use, by each site for itself, and kept in Dir/hosts/<site>
-// for as long as the site lasts: what one tenant was shown decides nothing for another.
-// Dir/known_hosts is the operator's and goes before. A key that has changed is refused.
+// Each site trusts a host's key on first use and keeps it in Dir/hosts/<site>, so that one tenant's first use decides
+// nothing for another. The operator's Dir/known_hosts takes precedence. A changed key is refused.
 func (s *Fetcher) ssh(ctx context.Context, r Request) (*remote, error) {
 	b := &bridge{s: s, r: r, secret: "/" + rand.Text()}
 	client, hangUp, err := b.dial(ctx)
@@ -66,19 +64,19 @@ func (s *Fetcher) ssh(ctx context.Context, r Request) (*remote, error) {
 	}, nil
 }
 
-// bridge joins git's connections to sessions of one SSH client.
+// bridge connects git's connections to sessions of one SSH client.
 type bridge struct {
 	s      *Fetcher
 	r      Request
 	secret string
 	client *ssh.Client
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the following fields
 	stderr limited
 	moved  int64
 	over   bool
 }
 
-// dial connects with the deploy key. The connection ends with ctx, unless hangUp was called.
+// dial connects with the deploy key. The connection is closed when ctx ends, unless hangUp was called.
 func (b *bridge) dial(ctx context.Context) (client *ssh.Client, hangUp func() bool, err error) {
 	signer, err := ssh.ParsePrivateKey([]byte(b.r.Credential.DeployKey))
 	if err != nil {
@@ -150,7 +148,7 @@ func (b *bridge) serve(l net.Listener, all *panics.Background) {
 	}
 }
 
-// session answers one "git-upload-pack <path> NUL host=… NUL [NUL version=2 NUL]".
+// session serves one "git-upload-pack <path> NUL host=… NUL [NUL version=2 NUL]" request.
 func (b *bridge) session(c net.Conn) {
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var size [4]byte
@@ -173,7 +171,7 @@ func (b *bridge) session(c net.Conn) {
 		path += ".git"
 	case equal(request, "git-upload-pack "+b.secret+"/2"):
 	default:
-		return // another process of this machine
+		return // from another process of this machine
 	}
 	session, err := b.client.NewSession()
 	if err != nil {
@@ -181,7 +179,7 @@ func (b *bridge) session(c net.Conn) {
 	}
 	defer session.Close()
 	if bytes.Contains(rest, []byte("\x00version=2\x00")) {
-		session.Setenv("GIT_PROTOCOL", "version=2") // a server may decline; then it speaks the old one
+		session.Setenv("GIT_PROTOCOL", "version=2") // a server may ignore it, and then uses the old version
 	}
 	in, err := session.StdinPipe()
 	if err != nil {
@@ -189,12 +187,12 @@ func (b *bridge) session(c net.Conn) {
 	}
 	session.Stdout = &counted{c, b}
 	session.Stderr = &complaint{b}
-	// The far side has a shell of its own: ParseRepository lets no quote through.
+	// The remote shell can't be tricked with quotes: ParseRepository refuses them.
 	if err := session.Start("git-upload-pack '" + path + "'"); err != nil {
 		return
 	}
 	// uncaught: copies bytes
-	go func() { // ends with the connection, which the caller closes
+	go func() { // ends when the caller closes the connection
 		io.Copy(&counted{in, b}, c)
 		in.Close()
 	}()
@@ -218,7 +216,7 @@ func (b *bridge) said() string {
 	return b.stderr.String()
 }
 
-// counted holds both directions to MaxPack.
+// counted ends the connection when both directions together exceed MaxPack.
 type counted struct {
 	io.Writer
 	b *bridge
@@ -231,13 +229,13 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.b.over = c.b.over || over
 	c.b.mu.Unlock()
 	if over {
-		c.b.client.Close() // or the far side would wait for us to read on
+		c.b.client.Close() // else the remote would wait for us to read
 		return 0, egress.ErrQuota
 	}
 	return c.Writer.Write(p)
 }
 
-// complaint keeps what the far side writes to stderr.
+// complaint keeps the remote's stderr.
 type complaint struct{ b *bridge }
 
 func (c *complaint) Write(p []byte) (int, error) {
@@ -247,12 +245,10 @@ func (c *complaint) Write(p []byte) (int, error) {
 	return c.b.stderr.Write(p)
 }
 
-// maxKnown bounds the file of one site: a name that answers with a new key each time
-// would let it grow.
+// maxKnown caps the bytes of one site's known hosts: a host could send a new key each time.
 const maxKnown = 64 << 10
 
-// knownHost accepts a host's first key and remembers it for the site; *knownhosts.KeyError
-// for another.
+// knownHost accepts a host's first key and stores it for the site. A different key later is a *knownhosts.KeyError.
 func (s *Fetcher) knownHost(site id.Site, host string, key ssh.PublicKey) error {
 	s.known.Lock()
 	defer s.known.Unlock()
@@ -279,7 +275,7 @@ func (s *Fetcher) knownHost(site id.Site, host string, key ssh.PublicKey) error 
 	return f.Sync()
 }
 
-// forgetHosts removes what a site knows of hosts.
+// forgetHosts removes the host keys of a site.
 func (s *Fetcher) forgetHosts(site id.Site) error {
 	s.known.Lock()
 	defer s.known.Unlock()
@@ -304,8 +300,8 @@ func (s *Fetcher) knownHosts(site id.Site) (check ssh.HostKeyCallback, own strin
 	return check, own, nil
 }
 
-// hostKeyAlgorithms asks for the kinds of key that are known of a host, so that a server
-// with several doesn't show one we have never seen; nil for a new host.
+// hostKeyAlgorithms returns the algorithms of a host's known keys, so that a server with several keys presents a known
+// one; nil for a new host.
 func (s *Fetcher) hostKeyAlgorithms(site id.Site, addr string) []string {
 	s.known.Lock()
 	defer s.known.Unlock()
@@ -330,7 +326,7 @@ func (s *Fetcher) hostKeyAlgorithms(site id.Site, addr string) []string {
 	return slices.Compact(out)
 }
 
-// nowhere keeps addresses out of the question: hosts are known by name.
+// nowhere is an address without an IP: hosts are known by name.
 type nowhere string
 
 func (n nowhere) Network() string { return "tcp" }

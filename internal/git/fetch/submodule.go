@@ -19,26 +19,25 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// The bounds of submodules. Their files count against the limits of the whole tree.
+// Limits of submodules. Their files count toward the limits of the whole tree.
 const (
 	maxModules    = 50
 	maxNestedness = 4
 	maxModuleFile = 64 << 10 // bytes of .gitmodules
 )
 
-// moduleMark stands between the id of a site and what names the cache of a submodule.
+// moduleMark separates a site's id from the name of a submodule's cache.
 const moduleMark = "_m_"
 
-// submodules fetches what the commit's submodules point to and joins their files to the
-// tree. Git's own way is not taken (CVE-2018-17456, 2024-32002, 2025-48384): each is a
-// request like any other, for the commit that the tree names, under the same rules for
-// hosts and addresses, and with the site's credential only where the host is the same.
+// submodules fetches the commit's submodules and adds their files to the tree. It doesn't use git's own submodule
+// commands (CVE-2018-17456, CVE-2024-32002, CVE-2025-48384): each submodule is a request for the commit that the tree
+// names, with the same checks of hosts and addresses. The site's credential is sent only if the host is the same.
 func (s *Fetcher) submodules(ctx context.Context, r Request, t *Tree) error {
 	left := maxModules
 	return s.descend(ctx, r, t, t, "", 1, &left)
 }
 
-// descend joins the submodules of in, which stands at prefix, to the tree all.
+// descend adds the submodules of in, which is at prefix, to the tree all.
 func (s *Fetcher) descend(ctx context.Context, r Request, all, in *Tree, prefix string, depth int, left *int) error {
 	var links []File
 	for _, f := range in.files {
@@ -51,7 +50,7 @@ func (s *Fetcher) descend(ctx context.Context, r Request, all, in *Tree, prefix 
 	}
 	text, err := in.ReadFile(ctx, ".gitmodules", maxModuleFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a link that nobody declared: git would not know where to look either
+		return nil // an undeclared submodule: git ignores it, too
 	}
 	if err != nil {
 		return err
@@ -99,8 +98,8 @@ func (s *Fetcher) descend(ctx context.Context, r Request, all, in *Tree, prefix 
 	return nil
 }
 
-// module fetches one submodule: with the site's credential where the host is its own, and
-// without one where that doesn't help, as for a public theme beside a private site.
+// module fetches one submodule. If its host is the site's own, it uses the site's credential, and tries without one if
+// that fails, such as for a public theme beside a private site.
 func (s *Fetcher) module(ctx context.Context, r Request, repo Repository, commit string) (*Tree, error) {
 	sum := sha256.Sum256([]byte(repo.String()))
 	m := Request{Site: r.Site + moduleMark + id.Site(hex.EncodeToString(sum[:8])), Repository: repo, Commit: commit, Owner: r.Owner}
@@ -134,9 +133,8 @@ func (s *Fetcher) module(ctx context.Context, r Request, repo Repository, commit
 	return t, nil
 }
 
-// join puts the files of a submodule in the place of its link and holds the sums of both
-// against the limits, before a path is made that is too many: those of a submodule grow by
-// the path of its link, however often the same one is linked.
+// join replaces a submodule's link by its files. It checks the limits before it builds the paths: they get longer by
+// the path of the link, and the same submodule may be linked many times.
 func (s *Fetcher) join(r Request, all, sub *Tree, at string) error {
 	all.files = slices.DeleteFunc(all.files, func(f File) bool { return f.Path == at })
 	var bytes, names int64
@@ -166,14 +164,14 @@ func (s *Fetcher) join(r Request, all, sub *Tree, at string) error {
 	return nil
 }
 
-// module is a submodule's commit and where it stands in the tree.
+// module is a submodule's commit and its path in the tree.
 type module struct {
 	at   string
 	tree *Tree
 }
 
-// parseModules reads .gitmodules (git-config(1), as far as git itself writes it there):
-// the address of each path. Of two for one path the last counts.
+// parseModules reads .gitmodules (git-config(1), as far as git itself writes it) and returns the URL of each path. If a
+// path occurs twice, the last one counts.
 func parseModules(text string) map[string]string {
 	urls := map[string]string{}
 	at, url := "", ""
@@ -208,8 +206,8 @@ func parseModules(text string) map[string]string {
 	return urls
 }
 
-// resolveModule turns an address of .gitmodules into a repository. A relative one begins
-// at the repository that declares it (gitsubmodules(7)).
+// resolveModule turns a URL of .gitmodules into a repository. A relative URL is resolved against the repository that
+// contains .gitmodules (gitsubmodules(7)).
 func resolveModule(base Repository, url string) (Repository, error) {
 	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
 		to := path.Join(base.path, url)
@@ -225,8 +223,7 @@ func resolveModule(base Repository, url string) (Repository, error) {
 	return ParseRepository(url)
 }
 
-// checkoutModules writes the submodules into a working tree, where git has left an empty
-// directory for each.
+// checkoutModules writes the submodules into a working tree, where git left empty directories for them.
 func (t *Tree) checkoutModules(ctx context.Context, dir string) error {
 	for _, m := range t.subs {
 		to := filepath.Join(dir, filepath.FromSlash(m.at))

@@ -10,14 +10,13 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// makeRoom removes caches of other sites, the one fetched longest ago first, while the disk
-// lacks room. What somebody reads or fetches stays. A site without its cache is fetched
-// whole the next time.
+// makeRoom removes caches of other sites, least recently fetched first, until the disk has enough room. It keeps caches
+// that are in use. A site without a cache is fetched in full the next time.
 func (s *Fetcher) makeRoom(ctx context.Context) error {
 	if s.c.Disk == nil || s.c.Disk.Lacks() <= 0 {
 		return nil
 	}
-	s.sweeping.Lock() // what one has removed the next need not
+	s.sweeping.Lock() // one goroutine may free what the next one needs
 	defer s.sweeping.Unlock()
 	entries, err := os.ReadDir(s.path("sites"))
 	if err != nil {
@@ -55,8 +54,7 @@ func (s *Fetcher) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// fetched returns when a site's cache was last written to: its folders change with each
-// fetch.
+// fetched returns when a site's cache was last written: each fetch changes its folders.
 func (s *Fetcher) fetched(id string) (at time.Time, err error) {
 	entries, err := os.ReadDir(s.path("sites", id))
 	for _, e := range entries {
@@ -67,7 +65,7 @@ func (s *Fetcher) fetched(id string) (at time.Time, err error) {
 	return at, err
 }
 
-// forgetIdle removes a site's cache unless a Tree reads from it.
+// forgetIdle removes a site's cache unless it is in use.
 func (s *Fetcher) forgetIdle(site id.Site) (gone bool, err error) {
 	entries, err := os.ReadDir(s.path("sites", string(site)))
 	if err != nil {

@@ -27,42 +27,42 @@ import (
 type File struct {
 	Path string // as in the repository: slash-separated, relative, clean, without "..", not always UTF-8
 	Mode fs.FileMode
-	OID  string // of the blob; of a foreign commit for a submodule
+	OID  string // of the blob; for a submodule, of its commit
 	Size int64  // bytes of the content; of the target for a symbolic link; 0 for a submodule
 
-	lfs string // the file that holds the content, for one that Git LFS keeps
-	in  *Tree  // the submodule that holds it; nil for the tree itself
+	lfs string // path of the content's file, for files in Git LFS
+	in  *Tree  // the submodule that contains it; nil for the tree itself
 }
 
-// Regular, executable, symbolic link and submodule, told by File.Mode.
+// Types of files, in File.Mode.
 const (
 	ModeFile       fs.FileMode = 0o644
 	ModeExecutable fs.FileMode = 0o755
 	ModeSymlink                = fs.ModeSymlink | 0o777
-	ModeSubmodule              = fs.ModeIrregular // one that .gitmodules does not declare: its content is not here
+	ModeSubmodule              = fs.ModeIrregular // submodule that .gitmodules doesn't declare: its content is missing
 )
 
-// Tree is one commit, readable until Close. It is safe for concurrent use, and stays
-// readable while newer commits of the same site are fetched.
+// Tree is one commit, readable until [Tree.Close], even while newer commits of the same site are fetched. It is safe
+// for concurrent use.
 type Tree struct {
 	Commit      string // 40 hexadecimal digits (64 in SHA-256 repositories)
 	Branch      string
-	Message     string // at most 4 KiB, without control characters but newlines
+	Message     string // at most 4 KiB, without control characters except newlines
 	Author      string // name, at most 200 bytes
 	AuthorEmail string
 	CommittedAt time.Time
-	Unfetched   []string // files whose content is in Git LFS and could not be had: their pointers are here
+	Unfetched   []string // files in Git LFS that couldn't be fetched; their pointers are in the tree
 
 	s          *Fetcher
 	g          *generation
 	files      []File   // sorted by Path
-	subs       []module // in the order in which they nest
+	subs       []module // parents before their children
 	repository Repository
 	once       sync.Once
-	place      func() // gives back the place of one who looks; nil for others
+	place      func() // releases the place of a look; nil for others
 }
 
-// read makes the Tree of what was just fetched: two short processes side by side.
+// read makes the Tree of the commit just fetched, with two concurrent git processes.
 func (s *Fetcher) read(ctx context.Context, r Request, g *generation) (*Tree, error) {
 	t := &Tree{Branch: r.Branch, repository: r.Repository, s: s, g: g}
 	type listing struct {
@@ -70,7 +70,7 @@ func (s *Fetcher) read(ctx context.Context, r Request, g *generation) (*Tree, er
 		err   error
 	}
 	listed := make(chan listing, 1)
-	go func() { // ends with git
+	go func() { // ends when git exits
 		var l listing
 		l.err = panics.Call(func() (err error) { l.files, err = s.list(ctx, r, g); return err })
 		listed <- l
@@ -99,10 +99,10 @@ func (s *Fetcher) read(ctx context.Context, r Request, g *generation) (*Tree, er
 	return t, nil
 }
 
-// errNoCommit is a name that leads to something else than a commit, or a cache that lacks it.
+// errNoCommit means that a name points to something other than a commit, or that the cache lacks it.
 var errNoCommit = errors.New("not a commit")
 
-// describe reads a commit object: headers, an empty line, the message.
+// describe parses a commit object: headers, an empty line, the message.
 func (t *Tree) describe(b []byte) {
 	head, message, _ := bytes.Cut(b, []byte("\n\n"))
 	for line := range bytes.Lines(head) {
@@ -123,7 +123,7 @@ func (t *Tree) describe(b []byte) {
 	t.Message = clean(message, 4<<10)
 }
 
-// clean makes valid UTF-8 of at most limit bytes without control characters.
+// clean returns valid UTF-8 of at most limit bytes without control characters.
 func clean(b []byte, limit int) string {
 	s := strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
@@ -138,7 +138,7 @@ func clean(b []byte, limit int) string {
 	return s
 }
 
-// list runs ls-tree and holds every entry against the limits.
+// list runs ls-tree and checks each entry against the limits.
 func (s *Fetcher) list(ctx context.Context, r Request, g *generation) ([]File, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,11 +163,11 @@ func (s *Fetcher) list(ctx context.Context, r Request, g *generation) ([]File, e
 	return files, nil
 }
 
-// The bounds of a commit's paths. They are counted while git lists, which is ended at once.
+// Limits of a commit's paths. They are checked while git lists, and git is stopped when one is exceeded.
 const (
-	maxPath  = 1024     // bytes of one
-	maxDepth = 64       // folders deep
-	maxNames = 64 << 20 // bytes of all, folders included
+	maxPath  = 1024     // bytes of one path
+	maxDepth = 64       // nested folders
+	maxNames = 64 << 20 // bytes of all paths, including folders
 )
 
 func longPath() string {
@@ -205,8 +205,7 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 		if len(name) > maxPath || strings.Count(name, "/") >= maxDepth {
 			return nil, tooLarge(r, longPath())
 		}
-		// One tree object can stand in thousands of places, so a pack of a kilobyte can
-		// spell out any number of paths.
+		// One tree object can occur in thousands of places, so a pack of 1 KB can expand to any number of paths.
 		names += int64(len(name))
 		if names > maxNames {
 			return nil, tooLarge(r, "the paths of its files are over the limit of "+text.Size(maxNames))
@@ -233,7 +232,7 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 		}
 		if f[1] == "blob" {
 			if file.Size, err = strconv.ParseInt(f[3], 10, 64); err != nil || file.Size < 0 {
-				return nil, errCorrupt // "BAD": the cache lacks the blob
+				return nil, errCorrupt // git printed BAD: the cache lacks the blob
 			}
 		}
 		total += file.Size
@@ -249,7 +248,7 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 	return files, nil
 }
 
-// decent reports whether a path stays inside its tree and out of git's own directory.
+// decent reports whether a path stays inside its tree and outside git's own directory.
 func decent(p string) bool {
 	if p == "" || path.IsAbs(p) || path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../") {
 		return false
@@ -262,16 +261,15 @@ func decent(p string) bool {
 	return true
 }
 
-// Files lists the commit, sorted by path.
+// Files lists the commit's files, sorted by path.
 func (t *Tree) Files(context.Context) ([]File, error) { return slices.Clone(t.files), nil }
 
-// Read streams the contents of files in their order, by one process. The reader that fn
-// gets is good until fn returns; what fn leaves unread is skipped. For a symbolic link
-// the content is its target. A submodule has none: it is passed over. An error of fn
-// ends the reading and is returned as it is.
+// Read streams the contents of files in the given order from one git process. fn may use its reader until it returns,
+// and needn't read to the end. The content of a symbolic link is its target. Submodules have no content and are
+// skipped. An error of fn stops Read and is returned unchanged.
 func (t *Tree) Read(ctx context.Context, files []File, fn func(File, io.Reader) error) error {
 	files = slices.DeleteFunc(slices.Clone(files), func(f File) bool { return f.Mode == ModeSubmodule })
-	for len(files) > 0 { // one process for each run of files that stand in one repository
+	for len(files) > 0 { // one process per run of files in the same repository
 		if f := files[0]; f.lfs != "" {
 			if err := readLFS(f, fn); err != nil {
 				return err
@@ -310,7 +308,7 @@ func (t *Tree) readOwn(ctx context.Context, files []File, fn func(File, io.Reade
 		return fn(f, content)
 	})
 	if errors.Is(err, errCorrupt) {
-		// The next fetch starts from nothing; whoever runs this deployment tries again.
+		// Mark the cache as damaged: the next fetch replaces it, and the retry of this deployment uses that.
 		if berr := t.g.begin(); berr != nil {
 			err = errors.Join(err, berr)
 		}
@@ -318,9 +316,8 @@ func (t *Tree) readOwn(ctx context.Context, files []File, fn func(File, io.Reade
 	return err
 }
 
-// ReadFile is the content of one file, following symbolic links inside the tree. A file
-// that isn't there is fs.ErrNotExist; one over max bytes comes with its first max bytes
-// and a fault of kind TooLarge.
+// ReadFile returns the content of one file, following symbolic links inside the tree. If the file doesn't exist, the
+// error is fs.ErrNotExist. A file over max bytes is returned up to max, with a fault of kind TooLarge.
 func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, error) {
 	for range 10 {
 		i, found := slices.BinarySearchFunc(t.files, name, func(f File, name string) int { return strings.Compare(f.Path, name) })
@@ -355,14 +352,13 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 
 var errEnough = errors.New("enough was read")
 
-// Checkout writes the working tree into dir, which is made when absent and must be empty,
-// with a repository in .git that holds the history that was fetched. Links are as the
-// commit has them.
+// Checkout writes the working tree into dir, which must be empty or missing, with a repository in .git that has the
+// fetched history. Symbolic links are kept.
 func (t *Tree) Checkout(ctx context.Context, dir string) error {
 	return t.checkout(ctx, dir, true)
 }
 
-// checkout leaves the repository out where it is not asked for.
+// checkout is Checkout; repository says whether to make .git.
 func (t *Tree) checkout(ctx context.Context, dir string, repository bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("check out: %w", err)
@@ -407,9 +403,8 @@ func (t *Tree) checkout(ctx context.Context, dir string, repository bool) error 
 	return t.checkoutModules(ctx, dir)
 }
 
-// clone makes dir/.git out of the cache: the branch, with as much history as was fetched and its tags,
-// and the address of the repository without any credential. It is a copy, so nothing that
-// a build does to it reaches the cache.
+// clone makes dir/.git from the cache: the branch with the fetched history and tags, and the repository's address
+// without a credential. It is a copy, so that builds can't change the cache.
 func (t *Tree) clone(dir string, run func(command) error) error {
 	git := filepath.Join(dir, ".git")
 	branch := cmp.Or(t.Branch, "main")
@@ -435,14 +430,14 @@ func (t *Tree) clone(dir string, run func(command) error) error {
 			t.g.git(),
 			t.Commit + ":refs/heads/" + branch,
 		},
-		// What is copied was checked when it came.
+		// Objects were checked when they were fetched.
 		config:  [][2]string{{"transfer.fsckObjects", "false"}, {"uploadpack.allowAnySHA1InWant", "true"}},
 		env:     []string{"GIT_ALLOW_PROTOCOL=file", "GIT_DIR=" + git},
 		several: true,
 	})
 }
 
-// Close lets the cache go. Further calls do nothing.
+// Close releases the cache. Further calls do nothing.
 func (t *Tree) Close() error {
 	var err error
 	t.once.Do(func() {
@@ -457,7 +452,7 @@ func (t *Tree) Close() error {
 	return err
 }
 
-// batch asks one cat-file for objects and hands them to fn one after the other.
+// batch reads objects with one git cat-file and passes them to fn one after the other.
 func (s *Fetcher) batch(
 	ctx context.Context,
 	g *generation,
@@ -481,7 +476,7 @@ func (s *Fetcher) batch(
 	}
 	err = objects(bufio.NewReaderSize(k.out, 64<<10), len(names), fn)
 	if err != nil {
-		if errors.Is(err, errCorrupt) { // it may have died of its limits, and says so at its end
+		if errors.Is(err, errCorrupt) { // git may have reached a limit, which its exit status shows
 			k.out.Close()
 			if end := k.wait(); errors.Is(end, errMemory) {
 				return hungry(s.c.MaxMemory)
@@ -535,7 +530,7 @@ func objects(in *bufio.Reader, n int, fn func(oid, kind string, size int64, cont
 	return nil
 }
 
-// lines is names as a stream, one per line.
+// lines reads names as a stream, one per line.
 type lines struct {
 	names []string
 	rest  string

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// orVacant returns the fault of a repository without any commit in place of one about a
-// branch that it doesn't have, and names the default branch where there are commits.
+// orVacant replaces the fault of a missing branch: by one that says that the repository is empty, or by one that names
+// the default branch.
 func (s *Fetcher) orVacant(ctx context.Context, remote *remote, r Request, err error) error {
 	if f := fault.As(err); f == nil || f.Code != codeNoBranch && f.Code != codeNoDefault {
 		return err

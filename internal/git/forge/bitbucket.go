@@ -2,7 +2,7 @@ package forge
 
 import "strings"
 
-// bitbucket reads the payloads of Bitbucket Cloud. They name no files.
+// bitbucket reads the payloads of Bitbucket Cloud. They list no files.
 func (e *Event) bitbucket(body []byte) error {
 	type repository struct {
 		FullName string `json:"full_name"`

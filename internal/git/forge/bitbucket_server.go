@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// serverKey reports whether a name of an event is Bitbucket Server's and not the Cloud's;
-// a ping of the two can't be told apart, and need not be.
+// serverKey reports whether an event's name is Bitbucket Server's rather than Bitbucket Cloud's. Their pings are the
+// same, which doesn't matter.
 func serverKey(key string) bool {
 	return strings.HasPrefix(key, "repo:refs_") || strings.HasPrefix(key, "pr:")
 }
 
-// bitbucketServer reads the payloads of Bitbucket Server and Data Center. They name no
-// files, and older ones no host: then the path alone is compared.
+// bitbucketServer reads the payloads of Bitbucket Server and Data Center. They list no files. Older versions send no
+// host; then only the path is compared.
 func (e *Event) bitbucketServer(body []byte) error {
 	type link struct {
 		Href string `json:"href"`

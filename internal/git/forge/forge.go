@@ -1,9 +1,8 @@
-// Package forge owns the understanding of what Git forges say: which forge a hook call
-// comes from, whether it is signed with the secret, and what happened to a repository.
+// Package forge understands the webhooks of Git providers ("forges"): which provider sent a call, whether it is signed
+// with the secret, and what happened to the repository.
 //
-// It reads bytes and headers and knows neither sites nor SQL. What it returns is bounded,
-// but still what a stranger wrote: names of branches and files are not checked. ADR 0032 has
-// the libraries that were weighed.
+// It reads bytes and headers, and knows neither sites nor SQL. Its results are bounded but untrusted: names of branches
+// and files are not checked. ADR 0032 says which libraries were considered.
 package forge
 
 import (
@@ -17,10 +16,10 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Provider is a kind of forge.
+// Provider identifies the software of a Git provider.
 type Provider string
 
-// The providers. Forgejo speaks as Gitea does.
+// The supported providers. Forgejo sends the same payloads as Gitea.
 const (
 	GitHub    Provider = "github"
 	GitLab    Provider = "gitlab"
@@ -30,10 +29,10 @@ const (
 	BitbucketServer Provider = "bitbucket_server" // also called Bitbucket Data Center
 )
 
-// Kind names what kind of event happened.
+// Kind is the type of an event.
 type Kind string
 
-// The kinds.
+// The types of events.
 const (
 	Push        Kind = "push"         // branches or tags were created, moved or deleted
 	PullRequest Kind = "pull_request" // see Event.Pull
@@ -41,15 +40,15 @@ const (
 	Other       Kind = "other"        // anything else
 )
 
-// Event is one call of a forge's hook.
+// Event is one webhook call.
 type Event struct {
 	Provider      Provider
-	Name          string // as the forge calls it
+	Name          string // as the provider names it
 	Kind          Kind
-	Repository    []string // its addresses, in several spellings
-	FullName      string   // owner/repo of GitHub's and Gitea's repository; else empty
-	Path          string   // of Bitbucket Server's repository below its host, which it may not name; else empty
-	DefaultBranch string   // empty where the forge doesn't say
+	Repository    []string // its URLs in several spellings
+	FullName      string   // owner/repo for GitHub and Gitea; else empty
+	Path          string   // for Bitbucket Server, the repository's path, since the host may be missing; else empty
+	DefaultBranch string   // empty if the provider doesn't send it
 	Changes       []Change // of a push
 	Pull          *Pull    // of a pull request
 }
@@ -58,29 +57,29 @@ type Event struct {
 type Change struct {
 	Branch  string // empty for a tag
 	Tag     string
-	Commit  string // the new one; empty where Deleted
+	Commit  string // the new one; empty if Deleted
 	Deleted bool
 	Message string // of the new commit
 	Author  string
-	Files   []string // that the push changed
-	All     bool     // whether Files holds every one of them
+	Files   []string // changed by the push
+	All     bool     // whether Files is complete
 }
 
 // Pull is a pull request, or a merge request.
 type Pull struct {
 	Number int
 	Title  string
-	Branch string // that it asks to merge
+	Branch string // the branch to be merged
 	Commit string
 	Author string
 	Open   bool
 	Opened bool   // it was just opened or reopened
 	Moved  bool   // its commit may be new: it was opened, reopened or pushed to
-	Fork   bool   // the branch lies in another repository
-	Source string // that repository, as the forge calls it; empty where it is gone
+	Fork   bool   // the branch is in another repository
+	Source string // that repository, as the provider names it; empty if it was deleted
 }
 
-// Bounds of a payload.
+// Limits of a payload.
 const (
 	MaxBody    = 25 << 20 // bytes: GitHub's limit
 	maxOthers  = 1 << 20  // bytes of Bitbucket's, which lists no files
@@ -88,8 +87,8 @@ const (
 	maxChanges = 50       // branches and tags of one push
 )
 
-// Recognize names the forge that sends such headers and its word for the event. Gitea
-// sends GitHub's headers too, so its own count first.
+// Recognize returns the provider that sends these headers, and its name for the event. It checks Gitea's own headers
+// before GitHub's, because Gitea sends both.
 func Recognize(h http.Header) (p Provider, event string, ok bool) {
 	if key := h.Get("X-Event-Key"); serverKey(key) {
 		return BitbucketServer, key[:min(len(key), 100)], true
@@ -112,8 +111,7 @@ func Recognize(h http.Header) (p Provider, event string, ok bool) {
 	return "", "", false
 }
 
-// Delivery is the forge's name for this call, empty where it gives none. A call that is
-// sent again has the same one.
+// Delivery returns the provider's id of this call, or "". A redelivery has the same id.
 func Delivery(h http.Header) string {
 	for _, name := range []string{
 		"X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id", "X-Gitlab-Event-Uuid",
@@ -126,8 +124,7 @@ func Delivery(h http.Header) string {
 	return ""
 }
 
-// Read says what happened. The body is JSON, or a form whose field payload is (GitHub and
-// Gitea offer both).
+// Read parses a webhook call. The body is JSON, or a form with the field payload (GitHub and Gitea offer both).
 func Read(h http.Header, body []byte) (Event, error) {
 	p, name, ok := Recognize(h)
 	if !ok {
@@ -167,7 +164,7 @@ func Read(h http.Header, body []byte) (Event, error) {
 	return e, err
 }
 
-// TooLarge is the fault of a body over a limit in bytes.
+// TooLarge returns the fault for a body over limit bytes.
 func TooLarge(limit int) error {
 	return fault.New(fault.TooLarge, "body_too_large", "The request body is too large",
 		fmt.Sprintf("the limit is %d MiB", limit>>20))
@@ -177,7 +174,7 @@ func malformed(why string) error {
 	return fault.New(fault.Invalid, "malformed_json", "Malformed payload", why)
 }
 
-// checkDepth refuses what is no JSON object, or nests too deeply.
+// checkDepth refuses bodies that aren't a JSON object, or are nested too deeply.
 func checkDepth(body []byte) error {
 	depth, quoted, escaped := 0, false, false
 	for _, c := range body {
@@ -211,7 +208,7 @@ func decode(body []byte, v any) error {
 	return nil
 }
 
-// ref sets what of a full ref name is a branch or a tag. Any other ref is neither.
+// ref sets Branch or Tag from a full ref name. Other refs set neither.
 func (c *Change) ref(name string) {
 	if b, ok := strings.CutPrefix(name, "refs/heads/"); ok {
 		c.Branch = b
@@ -220,5 +217,5 @@ func (c *Change) ref(name string) {
 	}
 }
 
-// unset reports whether a commit is none: all zeros, in either length of hash.
+// unset reports whether a commit id is all zeros, which means "none". Ids have 40 or 64 digits.
 func unset(commit string) bool { return strings.Trim(commit, "0") == "" }

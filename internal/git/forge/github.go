@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// headBody is a commit whose files don't matter.
+// headBody is a commit without its files.
 type headBody struct {
 	ID      string `json:"id"`
 	Message string `json:"message"`
@@ -21,10 +21,10 @@ type commitBody struct {
 	Modified paths `json:"modified"`
 }
 
-// maxFiles is how many files of a push are read: beyond that, any may have changed.
+// maxFiles caps the files that are read from a push. Beyond that, any file may have changed.
 const maxFiles = 20_000
 
-// paths are names of files, the first of them where there are very many: 25 MB of JSON hold millions.
+// paths keeps the first maxFiles file names: a payload of 25 MB can hold millions.
 type paths []string
 
 func (p *paths) UnmarshalJSON(text []byte) error {
@@ -36,10 +36,10 @@ func (p *paths) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// commits are those that a push lists, the first of them where there are very many.
+// commits keeps the first commits of a push: a payload can hold very many.
 type commits struct {
 	list []commitBody
-	all  bool // the list has all of them, with all their files
+	all  bool // whether the list is complete, with all files
 }
 
 func (c *commits) UnmarshalJSON(text []byte) error {
@@ -55,7 +55,7 @@ func (c *commits) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// eachOf calls next for the elements of a JSON array, which is well formed, as long as it wants more of them.
+// eachOf calls next for each element of a well-formed JSON array until next returns false.
 func eachOf(text []byte, next func(d *json.Decoder) (more bool, err error)) error {
 	if bytes.Equal(text, []byte("null")) {
 		return nil
@@ -76,7 +76,7 @@ type author struct {
 	Name string `json:"name"`
 }
 
-// files adds what commits changed, and the new commit's message, to a change.
+// files adds the files of commits, and the new commit's message, to a change.
 func (c *Change) files(commits []commitBody) {
 	for _, x := range commits {
 		c.Files = append(append(append(c.Files, x.Added...), x.Removed...), x.Modified...)
@@ -145,11 +145,11 @@ func (e *Event) github(body []byte) error {
 		if b.Head != nil && b.Head.ID == b.After {
 			c.Message, c.Author = b.Head.Message, b.Head.Author.Name
 		}
-		if b.Head != nil && c.Tag != "" && !c.Deleted { // after is the annotated tag itself
+		if b.Head != nil && c.Tag != "" && !c.Deleted { // After is the id of the annotated tag, not of the commit
 			c.Commit, c.Message, c.Author = b.Head.ID, b.Head.Message, b.Head.Author.Name
 		}
 		c.All = !b.Forced && !unset(b.Before) && len(b.Commits.list) > 0 && b.Commits.all
-		if e.Provider == Gitea { // it doesn't say what was forced, but lists the commits up to the new one
+		if e.Provider == Gitea { // Gitea has no "forced" field, but lists the commits up to the new one
 			c.All = c.All && b.Total != nil && *b.Total == len(b.Commits.list)
 		}
 		e.Changes = []Change{c}
@@ -190,7 +190,7 @@ func (e *Event) github(body []byte) error {
 	return nil
 }
 
-// addresses are those that are not empty.
+// addresses returns the non-empty strings.
 func addresses(list ...string) (out []string) {
 	for _, s := range list {
 		if s != "" {

@@ -1,6 +1,6 @@
 package forge
 
-// gitlab reads GitLab's payloads. A test from its settings looks like a real event.
+// gitlab reads GitLab's payloads. GitLab's test calls look like real events.
 func (e *Event) gitlab(body []byte) error {
 	type project struct {
 		HTTPURL       string `json:"git_http_url"`
@@ -48,12 +48,12 @@ func (e *Event) gitlab(body []byte) error {
 		if c.Deleted {
 			c.Commit = ""
 		}
-		if c.Tag != "" && !c.Deleted && b.Checkout != "" { // after is the annotated tag itself
+		if c.Tag != "" && !c.Deleted && b.Checkout != "" { // After is the id of the annotated tag, not of the commit
 			c.Commit = b.Checkout
 		}
 		c.files(b.Commits.list)
-		// It lists the newest 20, and doesn't say what was forced; only a single one whose
-		// predecessor is known would tell, so more than it lists is not all.
+		// GitLab lists at most the newest 20 commits and doesn't say whether the push was forced. So the list is
+		// complete only if it has as many commits as the push.
 		c.All = !unset(b.Before) && len(b.Commits.list) > 0 && b.Commits.all && b.Total == len(b.Commits.list)
 		e.Changes = []Change{c}
 	case "merge_request":

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ProviderOf returns the kind of forge of a repository, host/owner/repo: by its host where
-// that is known, else what its hook told.
+// ProviderOf returns the provider of a repository (host/owner/repo): by its host if that is known, else the one its
+// webhook calls came from.
 func ProviderOf(repository string, told Provider) Provider {
 	host, _, _ := strings.Cut(repository, "/")
 	switch host {
@@ -23,13 +23,13 @@ func ProviderOf(repository string, told Provider) Provider {
 	return told
 }
 
-// web is the address of a repository's pages.
+// web returns the URL of a repository's pages.
 func (p Provider) web(repository string) string {
 	host, path, ok := strings.Cut(repository, "/")
 	if !ok {
 		return ""
 	}
-	if p == BitbucketServer { // cloned as host/scm/project/repository
+	if p == BitbucketServer { // its clone URL is host/scm/project/repository
 		project, repo, ok := strings.Cut(strings.TrimPrefix(path, "scm/"), "/")
 		if !ok {
 			return ""
@@ -42,8 +42,7 @@ func (p Provider) web(repository string) string {
 	return "https://" + host + "/" + path
 }
 
-// CommitURL is the page of a commit of a repository, host/owner/repo; empty where it can't
-// be known.
+// CommitURL returns the URL of a commit's page; empty if it isn't known. repository is host/owner/repo.
 func (p Provider) CommitURL(repository, commit string) string {
 	form := map[Provider]string{
 		GitHub:          "/commit/",
@@ -55,7 +54,7 @@ func (p Provider) CommitURL(repository, commit string) string {
 	return p.link(repository, form, commit)
 }
 
-// BranchURL is CommitURL for a branch.
+// BranchURL returns the URL of a branch's page; empty if it isn't known.
 func (p Provider) BranchURL(repository, branch string) string {
 	form := map[Provider]string{
 		GitHub:          "/tree/",
@@ -70,7 +69,7 @@ func (p Provider) BranchURL(repository, branch string) string {
 	return p.link(repository, form, escapePath(branch))
 }
 
-// PullURL is CommitURL for a pull request; empty where the number is 0.
+// PullURL returns the URL of a pull request's page; empty if it isn't known or the number is 0.
 func (p Provider) PullURL(repository string, number int) string {
 	if number == 0 {
 		return ""
@@ -93,7 +92,7 @@ func (p Provider) link(repository, form, rest string) string {
 	return web + form + rest
 }
 
-// escapePath makes a branch's name fit for a path; its slashes stay.
+// escapePath escapes a branch's name for a path, but keeps slashes.
 func escapePath(s string) string {
 	parts := strings.Split(s, "/")
 	for i, p := range parts {
@@ -102,7 +101,7 @@ func escapePath(s string) string {
 	return strings.Join(parts, "/")
 }
 
-// Name is how people call the forge; empty where it is not known.
+// Name returns the provider's product name; empty if it isn't known.
 func (p Provider) Name() string {
 	return map[Provider]string{
 		GitHub:          "GitHub",

@@ -14,15 +14,14 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// SecretPrefix begins a secret that can key Standard Webhooks as well: what follows is
-// base64 of the key.
+// SecretPrefix begins a secret that is also a key of Standard Webhooks: the rest is the key in base64.
 const SecretPrefix = "whsec_"
 
-// tolerance is how far the time of a Standard Webhooks signature may be off.
+// tolerance is the allowed clock difference of a Standard Webhooks timestamp.
 const tolerance = 5 * time.Minute
 
-// Verify is nil when the call is signed with the secret in the way of the forge whose
-// headers it has: over the raw bytes of the body, compared in constant time.
+// Verify returns nil if the call is signed with the secret, in the way of the provider whose headers it has. The
+// signature covers the raw body and is compared in constant time.
 func Verify(h http.Header, body []byte, secret string, now time.Time) error {
 	p, _, _ := Recognize(h)
 	good := false
@@ -64,8 +63,8 @@ func signed(sig, prefix string, body []byte, secret string) bool {
 	return err == nil && hmac.Equal(have, mac.Sum(nil))
 }
 
-// standard checks the headers of Standard Webhooks. Any of several signatures will do: a
-// sender whose secret changes signs with both.
+// standard checks a Standard Webhooks signature. One valid signature of several is enough: while a sender's secret
+// changes, it signs with both.
 func standard(h http.Header, body []byte, secret string, now time.Time) bool {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, SecretPrefix))
 	if err != nil {

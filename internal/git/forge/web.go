@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// WebAddress holds what the address of a repository's page names.
+// WebAddress is the parsed URL of a repository's web page.
 type WebAddress struct {
 	Repository string // host/owner/repo
-	Branch     string // empty: none is named
-	Dir        string // below the repository's root; empty: none is named
+	Branch     string // empty if the URL has none
+	Dir        string // relative to the repository's root; empty if the URL has none
 }
 
-// ParseWebAddress understands the address of a folder, a file or a branch as the forges'
-// pages have it. It reports false for what is none, such as the address of the repository
-// itself. A branch whose name holds slashes can't be told from the folder: its first part
-// is taken for the whole.
+// ParseWebAddress parses the URL of a folder, file or branch on a provider's website. It returns false for other URLs,
+// such as the repository's own. A branch name with slashes can't be told from a folder: its first segment is taken as
+// the branch.
 func ParseWebAddress(s string) (WebAddress, bool) {
 	if !strings.HasPrefix(s, "https://") || len(s) > 1000 {
 		return WebAddress{}, false
