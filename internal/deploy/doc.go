@@ -1,5 +1,4 @@
-// Package deploy owns no code. It is the district of deployments: from a push, a click or a call to
-// what is live.
+// Package deploy is the district of deployments: from a push, a click or a call to a live release.
 //
 // Its rule: nothing is visible before the one transaction that activates.
 //

@@ -1,11 +1,11 @@
-// Package actions owns what workflows of GitHub Actions deploy with: an API key for an hour, for the ID token that GitHub
-// signs for a run. Nothing is stored at GitHub.
+// Package actions lets workflows of GitHub Actions deploy: it exchanges the ID token that GitHub signs for a run for an
+// API key that is valid for an hour. GitHub stores no secret.
 //
-// Which repository may deploy a site is in the site's Git settings. A run of the branch that is named there may deploy to
-// production, and in the environment that is named there alone, where one is; every other run of the repository may
-// deploy previews. A key is for one site and never for more than the person who allowed the repository may still do
-// there. An ID token works once. The package believes nothing of a token before its signature, issuer, audience and age
-// are checked, and keys of the issuer are read within the bounds of package sso.
+// The site's Git settings name the repository that may deploy it. Runs of the branch named there may deploy to
+// production, only in the environment named there if there is one. Other runs of the repository may deploy previews. A
+// key is limited to one site and to what the member who allowed the repository may still do. An ID token works once.
+// The package checks a token's signature, issuer, audience and age before it uses any claim, and reads the issuer's
+// keys within the limits of package sso.
 package actions
 
 import (
@@ -36,27 +36,27 @@ import (
 	"slipway/internal/tenant/sso"
 )
 
-// Issuer is who signs for workflows at github.com.
+// Issuer signs the ID tokens of workflows at github.com.
 const Issuer = "https://token.actions.githubusercontent.com"
 
 const (
-	life    = time.Hour        // of a key
-	maxAge  = 15 * time.Minute // of an ID token; GitHub's live for five
-	skew    = 5 * time.Minute  // that the issuer's clock may be ahead
-	askTime = 10 * time.Second // for all that the issuer is asked, and between attempts to read its document
-	maxKeys = 50               // of a site within an hour
+	life    = time.Hour        // lifetime of a key
+	maxAge  = 15 * time.Minute // of an ID token; GitHub's live for 5 minutes
+	skew    = 5 * time.Minute  // how far the issuer's clock may be ahead
+	askTime = 10 * time.Second // for requests to the issuer, and the pause between attempts to read its document
+	maxKeys = 50               // per site and hour
 	maxText = 8 << 10          // bytes of an ID token
 )
 
-// Config says what the package stands on.
+// Config holds what New needs.
 type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
 	Sites    *site.Sites
 	Git      *pushes.Pushes
 	Out      *http.Client // from egress.Client
-	Issuer   string       // Optional: empty means github.com's. GitHub Enterprise Server has its own.
-	Audience string       // that tokens must be for: the address of the installation
+	Issuer   string       // Optional: empty means github.com's. GitHub Enterprise Server has a different one.
+	Audience string       // audience of the tokens: the installation's URL
 	Log      *slog.Logger // Optional.
 }
 
@@ -64,13 +64,13 @@ type Config struct {
 type Actions struct {
 	c Config
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the following fields
 	check  *oidc.IDTokenVerifier
-	failed error     // why the issuer's document could not be read,
-	again  time.Time // and when it is asked again
+	failed error     // why the issuer's document couldn't be read,
+	again  time.Time // and when to try again
 }
 
-// New asks nobody yet.
+// New returns Actions. It sends no requests.
 func New(c Config) *Actions {
 	c.Issuer = cmp.Or(c.Issuer, Issuer)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -80,14 +80,14 @@ func New(c Config) *Actions {
 	return &Actions{c: c}
 }
 
-// Key is what a run gets.
+// Key is the API key for a run.
 type Key struct {
 	Secret  string
 	Scopes  account.Scopes
 	Expires db.Time
 }
 
-// run is what GitHub says of the run of a workflow.
+// run holds the claims about a workflow run.
 type run struct {
 	ID           string `json:"jti"`
 	Repository   string `json:"repository"`
@@ -98,14 +98,15 @@ type run struct {
 	Number       string `json:"run_id"`
 }
 
-// events lists the events whose workflows can deploy. People who may write to the repository cause these, and GitHub gives no ID
-// token to a pull request of a fork. Strangers cause others, such as issue_comment, and pull_request_target and workflow_run
-// have the rights of the base branch while they often read what a stranger wrote.
+// events lists the events whose workflows can deploy. Only people with write access to the repository cause them, and
+// GitHub issues no ID token to pull requests of forks. Others aren't listed: strangers cause issue_comment, and
+// pull_request_target and workflow_run run with the base branch's permissions, although they often process untrusted
+// input.
 var events = []string{
 	"push", "pull_request", "merge_group", "workflow_dispatch", "repository_dispatch", "schedule", "release", "deployment",
 }
 
-// errTarget is the one answer to runs that may not deploy a site, whether or not there is such a site.
+// errTarget is the answer to all runs that may not deploy a site, whether or not the site exists.
 var errTarget = &oauth.Error{
 	Code: "invalid_target", Status: http.StatusBadRequest,
 	Description: "This workflow may not deploy this site: allow its repository in the Git settings of the site",
@@ -115,7 +116,8 @@ func refused(description string) *oauth.Error {
 	return &oauth.Error{Code: "invalid_request", Status: http.StatusBadRequest, Description: description}
 }
 
-// Exchange returns a key for a site to who has an ID token of a run that may deploy it. An error is an *oauth.Error, or ours.
+// Exchange returns a key for a site in exchange for the ID token of a run that may deploy it. Its errors are
+// *oauth.Error, or internal ones.
 func (a *Actions) Exchange(ctx context.Context, token string, id site.ID, addr netip.Addr) (Key, error) {
 	r, expires, err := a.verify(ctx, token)
 	if err != nil {
@@ -127,14 +129,15 @@ func (a *Actions) Exchange(ctx context.Context, token string, id site.ID, addr n
 		return err
 	})
 	if f := fault.As(err); f != nil {
-		// The site is gone, or whoever allowed the repository is suspended, left the team or may do less there now.
+		// The site was deleted, or the member who allowed the repository was suspended, left the team or has fewer
+		// permissions now.
 		a.c.Log.InfoContext(ctx, "workflow refused", "site", id, "repository", r.Repository, "ref", r.Ref, "err", f.Message)
 		return Key{}, errTarget
 	}
 	return k, err
 }
 
-// verify returns the run that a token is for, and until when the token counts.
+// verify checks a token and returns its run and when the token expires.
 func (a *Actions) verify(ctx context.Context, token string) (r run, expires db.Time, err error) {
 	if len(token) > maxText {
 		return r, 0, refused("subject_token is too long")
@@ -167,8 +170,8 @@ func (a *Actions) verify(ctx context.Context, token string) (r run, expires db.T
 	return r, db.At(said.Expiry), nil
 }
 
-// verifier returns what checks tokens, and reads the issuer's document when it is first called. An issuer that doesn't answer
-// is asked once by all who wait, and not again for a while.
+// verifier returns the verifier of tokens. The first call reads the issuer's document. Concurrent callers share one
+// request, and after a failure the next one is sent after askTime.
 func (a *Actions) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +184,7 @@ func (a *Actions) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if time.Now().Before(a.again) {
 		return nil, a.failed
 	}
-	// Whoever asks does so for all, and may go away.
+	// The request is shared, so it continues if this caller leaves.
 	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
 	at, err := oidc.NewProvider(oidc.ClientContext(ask, a.c.Out), a.c.Issuer)
@@ -193,7 +196,7 @@ func (a *Actions) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return a.check, nil
 }
 
-// exchangeTx makes a key for a run that the site's settings allow.
+// exchangeTx makes a key for a run if the site's settings allow it.
 func (a *Actions) exchangeTx(ctx context.Context, tx *db.Tx, r run, expires db.Time, id site.ID, addr netip.Addr) (Key, error) {
 	s, err := a.c.Sites.ByID(ctx, tx, id)
 	if err != nil {
@@ -248,13 +251,13 @@ func (a *Actions) exchangeTx(ctx context.Context, tx *db.Tx, r run, expires db.T
 	return Key{secret, scopes, k.Expires}, err
 }
 
-// digest stands for the token of a run.
+// digest identifies the run's token.
 func (r run) digest() string {
 	sum := sha256.Sum256([]byte(r.RepositoryID + " " + r.ID))
 	return hex.EncodeToString(sum[:])
 }
 
-// once notes that a token was used, and removes the site's keys of runs that have ended.
+// once records that a token was used, and removes the site's keys of runs that have ended.
 func (a *Actions) once(ctx context.Context, tx *db.Tx, by account.Caller, r run, id site.ID, expires db.Time) error {
 	now := db.Now()
 	rows, err := tx.Query(ctx, `SELECT key_id FROM action_runs WHERE site_id = $1 AND expires_at <= $2`, id, now)
@@ -263,11 +266,11 @@ func (a *Actions) once(ctx context.Context, tx *db.Tx, by account.Caller, r run,
 		return fmt.Errorf("find ended runs: %w", err)
 	}
 	for _, k := range ended {
-		if err := a.c.Accounts.RevokeKeyTx(ctx, tx, by, k); err != nil && fault.As(err) == nil { // somebody revoked it
+		if err := a.c.Accounts.RevokeKeyTx(ctx, tx, by, k); err != nil && fault.As(err) == nil { // a member revoked it
 			return err
 		}
 	}
-	// of any site: those of deleted sites go too
+	// rows of all sites, because those of deleted sites are removed too
 	if _, err := tx.Exec(ctx, `DELETE FROM action_runs WHERE expires_at <= $1 AND (site_id = $2 OR expires_at <= $3)`,
 		now, id, now.Add(-24*time.Hour)); err != nil {
 		return fmt.Errorf("forget ended runs: %w", err)

@@ -15,9 +15,8 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// RollbackTx makes the release of an earlier production deployment live again, at once and
-// without building: in the caller's transaction. With an empty id it is the last one that
-// was live before the present one.
+// RollbackTx makes the release of an earlier production deployment live again, immediately and without a build. If id
+// is empty, it is the release that was live before the current one.
 func (d *Deployments) RollbackTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -58,8 +57,7 @@ func (d *Deployments) RollbackTx(
 	return d.goLiveTx(ctx, tx, s, old, deployment.ByRollback)
 }
 
-// PromoteTx makes the release of a preview live in production, at once and without
-// building: in the caller's transaction.
+// PromoteTx makes the release of a preview live in production, immediately and without a build.
 func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id deployment.ID) (deployment.Deployment, error) {
 	old, err := d.OwnedTx(ctx, tx, owner, id)
 	if err != nil {
@@ -69,7 +67,7 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	if err != nil {
 		return deployment.Deployment{}, err
 	}
-	if old.Fork { // it was built without what production is built with, from code that nobody has merged
+	if old.Fork { // it was built from unreviewed code, and without production's variables
 		return deployment.Deployment{}, fault.New(fault.Conflict, "deployment_from_fork", "A preview of a fork can't be promoted",
 			"merge the pull request; production is then built with its variables")
 	}
@@ -81,8 +79,7 @@ func (d *Deployments) PromoteTx(ctx context.Context, tx *db.Tx, owner account.Ow
 	return d.goLiveTx(ctx, tx, s, old, deployment.ByPromote)
 }
 
-// goLiveTx makes the release of a deployment live by a new deployment, which has built
-// nothing.
+// goLiveTx creates a deployment that makes the release of another one live, without a build.
 func (d *Deployments) goLiveTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -113,8 +110,7 @@ func (d *Deployments) goLiveTx(
 	return d.wentLiveTx(ctx, tx, x, fmt.Sprintf(words.log, old.ID))
 }
 
-// wentLiveTx writes a deployment that has built nothing, and makes its release live. note is
-// the line of its log.
+// wentLiveTx writes a deployment that built nothing, and makes its release live. note is the line of its log.
 func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.Deployment, note string) (deployment.Deployment, error) {
 	if err := d.write(ctx, tx, x, ""); err != nil {
 		return deployment.Deployment{}, err

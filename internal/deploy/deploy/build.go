@@ -27,7 +27,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// built makes a release of what a build leaves in its output folder, and returns the plan as the build has made it.
+// built makes a release from a build's output folder, and returns the plan as the build has changed it.
 func (d *Deployments) built(
 	ctx context.Context,
 	s site.Site,
@@ -38,7 +38,7 @@ func (d *Deployments) built(
 ) (rel release.Sealed, made framework.Plan, err error) {
 	made = plan
 	err = d.build(ctx, s, x, tree, plan, p, func(ctx context.Context, a build.Artefact) error {
-		if a.Start != nil && a.Start != plan.Start { // what the build made decides
+		if a.Start != nil && a.Start != plan.Start { // the start command is taken from what was built
 			made.Start = a.Start
 			if a.Runtime != plan.Runtime {
 				made.Runtime, made.Framework, made.Name = a.Runtime, "node-script", "Node.js"
@@ -71,7 +71,7 @@ func (d *Deployments) built(
 	return rel, made, err
 }
 
-// build carries a build out and hands what it leaves to use, which returns before that goes.
+// build runs a build and calls use with its result, which is deleted when use returns.
 func (d *Deployments) build(
 	ctx context.Context,
 	s site.Site,
@@ -101,7 +101,7 @@ func (d *Deployments) build(
 		Commands:   project.Commands(plan),
 		Whole:      plan.Run != nil && plan.Run.DevDependencies != nil && *plan.Run.DevDependencies,
 	}
-	if x.Fork { // nothing that its build leaves behind reaches another one, and the other way round
+	if x.Fork { // a fork's build shares no cache with other builds
 		spec.Branch, spec.ClearCache = preview.PullKey(x.Pull), true
 	}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
@@ -124,14 +124,13 @@ func (d *Deployments) build(
 	return err
 }
 
-// A build's time is noted so often, and more often where the last minute of its owner's runs.
+// Build time is recorded at this interval, and more often during the owner's last minute.
 const (
 	countBuildEvery = 10 * time.Second
 	countLastMinute = time.Second
 )
 
-// countBuild notes how long a build takes while it does, until ctx ends, and ends it once its
-// owner's build minutes are used up.
+// countBuild records a build's time until ctx ends, and calls end once the owner's build minutes are used up.
 func (d *Deployments) countBuild(ctx context.Context, b *buildTime, end context.CancelCauseFunc) {
 	s := b.site
 	for {
@@ -156,8 +155,7 @@ func (d *Deployments) countBuild(ctx context.Context, b *buildTime, end context.
 	}
 }
 
-// buildTime is what one attempt of a deployment has built so far. The attempt is a source of its own: where it is
-// repeated after a crash, both count.
+// buildTime is the build time of one attempt. Attempts count separately: if one is repeated after a crash, both count.
 type buildTime struct {
 	meter
 	site   site.Site
@@ -171,9 +169,9 @@ func (d *Deployments) noteBuild(ctx context.Context, b *buildTime) {
 	}
 }
 
-// Variables returns the site's variables for the build or the program of a deployment. A
-// fork's sees none: whoever opens a pull request would read them. What LimitTx has limited
-// sees those that are for previews alone.
+// Variables returns the site's variables for the build or the program of a deployment. Deployments of forks get none:
+// the author of a pull request could read them. Deployments that [Deployments.LimitTx] limited get only those that
+// exist for previews alone.
 func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, when string) ([]site.Var, error) {
 	if x.Fork {
 		return nil, nil
@@ -185,8 +183,8 @@ func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, wh
 	return vars, err
 }
 
-// LimitTx keeps variables that are for production too from a preview that has just been asked for, where the caller's role
-// doesn't include reading them: they choose what it builds and runs.
+// LimitTx hides production's variables from a new preview if the caller's role may not read them: the caller controls
+// the code that the preview runs.
 func (d *Deployments) LimitTx(ctx context.Context, tx *db.Tx, by account.Caller, x deployment.Deployment) error {
 	if x.Target != deployment.Preview || by.RoleAllows(account.EnvRead, x.Site) {
 		return nil
@@ -199,8 +197,7 @@ func (d *Deployments) LimitTx(ctx context.Context, tx *db.Tx, by account.Caller,
 	return nil
 }
 
-// environment returns what the commands of a build see beside what every build sees, and
-// the values that its log must hide.
+// environment returns the variables of a build beyond those of every build, and the values that its log must hide.
 func (d *Deployments) environment(
 	ctx context.Context,
 	s site.Site,
@@ -250,8 +247,9 @@ func (d *Deployments) environment(
 	return env, secrets, nil
 }
 
-// otherHost returns the variables that Netlify or Vercel sets in builds, where the plan takes something from that host's
-// file: its commands read them. NETLIFY and VERCEL are left out, because frameworks choose another host's adapter by them.
+// otherHost returns the variables that Netlify or Vercel sets in builds, if the plan uses a setting from that host's
+// file: its commands may read them. NETLIFY and VERCEL are left out, because frameworks would choose that host's
+// adapter.
 func otherHost(plan framework.Plan, x deployment.Deployment, env map[string]string) map[string]string {
 	out := map[string]string{}
 	pull := ""
@@ -281,7 +279,7 @@ func otherHost(plan framework.Plan, x deployment.Deployment, env map[string]stri
 			"VERCEL_GIT_COMMIT_MESSAGE": x.CommitMessage, "VERCEL_GIT_COMMIT_AUTHOR_NAME": x.CommitAuthor,
 			"VERCEL_GIT_PULL_REQUEST_ID": pull, "VERCEL_DEPLOYMENT_ID": string(x.ID),
 		})
-		if !strings.HasPrefix(plan.Output, ".output") { // Nitro takes Vercel's adapter by it
+		if !strings.HasPrefix(plan.Output, ".output") { // Nitro would choose Vercel's adapter
 			out["VERCEL_ENV"] = string(x.Target)
 		}
 	}

@@ -10,15 +10,13 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// maxCrashes is how often the process may die over one deployment before the deployment
-// fails. What is in a repository can kill the process in ways that nobody foresaw; with
-// the job taken up again at each start it would do so for ever.
+// maxCrashes is how often the process may crash during one deployment before the deployment fails. Without it, a
+// repository that crashes the process would do so after every restart.
 const maxCrashes = 2
 
-// suspect waits its turn for a deployment during which the process has died: such ones
-// run one at a time, and the next crash is counted only against the one that runs. So a
-// deployment that happened to run beside a deadly one ends well. The returned function
-// lets the next one in; it is never nil.
+// suspect waits for its turn if the process has crashed during the deployment. Such deployments run one at a time, so
+// that the next crash counts only against the one that runs, and a deployment that happened to run beside the cause can
+// succeed. done lets the next one in; it is never nil.
 func (d *Deployments) suspect(ctx context.Context, id deployment.ID) (done func(), err error) {
 	var crashes int
 	err = d.c.DB.QueryRow(ctx, `SELECT COALESCE(MAX(crashes), 0) FROM deployments WHERE id = $1`, id).Scan(&crashes)
@@ -34,8 +32,8 @@ func (d *Deployments) suspect(ctx context.Context, id deployment.ID) (done func(
 	return d.alone.Unlock, nil
 }
 
-// countTx notes, before anything of the repository is touched, that the process is
-// about to work on the deployment. It reports whether it has died over it too often.
+// countTx records that the process is about to work on the deployment, before it reads the repository. It reports
+// whether the process has crashed too often during it.
 func countTx(ctx context.Context, tx *db.Tx, id deployment.ID) (tooOften bool, err error) {
 	var crashes int
 	err = tx.QueryRow(ctx, `UPDATE deployments SET crashes = crashes + 1 WHERE id = $1 RETURNING crashes`, id).Scan(&crashes)
@@ -45,7 +43,7 @@ func countTx(ctx context.Context, tx *db.Tx, id deployment.ID) (tooOften bool, e
 	return crashes > maxCrashes, nil
 }
 
-// working counts as countTx does, for a deployment that goes on after it has waited.
+// working is like countTx, for a deployment that continues after waiting.
 func (d *Deployments) working(ctx context.Context, id deployment.ID) {
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := countTx(ctx, tx, id)
@@ -56,11 +54,10 @@ func (d *Deployments) working(ctx context.Context, id deployment.ID) {
 	}
 }
 
-// survivedTime is how long a deployment waits for a database that is away: longer than a failover takes.
+// survivedTime is how long a deployment waits for an unreachable database: longer than a failover takes.
 const survivedTime = time.Minute
 
-// survived takes back what countTx counted: the process lives, and the deployment will
-// be worked on again.
+// survived undoes countTx: the process didn't crash, and the deployment will be retried.
 func (d *Deployments) survived(ctx context.Context, id deployment.ID) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), survivedTime)
 	defer done()

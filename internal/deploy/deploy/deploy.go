@@ -1,11 +1,9 @@
-// Package deploy owns deployments: from a trigger to a live release, or to an error with its
-// reason.
+// Package deploy runs deployments: from a trigger to a live release, or to an error with its reason.
 //
-// A trigger writes a pending deployment and the job that runs it. The job fetches, plans,
-// builds and publishes, in steps that can be repeated and are not visible, and then
-// activates in one transaction. Deployments of one site run one at a time and in order.
-// The live release stays live until that transaction; after a crash the job is repeated.
-// Every deployment ends. The package never serves anything.
+// A trigger writes a pending deployment and the job that runs it. The job fetches, plans, builds and publishes in steps
+// that are invisible and can be repeated, and then activates the release in one transaction. Deployments of one site
+// run one at a time, in order. The previous release stays live until that transaction. After a crash the job is
+// repeated; every deployment ends. The package never serves anything.
 package deploy
 
 import (
@@ -43,43 +41,42 @@ type Config struct {
 	Hooks    *webhook.Webhooks
 	Source   *fetch.Fetcher
 	Releases *release.Releases
-	Builds   *build.Builds // Optional: nil refuses what needs a build.
+	Builds   *build.Builds // Optional: nil refuses projects that need a build.
 	Bundles  *bundle.Bundles
-	Uploads  *upload.Uploads // Optional: nil refuses what was uploaded.
+	Uploads  *upload.Uploads // Optional: nil refuses uploads.
 
-	// Programs runs the programs of deployments. Optional: nil refuses what is one, with WhyNot.
+	// Programs runs the programs of deployments. Optional: nil refuses programs, with the reason in WhyNot.
 	Programs Programs
 	WhyNot   string
 
-	// Connections tells the site's forge of every state of a deployment, and Notify its owner's people of
-	// those that fail. Optional, together.
+	// Connections reports every state of a deployment to the site's Git provider. Notify notifies the site's members of
+	// failures. Optional, but only together.
 	Connections *connection.Connections
 	Notify      *notify.Notifications
 
 	Log *slog.Logger
 
-	BaseURL   string // of the dashboard, which forges are told
-	Countries bool   // visitors' countries are known, so rules may ask for them
+	BaseURL   string // of the dashboard, for links on Git providers
+	Countries bool   // whether visitors' countries are known, so that rules may use them
 
-	// of one deployment, without what it waits for a free place. Optional: 0 means 10 minutes beside what the
-	// two stages of a build may take.
+	// Timeout limits one deployment, without the time that it waits for a place. Optional: 0 means 10 minutes plus the
+	// limits of the build's two stages.
 	Timeout time.Duration
 	Keep    int // releases a site keeps for rollbacks besides the live one. Optional: 0 means 20.
-	History int // deployments of a site that are remembered. Optional: 0 means 500.
+	History int // deployments of a site that are kept. Optional: 0 means 500.
 
-	Limits *limits.Limits // Optional: without it the service's own.
-	Usage  *usage.Usage   // where build time is counted. Optional: without it one of its own.
+	Limits *limits.Limits // Optional: nil means the defaults.
+	Usage  *usage.Usage   // counts build time. Optional: nil means an own one.
 }
 
-// Programs runs programs, and their release commands. Package app does, which stands on this one.
+// Programs runs programs and their release commands. Package app implements it; it imports this package.
 type Programs interface {
-	// Place returns nil where a deployment's program may run on this node, or would be told why not when it starts; else it is for the
-	// handler of a job, which returns it as it is.
+	// Place returns nil if a deployment's program may run on this node, or if its start will say why not. Otherwise the
+	// handler of a job must return the error unchanged.
 	Place(ctx context.Context, deployment deployment.ID) error
-	// Start brings a deployment's program up and returns once it is healthy. Until release is called it
-	// stays up.
+	// Start starts a deployment's program and returns once it is healthy. The program stays up until release is called.
 	Start(ctx context.Context, deployment deployment.ID, say func(line string)) (release func(), err error)
-	// Release runs the release command of a deployment to its end; a fault says why it failed.
+	// Release runs a deployment's release command until it exits. A fault says why it failed.
 	Release(ctx context.Context, deployment deployment.ID, c framework.Command, line func(stream, text string)) error
 	// LastLines returns the last lines that a deployment's program printed.
 	LastLines(ctx context.Context, site site.ID, deployment deployment.ID) []string
@@ -87,14 +84,14 @@ type Programs interface {
 
 // Deployments owns all deployments.
 type Deployments struct {
-	*deployment.Deployments                   // the reading of them
-	Previews                *preview.Previews // their stable addresses
+	*deployment.Deployments                   // reads deployments
+	Previews                *preview.Previews // stable addresses of previews
 
 	c         Config
-	wordpress WordPress // nil refuses sites of that type, with WhyNot
+	wordpress WordPress // nil refuses sites of that type, with the reason in WhyNot
 	keepers   []Keeper
 	parts     []Part
-	alone     sync.Mutex // held by the one deployment at work over which the process has died before
+	alone     sync.Mutex // held by the one deployment that runs after a crash of the process
 }
 
 // New returns Deployments. It starts nothing: Work registers its jobs.
@@ -116,29 +113,28 @@ func New(c Config) *Deployments {
 	return d
 }
 
-// Connect tells how WordPress sites come to run. It belongs before Work: package wordpress stands on
-// this one.
+// Connect sets what runs WordPress sites. Call it before Work. It exists because package wordpress imports this one.
 func (d *Deployments) Connect(w WordPress) { d.wordpress = w }
 
-// Part is a package that stores something of sites.
+// Part is a package that stores data of sites.
 type Part interface {
-	// ForgetSiteTx removes what is stored of a deleted site. It may be called again.
+	// ForgetSiteTx deletes the data of a deleted site. It may be called again.
 	ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error
 }
 
-// Keeper is a package that stores something of sites outside the database, or too much of it for one transaction.
+// Keeper is a package whose data of sites is outside the database, or too large to delete in one transaction.
 type Keeper interface {
-	// ForgetSite removes what is stored of a deleted site. It may be called again, and where it returns an error of package job it is.
+	// ForgetSite deletes the data of a deleted site. It may be called again. An error of package job decides about the
+	// retry.
 	ForgetSite(ctx context.Context, id site.ID) error
 }
 
-// ConnectParts says who forgets what there was of a deleted site: keepers first, in their order. It belongs before Work, too.
+// ConnectParts sets which packages delete a deleted site's data: keepers first, in order. Call it before Work.
 func (d *Deployments) ConnectParts(keepers []Keeper, parts ...Part) {
 	d.keepers, d.parts = keepers, parts
 }
 
-// emit tells webhooks and open pages of a deployment. The site's name is read unless the
-// transaction has read it.
+// emit sends a deployment's state to webhooks and open pages. It reads the site's name if name is empty.
 func (d *Deployments) emit(
 	ctx context.Context,
 	tx *db.Tx,
@@ -149,7 +145,7 @@ func (d *Deployments) emit(
 	if x.SiteName == "" {
 		err := tx.QueryRow(ctx, `SELECT name FROM open_sites WHERE id = $1`, x.Site).Scan(&x.SiteName)
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil // its site is gone, and site.deleted has said so
+			return nil // the site was deleted, and site.deleted was sent
 		}
 		if err != nil {
 			return fmt.Errorf("name site of %s: %w", x.ID, err)
@@ -161,14 +157,14 @@ func (d *Deployments) emit(
 	return d.c.Hooks.EmitTx(ctx, tx, x.Owner, make(event.Site{ID: x.Site, Name: x.SiteName}, x.Event()))
 }
 
-// open lists the states that are not the end, for statements.
+// open is an SQL list of the states of deployments that haven't ended.
 const open = deployment.Open
 
-// waits is the condition of a deployment that has not begun as the index of open ones has it:
-// without the first part SQLite reads all deployments of the site.
+// waits is the SQL condition for a deployment that hasn't begun, in the form that the index of open ones has: without
+// its first part, SQLite reads all deployments of the site.
 const waits = `status IN ` + open + ` AND status = 'pending'`
 
-// idsOf returns the ids that a statement names.
+// idsOf returns the ids that a query selects.
 func idsOf(ctx context.Context, tx *db.Tx, query string, args ...any) ([]deployment.ID, error) {
 	rows, err := tx.Query(ctx, query, args...)
 	return db.Collect(rows, err, func(s db.Scanner) (id deployment.ID, err error) { return id, s.Scan(&id) })

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/tenant/connection"
 )
 
-// Facts returns what forges are told of a deployment.
+// Facts returns what is reported about a deployment to Git providers.
 func (d *Deployments) Facts(ctx context.Context, id deployment.ID) (connection.Facts, error) {
 	x, s, err := d.Lookup(ctx, id)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// CheckInstances refuses settings of a site that its live deployment can't have: several instances of what has storage.
+// CheckInstances refuses several instances if the site's live deployment has storage.
 func (d *Deployments) CheckInstances(ctx context.Context, r db.Reader, s site.Site) error {
 	if s.Run.Instances == nil || s.LiveDeployment == "" {
 		return nil

@@ -17,22 +17,20 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Collect is the job that forgets old deployments and lets go of old releases. One of it
-// exists; it runs every hour. Package gc then deletes what nothing refers to.
+// Collect is the hourly job that deletes old deployments and releases. Package gc then deletes what nothing refers to.
+// Only one exists.
 type Collect struct{}
 
-// maxWait is how long a build may wait for a free place. The deployment's own time does
-// not pass meanwhile.
+// maxWait is how long a build may wait for a free place. The deployment's timeout is paused meanwhile.
 const maxWait = 24 * time.Hour
 
-// Kind names the job.
 func (Collect) Kind() string { return "deploy.collect" }
 
-// Work registers this service's jobs.
+// Work registers the package's jobs.
 func (d *Deployments) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Timeout:  d.c.Timeout + maxWait,
-		Attempts: 50, // what kills the process is counted by the deployment itself, see crash.go
+		Attempts: 50, // the deployment counts crashes itself, see crash.go
 		Backoff:  func(int) time.Duration { return time.Second },
 		GivenUp: func(ctx context.Context, args []byte, _ error) error {
 			var r Run
@@ -55,7 +53,7 @@ func (d *Deployments) Schedule(ctx context.Context) error {
 	})
 }
 
-// provision carries a new site to its first release by its first deployment. Run twice, it finds the deployment of the first time.
+// provision starts the first deployment of a new site. If it runs twice, it finds the first one.
 func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) error {
 	return d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		s, err := d.c.Sites.LockByIDTx(ctx, tx, p.Site)
@@ -78,8 +76,8 @@ func (d *Deployments) provision(ctx context.Context, p site.Provision, _ int64) 
 	})
 }
 
-// purge removes what a deleted site leaves behind: it ends what runs, then deletes rows,
-// files and what other services keep. Every step may be repeated.
+// purge deletes what a deleted site leaves behind: it stops what runs, then deletes rows, files and other packages'
+// data. Every step may be repeated.
 func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	var running bool
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
@@ -99,7 +97,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 		return err
 	}
 	if running {
-		return job.Later(100 * time.Millisecond) // until their workers have written the end
+		return job.Later(100 * time.Millisecond) // until their workers have recorded the end
 	}
 	if err := d.c.Source.Forget(ctx, p.Site); err != nil {
 		return fmt.Errorf("forget source: %w", err)
@@ -138,8 +136,7 @@ func (d *Deployments) purge(ctx context.Context, p site.Purge, _ int64) error {
 	})
 }
 
-// collect forgets deployments over the site's history and lets go of releases over what is
-// kept for rollbacks.
+// collect deletes deployments beyond the site's history, and the releases that aren't kept for rollbacks.
 func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 	err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `

@@ -17,15 +17,15 @@ import (
 
 const maxLacking = 8 // names that an error lists
 
-// mayLack matches causes that a missing variable may have. Others say enough.
+// mayLack matches errors that a missing variable may cause.
 var mayLack = lazyregexp.New(
 	`(?i)^see its log$|^it printed nothing|^its (?:last error|output)|environment variable|could not be rendered|` +
 		`\b(?:is|are|be) (?:required|missing|undefined|provided|set)\b|\bnot (?:set|provided|configured)\b|\bapi ?key|\bsecret\b|` +
 		`invalid (?:env|url)`,
 )
 
-// lacking adds to the error of a deployment the variables that an example file of the project lists and the site doesn't
-// have, where one of them may be the cause. when is "build" or "runtime".
+// lacking adds to a deployment's error the variables that an example file of the project lists but the site lacks, if
+// one of them may be the cause. when is "build" or "runtime".
 func (d *Deployments) lacking(
 	ctx context.Context, x deployment.Deployment, tree sourceTree, plan framework.Plan, when string, err error,
 ) error {

@@ -13,11 +13,11 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// countLimits says how much of each limit an owner uses.
+// countLimits registers the queries that compute an owner's usage of each limit.
 func (d *Deployments) countLimits() {
 	l := d.c.Limits
 	l.CountRows(limits.Deployments, `SELECT count(*) FROM deployments WHERE owner_id = $1 AND status = 'pending'`)
-	// Of each site the oldest stored release counts whole, and of each later one what it added.
+	// A site's oldest stored release counts in full, each later one with what it added.
 	l.CountRows(limits.Storage, `
 		SELECT COALESCE(CAST(SUM(CASE WHEN place = 1 THEN stored_bytes ELSE added_bytes END) AS BIGINT), 0) FROM (
 			SELECT stored_bytes, added_bytes, row_number() OVER (PARTITION BY site_id ORDER BY id) AS place
@@ -27,7 +27,7 @@ func (d *Deployments) countLimits() {
 	})
 }
 
-// requireTx returns nil when the owner may ask for one more deployment of the site.
+// requireTx returns a fault if the owner may not ask for another deployment of the site.
 func (d *Deployments) requireTx(ctx context.Context, tx *db.Tx, s site.Site) error {
 	if err := d.c.Limits.RequireTx(ctx, tx, s.Owner, limits.Deployments, 1); err != nil {
 		return err
@@ -37,12 +37,12 @@ func (d *Deployments) requireTx(ctx context.Context, tx *db.Tx, s site.Site) err
 	}
 	builds, err := d.c.Usage.UsedBySite(ctx, tx, s.Owner, s.ID, usage.Build)
 	if err != nil || !builds {
-		return err // it may be one that is published as it is; one that does build is refused there
+		return err // it may need no build; if it does, it is refused when it builds
 	}
 	return d.c.Limits.Require(ctx, tx, s.Owner, limits.BuildMinutes, 1)
 }
 
-// noteStorageTx records what a deployment's release takes, if the owner may store it.
+// noteStorageTx records the size of a deployment's release, if the owner's storage limit allows it.
 func (d *Deployments) noteStorageTx(ctx context.Context, tx *db.Tx, x deployment.Deployment, rel release.Sealed, p *progress) error {
 	stored, added := rel.Bytes+p.stored, rel.Added+p.added
 	if added > 0 {

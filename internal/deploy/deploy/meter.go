@@ -11,21 +11,21 @@ type meter struct {
 	since time.Time
 }
 
-// start begins anew.
+// start starts measuring.
 func (m *meter) start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.since = time.Now()
 }
 
-// stop forgets what was measured: waiting costs nobody their time.
+// stop stops measuring: time spent waiting doesn't count.
 func (m *meter) stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.since = time.Time{}
 }
 
-// lap returns the time since start, or since the lap after it; 0 after stop.
+// lap returns the time since start or the last lap; 0 after stop.
 func (m *meter) lap() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

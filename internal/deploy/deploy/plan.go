@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// plan finds out what the commit is and what is to be done with it.
+// plan detects the kind of project and decides how to build it.
 func (d *Deployments) plan(
 	ctx context.Context,
 	s site.Site,
@@ -43,7 +43,7 @@ func (d *Deployments) plan(
 	return plan, nil
 }
 
-// needsServer is the fault of an application that can't be started here.
+// needsServer returns the fault of an application that can't run on this server.
 func (d *Deployments) needsServer(plan framework.Plan) error {
 	return &fault.Error{
 		Kind:    fault.Invalid,
@@ -53,7 +53,8 @@ func (d *Deployments) needsServer(plan framework.Plan) error {
 	}
 }
 
-// release makes a release of what the plan says, building first where it says so, and returns the plan as the build leaves it.
+// release makes the release that the plan describes, after a build if it needs one, and returns the plan as the build
+// has changed it.
 func (d *Deployments) release(
 	ctx context.Context,
 	s site.Site,
@@ -69,7 +70,7 @@ func (d *Deployments) release(
 	return rel, plan, err
 }
 
-// readyPHP finds out, before anything is built, that the PHP which a plan asks for is here.
+// readyPHP makes sure, before a build, that the plan's PHP version is available.
 func (d *Deployments) readyPHP(ctx context.Context, plan framework.Plan, p *progress) error {
 	if plan.Runtime != framework.PHP || d.c.Programs == nil {
 		return nil

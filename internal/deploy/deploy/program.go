@@ -22,8 +22,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// runRelease runs the release command, once for a deployment: one that succeeded before a
-// crash is not repeated.
+// runRelease runs the release command once per deployment: if it succeeded before a crash, it isn't repeated.
 func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, plan framework.Plan, p *progress) error {
 	if plan.Release == nil {
 		return nil
@@ -59,13 +58,12 @@ func (d *Deployments) runRelease(ctx context.Context, x deployment.Deployment, p
 	})
 }
 
-// noteBundle puts on record what a program is about to run from: who starts it reads it
-// there, and garbage collection finds it.
+// noteBundle records a program's bundle, so that starts and garbage collection find it.
 func noteBundle(ctx context.Context, x deployment.Deployment, p *progress) error {
 	return p.Commit(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(
 			ctx, `UPDATE deployments SET bundle = $2, runtime = $3, plan = $4, branch = $5 WHERE id = $1`, x.ID, x.Bundle,
-			x.Runtime, string(x.Plan), x.Branch, // of a site without one the default branch, which the program is told
+			x.Runtime, string(x.Plan), x.Branch, // the default branch for a site that names none; the program gets it as a variable
 		); err != nil {
 			return fmt.Errorf("note bundle: %w", err)
 		}
@@ -73,8 +71,7 @@ func noteBundle(ctx context.Context, x deployment.Deployment, p *progress) error
 	})
 }
 
-// bundled stores what a build has left for a program to run from, and makes a release of
-// the files that are served without it.
+// bundled stores a build's output as the program's bundle, and makes a release of the static files.
 func (d *Deployments) bundled(
 	ctx context.Context,
 	s site.Site,
@@ -102,7 +99,7 @@ func (d *Deployments) bundled(
 		return release.Sealed{}, err
 	}
 	rel, err := d.publish(ctx, s, func(w *release.Writer) error { return publish.Assets(ctx, w, tree, plan, a, p.Printf) })
-	if fault.Is(err, fault.Invalid) { // a file that can't be published is no reason not to run
+	if fault.Is(err, fault.Invalid) { // an invalid public file doesn't prevent the program from running
 		p.Printf("warn", "Static files are left to the application: %s", err)
 		return d.publish(ctx, s, func(*release.Writer) error { return nil })
 	}
@@ -112,7 +109,7 @@ func (d *Deployments) bundled(
 	return rel, err
 }
 
-// addedByBundle is how many bytes of a bundle the one that the site runs doesn't have.
+// addedByBundle returns how many bytes of a bundle aren't in the site's current one.
 func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.ID) (int64, error) {
 	var live bundle.ID
 	err := d.c.DB.QueryRow(ctx, `SELECT bundle FROM deployments WHERE id = $1`, s.LiveDeployment).Scan(&live)
@@ -122,8 +119,8 @@ func (d *Deployments) addedByBundle(ctx context.Context, s site.Site, id bundle.
 	return d.c.Bundles.Added(ctx, id, live)
 }
 
-// startProgram brings the deployment's program up beside the one that serves, and returns
-// when it is healthy. Where it isn't, the log ends with its last lines.
+// startProgram starts the deployment's program beside the current one and returns when it is healthy. If it doesn't
+// become healthy, its last lines are added to the log.
 func (d *Deployments) startProgram(
 	ctx context.Context,
 	x deployment.Deployment,
@@ -143,7 +140,7 @@ func (d *Deployments) startProgram(
 	p.Printf("info", "Starting %s", project.StartedBy(plan))
 	done, err = d.c.Programs.Start(ctx, x.ID, func(line string) { p.Printf("warn", "%s", line) })
 	if err != nil {
-		if errors.Is(err, job.ErrStopping) { // it is started again
+		if errors.Is(err, job.ErrStopping) { // the deployment is retried, and starts it again
 			return nil, err
 		}
 		return nil, explained(err, d.showLastLines(ctx, x, p), plan)
@@ -152,7 +149,7 @@ func (d *Deployments) startProgram(
 	return done, nil
 }
 
-// unused warns of variables of a site whose values an application doesn't get.
+// unused returns warnings about variables that an application doesn't get.
 func unused(vars []site.Var) (warnings []string) {
 	for _, v := range vars {
 		if v.Key == "PORT" || v.Key == "HOST" || v.Key == "HOSTNAME" {
@@ -163,7 +160,7 @@ func unused(vars []site.Var) (warnings []string) {
 	return warnings
 }
 
-// showLastLines adds what the deployment's program printed last to the log of one that failed, and returns it.
+// showLastLines adds the last lines of a failed deployment's program to the log, and returns them.
 func (d *Deployments) showLastLines(ctx context.Context, x deployment.Deployment, p *progress) []string {
 	lines := d.c.Programs.LastLines(ctx, x.Site, x.ID)
 	for _, line := range lines {
@@ -172,10 +169,10 @@ func (d *Deployments) showLastLines(ctx context.Context, x deployment.Deployment
 	return lines
 }
 
-// causeLines is how many lines of a release command are looked at for why it failed.
+// causeLines is how many lines of a release command's output are searched for the cause of its failure.
 const causeLines = 60
 
-// explained gives the fault of a program that didn't start, or answers with errors, the cause that its last lines show.
+// explained adds the cause that lines show to the fault of a program that didn't start or answers with errors.
 func explained(err error, lines []string, plan framework.Plan) error {
 	f := fault.As(err)
 	if f == nil || !slices.Contains([]string{"application_crashed", "application_unhealthy", "release_failed"}, f.Code) ||

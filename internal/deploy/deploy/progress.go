@@ -9,13 +9,13 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// progress takes what one run reports, and holds the deployment's time.
+// progress is the journal and the clock of one run.
 type progress struct {
 	*journal.Journal
 	attempt int64
 	clock   *journal.Clock
 
-	stored, added int64 // bytes of a bundle that this run has stored: all of it, and what the live one doesn't have
+	stored, added int64 // bytes of the bundle that this run stored: in total, and those that the live one lacks
 }
 
 func (d *Deployments) progress(ctx context.Context, x deployment.Deployment, attempt int64) (*progress, error) {
@@ -40,5 +40,5 @@ func (d *Deployments) progress(ctx context.Context, x deployment.Deployment, att
 	return &progress{Journal: j, attempt: attempt}, err
 }
 
-// enter ends the running stage well and starts the next.
+// enter ends the running stage as successful and starts the next.
 func (p *progress) enter(name string, status deployment.Status) { p.Enter(name, string(status)) }

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Roots marks the blobs of every release that a deployment, running or ended, may still
-// need, and of those that are kept for one. It is registered with garbage collection.
+// Roots marks the blobs of every release that a deployment may still need, and of releases that are held for one. It is
+// registered with garbage collection.
 func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
 	if err := hold.Roots(ctx, d.c.DB, d.c.Releases, mark); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (d *Deployments) Roots(ctx context.Context, mark func(blob.Digest)) error {
 	return d.Deployments.Roots(ctx, d.c.Releases, d.c.Bundles, mark)
 }
 
-// publish makes a release, to which fill adds the files, on top of what the site serves.
+// publish makes a release based on the live one. fill adds its files.
 func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *release.Writer) error) (release.Sealed, error) {
 	previous := s.LiveRelease
 	use, err := d.c.Limits.UseOf(ctx, d.c.DB, s.Owner, limits.Storage)
@@ -42,7 +42,7 @@ func (d *Deployments) publish(ctx context.Context, s site.Site, fill func(w *rel
 	return rel, hold.Release(ctx, d.c.DB, rel.ID)
 }
 
-// publishCommit makes a release of a folder of a commit.
+// publishCommit makes a release from a folder of a commit.
 func (d *Deployments) publishCommit(
 	ctx context.Context,
 	s site.Site,
@@ -64,7 +64,7 @@ func (d *Deployments) publishCommit(
 	return publish.Report(rel, err, c.Folder(), p.Printf)
 }
 
-// serving tells a release's writer how the commit is served.
+// serving passes the commit's redirect, header and other rules to a release's writer.
 func (d *Deployments) serving(ctx context.Context, w *release.Writer, s site.Site, tree sourceTree, plan framework.Plan) error {
 	settings, err := d.c.Sites.ServingOf(ctx, d.c.DB, s.ID)
 	if err != nil {

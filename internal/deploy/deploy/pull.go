@@ -12,9 +12,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// AttachPullTx gives a pull request the newest preview of its branch that is of this very
-// commit and has not failed, so that one commit is not built twice. It reports whether
-// there is one. The commit may be the beginning of its id, in hexadecimal digits.
+// AttachPullTx attaches a pull request to the newest preview of its branch that has the same commit and hasn't failed,
+// so that a commit isn't built twice. It reports whether there is one. commit may be abbreviated.
 func (d *Deployments) AttachPullTx(
 	ctx context.Context,
 	tx *db.Tx,

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// PushTx asks for a deployment of a commit that was pushed. It takes the place of older
-// ones of the same branch that hooks and pushes asked for and that still wait.
+// PushTx triggers a deployment of a pushed commit. It replaces deployments of the same branch that hooks and pushes
+// triggered and that still wait.
 func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trigger) (deployment.Deployment, error) {
 	t.Cause = deployment.ByPush
 	x, err := d.insert(ctx, tx, s, t)
@@ -28,19 +28,19 @@ func (d *Deployments) PushTx(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 	return x, d.supersede(ctx, tx, x)
 }
 
-// Skipped is a pushed commit that is not deployed.
+// Skipped describes a pushed commit that isn't deployed.
 type Skipped struct {
 	Branch  string
-	Commit  string // empty where its full id is not known
+	Commit  string // empty if the full id isn't known
 	Message string
 	Author  string
 	Target  deployment.Target
 	Pull    int
-	Reason  string // what the list of deployments shows
+	Reason  string // shown in the list of deployments
 }
 
-// SkipTx puts on record that a pushed commit is not deployed: as a deployment that ended
-// as canceled before it began. Nobody is told of it by webhook, for nothing was started.
+// SkipTx records that a pushed commit isn't deployed, as a canceled deployment. It sends no webhook, because nothing
+// was started.
 func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, k Skipped) (deployment.Deployment, error) {
 	s, err := d.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -82,14 +82,12 @@ func (d *Deployments) SkipTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	return x, nil
 }
 
-// EndPreviewTx ends the preview address of a branch that is gone, and the previews of it
-// that have not ended.
+// EndPreviewTx ends the preview address of a deleted branch, and cancels its previews that haven't ended.
 func (d *Deployments) EndPreviewTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, branch string) (had bool, err error) {
 	return d.endPreview(ctx, tx, owner, id, branch, "The branch was deleted")
 }
 
-// EndPullTx is EndPreviewTx for a pull request that was merged or closed. What its branch
-// has of its own goes on.
+// EndPullTx is EndPreviewTx for a pull request that was merged or closed. Its branch keeps its own preview.
 func (d *Deployments) EndPullTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, pull int) (had bool, err error) {
 	return d.endPreview(ctx, tx, owner, id, preview.PullKey(pull), "The pull request was closed")
 }

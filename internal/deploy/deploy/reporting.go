@@ -6,9 +6,9 @@ import (
 	"slipway/internal/deploy/deployment"
 )
 
-// reporting is how a deployment hears of its build.
+// reporting passes a build's progress to its deployment.
 type reporting struct {
-	ctx   context.Context // of the one build
+	ctx   context.Context // of this build
 	d     *Deployments
 	id    deployment.ID
 	p     *progress
@@ -21,7 +21,7 @@ func (r *reporting) Enter(stage string) {
 	switch stage {
 	case "publish":
 		r.p.enter(stage, deployment.Deploying)
-	case "queue": // what waits for a slot is not being built
+	case "queue": // a deployment that waits for a slot isn't building
 		r.p.enter(stage, deployment.Pending)
 	default:
 		r.p.enter(stage, deployment.Building)
@@ -33,8 +33,8 @@ func (r *reporting) Skip(stage string) { r.p.Skip(stage) }
 func (r *reporting) Wait(place int) {
 	r.meter.stop()
 	if r.p.Queued(place) {
-		r.p.clock.Stop()          // waiting costs nobody their time,
-		r.d.survived(r.ctx, r.id) // and a crash of the process meanwhile is not its doing
+		r.p.clock.Stop()          // waiting doesn't count toward the timeout,
+		r.d.survived(r.ctx, r.id) // and a crash meanwhile doesn't count against the deployment
 	}
 }
 

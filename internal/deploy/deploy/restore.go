@@ -10,8 +10,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// RestoreTx makes what a backup holds live in production by a new deployment, in the
-// caller's transaction. Its blobs are stored already. note is the line of its log.
+// RestoreTx makes a backup's content live in production with a new deployment. Its blobs must be stored already. note
+// is the line of its log.
 func (d *Deployments) RestoreTx(
 	ctx context.Context,
 	tx *db.Tx,

@@ -28,17 +28,17 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// errOvertaken ends a run whose site has something newer live, or is gone.
+// errOvertaken ends a run if a newer deployment of its site is live, or the site is gone.
 var errOvertaken = errors.New("a newer deployment or rollback is already live")
 
-// errDeadly ends a deployment over which the process has died too often.
+// errDeadly ends a deployment during which the process crashed too often.
 var errDeadly = errors.New("the process died over it too often")
 
-// work is the handler of Run: it starts a deployment, carries it, and writes its end
-// whatever that is. It may be called again after a crash at any line.
+// work is the handler of Run: it runs a deployment and always records its end. It may be repeated after a crash at any
+// line.
 func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error) {
-	// A cancellation that comes while this starts must not end the job: the job is gone
-	// then, and nobody would write the deployment's end.
+	// A cancellation must not interrupt the start: the job would be gone, and nothing would record the deployment's
+	// end.
 	starting, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
 	if d.c.Programs != nil {
@@ -60,10 +60,10 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		err = nil
 	}
 	if err != nil || x.Status.Ended() {
-		return err // nil: it ended before, or its site is gone
+		return err // nil: it had ended, or its site is gone
 	}
 	defer func() {
-		if err != nil { // a panic leaves it nil, and so counted
+		if err != nil { // after a panic, err is nil, so the crash counts
 			d.survived(ctx, x.ID)
 		}
 	}()
@@ -98,15 +98,15 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	case err == nil:
 		return nil
 	case errors.Is(err, journal.ErrFenced), errors.Is(cause, journal.ErrFenced):
-		return nil // whoever holds the token now writes the end
+		return nil // the holder of the token records the end
 	case errors.Is(cause, job.ErrStopping) && !failedBuild(err), errors.Is(cause, job.ErrLost):
-		return cause // it is run again, here or elsewhere
+		return cause // it is retried, here or on another node
 	case errors.Is(cause, job.ErrCanceled):
 		return d.fail(ctx, x, p, deployment.Canceled, "")
 	case db.Lost(err):
-		return err // the database comes back, and the deployment is run again
+		return err // it is retried when the database is back
 	case errors.Is(err, job.ErrStopping):
-		return err // its program was ended with the service, some seconds before this is
+		return err // its program was stopped with the service, just before this
 	case errors.Is(err, errOvertaken):
 		return d.fail(ctx, x, p, deployment.Canceled, "A newer deployment or rollback is already live")
 	case errors.Is(err, blob.ErrUnavailable):
@@ -130,16 +130,16 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 	return d.fail(ctx, x, p, deployment.Failed, "Internal error; the operator's log has the details under this deployment's id")
 }
 
-// failedBuild reports whether err is the end of a build by its own doing. It stands although
-// the process stops: systemd stops a service one of whose processes the kernel killed for
-// its memory (OOMPolicy=stop), and built once more it would be stopped once more.
+// failedBuild reports whether err is the build's own failure. It counts even if the process is stopping: systemd stops
+// a service when the kernel kills one of its processes for its memory (OOMPolicy=stop), and a retry would do that
+// again.
 func failedBuild(err error) bool {
 	f := fault.As(err)
 	return f != nil && f.Code == build.CodeFailed
 }
 
-// start takes the fencing token, and on the first attempt says that the deployment has
-// left the queue. errDeadly comes with the deployment.
+// start takes the fencing token and, on the first attempt, reports that the deployment has left the queue. With
+// errDeadly, it returns the deployment, too.
 func (d *Deployments) start(
 	ctx context.Context,
 	id deployment.ID,
@@ -154,7 +154,7 @@ func (d *Deployments) start(
 		}
 		s, err = d.c.Sites.LockByIDTx(ctx, tx, x.Site)
 		if fault.Is(err, fault.NotFound) {
-			x.Status = deployment.Canceled // the site is gone, and with it all that waited
+			x.Status = deployment.Canceled // the site is gone, and with it everything that waited
 			return nil
 		}
 		if err != nil {
@@ -173,7 +173,7 @@ func (d *Deployments) start(
 		if x.Status != deployment.Pending || canceled != "" {
 			return nil
 		}
-		first := x.StartedAt == 0 // otherwise a process ended while it waited for a build slot
+		first := x.StartedAt == 0 // else a process died while this waited for a build slot
 		x.Status, x.StartedAt = deployment.Building, cmp.Or(x.StartedAt, db.Now())
 		if _, err := tx.Exec(ctx, `UPDATE deployments SET status = $2, started_at = $3, place = 0 WHERE id = $1`, id,
 			x.Status, x.StartedAt); err != nil {
@@ -199,8 +199,8 @@ func (d *Deployments) start(
 	return x, s, canceled, err
 }
 
-// take writes a worker's fencing token, and returns the deployment and why it is to be
-// canceled. One that has ended, or is gone, is left as it is.
+// take writes a worker's fencing token, and returns the deployment and why it must be canceled. It doesn't change a
+// deployment that has ended or is gone.
 func take(ctx context.Context, tx *db.Tx, id deployment.ID, attempt int64) (x deployment.Deployment, canceled string, err error) {
 	x, err = deployment.ScanOwn(
 		tx.QueryRow(
@@ -225,21 +225,21 @@ func take(ctx context.Context, tx *db.Tx, id deployment.ID, attempt int64) (x de
 	case err != nil:
 		return x, "", fmt.Errorf("take deployment: %w", err)
 	case !x.Status.Ended():
-		return x, "", journal.ErrFenced // we were held up, and another worker took over meanwhile
+		return x, "", journal.ErrFenced // this worker was too slow, and another one took over
 	}
 	return x, "", nil
 }
 
-// run carries one deployment from its start to being live, and notes in x what it finds
-// out. Every step before activate leaves only unreferenced bytes behind, and activate is
-// one transaction.
+// run runs one deployment until it is live, and fills in x. Every step before activate leaves only unreferenced bytes
+// behind; activate is one transaction.
 func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) error {
 	if s.Type == site.WordPress {
 		return d.runWordPress(ctx, s, x, p)
 	}
 
 	p.enter("fetch", deployment.Building)
-	byDefault := x.Branch == "" && x.Upload == "" // so it stays in the table until the end: the next attempt asks again
+	// The branch stays empty in the table until the end, so that a retry looks up the default branch again.
+	byDefault := x.Branch == "" && x.Upload == ""
 	tree, err := d.source(ctx, s, x, p)
 	if err != nil {
 		return err
@@ -273,14 +273,14 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 	return d.activate(ctx, s, *x, rel, plan, byDefault, p)
 }
 
-// sourceTree is what a deployment is made of: a commit, or what was uploaded.
+// sourceTree is what a deployment is made from: a commit or an upload.
 type sourceTree interface {
 	publish.Tree
 	build.Tree
 	Close() error
 }
 
-// source brings what a deployment is made of here.
+// source returns the deployment's commit or upload.
 func (d *Deployments) source(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) (sourceTree, error) {
 	if x.Upload != "" {
 		return d.uploaded(ctx, x, p)
@@ -293,7 +293,7 @@ func (d *Deployments) source(ctx context.Context, s site.Site, x *deployment.Dep
 	return tree, nil
 }
 
-// fetch brings the branch's newest commit here and notes which one it is.
+// fetch fetches the deployment's commit and records which one it is.
 func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Deployment, p *progress) (*fetch.Tree, error) {
 	repo, err := fetch.ParseRepository(s.Repository)
 	if err != nil {
@@ -334,7 +334,7 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 		if err := noteTx(ctx, tx, *x); err != nil {
 			return err
 		}
-		return d.tell(ctx, tx, *x, s.Name) // now it is known of which commit
+		return d.tell(ctx, tx, *x, s.Name) // reports can name the commit from now on
 	})
 	if err != nil {
 		tree.Close()
@@ -343,9 +343,9 @@ func (d *Deployments) fetch(ctx context.Context, s site.Site, x *deployment.Depl
 	return tree, nil
 }
 
-// mustBeOnBranch reports whether a deployment's commit is refused unless its branch has it: the provider serves every commit
-// that it stores, also those of forks and of other branches. A member has approved the very commit of a fork. A commit
-// that was deployed from the branch before can be redeployed after a forced push, as its release can be rolled back to.
+// mustBeOnBranch reports whether the deployment's commit must be in its branch. Otherwise anyone could deploy commits
+// of forks, because providers serve those too. Exceptions: a member approved this commit of a fork, or the commit was
+// deployed from the branch before, since it may be redeployed after a force push, as its release may be rolled back to.
 func (d *Deployments) mustBeOnBranch(ctx context.Context, repository string, x deployment.Deployment) (must bool, err error) {
 	if x.Fork {
 		return false, nil
@@ -359,8 +359,7 @@ func (d *Deployments) mustBeOnBranch(ctx context.Context, repository string, x d
 	return must, nil
 }
 
-// noteTx writes what a run has found out so far, for those who watch it, and
-// for good where it fails.
+// noteTx records what a run knows so far: for users who watch it, and permanently if it fails.
 func noteTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE deployments SET commit_hash = $2, commit_message = $3, commit_author = $4, framework = $5, plan = $6 WHERE id = $1`,
@@ -371,7 +370,7 @@ func noteTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 	return nil
 }
 
-// activate makes the release live and says so, in one transaction.
+// activate makes the release live and emits the events, in one transaction.
 func (d *Deployments) activate(
 	ctx context.Context,
 	s site.Site,
@@ -392,7 +391,7 @@ func (d *Deployments) activate(
 		if err := d.noteStorageTx(ctx, tx, x, rel, p); err != nil {
 			return err
 		}
-		x.SiteName = "" // it may have another one by now
+		x.SiteName = "" // the site may have been renamed
 		if x.Target == deployment.Preview {
 			err = showPreviewTx(ctx, tx, x)
 		} else {
@@ -431,8 +430,7 @@ func (d *Deployments) activate(
 	return nil
 }
 
-// activateTx makes a production deployment's release what the site serves, and returns the
-// site's name.
+// activateTx makes a production deployment's release live, and returns the site's name.
 func (d *Deployments) activateTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -453,9 +451,8 @@ func (d *Deployments) activateTx(
 	return live.Name, err
 }
 
-// fail writes a deployment's end that is not success, with the reason in its log. It
-// does so although ctx may have ended: a deployment never stays open. An empty why is
-// the one that was given with the cancellation.
+// fail records the end of a deployment that didn't succeed, with the reason in its log. It works even after ctx has
+// ended, so that no deployment stays open. An empty why means the reason of the cancellation.
 func (d *Deployments) fail(ctx context.Context, x deployment.Deployment, p *progress, end deployment.Status, why string) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
@@ -477,7 +474,7 @@ func (d *Deployments) fail(ctx context.Context, x deployment.Deployment, p *prog
 		return d.endTx(ctx, tx, x.ID, end, why)
 	})
 	if errors.Is(err, journal.ErrFenced) {
-		return nil // whoever holds the token now writes the end
+		return nil // the holder of the token records the end
 	}
 	return err
 }

@@ -11,10 +11,9 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// targetOf decides what a deployment of the branch is for. Production changes only by the
-// production branch, a promotion or a rollback: every other branch is a preview. While the
-// repository's default branch is not known yet, and the site names none, any branch may
-// be it.
+// targetOf returns the target of a deployment of the branch. Only the production branch, a promotion or a rollback
+// changes production; every other branch is a preview. If the site names no production branch and the repository's
+// default branch isn't known yet, any branch may be the production branch.
 func targetOf(s site.Site, branch string) deployment.Target {
 	if branch == "" || s.Branch == "" || branch == s.Branch {
 		return deployment.Production
@@ -22,8 +21,7 @@ func targetOf(s site.Site, branch string) deployment.Target {
 	return deployment.Preview
 }
 
-// chooseTarget is targetOf with what the caller asked for, which must agree with it where
-// it says production.
+// chooseTarget is targetOf with the target that the caller asked for. It refuses production for other branches.
 func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
 	if t.Upload != "" && t.Target != "" {
 		return t.Target, nil
@@ -48,8 +46,8 @@ func chooseTarget(s site.Site, t Trigger) (deployment.Target, error) {
 		"target must be production or preview").Got(string(t.Target))
 }
 
-// retargetTx makes a preview of a production deployment whose branch is not the production
-// branch any more, or was not known to be another one when it was asked for.
+// retargetTx turns a production deployment into a preview if its branch is no longer the production branch, or turned
+// out not to be it.
 func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, s site.Site, x *deployment.Deployment) error {
 	if x.Target != deployment.Production || x.Upload != "" || targetOf(s, x.Branch) == deployment.Production {
 		return nil
@@ -69,8 +67,7 @@ func (d *Deployments) retargetTx(ctx context.Context, tx *db.Tx, s site.Site, x 
 	return nil
 }
 
-// previewKey returns what the stable address of the deployment belongs to: its pull request,
-// or else its branch.
+// previewKey returns the key of the deployment's stable address: its pull request, or else its branch.
 func previewKey(x deployment.Deployment) string {
 	if x.Pull > 0 {
 		return preview.PullKey(x.Pull)
@@ -78,7 +75,7 @@ func previewKey(x deployment.Deployment) string {
 	return x.Branch
 }
 
-// showPreviewTx makes a deployment what its preview addresses serve.
+// showPreviewTx makes preview addresses serve a deployment.
 func showPreviewTx(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 	return preview.ShowTx(ctx, tx, preview.Shown{
 		Site:       x.Site,

@@ -9,7 +9,8 @@ import (
 	"slipway/internal/tenant/notify"
 )
 
-// tell has a deployment's forge and its owner's people told how it stands. name is its site's.
+// tell reports a deployment's state to its Git provider and, if it failed, to the site's members. name is the site's
+// name.
 func (d *Deployments) tell(ctx context.Context, tx *db.Tx, x deployment.Deployment, name string) error {
 	if d.c.Connections == nil || d.c.Notify == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// MoveSiteTx gives a site's deployments to another owner. While one of them waits or runs it is a Conflict fault.
+// MoveSiteTx transfers a site's deployments to another owner. It is a Conflict fault while one of them waits or runs.
 func (d *Deployments) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
 	var open int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE site_id = $1 AND status IN ('pending', 'building', 'deploying')`, id).

@@ -22,36 +22,34 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Run is the job that carries one deployment to its end.
+// Run is the job that runs one deployment.
 type Run struct{ Deployment deployment.ID }
 
-// Kind names the job.
 func (Run) Kind() string { return "deploy.run" }
 
-// QueueName is the job queue that deployments wait in.
+// QueueName is the job queue of deployments.
 const QueueName = "deploy"
 
-// maxPending bounds what may wait for one site.
+// maxPending caps the waiting deployments of a site.
 const maxPending = 100
 
-// Trigger holds the settings of a deployment to trigger. All fields but Cause are optional.
+// Trigger says what to deploy. All fields except Cause are optional.
 type Trigger struct {
 	Cause      deployment.Cause
-	Branch     string            // empty: the site's
+	Branch     string            // empty: the site's branch
 	Commit     string            // 40 or 64 hexadecimal digits; empty: the branch's newest
-	Target     deployment.Target // empty: production for the production branch, preview for any other
-	Pull       int               // the pull request that it is for; such a deployment is a preview
+	Target     deployment.Target // empty: production for the production branch, else preview
+	Pull       int               // number of its pull request; such a deployment is a preview
 	Fork       bool              // the commit is from a fork, and a member approved it
-	Attach     int               // an open pull request of the branch, whose address shows the preview too; 0: none
-	Title      string            // shown beside it
-	ClearCache bool              // build as if for the first time
-	Upload     upload.ID         // of which it is made; empty: on a site without a repository, its last one
-	HookBody   string            // what a deploy hook's caller sent, for the build
-	Hops       int               // webhooks and deploy hooks that led to it
+	Attach     int               // number of an open pull request of the branch, whose address shows the preview too; 0: none
+	Title      string            // shown in the list of deployments
+	ClearCache bool              // build without the cache
+	Upload     upload.ID         // upload to deploy; empty: for a site without a repository, its last one
+	HookBody   string            // body of the deploy hook's call, for the build
+	Hops       int               // number of webhooks and deploy hooks that led to it
 }
 
-// TriggerTx asks for a deployment of the owner's site. It will run after those that the
-// site already waits for, and is never dropped.
+// TriggerTx triggers a deployment of the owner's site. It runs after those that already wait, and is never dropped.
 func (d *Deployments) TriggerTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -110,7 +108,7 @@ func (d *Deployments) insert(ctx context.Context, tx *db.Tx, s site.Site, t Trig
 			"Too many deployments of this site are queued",
 			"at most 100 can be queued; cancel some or wait until they finish")
 	}
-	if t.Cause != deployment.ByProvision { // that one is asked for by a job, and is a part of its site
+	if t.Cause != deployment.ByProvision { // provisioning is part of creating the site, and is not limited
 		if err := d.requireTx(ctx, tx, s); err != nil {
 			return deployment.Deployment{}, err
 		}
@@ -195,14 +193,13 @@ type HookCall struct {
 	Branch     string
 	Title      string
 	ClearCache bool
-	Body       string // for the build, at most site.MaxHookBody; a call that has one is never folded into another
-	Hops       int    // webhooks and deploy hooks that led to it
+	Body       string // for the build, at most site.MaxHookBody bytes; a call with a body is never merged into another
+	Hops       int    // number of webhooks and deploy hooks that led to it
 }
 
-// TriggerHookTx triggers the deployment of a deploy hook. A call that finds a deployment of its own
-// kind still waiting, with the same branch, title and cache wish, is folded into it: it
-// has fetched nothing yet, so it will deploy what the caller means. One that differs
-// takes the place of those that wait for the same branch, which end as canceled.
+// TriggerHookTx triggers the deployment of a deploy hook. If a deployment with the same branch, title and cache setting
+// still waits, the call is merged into it: it hasn't fetched yet, so it will deploy the same commit. Otherwise it
+// replaces those that wait for the same branch, which are canceled.
 func (d *Deployments) TriggerHookTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -240,7 +237,7 @@ func (d *Deployments) TriggerHookTx(
 	switch {
 	case err == nil:
 		folded = true
-		if call.Hops > x.Hops { // a chain of hooks is not shortened by folding
+		if call.Hops > x.Hops { // merging must not shorten a chain of hooks
 			if _, err := tx.Exec(ctx, `UPDATE deployments SET hops = $2 WHERE id = $1`, x.ID, call.Hops); err != nil {
 				return deployment.Deployment{}, false, fmt.Errorf("fold deployment: %w", err)
 			}
@@ -258,8 +255,8 @@ func (d *Deployments) TriggerHookTx(
 	return x, folded, d.c.Sites.HookUsedTx(ctx, tx, id, x.ID)
 }
 
-// supersede cancels older deployments of the same branch that hooks and pushes asked for
-// and that still wait. Nobody needs them: the newer one brings the newer commit.
+// supersede cancels older deployments of the same branch that hooks and pushes triggered and that still wait: the newer
+// one includes their commits.
 func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x deployment.Deployment) error {
 	ids, err := idsOf(
 		ctx,
@@ -276,7 +273,7 @@ func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x deployment.Dep
 		return fmt.Errorf("find superseded deployments: %w", err)
 	}
 	for _, id := range ids {
-		if id >= x.ID { // a condition on it would have SQLite read all ids below
+		if id >= x.ID { // in SQL, this condition would make SQLite read all smaller ids
 			continue
 		}
 		if err := d.cancel(ctx, tx, id, "Superseded by a newer deployment of the same branch"); err != nil {
@@ -286,8 +283,7 @@ func (d *Deployments) supersede(ctx context.Context, tx *db.Tx, x deployment.Dep
 	return nil
 }
 
-// CancelTx ends a deployment that has not ended: a waiting one at once, a running one as
-// soon as its processes are gone.
+// CancelTx cancels a deployment: immediately if it waits, else once its processes have ended.
 func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id deployment.ID) (deployment.Deployment, error) {
 	x, err := d.OwnedTx(ctx, tx, owner, id)
 	if err != nil {
@@ -314,14 +310,14 @@ func (d *Deployments) cancel(ctx context.Context, tx *db.Tx, id deployment.ID, w
 	if err != nil {
 		return err
 	}
-	if running { // its worker writes the end, or, after a crash, the next one does
+	if running { // its worker records the end, or the next one after a crash
 		_, err = tx.Exec(ctx, `UPDATE deployments SET cancel = $2 WHERE id = $1 AND status IN `+open, id, why)
 		return err
 	}
 	return d.endTx(ctx, tx, id, deployment.Canceled, why)
 }
 
-// endTx writes the end of a deployment that did not become live, once.
+// endTx records, once, the end of a deployment that didn't become live.
 func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, end deployment.Status, why string) error {
 	var at db.Time
 	err := tx.QueryRow(ctx, `
@@ -341,7 +337,7 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 	if err != nil {
 		return err
 	}
-	// A site that was never live is in error once nothing is left that may bring it up.
+	// A site that was never live has the status error once no deployment is left that may make it live.
 	if x.Target == deployment.Production {
 		var left bool
 		if err := tx.QueryRow(ctx,
@@ -358,8 +354,8 @@ func (d *Deployments) endTx(ctx context.Context, tx *db.Tx, id deployment.ID, en
 	return d.emit(ctx, tx, x, event.DeploymentFailed)
 }
 
-// RetryTx builds the commit of an ended deployment once more, for the same target. One that
-// ended before its commit was known builds the branch's newest.
+// RetryTx builds the commit of an ended deployment again, for the same target. If its commit was never known, it builds
+// the branch's newest.
 func (d *Deployments) RetryTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -377,7 +373,7 @@ func (d *Deployments) RetryTx(
 	}
 	commit := x.CommitHash
 	if x.Upload != "" {
-		commit = "" // what it claims to be of is no commit that can be fetched
+		commit = "" // an upload's commit is only claimed, and can't be fetched
 	}
 	return d.TriggerTx(ctx, tx, owner, x.Site, Trigger{
 		Cause:      by,

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// DeployUploadTx makes a deployment of a complete upload. One that was deployed before comes with its deployment.
+// DeployUploadTx deploys a complete upload. If it was deployed before, it returns that deployment.
 func (d *Deployments) DeployUploadTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -39,7 +39,7 @@ func (d *Deployments) DeployUploadTx(
 	return x, d.c.Uploads.DeployedTx(ctx, tx, u.ID, x.ID)
 }
 
-// sourceTx decides whether a deployment is made of a commit or of an upload, which it returns.
+// sourceTx decides whether a deployment is made from a commit or from an upload, and returns the upload.
 func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *Trigger) (u upload.Upload, err error) {
 	if s.Source() != site.SourceUpload {
 		if t.Upload != "" {
@@ -59,7 +59,7 @@ func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *T
 		return d.c.Uploads.OfDeploymentTx(ctx, tx, s, t.Upload)
 	}
 	if t.Target == "" && t.Branch != "" {
-		t.Target = deployment.Preview // here only previews have one
+		t.Target = deployment.Preview // only previews have a branch here
 	}
 	if t.Target, err = chooseTarget(s, *t); err != nil {
 		return u, err
@@ -77,14 +77,14 @@ func (d *Deployments) sourceTx(ctx context.Context, tx *db.Tx, s site.Site, t *T
 	return u, err
 }
 
-// describe says of a deployment which upload it is made of.
+// describe copies the upload's facts to the deployment.
 func describe(x *deployment.Deployment, u upload.Upload, t Trigger) {
 	x.Upload, x.Branch, x.Repository = u.ID, t.Branch, ""
 	x.CommitHash, x.CommitMessage, x.CommitAuthor, x.Pinned = u.CommitHash, u.CommitMessage, u.CommitAuthor, false
 	x.Source = &deployment.Source{Kind: string(u.Kind), Files: u.Files, Bytes: u.Bytes, Digest: u.Manifest, Dirty: u.Dirty}
 }
 
-// uploaded opens what a deployment was uploaded from.
+// uploaded opens the upload of a deployment.
 func (d *Deployments) uploaded(ctx context.Context, x *deployment.Deployment, p *progress) (sourceTree, error) {
 	tree, err := d.c.Uploads.Open(ctx, x.Upload)
 	if err != nil {
@@ -98,7 +98,7 @@ func (d *Deployments) uploaded(ctx context.Context, x *deployment.Deployment, p 
 	return tree, nil
 }
 
-// planOf finds out what is to be done with what a deployment is made of: output that was uploaded is published as it is.
+// planOf returns the plan for a commit or an upload. Uploaded output is published as it is.
 func (d *Deployments) planOf(ctx context.Context, s site.Site, x deployment.Deployment, tree sourceTree) (framework.Plan, error) {
 	if x.Source == nil || x.Source.Kind != string(upload.Output) {
 		return project.Plan(ctx, s, tree)
@@ -108,7 +108,7 @@ func (d *Deployments) planOf(ctx context.Context, s site.Site, x deployment.Depl
 	}, nil
 }
 
-// manifestCommit stands in the place of a commit in builds of what was uploaded without one.
+// manifestCommit stands in for the commit in builds of uploads without one.
 func manifestCommit(x deployment.Deployment) string {
 	if x.Source == nil {
 		return ""

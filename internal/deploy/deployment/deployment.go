@@ -1,7 +1,7 @@
-// Package deployment owns the type of a deployment, and reading deployments: one by its id,
-// those of a site in pages, and the positions of queued ones.
+// Package deployment defines deployments and reads them: one by its id, a site's in pages, and the positions of queued
+// ones.
 //
-// It changes nothing: package deploy writes what is read here.
+// It writes nothing: package deploy does.
 package deployment
 
 import (
@@ -20,10 +20,10 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// ID names a deployment: "dep_" and 26 characters.
+// ID identifies a deployment: "dep_" and 26 characters.
 type ID = id.Deployment
 
-// ParseID takes a deployment's id in either spelling, dep_… or dpl_….
+// ParseID accepts both spellings of a deployment's id, dep_… and dpl_….
 func ParseID(s string) ID {
 	if rest, ok := strings.CutPrefix(s, "dpl_"); ok {
 		return ID("dep_" + rest)
@@ -31,11 +31,10 @@ func ParseID(s string) ID {
 	return ID(s)
 }
 
-// Status is where a deployment stands.
+// Status is the state of a deployment.
 type Status string
 
-// The states. Pending becomes building, then deploying, then one of the last three,
-// which are for ever.
+// The states. Pending becomes building, then deploying, then one of the last three, which are final.
 const (
 	Pending   Status = "pending"
 	Building  Status = "building"
@@ -45,16 +44,16 @@ const (
 	Canceled  Status = "canceled"
 )
 
-// Statuses are all there are.
+// Statuses lists all states.
 var Statuses = []Status{Pending, Building, Deploying, Success, Failed, Canceled}
 
-// Ended reports whether nothing will change any more.
+// Ended reports whether the state is final.
 func (s Status) Ended() bool { return s == Success || s == Failed || s == Canceled }
 
 // Cause names what triggered a deployment.
 type Cause string
 
-// The causes.
+// The triggers.
 const (
 	ByProvision Cause = "provision"
 	ByAPI       Cause = "api"
@@ -66,7 +65,7 @@ const (
 	ByRestore   Cause = "restore" // of a backup
 )
 
-// Causes are all there are.
+// Causes lists all causes.
 var Causes = []Cause{ByProvision, ByAPI, ByHook, ByDashboard, ByPush, ByRollback, ByPromote, ByRestore}
 
 // Deployment is one deployment as the site's owner sees it.
@@ -78,56 +77,56 @@ type Deployment struct {
 	Cause         Cause
 	Target        Target
 	Branch        string // empty until the repository's default is known
-	Pull          int    // the pull request that it is for; 0: none
+	Pull          int    // number of its pull request; 0: none
 	Fork          bool   // the commit is from a fork: its build sees no variables, no credential and no cache
-	LimitedEnv    bool   // whoever asked for it may not read variables: it sees those for previews alone
-	Repository    string // that the commit was fetched from; empty where that was not noted
+	LimitedEnv    bool   // the user who triggered it may not read variables: it gets only those that exist for previews alone
+	Repository    string // from which the commit was fetched; empty if not recorded
 	Forge         forge.Provider
 	Title         string
 	ClearCache    bool
 	CommitHash    string
-	Pinned        bool // whether the commit was asked for; else it is the branch's newest
+	Pinned        bool // whether the trigger named the commit; else it is the branch's newest
 	CommitMessage string
 	CommitAuthor  string
 	Framework     string
-	Plan          json.RawMessage // what was done and why; nil until it is known
-	Release       release.ID      // empty: none, or no longer kept
+	Plan          json.RawMessage // what is built and why; nil until known
+	Release       release.ID      // empty if there is none, or it isn't kept any more
 	Runtime       string
-	Bundle        bundle.ID // what its program runs from; empty: it has none, or it is no longer stored
-	ReleaseOf     ID        // the deployment whose release a rollback or a promotion made live
+	Bundle        bundle.ID // what its program runs from; empty if it has none, or it isn't kept any more
+	ReleaseOf     ID        // for a rollback or a promotion, the deployment whose release it made live
 	Error         string
 	Stages        []journal.Stage
 	CreatedAt     db.Time
 	StartedAt     db.Time
 	CompletedAt   db.Time
 
-	Upload id.Upload // what was uploaded for it; empty: it is of a commit
-	Source *Source   // what that held; nil: it is of a commit
+	Upload id.Upload // the upload it was made from; empty for a commit
+	Source *Source   // what the upload contained; nil for a commit
 
-	Hops     int    // webhooks and deploy hooks that led to it
-	HookBody string // sealed: what the deploy hook's caller sent
-	SiteName string // as it was when the deployment was read; empty where that is not known
+	Hops     int    // number of webhooks and deploy hooks that led to it
+	HookBody string // sealed body of the deploy hook's call
+	SiteName string // at the time of reading; empty if not known
 
 	URL          string // its immutable address
 	PreviewURL   string // the stable address of its branch; empty for production
 	PreviewLabel string // of PreviewURL
 	Current      bool   // whether the site serves it
-	Queue        *Queue // for a pending one, whether it has not begun or waits for a build slot
+	Queue        *Queue // position of a pending one that waits to begin or for a build slot
 }
 
-// Source holds what a deployment was made of that is not of a commit.
+// Source describes the upload that a deployment was made from.
 type Source struct {
 	Kind   string `json:"kind"` // output or source
 	Files  int64  `json:"files"`
 	Bytes  int64  `json:"bytes"`
-	Digest string `json:"digest"` // of the list of its files
-	Dirty  bool   `json:"dirty"`  // there were changes beside the commit
+	Digest string `json:"digest"` // of the manifest
+	Dirty  bool   `json:"dirty"`  // there were uncommitted changes
 }
 
-// Queue holds the position of a waiting deployment, and why it waits.
+// Queue is the position of a waiting deployment, and the reason for waiting.
 type Queue struct {
 	Position int    // 1 is next
-	Reason   string // site_busy: another deployment of the site runs; workers_busy: all are taken
+	Reason   string // site_busy: another deployment of the site runs; workers_busy: all workers are busy
 }
 
 // Target is production or preview.
@@ -135,14 +134,14 @@ type Target string
 
 // The targets.
 const (
-	Production Target = "production" // it becomes what the site serves
-	Preview    Target = "preview"    // it is served at addresses of its own alone
+	Production Target = "production" // served at the site's own addresses
+	Preview    Target = "preview"    // served only at preview addresses
 )
 
-// Targets are all there are.
+// Targets lists all targets.
 var Targets = []Target{Production, Preview}
 
-// webhookWord is the status in the words of webhook payloads.
+// webhookWord returns the status as webhook payloads spell it.
 func (s Status) webhookWord() string {
 	switch s {
 	case Success:
@@ -155,7 +154,7 @@ func (s Status) webhookWord() string {
 	return string(s)
 }
 
-// Event returns what webhooks say of a deployment.
+// Event returns the webhook payload of a deployment.
 func (x Deployment) Event() event.Deployment {
 	return event.Deployment{
 		ID:            x.ID,
@@ -175,12 +174,11 @@ func (x Deployment) Event() event.Deployment {
 	}
 }
 
-// CommitURL is the page of the commit at the forge; empty where the forge or the commit is
-// not known.
+// CommitURL returns the URL of the commit's page on the Git provider; empty if it isn't known.
 func (x Deployment) CommitURL() string { return x.Forge.CommitURL(x.Repository, x.CommitHash) }
 
-// BranchURL is the page of the branch at the forge; empty where it is not known, and for a
-// fork's, which lies elsewhere.
+// BranchURL returns the URL of the branch's page on the Git provider; empty if it isn't known, and for forks, whose
+// branches are in other repositories.
 func (x Deployment) BranchURL() string {
 	if x.Fork {
 		return ""
@@ -188,5 +186,5 @@ func (x Deployment) BranchURL() string {
 	return x.Forge.BranchURL(x.Repository, x.Branch)
 }
 
-// PullURL is the page of the pull request at the forge; empty without one.
+// PullURL returns the URL of the pull request's page on the Git provider; empty without one.
 func (x Deployment) PullURL() string { return x.Forge.PullURL(x.Repository, x.Pull) }

@@ -11,18 +11,18 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Filter narrows a list of deployments. Zero fields don't.
+// Filter narrows a list of deployments. Zero fields don't filter.
 type Filter struct {
 	Branch string
 	Target Target
 	Status Status
 	Author string // of the commit, exactly
-	Pull   int    // pull request
+	Pull   int    // number of its pull request
 	Page   int    // from 1
 	Limit  int
 }
 
-// where is the filter as SQL; id is the site's.
+// where returns the filter as SQL; id is the site's.
 func (f Filter) where(id site.ID) (string, []any, error) {
 	text, args := "site_id = $1", []any{id}
 	and := func(column, v string) {
@@ -50,8 +50,7 @@ func (f Filter) where(id site.ID) (string, []any, error) {
 	return text, args, nil
 }
 
-// List returns one page of the deployments of the owner's site, the newest first, and
-// how many there are.
+// List returns one page of the deployments of the owner's site, newest first, and the total.
 func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.ID, f Filter) ([]Deployment, int, error) {
 	where, args, err := f.where(id)
 	if err != nil {
@@ -61,8 +60,8 @@ func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.I
 		return nil, 0, err
 	}
 	limit := f.Limit
-	// The page is found in the index alone, so that what lies before it is not read. A
-	// bare $3 would make SQLite plan anew each time: it looks at a limit's value for that.
+	// The page is found with the index alone, so that rows before it aren't read. The + 0 keeps SQLite from planning
+	// the statement again each time: it would look at the value of a bare limit.
 	offset := (f.Page - 1) * limit
 	n := len(args)
 	rows, err := d.c.DB.Query(ctx, fmt.Sprintf(`
@@ -77,7 +76,7 @@ func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.I
 		return nil, 0, err
 	}
 	if n := len(list); n < limit && (n > 0 || offset == 0) {
-		return list, offset + n, nil // the last page tells the total by itself
+		return list, offset + n, nil // the last page implies the total
 	}
 	var total int
 	if err := d.c.DB.QueryRow(ctx, `SELECT count(*) FROM deployments WHERE `+where, args...).Scan(&total); err != nil {
@@ -86,8 +85,8 @@ func (d *Deployments) List(ctx context.Context, owner account.OwnerID, id site.I
 	return list, total, nil
 }
 
-// Latest returns the newest deployment of each of the sites that has one, without its
-// place in the queue. The caller knows that the sites are its user's.
+// Latest returns the newest deployment of each site, without its place in the queue. The caller must check access to
+// the sites.
 func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) (map[site.ID]Deployment, error) {
 	out := make(map[site.ID]Deployment, len(sites))
 	if len(sites) == 0 {
@@ -110,8 +109,7 @@ func (d *Deployments) Latest(ctx context.Context, r db.Reader, sites []site.ID) 
 	return out, nil
 }
 
-// Several returns those of the owner's deployments that have these ids, without their
-// places in the queue.
+// Several returns the owner's deployments with these ids, without their places in the queue.
 func (d *Deployments) Several(ctx context.Context, owner account.OwnerID, ids []ID) (map[ID]Deployment, error) {
 	out := make(map[ID]Deployment, len(ids))
 	if len(ids) == 0 {
@@ -129,9 +127,8 @@ func (d *Deployments) Several(ctx context.Context, owner account.OwnerID, ids []
 	return out, nil
 }
 
-// queue fills in what the pending ones of the list wait for. Those that wait for a build
-// slot are first, in the order of their turns; behind them are those that have not begun,
-// in the order of asking.
+// queue fills in the positions of pending deployments. Those that wait for a build slot come first, in the order of
+// their turns, then those that haven't begun, in the order of their triggers.
 func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 	var ids []ID
 	for _, x := range list {
@@ -168,17 +165,17 @@ func (d *Deployments) queue(ctx context.Context, list []Deployment) error {
 		return fmt.Errorf("find places in the queue: %w", err)
 	}
 	for i, x := range list {
-		list[i].Queue = places[x.ID] // none where it has begun meanwhile
+		list[i].Queue = places[x.ID] // nil if it has begun meanwhile
 	}
 	return nil
 }
 
-// PendingTotal returns how many deployments wait, everybody's.
+// PendingTotal returns the number of waiting deployments of all owners.
 func PendingTotal(ctx context.Context, r db.Reader) (int, error) {
 	return total(ctx, r, "status = 'pending'")
 }
 
-// RunningTotal returns how many deployments run, everybody's.
+// RunningTotal returns the number of running deployments of all owners.
 func RunningTotal(ctx context.Context, r db.Reader) (int, error) {
 	return total(ctx, r, "status IN ('building', 'deploying')")
 }

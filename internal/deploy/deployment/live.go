@@ -16,7 +16,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Live holds what a site serves, as a backup holds it: the files themselves are blobs.
+// Live is what a site serves, as stored in backups. The files themselves are blobs.
 type Live struct {
 	Release       release.ID      `json:"release"`
 	Bundle        bundle.ID       `json:"bundle,omitempty"`
@@ -44,9 +44,8 @@ func (d *Deployments) LiveOf(ctx context.Context, id site.ID) (*Live, error) {
 	}, nil
 }
 
-// WatchOf returns build.watch of the slipway.toml that the site's live deployment was
-// built with, nil where there is none, and the folders of the workspace's members that it was
-// made of, nil where they are not known.
+// WatchOf returns build.watch of the slipway.toml that the live deployment was built with (nil if not set), and the
+// workspace folders that it was made from (nil if not known).
 func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) (watch, uses []string, err error) {
 	if s.LiveDeployment == "" {
 		return nil, nil, nil
@@ -59,11 +58,11 @@ func (d *Deployments) WatchOf(ctx context.Context, r db.Reader, s site.Site) (wa
 		return nil, nil, err
 	}
 	var plan framework.Plan
-	if len(x.Plan) == 0 || json.Unmarshal(x.Plan, &plan) != nil { // of another version of the program
+	if len(x.Plan) == 0 || json.Unmarshal(x.Plan, &plan) != nil { // written by another version
 		return nil, nil, nil
 	}
 	if s.Build.Root != nil && strings.Trim(path.Clean("/"+*s.Build.Root), "/") != plan.Root {
-		return plan.Watch, nil, nil // the root was changed since
+		return plan.Watch, nil, nil // the root directory was changed since
 	}
 	return plan.Watch, plan.Uses, nil
 }

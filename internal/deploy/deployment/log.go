@@ -7,8 +7,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Logs returns the lines after the given number, at most limit, and the deployment's
-// status as of then: read before the lines, so that one that has ended has no more.
+// Logs returns at most limit lines after the given number, and the deployment's status. The status is read first, so
+// that a deployment that has ended has no further lines.
 func (d *Deployments) Logs(ctx context.Context, owner account.OwnerID, id ID, after int64, limit int) ([]journal.Line, Status, error) {
 	x, err := d.OwnedTx(ctx, d.c.DB, owner, id)
 	if err != nil {
@@ -18,7 +18,7 @@ func (d *Deployments) Logs(ctx context.Context, owner account.OwnerID, id ID, af
 	return lines, x.Status, err
 }
 
-// Listen returns a channel that receives when a deployment has more to say.
+// Listen returns a channel that receives when a deployment has new lines or a new state.
 func (d *Deployments) Listen(id ID) (wake <-chan struct{}, stop func()) {
 	return d.c.DB.Listen(journal.Topic(id))
 }

@@ -26,10 +26,10 @@ type Deployments struct{ c Config }
 // New returns Deployments.
 func New(c Config) *Deployments { return &Deployments{c} }
 
-// columns are those of a deployment, of its site and its forge.
+// columns are those of a deployment, its site and its Git provider.
 const columns = Own + `, COALESCE(f.provider, ''), s.subdomain, s.live_deployment = d.id, s.name`
 
-// Own are a deployment's own columns.
+// Own lists a deployment's own columns.
 const Own = `d.id, d.site_id, d.owner_id, d.status, d.cause, d.target, d.preview_label, d.branch, d.pull_request, d.fork,
 	d.repository, d.title, d.clear_cache, d.commit_hash, d.pinned, d.commit_message, d.commit_author,
 	d.framework, d.plan, d.release, d.runtime, d.bundle, d.rollback_of, d.error, d.stages, d.created_at, d.started_at, d.completed_at,
@@ -57,7 +57,7 @@ func (d *Deployments) Locate(x *Deployment, subdomain string) {
 	}
 }
 
-// ScanOwn reads a deployment's own columns, its forge, and then more.
+// ScanOwn reads a deployment's own columns, its provider, and then the columns of more.
 func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	var x Deployment
 	var plan, stages, source string
@@ -118,11 +118,11 @@ func ScanOwn(row db.Scanner, more ...any) (Deployment, error) {
 	return x, nil
 }
 
-// Open lists the states that are not the end, for statements.
+// Open is an SQL list of the states that aren't final.
 const Open = `('pending', 'building', 'deploying')`
 
-// Find returns the deployment that the rest of a statement names, whose tables are deployments
-// d, open_sites s and site_forges f; or a NotFound fault. It is for package deploy.
+// Find returns the deployment that the rest of a query selects, or a NotFound fault. The query's tables are deployments
+// d, open_sites s and site_forges f. It is for package deploy.
 func (d *Deployments) Find(ctx context.Context, r db.Reader, rest string, args ...any) (Deployment, error) {
 	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+rest, args...))
 }
@@ -138,12 +138,12 @@ func (d *Deployments) Get(ctx context.Context, owner account.OwnerID, id ID) (De
 	return one[0], err
 }
 
-// ByID returns a deployment whoever owns it, for jobs.
+// ByID returns a deployment of any owner, for jobs.
 func (d *Deployments) ByID(ctx context.Context, r db.Reader, id ID) (Deployment, error) {
 	return d.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE d.id = $1`, id))
 }
 
-// Lookup returns a deployment and its site whoever owns it, for jobs.
+// Lookup returns a deployment of any owner and its site, for jobs.
 func (d *Deployments) Lookup(ctx context.Context, id ID) (Deployment, site.Site, error) {
 	x, err := d.ByID(ctx, d.c.DB, id)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Roots marks the blobs of every release and bundle that a deployment, running or ended, may
-// still need.
+// Roots marks the blobs of every release and bundle that a deployment may still need.
 func (d *Deployments) Roots(ctx context.Context, releases *release.Releases, bundles *bundle.Bundles, mark func(blob.Digest)) error {
 	rows, err := d.c.DB.Query(ctx, `SELECT DISTINCT release FROM deployments WHERE release <> ''`)
 	all, err := db.Collect(rows, err, func(s db.Scanner) (id release.ID, err error) { return id, s.Scan(&id) })
@@ -41,7 +40,7 @@ func (d *Deployments) bundleRoots(ctx context.Context, bundles *bundle.Bundles, 
 	for _, id := range ids {
 		for digest, err := range bundles.Blobs(ctx, id) {
 			if errors.Is(err, fs.ErrNotExist) {
-				break // damaged: nothing can run from it, and the rest need not stay
+				break // damaged: it can't run, so its other blobs needn't be kept
 			}
 			if err != nil {
 				return err

@@ -9,16 +9,16 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Why a pushed commit is not deployed although its owner didn't choose to leave it out: it waits.
+// Reasons for which a pushed commit waits to be deployed, other than the owner's settings.
 const (
 	WhyOff     = "automatic deployments are off"
 	WhyStopped = "the site is stopped"
 )
 
-// SkippedFor is the error of a pushed commit that is not deployed.
+// SkippedFor returns the error text of a pushed commit that isn't deployed.
 func SkippedFor(why string) string { return "Skipped: " + why }
 
-// Skipped says why the pushed commit that the deployment is on record for was not deployed; empty: it is no such record.
+// Skipped returns why the pushed commit wasn't deployed; empty if this isn't the record of such a commit.
 func (x Deployment) Skipped() string {
 	if why, ok := strings.CutPrefix(x.Error, SkippedFor("")); ok && x.Status == Canceled && x.Cause == ByPush {
 		return why
@@ -26,20 +26,19 @@ func (x Deployment) Skipped() string {
 	return ""
 }
 
-// Waits reports whether the deployment is on record for a pushed commit that nobody has left out.
+// Waits reports whether this is the record of a pushed commit that waits, rather than one that the settings exclude.
 func (x Deployment) Waits() bool {
 	why := x.Skipped()
 	return why == WhyOff || why == WhyStopped
 }
 
-// waitingWindow is how many of a site's newest deployments are looked at for a commit that waits.
+// waitingWindow is how many of a site's newest deployments are searched for a waiting commit.
 const waitingWindow = 50
 
-// Waiting returns the newest commit of the site's production branch where it, or one before it, was pushed and waits to be
-// deployed; nil where none does. It is told from what pushes left on record: no repository is asked. The caller knows that
-// the site is its user's.
+// Waiting returns the newest commit of the site's production branch if it or an earlier one was pushed and waits to be
+// deployed, else nil. It uses the records of pushes and asks no repository. The caller must check access to the site.
 func (d *Deployments) Waiting(ctx context.Context, r db.Reader, s site.Site) (*Deployment, error) {
-	// Each page of a site asks: what is long of a deployment is read of the one that waits alone.
+	// Every page of a site calls this, so the long columns are read only of the deployment that waits.
 	rows, err := r.Query(ctx, `
 		SELECT id, status, cause, branch, repository, commit_hash, pinned, rollback_of, upload_id, error FROM deployments
 		WHERE id IN (SELECT id FROM deployments WHERE site_id = $1 ORDER BY id DESC LIMIT $2) AND target = 'production'
@@ -61,22 +60,22 @@ func (d *Deployments) Waiting(ctx context.Context, r db.Reader, s site.Site) (*D
 	return &x, nil
 }
 
-// waiting is Waiting of the production deployments, the newest first.
+// waiting implements Waiting for a list of production deployments, newest first.
 func waiting(list []Deployment, s site.Site) *Deployment {
 	var head *Deployment
-	deployed := map[string]bool{} // commits that were deployed, or are being, since
+	deployed := map[string]bool{} // commits deployed later, or being deployed
 	for _, x := range list {
 		if x.Repository != s.Repository || s.Branch != "" && x.Branch != s.Branch {
-			continue // of what the site was made from before
+			continue // from a previous repository or branch
 		}
 		ended := x.Status == Failed || x.Status == Canceled
 		switch {
-		case x.ReleaseOf != "" || x.Upload != "" || x.Pinned && x.Cause != ByPush: // of what was chosen, not of the branch's head
+		case x.ReleaseOf != "" || x.Upload != "" || x.Pinned && x.Cause != ByPush: // of a chosen commit or upload, not of the branch's head
 			if !ended {
 				deployed[x.CommitHash] = true
 			}
 		case !ended:
-			return nil // it took, or takes, the head of the branch, with all that was pushed before
+			return nil // it deployed the head of the branch, with everything that was pushed before
 		default:
 			if head == nil && x.CommitHash != "" {
 				head = &x

@@ -1,5 +1,5 @@
-// Package hold owns keeping releases that nothing refers to yet: releases that a running
-// deployment uses or has made are kept until it has ended.
+// Package hold keeps releases from garbage collection while a running deployment uses or has made them and no row
+// refers to them yet.
 package hold
 
 import (
@@ -14,12 +14,11 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// holdTime is how long a release is kept for a deployment that has yet to refer to it:
-// longer than publishing can take.
+// holdTime is how long a release is kept: longer than publishing can take.
 const holdTime = 2 * time.Hour
 
-// Release keeps a release from garbage collection on every node, for as long as publishing
-// may take: the one that files are taken over from, and the one that was just made.
+// Release keeps a release from garbage collection on every node for holdTime. It is for the release that files are
+// copied from, and for the one that was just made.
 func Release(ctx context.Context, d *db.DB, id release.ID) error {
 	if id == "" {
 		return nil
@@ -40,7 +39,7 @@ func Release(ctx context.Context, d *db.DB, id release.ID) error {
 	return nil
 }
 
-// Roots marks the blobs of the releases that are kept. It is registered with garbage collection.
+// Roots marks the blobs of the kept releases. It is registered with garbage collection.
 func Roots(ctx context.Context, d *db.DB, releases *release.Releases, mark func(blob.Digest)) error {
 	rows, err := d.Query(ctx, `SELECT release FROM release_holds WHERE until >= $1`, db.Now())
 	all, err := db.Collect(rows, err, func(s db.Scanner) (id release.ID, err error) { return id, s.Scan(&id) })
@@ -50,7 +49,7 @@ func Roots(ctx context.Context, d *db.DB, releases *release.Releases, mark func(
 	for _, id := range all {
 		for digest, err := range releases.Digests(ctx, id) {
 			if errors.Is(err, fs.ErrNotExist) {
-				break // nothing is taken over from a release that can't be read
+				break // an unreadable release can't be copied from
 			}
 			if err != nil {
 				return err

@@ -1,9 +1,8 @@
-// Package journal owns what a deployment reports while it runs: the lines of its log, its
-// stages, progress and remaining time; and reading the log afterwards.
+// Package journal records what a deployment reports while it runs: log lines, stages, progress and remaining time. It
+// also reads logs.
 //
-// New lines are written in groups, and in one transaction with the caller's own change if
-// both belong together. The deployment's row belongs to its service, which is told what
-// to write.
+// Lines are written in groups. A change of the caller's that belongs to them is written in the same transaction. The
+// caller owns the deployment's row and writes it in Config.Save.
 package journal
 
 import (
@@ -22,18 +21,17 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Bounds of one deployment's log. What is over them is dropped, and the log says so.
+// Limits of one deployment's log. Lines beyond them are dropped, and the log says so.
 const (
 	maxLine  = 8 << 10
 	maxLog   = 10 << 20
 	maxLines = 100_000
 )
 
-// flushEvery is how long lines wait to be written together: short beside what a person
-// notices, long beside a commit.
+// flushEvery is how long lines are buffered: short enough that users don't notice, long compared to a commit.
 const flushEvery = 40 * time.Millisecond
 
-// ErrFenced says that a worker's token is no longer the deployment's.
+// ErrFenced means that another worker has the deployment now, or that it has ended.
 var ErrFenced = errors.New("another worker runs this deployment, or it has ended")
 
 // Stage is one step of a deployment.
@@ -44,11 +42,11 @@ type Stage struct {
 	CompletedAt db.Time `json:"completedAt"`
 }
 
-// State says where a deployment stands.
+// State is the state of a deployment.
 type State struct {
 	Status string
 	Stages string // JSON
-	Place  int    // in the queue for a build slot; 0 outside of it
+	Place  int    // in the queue for a build slot; 0 if not queued
 }
 
 // Config holds what a Journal needs.
@@ -56,33 +54,32 @@ type Config struct {
 	DB         *db.DB
 	Log        *slog.Logger
 	Deployment id.Deployment
-	Status     string // with which it begins
-	// Save writes where the deployment stands; ErrFenced ends the journal.
+	Status     string // initial status
+	// Save writes the deployment's state. Its ErrFenced ends the journal.
 	Save func(ctx context.Context, tx *db.Tx, s State) error
 }
 
-// Journal collects what one run reports: log lines, stages and status, written to the
-// database in groups and, at the end, in the transaction that ends the deployment.
+// Journal collects the log lines, stages and status of one run. It writes them in groups and, at the end, in the
+// transaction that ends the deployment.
 type Journal struct {
 	c Config
 
-	writing sync.Mutex // held from a transaction's first statement until p knows of its commit
-	mu      sync.Mutex // guards what follows
+	writing sync.Mutex // held from a transaction's first statement until its outcome is recorded
+	mu      sync.Mutex // guards the following fields
 	lines   []Line     // not written yet
-	written int64      // lines that are in the database
-	unsure  bool       // the last transaction failed, and may have been committed all the same
+	written int64      // lines in the database
+	unsure  bool       // the last transaction failed, but may have been committed
 	bytes   int
 	full    bool
 	status  string
 	stages  []Stage
 	stage   string
-	place   int // in the queue for a build slot; 0 outside of it
+	place   int // in the queue for a build slot; 0 if not queued
 	dirty   bool
 	wake    chan struct{}
 }
 
-// Open returns the Journal of one run. After a crash the log goes on where it stopped, with
-// the stages of this attempt.
+// Open returns the Journal of one run. After a crash it continues the log, and begins the stages again.
 func Open(ctx context.Context, c Config) (*Journal, error) {
 	p := &Journal{c: c, status: c.Status, wake: make(chan struct{}, 1)}
 	var err error
@@ -95,7 +92,7 @@ func (p *Journal) Printf(level, format string, args ...any) {
 	p.Line(level, fmt.Sprintf(format, args...), "")
 }
 
-// Line adds a line to the log, with its terminal colors where it has some.
+// Line adds a line to the log. raw is the line with terminal colors, or empty.
 func (p *Journal) Line(level, message, raw string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +109,7 @@ func (p *Journal) Line(level, message, raw string) {
 	p.touch()
 }
 
-// Clip makes a line fit the log and the database: valid UTF-8, no NUL, bounded.
+// Clip makes a line valid for the log and the database: UTF-8, no NUL, bounded.
 func Clip(s string) string {
 	if len(s) > maxLine {
 		s = s[:maxLine] + " …"
@@ -120,7 +117,7 @@ func Clip(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "�"), "\x00", "")
 }
 
-// touch marks that there is something to write. The caller holds mu.
+// touch wakes Run. The caller holds mu.
 func (p *Journal) touch() {
 	p.dirty = true
 	select {
@@ -129,7 +126,7 @@ func (p *Journal) touch() {
 	}
 }
 
-// Enter ends the running stage well and starts the next.
+// Enter ends the running stage as successful and starts the next.
 func (p *Journal) Enter(name, status string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +137,7 @@ func (p *Journal) Enter(name, status string) {
 	p.touch()
 }
 
-// Queued notes the place in the queue for a build slot, and reports whether it is the
-// first one.
+// Queued records the place in the queue for a build slot, and reports whether it is the first record of one.
 func (p *Journal) Queued(place int) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +147,7 @@ func (p *Journal) Queued(place int) (first bool) {
 	return first
 }
 
-// Skip notes a stage that this deployment has no need of.
+// Skip records that this deployment doesn't need a stage.
 func (p *Journal) Skip(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +162,7 @@ func (p *Journal) leave(status string, at db.Time) {
 	s.Status, s.CompletedAt = status, at
 }
 
-// End closes the last stage.
+// End ends the last stage with a status.
 func (p *Journal) End(status string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,8 +170,8 @@ func (p *Journal) End(status string) {
 	p.dirty = true
 }
 
-// Commit writes what is new, and what fn adds, in one transaction. One commit goes at a
-// time: lines are numbered by what is known to be written.
+// Commit writes new lines and fn's changes in one transaction. Commits don't overlap, because lines are numbered from
+// the count of written ones.
 func (p *Journal) Commit(ctx context.Context, fn func(tx *db.Tx) error) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -197,8 +193,8 @@ func (p *Journal) Commit(ctx context.Context, fn func(tx *db.Tx) error) error {
 	return nil
 }
 
-// writeTx writes the new lines, the stages and the status, and says how many lines it
-// wrote. A worker whose token is no longer the deployment's gets ErrFenced.
+// writeTx writes the new lines, the stages and the status, and returns how many lines it wrote. It returns ErrFenced if
+// another worker has the deployment.
 func (p *Journal) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 	p.mu.Lock()
 	lines, status, from, place, unsure := p.lines, p.status, p.written, p.place, p.unsure
@@ -217,17 +213,16 @@ func (p *Journal) writeTx(ctx context.Context, tx *db.Tx) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		more := min(max(there-from, 0), int64(len(lines))) // fewer than before where somebody forgot the log meanwhile
+		more := min(max(there-from, 0), int64(len(lines))) // fewer if the log was deleted meanwhile
 		rest, from = lines[more:], from+more
 	}
 	return len(lines), AppendTx(ctx, tx, p.c.Deployment, from, rest)
 }
 
-// Flush writes what is new now.
+// Flush writes new lines now.
 func (p *Journal) Flush(ctx context.Context) error { return p.Commit(ctx, nil) }
 
-// Run flushes whenever there is something new, until ctx ends. A worker that finds
-// itself fenced calls lost.
+// Run flushes new lines until ctx ends. If another worker took over, it calls lost.
 func (p *Journal) Run(ctx context.Context, lost func(error)) {
 	for {
 		select {
@@ -238,7 +233,7 @@ func (p *Journal) Run(ctx context.Context, lost func(error)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(flushEvery): // lines come in bursts
+		case <-time.After(flushEvery): // collect the lines of a burst
 		}
 		p.mu.Lock()
 		dirty := p.dirty
@@ -260,7 +255,7 @@ func (p *Journal) Run(ctx context.Context, lost func(error)) {
 	}
 }
 
-// stage returns the stage of that name, added when it is new.
+// stage returns the stage with that name, and adds it if it is missing.
 func stage(list *[]Stage, name string) *Stage {
 	i := slices.IndexFunc(*list, func(s Stage) bool { return s.Name == name })
 	if i < 0 {

@@ -18,13 +18,13 @@ type Line struct {
 	Level   string // debug, info, warn, error
 	Stage   string
 	Message string // without terminal colors
-	Raw     string // with them; empty when it has none
+	Raw     string // with terminal colors; empty if it has none
 }
 
-// Topic wakes those who follow a deployment.
+// Topic returns the topic that is notified of a deployment's changes.
 func Topic(deployment id.Deployment) string { return "deployment/" + string(deployment) }
 
-// Read returns the lines of a deployment's log after the given number, at most limit.
+// Read returns at most limit lines of a deployment's log after the given number.
 func Read(ctx context.Context, r db.Reader, deployment id.Deployment, after int64, limit int) ([]Line, error) {
 	rows, err := r.Query(ctx, `
 		SELECT n, at, level, stage, message, raw FROM deployment_logs
@@ -38,7 +38,7 @@ func Read(ctx context.Context, r db.Reader, deployment id.Deployment, after int6
 	return lines, nil
 }
 
-// ForgetTx forgets the logs of deployments.
+// ForgetTx deletes the logs of deployments.
 func ForgetTx[ID ~string](ctx context.Context, tx *db.Tx, deployments []ID) error {
 	for batch := range slices.Chunk(deployments, 100) {
 		var args db.Args

@@ -10,13 +10,13 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// MaxOfSite is how many branches of a site have a preview address at a time. One more,
-// and the address of the branch that was deployed longest ago ends.
+// MaxOfSite caps the branches of a site with a preview address. A further branch takes the place of the one that was
+// deployed longest ago.
 const MaxOfSite = 100
 
-// HostTx returns the label of the preview address of a branch or of a pull request
-// (PullKey), which stays the same as long as it has one. Where the owner has as many as they
-// may have, it refuses, or else ends the one that was deployed longest ago.
+// HostTx returns the label of the preview address of a branch or pull request (PullKey). It stays the same as long as
+// the address exists. If the owner's limit is reached, it returns a fault or, unless refuse is set, ends the address
+// that was deployed longest ago.
 func (p *Previews) HostTx(ctx context.Context, tx *db.Tx, s site.Site, branch string, refuse bool) (label string, err error) {
 	now := db.Now()
 	rows, err := tx.Query(ctx,
@@ -45,14 +45,14 @@ func (p *Previews) HostTx(ctx context.Context, tx *db.Tx, s site.Site, branch st
 	return "", fmt.Errorf("create preview address of %s: both labels are taken", branch)
 }
 
-// makeRoomTx is nil when the owner may have one more preview address.
+// makeRoomTx returns nil if the owner may have another preview address, and makes room unless refuse is set.
 func (p *Previews) makeRoomTx(ctx context.Context, tx *db.Tx, s site.Site, refuse bool) error {
 	var n int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM preview_hosts WHERE site_id = $1`, s.ID).Scan(&n); err != nil {
 		return fmt.Errorf("count preview addresses: %w", err)
 	}
 	if n >= MaxOfSite {
-		return nil // another one of this site ends for it
+		return nil // another address of this site will be ended
 	}
 	err := p.c.Limits.RequireTx(ctx, tx, s.Owner, limits.Previews, 1)
 	if refuse || !fault.Is(err, fault.Payment) {
@@ -69,7 +69,7 @@ func (p *Previews) makeRoomTx(ctx context.Context, tx *db.Tx, s site.Site, refus
 	return nil
 }
 
-// trimTx ends the preview addresses of a site over MaxOfSite.
+// trimTx ends a site's preview addresses beyond MaxOfSite.
 func trimTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	n, err := tx.Exec(ctx, `
 		DELETE FROM preview_hosts WHERE site_id = $1 AND branch NOT IN (

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// dnsLabelMax is how many bytes a DNS label has at most (RFC 1035 §2.3.4).
+// dnsLabelMax is the maximum length of a DNS label in bytes (RFC 1035 §2.3.4).
 const dnsLabelMax = 63
 
 var (
@@ -17,10 +17,9 @@ var (
 	deploymentLabel = regexp.MustCompile(`^[a-z0-9]{12}$`)
 )
 
-// previewLabel makes the DNS label of a branch, which together with the hyphens and the
-// site's slug fits into one. It ends with a hash of the branch's name where the name does
-// not fit, would look like a deployment's own label or a pull request's, or another branch
-// has the label already (hashed). A pull request's label is pr- and its number.
+// previewLabel returns the DNS label of a branch; with the hyphens and the site's slug it fits into one label. It ends
+// with a hash of the branch's name if the name is too long, would look like the label of a deployment or a pull
+// request, or another branch has the label (hashed). A pull request's label is pr- and its number.
 func previewLabel(branch, slug string, hashed bool) string {
 	pull := pullLabel.FindStringSubmatch(branch)
 	if pull != nil && !hashed {
@@ -28,7 +27,7 @@ func previewLabel(branch, slug string, hashed bool) string {
 	}
 	label := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(branch), "-"), "-")
 	free := dnsLabelMax - len("--") - len(slug)
-	reserved := len(label) == 2 // "xn--" and its like (RFC 5890 §2.3.1)
+	reserved := len(label) == 2 // such as "xn--" (RFC 5890 §2.3.1)
 	if !hashed && label != "" && !reserved && !likePull.MatchString(label) && len(label) <= free && !deploymentLabel.MatchString(label) {
 		return label
 	}

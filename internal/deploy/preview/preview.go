@@ -1,8 +1,8 @@
-// Package preview owns the stable addresses of previews: the label of each branch or pull
-// request, the deployment that it serves, and when it ends.
+// Package preview owns the stable addresses of previews: the label of each branch or pull request, the deployment that
+// it serves, and when it ends.
 //
-// A branch keeps its label as long as it has one. The number of addresses is limited per site
-// and per owner. Package deploy decides what is deployed there.
+// A branch keeps its label as long as the address exists. The number of addresses is limited per site and per owner.
+// Package deploy decides what is deployed there.
 package preview
 
 import (
@@ -40,12 +40,11 @@ func New(c Config) *Previews {
 // MaxPull is the largest pull request number for which a preview's host name is short enough.
 const MaxPull = 999_999_999
 
-// PullKey stands for a pull request in preview_hosts, in place of a branch: no branch is
-// called so.
+// PullKey is the key of a pull request in preview_hosts, in place of a branch. No branch can have that name.
 func PullKey(pull int) string { return fmt.Sprintf(":%d", pull) }
 
-// KeyOf returns the preview that a deployment of a branch and a pull request (0: none) is of:
-// the branch, or PullKey. It is empty once that has ended.
+// KeyOf returns the key of the preview of a branch and a pull request (0: none): the branch, or PullKey. It is empty if
+// the preview has ended.
 func (p *Previews) KeyOf(ctx context.Context, id site.ID, branch string, pull int) (string, error) {
 	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1 AND branch IN ($2, $3)`, id, branch, PullKey(pull))
 	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })
@@ -56,14 +55,14 @@ func (p *Previews) KeyOf(ctx context.Context, id site.ID, branch string, pull in
 		return "", nil
 	}
 	for _, key := range keys {
-		if key == branch { // its preview is there before a pull request's
+		if key == branch { // the branch's preview comes before the pull request's
 			return key, nil
 		}
 	}
 	return keys[0], nil
 }
 
-// Keys returns the previews of a site.
+// Keys returns the keys of a site's previews.
 func (p *Previews) Keys(ctx context.Context, id site.ID) ([]string, error) {
 	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1`, id)
 	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })
@@ -73,13 +72,13 @@ func (p *Previews) Keys(ctx context.Context, id site.ID) ([]string, error) {
 	return keys, nil
 }
 
-// Store names the storage of a preview, by its key.
+// Store returns the name of a preview's storage, by its key.
 func Store(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Shown holds the deployment that preview addresses are to serve.
+// Shown is the deployment that preview addresses will serve.
 type Shown struct {
 	Site       site.ID
 	Deployment id.Deployment
@@ -89,9 +88,8 @@ type Shown struct {
 	Fork       bool
 }
 
-// ShowTx makes a deployment what the preview addresses of its branch and of its pull
-// request serve, unless a newer one is already. A fork's branch has no address: it may be
-// called like one of the site's own.
+// ShowTx makes the preview addresses of a deployment's branch and pull request serve it, unless they serve a newer one.
+// A fork's branch gets no address, because it may have the name of one of the site's own.
 func ShowTx(ctx context.Context, tx *db.Tx, x Shown) error {
 	keys := []string{x.Branch}
 	switch {
@@ -112,8 +110,7 @@ func ShowTx(ctx context.Context, tx *db.Tx, x Shown) error {
 	return nil
 }
 
-// EndTx ends the address of a branch or of a pull request (PullKey), and returns its label;
-// empty where there was none.
+// EndTx ends the address of a branch or a pull request (PullKey), and returns its label, or "" if there was none.
 func EndTx(ctx context.Context, tx *db.Tx, id site.ID, key string) (label string, err error) {
 	rows, err := tx.Query(ctx, `DELETE FROM preview_hosts WHERE site_id = $1 AND branch = $2 RETURNING label`, id, key)
 	labels, err := db.Collect(rows, err, func(s db.Scanner) (l string, err error) { return l, s.Scan(&l) })
@@ -127,8 +124,7 @@ func EndTx(ctx context.Context, tx *db.Tx, id site.ID, key string) (label string
 	return labels[0], nil
 }
 
-// EndUnusedTx ends the preview addresses of sites for which no deployment was asked for
-// since then, and says how many.
+// EndUnusedTx ends the preview addresses of sites without a deployment since then, and returns their number.
 func EndUnusedTx(ctx context.Context, tx *db.Tx, sites []site.ID, since db.Time) (int64, error) {
 	args := db.Args{since}
 	n, err := tx.Exec(ctx, `DELETE FROM preview_hosts WHERE used_at < $1 AND site_id IN (`+db.AddList(&args, sites)+`)`, args...)
@@ -141,7 +137,7 @@ func EndUnusedTx(ctx context.Context, tx *db.Tx, sites []site.ID, since db.Time)
 	return n, nil
 }
 
-// PurgeTx forgets the addresses of a deleted site.
+// PurgeTx deletes the addresses of a deleted site.
 func PurgeTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM preview_hosts WHERE site_id = $1`, id); err != nil {
 		return fmt.Errorf("forget preview addresses: %w", err)
@@ -154,11 +150,11 @@ type Address struct {
 	Branch     string // empty for a pull request
 	Pull       int    // 0 for a branch
 	URL        string
-	Deployment id.Deployment // that it serves; empty: none has succeeded yet
+	Deployment id.Deployment // that it serves; empty until one has succeeded
 	UsedAt     db.Time
 }
 
-// List returns the preview addresses of the owner's site, the last used first.
+// List returns the preview addresses of the owner's site, last used first.
 func (p *Previews) List(ctx context.Context, owner account.OwnerID, id site.ID) ([]Address, error) {
 	s, err := p.c.Sites.Get(ctx, owner, id)
 	if err != nil {

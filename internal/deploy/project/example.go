@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/dotenv"
 )
 
-// exampleFiles are where projects list the variables that they read.
+// exampleFiles lists files in which projects document their variables.
 var exampleFiles = []string{
 	".env.example", ".env.sample", ".env.template", ".env.dist", ".env.local.example", ".env.example.local", "example.env", "env.example",
 	".env.development",
@@ -14,7 +14,8 @@ var exampleFiles = []string{
 
 const maxExample = 64 << 10 // bytes
 
-// Example returns the variables that a file of the project in the folder root lists as an example, and its name; "" without one.
+// Example returns the variables that the project's example file in the folder root lists, and the file's name; ""
+// without one.
 func Example(root string, read func(name string, most int64) ([]byte, error)) (file string, names []string) {
 	for _, file := range exampleFiles {
 		content, err := read(path.Join(root, file), maxExample)

@@ -1,5 +1,5 @@
-// Package project owns how a commit becomes a plan: the kind of project, the site's settings,
-// the build, the start command, and the background processes.
+// Package project plans how a commit is built and run: the kind of project, the site's settings, the build, the start
+// command and the background processes.
 //
 // It reads a commit without a checkout and changes nothing.
 package project
@@ -19,13 +19,13 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Tree is what becomes a plan: a commit, or what was uploaded.
+// Tree is the source of a plan: a commit or an upload.
 type Tree interface {
 	fetch.Reader
 	Files(ctx context.Context) ([]fetch.File, error)
 }
 
-// Plan finds out what the commit is and what is to be done with it for the site.
+// Plan detects the kind of project and returns how to build and run it for the site.
 func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	o := framework.Overrides{
 		Root:    s.Build.Root,
@@ -69,7 +69,7 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	return plan, nil
 }
 
-// Content returns how the repository of a WordPress site becomes its wp-content.
+// Content returns the plan that turns the repository of a WordPress site into its wp-content.
 func Content(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 	files, err := open(ctx, tree)
 	if err != nil {
@@ -95,9 +95,9 @@ func Detect(ctx context.Context, tree Tree, o framework.Overrides) (framework.Pl
 
 // commit lets detection read a commit without a checkout.
 type commit struct {
-	ctx      context.Context // of the deployment: one commit lives no longer than that
+	ctx      context.Context // of the deployment; a commit doesn't outlive it
 	tree     Tree
-	files    map[string]fetch.File // links followed
+	files    map[string]fetch.File // with links followed
 	dangling []string
 }
 

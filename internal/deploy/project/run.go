@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// RunSettings returns what slipway.toml says, as the site's settings would say it.
+// RunSettings converts the settings of slipway.toml to a site's settings.
 func RunSettings(r *framework.Run) (out site.Run) {
 	if r == nil {
 		return out
@@ -36,7 +36,7 @@ func RunSettings(r *framework.Run) (out site.Run) {
 	return out
 }
 
-// CheckInstances refuses a plan with storage, or of something else than Node.js, for a site that has several instances.
+// CheckInstances refuses several instances for a plan that has storage or isn't Node.js.
 func CheckInstances(r site.Run, plan framework.Plan) error {
 	toml := RunSettings(plan.Run)
 	most := mostInstances(toml.Instances, r.Instances)
@@ -55,7 +55,8 @@ func CheckInstances(r site.Run, plan framework.Plan) error {
 	return fault.New(fault.Invalid, "invalid_run", "Invalid run.instances.max", "1: "+why).Got(most)
 }
 
-// mostInstances returns how many instances may run, by slipway.toml and, before it, the site's settings.
+// mostInstances returns the maximum of instances: above (the site's settings) takes precedence over below
+// (slipway.toml).
 func mostInstances(below, above *site.Instances) int {
 	var i site.Instances
 	for _, x := range []*site.Instances{below, above} {
@@ -66,7 +67,7 @@ func mostInstances(below, above *site.Instances) int {
 	return max(i.Range())
 }
 
-// check refuses what slipway.toml says about running where it is out of range.
+// check refuses run settings of slipway.toml that are out of range.
 func check(plan framework.Plan) error {
 	err := site.CheckRun(RunSettings(plan.Run))
 	if f := fault.As(err); f != nil {
@@ -76,7 +77,7 @@ func check(plan framework.Plan) error {
 	return err
 }
 
-// Commands are those of a plan that run beside its start.
+// Commands returns the commands of a plan that run beside its start command.
 func Commands(plan framework.Plan) (list []string) {
 	if plan.Release != nil {
 		list = append(list, plan.Release.String())
@@ -90,7 +91,7 @@ func Commands(plan framework.Plan) (list []string) {
 	return list
 }
 
-// StartedBy says in the log what answers for a program.
+// StartedBy returns the log line that says what starts the program.
 func StartedBy(plan framework.Plan) string {
 	if command := plan.Start.Command.String(); command != "" {
 		return command
@@ -98,7 +99,7 @@ func StartedBy(plan framework.Plan) string {
 	return "PHP-FPM"
 }
 
-// Storage are the folders that a site's settings, or else slipway.toml, call storage.
+// Storage returns the storage folders of the site's settings, or else of slipway.toml.
 func Storage(s site.Site, plan framework.Plan) []string {
 	switch {
 	case s.Run.Storage != nil:

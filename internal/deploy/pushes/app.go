@@ -13,18 +13,17 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// maxAppSites is how many sites one event of a GitHub App acts on, each account's in turn.
+// maxAppSites caps the sites that one GitHub App event affects. Owners take turns.
 const maxAppSites = 100
 
-// AppOutcome says what came of a GitHub App's event for one site.
+// AppOutcome is the outcome of a GitHub App event for one site.
 type AppOutcome struct {
 	Site site.Site
 	Outcome
 }
 
-// HandleAppTx does what a verified call of a GitHub App's webhook, of which e was read, asks for: for each site of
-// the event's repository on the app's host that uses reports to be one of the app's. What
-// one site refuses doesn't concern the others.
+// HandleAppTx handles a verified webhook event e of a GitHub App, for each site of the event's repository on the app's
+// host for which uses returns true. A site's refusal doesn't affect the others.
 func (g *Pushes) HandleAppTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -55,7 +54,7 @@ func (g *Pushes) HandleAppTx(
 			continue
 		}
 		one, err := g.handleAppTx(ctx, tx, s, incoming{e, ViaApp}, h, body)
-		if f := fault.As(err); f != nil && f.Kind != fault.Internal { // such as too many deployments that wait
+		if f := fault.As(err); f != nil && f.Kind != fault.Internal { // such as too many waiting deployments
 			one, err = skipped(f.Message), nil
 		}
 		if err != nil {
@@ -66,7 +65,7 @@ func (g *Pushes) HandleAppTx(
 	return out, nil
 }
 
-// inTurns orders sites so that each owner's first one comes before anybody's second: many sites of one account leave room for others'.
+// inTurns orders sites so that every owner's first site comes before any owner's second.
 func inTurns(sites []site.Site) []site.Site {
 	turn, of := make(map[site.ID]int, len(sites)), map[account.OwnerID]int{}
 	for _, s := range sites {

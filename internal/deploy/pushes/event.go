@@ -24,22 +24,21 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// keepDeliveries is how many calls of a site are remembered, and some more.
+// keepDeliveries is how many calls of a site are remembered at least.
 const keepDeliveries = 1000
 
-// trims reports whether a call also forgets what is over the bounds: one of many does.
+// trims reports whether this call should also delete old rows: one of 16 does.
 func trims() bool { return rand.IntN(16) == 0 }
 
-// Outcome says what came of an event.
+// Outcome is the outcome of an event.
 type Outcome struct {
 	Message     string
-	Reason      string                  // why nothing is deployed; empty where something is
-	Deployments []deployment.Deployment // that it asked for
+	Reason      string                  // why nothing is deployed; empty if something is
+	Deployments []deployment.Deployment // the deployments that it triggered
 }
 
-// HandleTx does what a call of a site's hook asks for, once. The settings are those that
-// ByHook has just returned and that verified the call, and e is what was read of it. It is
-// a NotFound fault where the hook was replaced meanwhile.
+// HandleTx handles a call of a site's hook, once. set must be the settings that ByHook returned and that verified the
+// call; e is the parsed event. It is a NotFound fault if the hook was replaced meanwhile.
 func (g *Pushes) HandleTx(ctx context.Context, tx *db.Tx, set Settings, e forge.Event, h http.Header, body []byte) (Outcome, error) {
 	s, err := g.c.Sites.LockTx(ctx, tx, set.Owner, set.Site)
 	if err != nil {
@@ -54,19 +53,19 @@ func (g *Pushes) HandleTx(ctx context.Context, tx *db.Tx, set Settings, e forge.
 	return g.handleTx(ctx, tx, set, s, incoming{e, string(e.Provider)}, h, body)
 }
 
-// incoming is an event and the way it came: a forge's name, ViaApp or ViaPoll.
+// incoming is an event and how it arrived: a provider's name, ViaApp or ViaPoll.
 type incoming struct {
 	forge.Event
 	via string
 }
 
-// The ways that an event comes beside a site's own hook.
+// The ways in which an event arrives other than by the site's own hook.
 const (
-	ViaApp  = "github_app" // a GitHub App's webhook
+	ViaApp  = "github_app" // webhook of a GitHub App
 	ViaPoll = "poll"
 )
 
-// handleTx does what a verified event of a site's repository asks for, once.
+// handleTx handles a verified event of a site's repository, once.
 func (g *Pushes) handleTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -104,14 +103,14 @@ func (g *Pushes) handleTx(
 	if err != nil {
 		return Outcome{}, fmt.Errorf("note git event: %w", err)
 	}
-	if n == 0 { // it was replaced since the settings were read
+	if n == 0 { // the hook was replaced since the settings were read
 		return Outcome{}, fault.Missing("git hook")
 	}
 	tx.Notify(s.Owner.Topic())
 	return out, nil
 }
 
-// Verify is an Unauthorized fault for a call that isn't signed with the hook's secret.
+// Verify returns an Unauthorized fault for a call that isn't signed with the hook's secret.
 func (s Settings) Verify(h http.Header, body []byte) error {
 	return forge.Verify(h, body, s.secret, time.Now())
 }
@@ -130,7 +129,7 @@ func (g *Pushes) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, 
 				return Outcome{}, err
 			}
 			one.Deployments = append(out.Deployments, one.Deployments...)
-			if len(out.Deployments) > 0 { // one branch's reason is not the push's
+			if len(out.Deployments) > 0 { // a skipped branch's reason isn't the reason of the whole push
 				one.Message, one.Reason = out.Message, ""
 			}
 			out = one
@@ -142,7 +141,7 @@ func (g *Pushes) act(ctx context.Context, tx *db.Tx, set Settings, s site.Site, 
 	return skipped("Events of this kind don't trigger deployments"), nil
 }
 
-// push does what one change of a push asks for.
+// push handles one change of a push.
 func (g *Pushes) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming, c forge.Change) (Outcome, error) {
 	main := s.Branch
 	if main == "" {
@@ -171,7 +170,7 @@ func (g *Pushes) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site,
 	if c.Branch == main {
 		target = deployment.Production
 	}
-	if target == deployment.Preview { // these would fill the list of deployments
+	if target == deployment.Preview { // records of these would fill the list of deployments
 		switch set.Previews {
 		case Off:
 			return skipped("Previews are off, and " + c.Branch + " is not the production branch"), nil
@@ -192,7 +191,7 @@ func (g *Pushes) push(ctx context.Context, tx *db.Tx, set Settings, s site.Site,
 	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: target, Branch: c.Branch, Commit: c.Commit, Attach: pull}, c, why)
 }
 
-// tag does what a pushed tag asks for: nothing, or a preview that is called like the tag.
+// tag handles a pushed tag: it is ignored, or gets a preview named like the tag.
 func (g *Pushes) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming, c forge.Change) (Outcome, error) {
 	switch {
 	case set.Tags != TagPreviews:
@@ -208,7 +207,7 @@ func (g *Pushes) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, 
 		}
 		return skipped("The tag was deleted; its preview was removed"), err
 	}
-	c.Branch, c.All = c.Tag, false // what a tag was put on is wanted, whatever changed last
+	c.Branch, c.All = c.Tag, false // a tag is deployed regardless of the changed files
 	why, err := g.unwanted(ctx, tx, set, s, c)
 	if err != nil {
 		return Outcome{}, err
@@ -216,7 +215,7 @@ func (g *Pushes) tag(ctx context.Context, tx *db.Tx, set Settings, s site.Site, 
 	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deployment.Preview, Branch: c.Tag, Commit: c.Commit}, c, why)
 }
 
-// deploy asks for a deployment, or puts on record why there is none.
+// deploy triggers a deployment, or records why there is none.
 func (g *Pushes) deploy(
 	ctx context.Context,
 	tx *db.Tx,
@@ -255,7 +254,7 @@ func (g *Pushes) deploy(
 
 var skipWord = regexp.MustCompile(`(?i)\[(skip ci|ci skip|no ci|skip deploy|deploy skip)\]`)
 
-// unwanted says why a pushed commit is not to be deployed; empty where it is.
+// unwanted returns why a pushed commit must not be deployed; empty if it must.
 func (g *Pushes) unwanted(ctx context.Context, r db.Reader, set Settings, s site.Site, c forge.Change) (string, error) {
 	word := skipWord.FindString(c.Message)
 	switch {
@@ -266,7 +265,7 @@ func (g *Pushes) unwanted(ctx context.Context, r db.Reader, set Settings, s site
 	case word != "":
 		return "the commit message says " + strings.ToLower(word), nil
 	case !c.All:
-		return "", nil // what the forge doesn't say can't be left out
+		return "", nil // without a complete list of files, nothing can be excluded
 	}
 	watch := set.Watch
 	var uses []string
@@ -288,9 +287,8 @@ func (g *Pushes) unwanted(ctx context.Context, r db.Reader, set Settings, s site
 	return "", nil
 }
 
-// seenTx reports whether a call was handled before, and notes it. A forge's name for a
-// call is not signed except by Standard Webhooks, so what signs the body alone is known by
-// its body as well.
+// seenTx reports whether a call was handled before, and records it. Only Standard Webhooks signs the delivery's id. For
+// other signatures, which cover only the body, the body identifies the call as well.
 func seenTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Provider, h http.Header, body []byte) (bool, error) {
 	var names []string
 	if d := forge.Delivery(h); d != "" {
@@ -326,8 +324,8 @@ func seenTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Provider, h http
 	return false, nil
 }
 
-// same reports whether an event's repository is the site's, by one of its addresses. Letter
-// case does not count, and neither does a port that only one of them names.
+// same reports whether one of the event's repository addresses is the site's repository. It ignores letter case, and
+// the port if only one side has one.
 func same(repository string, e forge.Event) bool {
 	want, addresses := strings.ToLower(repository), e.Repository
 	if len(addresses) == 0 && e.Path != "" {

@@ -7,15 +7,15 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// FromForge reports whether a call has the headers of a Git forge's webhook.
+// FromForge reports whether a call has the headers of a Git provider's webhook.
 func FromForge(h http.Header) bool {
 	_, _, ok := forge.Recognize(h)
 	return ok
 }
 
-// SkipsHook says why a forge's call of a deploy hook for the branch deploys nothing; empty
-// where it does, and where the payload can't be read: a deploy hook's URL is enough then,
-// as for any other caller. The branch may be empty: then it is the repository's default.
+// SkipsHook returns why a provider's call of a deploy hook for the branch deploys nothing. It returns "" if it deploys,
+// and if the payload can't be read: the deploy hook's URL is sufficient, as for any other caller. An empty branch means
+// the repository's default.
 func SkipsHook(h http.Header, body []byte, branch string) string {
 	e, err := forge.Read(h, body)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// keepEvents is how many events of a site are shown; some more are remembered.
+// keepEvents is how many events of a site are shown. Some more are stored.
 const keepEvents = 50
 
-// Logged holds what a forge told of, or a poll found, and what came of it.
+// Logged is an event of a Git provider or a poll, and its outcome.
 type Logged struct {
 	ID         string
-	Provider   string // of forge.Provider, ViaApp or ViaPoll
-	Name       string // as the forge calls it
-	Ref        string // branch, tag or pull request; empty: none
+	Provider   string // a forge.Provider, ViaApp or ViaPoll
+	Name       string // as the provider names it
+	Ref        string // branch, tag or pull request; empty if there is none
 	Commit     string
 	Outcome    string
-	Deployment deployment.ID // empty: nothing was deployed
+	Deployment deployment.ID // empty if nothing was deployed
 	At         db.Time
 }
 
-// Events returns the newest events of the owner's site, the newest first.
+// Events returns the newest events of the owner's site, newest first.
 func (g *Pushes) Events(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Logged, error) {
 	if _, err := g.Get(ctx, r, owner, id); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (g *Pushes) Events(ctx context.Context, r db.Reader, owner account.OwnerID,
 	return list, nil
 }
 
-// noteEventTx remembers an event.
+// noteEventTx stores an event.
 func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Outcome, said string) error {
 	ref, commit, deployment := "", "", deployment.ID("")
 	switch {
@@ -82,13 +82,12 @@ func noteEventTx(ctx context.Context, tx *db.Tx, id site.ID, e incoming, out Out
 	return nil
 }
 
-// pullRef is how a pull request is called among branches and tags.
+// pullRef is the Ref of a pull request.
 func pullRef(number int) string { return fmt.Sprintf("#%d", number) }
 
-// triggeredTx returns the deployment that an earlier event of a branch, tag or pull request
-// triggered, where it was of the same commit, came another way, and no event of another
-// commit came since: by the site's own hook, a GitHub App and polling the same push may be
-// told of three times. Empty: there is none.
+// triggeredTx returns the deployment that an earlier event of a branch, tag or pull request triggered, if that event
+// had the same commit, arrived in another way, and no event with another commit came since. The site's own hook, a
+// GitHub App and polling can all report the same push. It returns "" if there is none.
 func triggeredTx(ctx context.Context, tx *db.Tx, id site.ID, via, ref, commit string) (deployment.ID, error) {
 	type event struct {
 		via, commit string

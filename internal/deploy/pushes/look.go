@@ -12,13 +12,13 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Look asks repositories what is in them, without a deployment.
+// Look reads what repositories contain, without a deployment.
 type Look struct {
 	Source *fetch.Fetcher
 	Sites  *site.Sites
 }
 
-// Heads asks a site's repository for its branches and tags.
+// Heads returns the branches and tags of a site's repository.
 func (l Look) Heads(ctx context.Context, s site.Site) (map[string]string, string, error) {
 	repo, err := fetch.ParseRepository(s.Repository)
 	if err != nil {
@@ -31,7 +31,7 @@ func (l Look) Heads(ctx context.Context, s site.Site) (map[string]string, string
 	return l.Source.Heads(ctx, fetch.Request{Site: s.ID, Repository: repo, Credential: cred, Owner: s.Owner})
 }
 
-// Branches looks at a repository that somebody is about to make a site of.
+// Branches lists the branches of a repository from which a user is about to create a site.
 func (l Look) Branches(ctx context.Context, who account.OwnerID, repository string, c *fetch.Credential) ([]string, string, error) {
 	repo, err := fetch.ParseRepository(repository)
 	if err != nil {
@@ -42,7 +42,7 @@ func (l Look) Branches(ctx context.Context, who account.OwnerID, repository stri
 	return l.Source.Branches(ctx, fetch.Request{Site: id, Repository: repo, Credential: c, Owner: who, Look: true})
 }
 
-// Detect says how a branch would be built, from a copy that is thrown away again.
+// Detect returns how a branch would be built, from a temporary copy.
 func (l Look) Detect(
 	ctx context.Context,
 	who account.OwnerID,

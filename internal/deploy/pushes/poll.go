@@ -24,18 +24,17 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Bounds of polling.
+// Limits of polling.
 const (
-	maxPolls    = 20          // repositories that one process asks at once
-	ownerPolls  = 5           // of one owner
-	pollTimeout = time.Minute // of one of them
+	maxPolls    = 20          // concurrent polls of one process
+	ownerPolls  = 5           // concurrent polls of one owner
+	pollTimeout = time.Minute // of one poll
 	pollTick    = 2 * time.Second
-	pollPause   = 200 * time.Millisecond // after which freed places are filled again
-	maxPollRefs = 5_000                  // branches and tags of a repository that is polled
+	pollPause   = 200 * time.Millisecond // pause before freed places are filled again
+	maxPollRefs = 5_000                  // branches and tags of a polled repository
 )
 
-// Run asks the repositories that are polled for new commits and ends unused previews,
-// until ctx ends.
+// Run polls repositories for new commits and ends unused previews, until ctx ends.
 func (g *Pushes) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -68,18 +67,17 @@ func (g *Pushes) Run(ctx context.Context) error {
 	}
 }
 
-// due is a site whose repository is to be asked now.
+// due is a site whose repository must be polled now.
 type due struct {
 	site    site.ID
 	owner   account.OwnerID
 	at      db.Time
 	minutes int
-	done    func() // gives its place back
+	done    func() // releases its place
 }
 
-// pollDue starts a poll for each free place, the longest due first. Taking one up puts its
-// next one into the future, so no other node takes it too; what dies meanwhile is asked
-// again then, and finds the same.
+// pollDue starts a poll for each free place, longest overdue first. It moves the site's next poll into the future, so
+// that no other node takes it. If this process dies, that next poll finds the same changes.
 func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan struct{}, running *sync.WaitGroup) error {
 	held, _ := places.Held()
 	if g.c.Repositories == nil || held == maxPolls {
@@ -95,7 +93,7 @@ func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan stru
 	if err != nil {
 		return fmt.Errorf("find repositories to poll: %w", err)
 	}
-	// Who has many repositories that don't answer leaves places to others.
+	// An owner with many unresponsive repositories doesn't block others.
 	var free []due
 	for _, d := range list {
 		var ok bool
@@ -125,7 +123,7 @@ func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan stru
 	})
 	for _, d := range free {
 		if err != nil || !slices.ContainsFunc(taken, func(x due) bool { return x.site == d.site }) {
-			d.done() // another node asks it
+			d.done() // another node polls it
 		}
 	}
 	if err != nil {
@@ -150,7 +148,7 @@ func (g *Pushes) pollDue(ctx context.Context, places *fair.Pool, freed chan stru
 	return nil
 }
 
-// poll asks one repository and does what a push of the same commits would have done.
+// poll polls one repository and handles new commits like a push.
 func (g *Pushes) poll(ctx context.Context, id site.ID) error {
 	s, err := g.c.Sites.ByID(ctx, g.c.DB, id)
 	if fault.Is(err, fault.NotFound) {
@@ -171,8 +169,8 @@ func (g *Pushes) poll(ctx context.Context, id site.ID) error {
 	if len(refs) > maxPollRefs {
 		why, refs = fmt.Sprintf("The repository has more than %d branches and tags; use a webhook", maxPollRefs), nil
 	}
-	ctx = context.WithoutCancel(ctx) // what was found out is written
-	if why == "" {                   // most of the time nothing is new
+	ctx = context.WithoutCancel(ctx) // the result is stored even if ctx ends
+	if why == "" {                   // usually nothing is new
 		had, known, err := polled(ctx, g.c.DB, s)
 		if err != nil {
 			return err
@@ -199,8 +197,7 @@ func (g *Pushes) poll(ctx context.Context, id site.ID) error {
 	})
 }
 
-// polledTx compares what a repository has with what it had when it was last asked. The
-// first time nothing is new.
+// polledTx compares a repository's refs with those of the last poll. At the first poll nothing is new.
 func (g *Pushes) polledTx(ctx context.Context, tx *db.Tx, set Settings, s site.Site, refs map[string]string, byDefault string) error {
 	had, known, err := polled(ctx, tx, s)
 	if err != nil {
@@ -223,13 +220,13 @@ func (g *Pushes) polledTx(ctx context.Context, tx *db.Tx, set Settings, s site.S
 	return notePolled(ctx, tx, s.ID, "")
 }
 
-// seen holds what a repository had when it was last asked, as it is stored.
+// seen is the stored form of a repository's refs at the last poll.
 type seen struct {
 	Repository string            `json:"repository"`
 	Refs       map[string]string `json:"refs"`
 }
 
-// polled returns what the site's repository had when it was last asked, and whether it was.
+// polled returns the refs of the last poll, and whether there was one.
 func polled(ctx context.Context, r db.Reader, s site.Site) (refs map[string]string, known bool, err error) {
 	var text string
 	err = r.QueryRow(ctx, `SELECT poll_refs FROM git_settings WHERE site_id = $1`, s.ID).Scan(&text)
@@ -246,7 +243,7 @@ func polled(ctx context.Context, r db.Reader, s site.Site) (refs map[string]stri
 	return had.Refs, had.Repository == s.Repository, nil
 }
 
-// notePolled notes that a repository was asked, and why that failed; empty where it didn't.
+// notePolled records a poll and its error, or "".
 func notePolled(ctx context.Context, tx *db.Tx, id site.ID, why string) error {
 	_, err := tx.Exec(ctx, `UPDATE git_settings SET poll_error = $2, polled_at = $3 WHERE site_id = $1`, id, why, db.Now())
 	if err != nil {
@@ -255,8 +252,8 @@ func notePolled(ctx context.Context, tx *db.Tx, id site.ID, why string) error {
 	return nil
 }
 
-// maxPollChanges is how many branches and tags one poll acts on; the production branch is
-// always among them. More have come at once, such as after a mirror was set up.
+// maxPollChanges caps the branches and tags that one poll handles. More can arrive at once, such as after a mirror was
+// set up. The production branch is always included.
 const maxPollChanges = 50
 
 func (g *Pushes) actOnPollTx(
@@ -302,7 +299,7 @@ func (g *Pushes) actOnPollTx(
 	for _, c := range changes[:min(len(changes), maxPollChanges)] {
 		e := incoming{forge.Event{Name: "poll", Kind: forge.Push, DefaultBranch: byDefault, Changes: []forge.Change{c}}, ViaPoll}
 		out, err := g.push(ctx, tx, set, s, e, c)
-		if f := fault.As(err); f != nil && f.Kind != fault.Internal { // such as too many deployments that wait
+		if f := fault.As(err); f != nil && f.Kind != fault.Internal { // such as too many waiting deployments
 			out, err = skipped(f.Message), nil
 		}
 		if err != nil {
@@ -320,8 +317,7 @@ func (g *Pushes) actOnPollTx(
 	return nil
 }
 
-// endUnused ends the preview addresses that nobody asked for a deployment of for as long
-// as their site's settings say.
+// endUnused ends the preview addresses that had no deployment for as long as their site's settings say.
 func (g *Pushes) endUnused(ctx context.Context) error {
 	type row struct {
 		site site.ID

@@ -19,10 +19,10 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// maxPulls is how many pull requests of a site are remembered.
+// maxPulls is how many pull requests of a site are stored.
 const maxPulls = 200
 
-// maxPullNumber is the greatest number of a pull request that has an address.
+// maxPullNumber is the largest pull request number that can have an address.
 const maxPullNumber = 999_999_999
 
 // Pull is a pull request of a site's repository.
@@ -30,22 +30,21 @@ type Pull struct {
 	Number    int
 	Title     string
 	Branch    string
-	Source    string // the fork that the branch is in; empty: the site's own repository
+	Source    string // the fork that has the branch; empty for the site's own repository
 	Author    string
 	Commit    string
 	Open      bool
 	Fork      bool
-	Approved  string // the commit of a fork that a member approved; empty: none
+	Approved  string // the commit of a fork that a member approved; empty if none
 	UpdatedAt db.Time
 }
 
-// Waits reports whether a member has to approve its commit before it is built.
+// Waits reports whether a member must approve the commit before it is built.
 func (p Pull) Waits() bool {
 	return p.Open && p.Fork && p.Approved != p.Commit && fetch.CheckCommit(p.Commit) == nil
 }
 
-// abbreviated reports whether a commit is the beginning of a full id: Bitbucket names those of
-// pull requests by 12 digits.
+// abbreviated reports whether a commit id is abbreviated: Bitbucket sends 12 digits for pull requests.
 func abbreviated(commit string) bool {
 	return len(commit) >= 12 && len(commit) < 40 && strings.Trim(commit, "0123456789abcdef") == ""
 }
@@ -57,8 +56,7 @@ func scanPull(r db.Scanner) (p Pull, err error) {
 	return p, err
 }
 
-// Pulls returns the pull requests of the owner's site, open ones first, then by number,
-// the newest first.
+// Pulls returns the pull requests of the owner's site, open ones first, newest first.
 func (g *Pushes) Pulls(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID) ([]Pull, error) {
 	if _, err := g.Get(ctx, r, owner, id); err != nil {
 		return nil, err
@@ -73,7 +71,7 @@ func (g *Pushes) Pulls(ctx context.Context, r db.Reader, owner account.OwnerID, 
 	return list, nil
 }
 
-// Pull returns one of them, or a NotFound fault.
+// Pull returns one pull request, or a NotFound fault.
 func (g *Pushes) Pull(ctx context.Context, r db.Reader, owner account.OwnerID, id site.ID, number int) (Pull, error) {
 	if _, err := g.Get(ctx, r, owner, id); err != nil {
 		return Pull{}, err
@@ -85,8 +83,7 @@ func (g *Pushes) Pull(ctx context.Context, r db.Reader, owner account.OwnerID, i
 	return p, err
 }
 
-// PullTitles returns the titles of a site's pull requests that are remembered, by number. The
-// caller has checked whose the site is.
+// PullTitles returns the stored titles of a site's pull requests, by number. The caller must check access to the site.
 func (g *Pushes) PullTitles(ctx context.Context, r db.Reader, id site.ID, numbers []int) (map[int]string, error) {
 	slices.Sort(numbers)
 	numbers = slices.Compact(numbers)
@@ -110,8 +107,8 @@ func (g *Pushes) PullTitles(ctx context.Context, r db.Reader, id site.ID, number
 	return titles, nil
 }
 
-// ApproveTx builds a commit of a fork's pull request, which the caller has looked at. It is
-// a Conflict when the pull request has another commit by now: approval is for what was seen.
+// ApproveTx builds a commit of a fork's pull request that a member has reviewed. It is a Conflict if the pull request
+// has another commit now, because the approval is for the reviewed one.
 func (g *Pushes) ApproveTx(
 	ctx context.Context,
 	tx *db.Tx,
@@ -158,7 +155,7 @@ func (g *Pushes) ApproveTx(
 	})
 }
 
-// pull does what an event of a pull request asks for.
+// pull handles an event of a pull request.
 func (g *Pushes) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site, e incoming) (Outcome, error) {
 	p := *e.Pull
 	c := forge.Change{Branch: p.Branch, Commit: p.Commit, Message: p.Title, Author: p.Author}
@@ -167,7 +164,7 @@ func (g *Pushes) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site,
 		return skipped("The pull request has no number"), nil
 	case fetch.CheckBranch(p.Branch) != nil:
 		return skipped("The branch's name has characters that are not supported"), nil
-	case !p.Open: // some forges leave the commit out
+	case !p.Open: // some providers leave the commit out
 	case fetch.CheckCommit(p.Commit) != nil && !abbreviated(p.Commit):
 		return skipped("The pull request has no commit"), nil
 	}
@@ -195,7 +192,7 @@ func (g *Pushes) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site,
 	case p.Fork:
 		return skipped("Pull requests from forks are built after a member approved the commit"), nil
 	}
-	if set.Previews == All { // the push to its branch deploys it
+	if set.Previews == All { // the push to its branch is deployed
 		x, there, err := g.c.Deployments.AttachPullTx(ctx, tx, s.Owner, s.ID, p.Branch, p.Commit, p.Number)
 		if err != nil {
 			return Outcome{}, err
@@ -211,13 +208,13 @@ func (g *Pushes) pull(ctx context.Context, tx *db.Tx, set Settings, s site.Site,
 	if err != nil {
 		return Outcome{}, err
 	}
-	if abbreviated(p.Commit) { // the branch's newest commit is that one, or a newer one
+	if abbreviated(p.Commit) { // this is, or is newer than, the branch's newest commit
 		p.Commit = ""
 	}
 	return g.deploy(ctx, tx, s, e, deploy.Trigger{Target: deployment.Preview, Branch: p.Branch, Commit: p.Commit, Pull: p.Number}, c, why)
 }
 
-// notePullTx remembers a pull request. An approval is for one commit and ends with it.
+// notePullTx stores a pull request. An approval is for one commit, so a new commit ends it.
 func (g *Pushes) notePullTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.Pull) error {
 	from := ""
 	if p.Fork {
@@ -243,8 +240,7 @@ func (g *Pushes) notePullTx(ctx context.Context, tx *db.Tx, id site.ID, p forge.
 	return nil
 }
 
-// pullOf returns the newest open pull request of a branch of the repository itself; 0
-// where there is none.
+// pullOf returns the newest open pull request of a branch of the repository itself, or 0.
 func pullOf(ctx context.Context, r db.Reader, id site.ID, branch string) (number int, err error) {
 	err = r.QueryRow(ctx,
 		`SELECT number FROM git_pulls WHERE site_id = $1 AND branch = $2 AND open AND NOT fork ORDER BY number DESC LIMIT 1`,

@@ -1,9 +1,8 @@
-// Package pushes owns what pushes to a site's repository do: the URL that its Git provider
-// calls, which events are deployed, and which are skipped and why.
+// Package pushes handles pushes to a site's repository: the URL that its Git provider calls, which events are deployed,
+// and which are skipped and why.
 //
-// An event is handled in the transaction of the call: the deployments that it starts, the
-// reasons for skipping, and the record of the event are written together, so a repeated call
-// acts once. The package starts deployments but doesn't run them.
+// The transaction of the call writes the deployments, the reasons for skipping and the record of the event, so that a
+// repeated call acts once. The package starts deployments but doesn't run them.
 package pushes
 
 import (
@@ -31,119 +30,119 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Previews says which branches have previews.
+// Previews says which branches get previews.
 type Previews string
 
 // The modes.
 const (
 	Off          Previews = "off"
-	Branches     Previews = "branches"      // every push to a branch that is not the production branch
+	Branches     Previews = "branches"      // pushes to any branch except the production branch
 	PullRequests Previews = "pull_requests" // branches with an open pull request
-	All          Previews = "all"           // as branches; pull requests add nothing of their own
+	All          Previews = "all"           // as branches; pull requests add nothing
 )
 
-// What tags, deleted branches and pull requests of forks do.
+// Values of the settings for tags, deleted branches and pull requests of forks.
 const (
-	Ignore      = "ignore"   // of tags and of forks: nothing
-	TagPreviews = "preview"  // a tag has a preview
+	Ignore      = "ignore"   // tags and forks are ignored
+	TagPreviews = "preview"  // a tag gets a preview
 	End         = "end"      // a deleted branch's preview ends
-	Keep        = "keep"     // it stays
-	Approval    = "approval" // each commit of a fork's pull request is built once a member approved it
+	Keep        = "keep"     // a deleted branch's preview stays
+	Approval    = "approval" // a commit of a fork's pull request is built after a member approves it
 )
 
-// What the databases of a preview begin as. None: it has none.
+// Initial contents of a preview's databases. None means that it has no databases.
 const (
 	None  = "none"
 	Empty = "empty"
-	Copy  = "copy" // of what the site's own hold when the preview's are made
+	Copy  = "copy" // copy of the site's databases at the preview's creation
 )
 
-// Bounds of settings.
+// Limits of settings.
 const (
 	maxPreviewDays = 365
 	maxPollMinutes = 60
 )
 
-// Modes are all there are.
+// Modes lists all modes.
 var Modes = []Previews{Off, Branches, PullRequests, All}
 
-// Settings of a site.
+// Settings holds the Git settings of a site.
 type Settings struct {
 	Site        site.ID
 	Owner       account.OwnerID
-	Hook        HookID // empty: there is none yet
+	Hook        HookID // empty if there is none yet
 	AutoDeploy  bool
 	Previews    Previews
-	Watch       []string // globs; empty: see unwatched
+	Watch       []string // globs; empty: see concerns
 	Provider    forge.Provider
 	LastEvent   string
 	LastEventAt db.Time
 
-	PreviewDays     int    // after which an unused preview address ends; 0: never
+	PreviewDays     int    // days until an unused preview address ends; 0: never
 	Tags            string // Ignore or TagPreviews
 	DeletedBranches string // End or Keep
 	Forks           string // Approval or Ignore
 	PreviewDatabase string // None, Empty or Copy
-	PollMinutes     int    // how often the repository is asked for new commits; 0: never
+	PollMinutes     int    // interval of polling; 0: never
 	PolledAt        db.Time
-	PollError       string // why the last poll failed
+	PollError       string // of the last poll
 	Workflows       Workflows
 
 	secret string
 }
 
-// Workflows says which workflows of GitHub Actions may deploy a site (package actions).
+// Workflows says which GitHub Actions workflows may deploy a site (package actions).
 type Workflows struct {
-	Repository   string         // owner/name; empty: none
-	RepositoryID string         // of the first run; empty: none came yet
-	Branch       string         // whose runs may deploy to production
-	Environment  string         // in which they must run for that. Optional.
-	By           account.UserID // who allowed it
+	Repository   string         // owner/name; empty if none
+	RepositoryID string         // set by the first run; empty before
+	Branch       string         // branch whose runs may deploy to production
+	Environment  string         // environment required for production. Optional.
+	By           account.UserID // the member who allowed it
 }
 
-// Forge is the kind of forge of the site's repository; empty where it is not known.
+// Forge returns the provider of the site's repository; empty if it isn't known.
 func (s Settings) Forge(repository string) forge.Provider {
 	return forge.ProviderOf(repository, s.Provider)
 }
 
-// PullURL is the page of a pull request at the forge; empty where it is not known.
+// PullURL returns the URL of a pull request's page on the provider; empty if it isn't known.
 func (s Settings) PullURL(repository string, number int) string {
 	return s.Forge(repository).PullURL(repository, number)
 }
 
-// Secret returns what the forge signs with, for its owner's eyes.
+// Secret returns the secret of the provider's signatures, to show to the owner.
 func (s Settings) Secret() string { return s.secret }
 
 // HookID is "ghk_" and 256 random bits. It is a secret.
 type HookID string
 
-// String keeps the secret out of logs and messages.
+// String keeps the secret out of logs and error messages.
 func (HookID) String() string { return "[redacted]" }
 
-// Reveal returns the secret, for its owner's eyes.
+// Reveal returns the secret, to show to the owner.
 func (id HookID) Reveal() string { return string(id) }
 
-// Digest stands for the id where it must not.
+// Digest identifies the id where the secret must not appear.
 func (id HookID) Digest() string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:])
 }
 
-// Config says what the package stands on.
+// Config holds what Pushes needs.
 type Config struct {
 	DB          *db.DB
 	Sites       *site.Sites
 	Deployments *deploy.Deployments
 	Seal        *seal.Sealer
 
-	Repositories Repositories // Optional: nil, nothing is polled.
+	Repositories Repositories // Optional: nil disables polling.
 	Log          *slog.Logger // Optional.
 }
 
-// Repositories are asked for what changed in them. A Look does.
+// Repositories lists the refs of repositories. Look implements it.
 type Repositories interface {
-	// Heads lists the branches and tags of a site's repository with their commits, as
-	// refs/heads/… and refs/tags/…, and the default branch.
+	// Heads lists the commits of a repository's branches and tags, keyed by refs/heads/… and refs/tags/…, and its
+	// default branch.
 	Heads(ctx context.Context, s site.Site) (refs map[string]string, byDefault string, err error)
 }
 
@@ -219,7 +218,7 @@ func (g *Pushes) Get(ctx context.Context, r db.Reader, owner account.OwnerID, id
 	return set, err
 }
 
-// PreviewDatabase says what the databases of a site's previews begin as.
+// PreviewDatabase returns None, Empty or Copy for a site's previews.
 func (g *Pushes) PreviewDatabase(ctx context.Context, id site.ID) (string, error) {
 	var begin string
 	err := g.c.DB.QueryRow(ctx, `SELECT preview_database FROM git_settings WHERE site_id = $1`, id).Scan(&begin)
@@ -232,7 +231,7 @@ func (g *Pushes) PreviewDatabase(ctx context.Context, id site.ID) (string, error
 	return begin, nil
 }
 
-// ByHook returns the settings of the site whose hook has that id, or a NotFound fault.
+// ByHook returns the settings of the site with that hook, or a NotFound fault.
 func (g *Pushes) ByHook(ctx context.Context, r db.Reader, id HookID) (Settings, error) {
 	s, err := g.scan(r.QueryRow(ctx, `SELECT `+columns+from+`WHERE g.hook_digest = $1`, id.Digest()))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -241,7 +240,7 @@ func (g *Pushes) ByHook(ctx context.Context, r db.Reader, id HookID) (Settings, 
 	return s, err
 }
 
-// Patch changes what is not nil.
+// Patch changes the fields that aren't nil.
 type Patch struct {
 	AutoDeploy *bool
 	Previews   *Previews
@@ -255,7 +254,7 @@ type Patch struct {
 	PollMinutes     *int
 }
 
-// set takes a value of a setting that has a few words.
+// set sets a setting that has a fixed list of values.
 func set(to *string, name string, v *string, words ...string) error {
 	if v == nil {
 		return nil
@@ -268,7 +267,7 @@ func set(to *string, name string, v *string, words ...string) error {
 	return nil
 }
 
-// setNumber takes a value of a setting that is a number up to a bound.
+// setNumber sets a number between 0 and most.
 func setNumber(to *int, name string, v *int, most int) error {
 	if v == nil {
 		return nil
@@ -328,7 +327,7 @@ func (g *Pushes) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	if err != nil {
 		return s, err
 	}
-	if s.PollMinutes != before { // what is there when it begins is not new
+	if s.PollMinutes != before { // refs that exist when polling begins aren't new
 		if _, err := tx.Exec(ctx, `
 			UPDATE git_settings SET poll_refs = CASE WHEN poll_minutes = 0 THEN '' ELSE poll_refs END, poll_at = $2, poll_error = ''
 			WHERE site_id = $1`, id, db.Now()); err != nil {
@@ -346,14 +345,14 @@ func (g *Pushes) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID,
 	return s, nil
 }
 
-// NewHookTx gives the owner's site a hook with a new address and secret; the old one ends.
+// NewHookTx gives the owner's site a hook with a new URL and secret, and deletes the old one.
 func (g *Pushes) NewHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook HookID, secret string, err error) {
 	if _, err := g.lockTx(ctx, tx, owner, id); err != nil {
 		return "", "", err
 	}
 	key := make([]byte, 32)
 	rand.Read(key)
-	// As a whole it is any forge's secret; after the prefix it is Standard Webhooks' key.
+	// The whole string is the secret for Git providers; the part after the prefix is the key for Standard Webhooks.
 	hook, secret = HookID("ghk_"+db.Random(32)), forge.SecretPrefix+base64.StdEncoding.EncodeToString(key)
 	_, err = tx.Exec(
 		ctx,
@@ -370,7 +369,7 @@ func (g *Pushes) NewHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return hook, secret, nil
 }
 
-// lockTx returns the settings of the owner's site, and has a row for them.
+// lockTx returns the settings of the owner's site, and inserts their row if it is missing.
 func (g *Pushes) lockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (Settings, error) {
 	if _, err := g.c.Sites.LockTx(ctx, tx, owner, id); err != nil {
 		return Settings{}, err
@@ -384,7 +383,7 @@ func (g *Pushes) lockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	return g.Get(ctx, tx, owner, id)
 }
 
-// ForgetSiteTx removes what is stored of a site.
+// ForgetSiteTx deletes the data of a site.
 func (g *Pushes) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	for _, q := range []string{
 		`DELETE FROM git_settings WHERE site_id = $1`, `DELETE FROM git_deliveries WHERE site_id = $1`,

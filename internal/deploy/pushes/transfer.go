@@ -10,11 +10,11 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// ChosenByApp ends automatic deployments, and polling, of sites whose repository an app chose, when the app's access ends: else its commits
-// would go on being deployed, by a webhook, a GitHub App or polling.
+// ChosenByApp is called when an app's access ends. It stops automatic deployments and polling of sites whose repository
+// the app chose: otherwise the app's commits would still be deployed.
 type ChosenByApp struct{ *Pushes }
 
-// RemoveMadeTx is of the site with an id, if it is still the owner's.
+// RemoveMadeTx stops them for the site with the given id if the owner still has it.
 func (c ChosenByApp) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error {
 	if _, err := c.lockTx(ctx, tx, owner, site.ID(id)); fault.Is(err, fault.NotFound) {
 		return nil
@@ -27,8 +27,8 @@ func (c ChosenByApp) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.
 	return c.Pushes.RemoveMadeTx(ctx, tx, owner, id)
 }
 
-// RemoveMadeTx ends the polling of a site's repository that an app began, when its access ends:
-// else the app's commits would go on being deployed. id is the site's.
+// RemoveMadeTx stops the polling of a site's repository that an app started, when the app's access ends: otherwise the
+// app's commits would still be deployed. id is the site's.
 func (g *Pushes) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id string) error {
 	if _, err := tx.Exec(ctx, `UPDATE git_settings SET poll_minutes = 0, poll_refs = '', poll_error = ''
 		WHERE site_id = $1 AND site_id IN (SELECT id FROM open_sites WHERE owner_id = $2)`, id, owner); err != nil {
@@ -37,8 +37,8 @@ func (g *Pushes) RemoveMadeTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	return nil
 }
 
-// RotateHookTx gives a site's Git hook a new address and secret, where it has one: the forge's calls of the old one are not
-// found. What workflows of GitHub Actions may deploy ends. It reports what of both there was.
+// RotateHookTx gives a site's Git hook, if it has one, a new URL and secret, so that calls of the old URL get a 404. It
+// also ends the permission of GitHub Actions workflows. It reports which of both existed.
 func (g *Pushes) RotateHookTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) (hook, workflows bool, err error) {
 	before, err := g.Get(ctx, tx, owner, id)
 	if err == nil && before.Workflows.Repository != "" {
@@ -60,7 +60,7 @@ func (g *Pushes) RotateHookTx(ctx context.Context, tx *db.Tx, owner account.Owne
 	return true, workflows, err
 }
 
-// StopPollingTx ends the polling of a site's repository, and reports whether it was polled.
+// StopPollingTx stops the polling of a site's repository, and reports whether it was on.
 func (g *Pushes) StopPollingTx(ctx context.Context, tx *db.Tx, id site.ID) (polled bool, err error) {
 	n, err := tx.Exec(ctx, `
 		UPDATE git_settings SET poll_minutes = 0, poll_refs = '', poll_error = '' WHERE site_id = $1 AND poll_minutes > 0`, id)

@@ -11,12 +11,12 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Bounds of watch.
+// Limits of watch.
 const (
 	maxGlobs = 50
 	maxGlob  = 200 // bytes
-	// maxWork is how many bytes of paths times bytes of patterns are compared for one push, in
-	// a transaction that others wait for. The worst pattern takes 35 ns for one.
+	// maxWork caps the bytes of paths times the bytes of patterns that are compared per push, within a transaction. The
+	// worst pattern takes 35 ns per unit.
 	maxWork = 4 << 20
 )
 
@@ -39,8 +39,8 @@ func checkWatch(globs []string) error {
 	return nil
 }
 
-// compile turns a glob into an expression: ** is any folders, * and ? stay within one
-// name. A pattern that matches a folder matches everything below it.
+// compile turns a glob into a regular expression: ** matches any folders, * and ? stay within one name. A pattern that
+// matches a folder matches everything in it.
 func compile(glob string) *regexp.Regexp {
 	glob = strings.Trim(glob, "/")
 	var b strings.Builder
@@ -69,13 +69,12 @@ func compile(glob string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// watched reports whether any of the files matches. Of the patterns that match a file the
-// last one counts; one that begins with ! excludes. Where all do, everything else counts.
-// What takes too long to compare is taken for a match.
+// watched reports whether any file matches. For each file the last matching pattern counts; patterns that begin with !
+// exclude. If all patterns exclude, everything else matches. Comparisons that would take too long count as a match.
 func watched(globs, files []string) bool {
 	type rule struct {
 		re     *regexp.Regexp
-		prefix string // what a file must begin with
+		prefix string // literal prefix that a file must have
 		size   int
 		not    bool
 	}
@@ -91,7 +90,7 @@ func watched(globs, files []string) bool {
 	}
 	work, seen := 0, map[string]bool{}
 	for _, f := range files {
-		if seen[f] { // several commits of a push change the same files
+		if seen[f] { // several commits of a push may change the same file
 			continue
 		}
 		seen[f] = true
@@ -116,10 +115,9 @@ func watched(globs, files []string) bool {
 	return false
 }
 
-// concerns reports whether files of a repository may matter to the project in one of its
-// folders: those below the folder, those directly in a folder above it (lock files, workspace
-// definitions), and those of packages that it shares: below the folders that it uses, where
-// they are known, else below packages and libs, as is the custom.
+// concerns reports whether changed files may affect the project in the folder root. These are files in the folder,
+// files directly in its parent folders (lock files, workspace definitions), and files of shared packages: in uses if
+// that is known, else in packages and libs, as is the custom.
 func concerns(root string, uses, files []string) bool {
 	root = strings.Trim(path.Clean("/"+root), "/")
 	if root == "" {

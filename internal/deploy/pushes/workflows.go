@@ -13,11 +13,11 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// maxWorkflowName is the most bytes of a repository's, branch's or environment's name: GitHub's are shorter.
+// maxWorkflowName caps the bytes of a repository's, branch's or environment's name. GitHub's are shorter.
 const maxWorkflowName = 255
 
-// AllowTx says which workflows may deploy the owner's site. One without a repository allows none. The keys of runs that were allowed
-// something else end.
+// AllowTx sets which workflows may deploy the owner's site; none without a repository. It revokes the keys of runs that
+// are no longer allowed.
 func (g *Pushes) AllowTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, w Workflows) error {
 	if w.Repository == "" {
 		w = Workflows{}
@@ -43,7 +43,8 @@ func (g *Pushes) AllowTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return nil
 }
 
-// PinTx notes the id of the repository whose workflow came first: a repository that gets the name later is another one.
+// PinTx records the id of the repository of the first run, so that a repository that takes over the name later isn't
+// accepted.
 func (g *Pushes) PinTx(ctx context.Context, tx *db.Tx, id site.ID, repository string) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE git_settings SET actions_repository_id = $2 WHERE site_id = $1 AND actions_repository_id = ''`, id, repository)

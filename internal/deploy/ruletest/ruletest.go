@@ -1,7 +1,7 @@
-// Package ruletest owns reports on a site's redirect and header rules: the rules of its release,
-// and how a release would answer a request, without sending it.
+// Package ruletest reports on a site's redirect and header rules: which rules a release has, and how it would answer a
+// request, without sending it.
 //
-// The rules themselves belong to package release, which compiles and applies them.
+// Package release compiles and applies the rules.
 package ruletest
 
 import (
@@ -29,48 +29,48 @@ type Config struct {
 	Deployments *deploy.Deployments
 	Releases    *release.Releases
 
-	Countries bool // visitors' countries are known, so rules may ask for them
+	Countries bool // whether visitors' countries are known, so that rules may use them
 }
 
-// Rules tells of the rules of sites.
+// Rules reports on the rules of sites.
 type Rules struct{ c Config }
 
 // New returns Rules.
 func New(c Config) *Rules { return &Rules{c} }
 
-// Trial is a request that is tried against the rules of a release without being sent.
+// Trial is a request to test against a release's rules.
 type Trial struct {
-	Path       string            // with its query; a whole address is fine
-	Host       string            // Optional: the site's own.
+	Path       string            // with its query; a full URL works too
+	Host       string            // Optional: empty means the site's own.
 	Language   string            // Accept-Language. Optional.
-	Country    string            // ISO 3166 code of where the visitor is. Optional.
+	Country    string            // ISO 3166 code of the visitor's country. Optional.
 	Cookie     string            // Optional.
-	Deployment deployment.ID     // Optional: what is live.
-	Files      map[string]string // rule files in the place of the published ones. Optional.
+	Deployment deployment.ID     // Optional: empty means the live one.
+	Files      map[string]string // rule files that replace the published ones, by name. Optional.
 }
 
-// Answer holds what would be answered, and why.
+// Answer is the answer to a Trial, and why.
 type Answer struct {
 	Action      string // file, rewrite, redirect, proxy, error or password
 	Status      int
-	Rule        string // the redirect rule that decided, "_redirects:3"; "" for none
-	Location    string // of a redirect or a proxied request
-	File        string // that answers
+	Rule        string // the redirect rule that decided, such as "_redirects:3"; "" for none
+	Location    string // of a redirect or proxied request
+	File        string // the file that is served
 	HeaderRules []string
 	Set         []rules.Field
 	Unset       []string
 	Vary        []string
-	ByCountry   bool            // whether it depends on the visitor's country
-	Problems    []rules.Problem // of the given files
+	ByCountry   bool            // whether the answer depends on the visitor's country
+	Problems    []rules.Problem // in the given files
 	Deployment  deployment.ID
 }
 
 const (
 	maxTestPath = 4096
-	maxFile     = 64 << 10 // bytes of a rule file to try
+	maxFile     = 64 << 10 // bytes of a tested rule file
 )
 
-// Try says how a release of the owner's site answers a request.
+// Try returns how a release of the owner's site answers a request.
 func (r *Rules) Try(ctx context.Context, owner account.OwnerID, id site.ID, t Trial) (Answer, error) {
 	q, err := r.request(&t)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *Rules) request(t *Trial) (rules.Request, error) {
 	}, nil
 }
 
-// Live returns the rules of what the owner's site serves.
+// Live returns the rules of the owner's live site.
 func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (Published, error) {
 	_, tree, _, err := r.tree(ctx, owner, id, "")
 	if err != nil {
@@ -166,10 +166,10 @@ func (r *Rules) Live(ctx context.Context, owner account.OwnerID, id site.ID) (Pu
 // Published holds the rules of a release.
 type Published struct {
 	rules.Rules
-	Fallback string // the page that answers for paths without a file; empty: none
+	Fallback string // page for paths without a file; empty if none
 }
 
-// tree finds the release whose rules are asked for: the live one, or a deployment's.
+// tree returns the live release, or a deployment's.
 func (r *Rules) tree(
 	ctx context.Context,
 	owner account.OwnerID,

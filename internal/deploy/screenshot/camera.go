@@ -27,29 +27,30 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// The measures of a picture in pixels: what the browser shows, and what is stored of it.
+// Sizes in pixels: of the browser's window, and of the stored picture.
 const (
 	viewWidth, viewHeight = 1280, 800
 	Width, Height         = 800, 500
 )
 
-// Bounds of one picture.
+// Limits of one picture.
 const (
-	wall     = 3 * time.Minute // some seconds, mostly; a server may be busy
+	wall     = 3 * time.Minute // usually a few seconds, but a server may be busy
 	memory   = 1 << 30
-	maxBytes = 12 << 20 // of the browser's PNG: 1280 × 800 pixels of noise have 4 MiB
+	maxBytes = 12 << 20 // bytes of the browser's PNG: noise of 1280 × 800 pixels takes 4 MiB
 )
 
-// browsers are what can take pictures, the first one that is installed is used: those without a window need a fraction of the time.
+// browsers lists supported browsers; the first installed one is used. Headless ones come first, because they need far
+// fewer resources.
 var browsers = []string{
 	"chromium-headless-shell", "/usr/lib/chromium/chromium-headless-shell", "chrome-headless-shell",
 	"chromium", "chromium-browser", "google-chrome-stable", "google-chrome",
 }
 
-// NoBrowser is the setting without screenshots.
+// NoBrowser is the setting that turns screenshots off.
 const NoBrowser = "none"
 
-// Find returns the path of the browser: the operator's setting, or the host's; empty: there is none.
+// Find returns the browser's path: the operator's setting, or an installed one; empty if there is none.
 func Find(setting string) string {
 	switch setting {
 	case NoBrowser:
@@ -68,24 +69,24 @@ func Find(setting string) string {
 	return ""
 }
 
-// Camera takes pictures of pages with a browser in a sandbox. The browser reaches the hosts of the page's site alone, and at those
-// the edge of this machine.
+// Camera takes pictures of pages with a browser in a sandbox. The browser reaches only the page's site, at this
+// machine's edge.
 type Camera struct {
 	Runner  sandbox.Runner
-	Browser string // its path; empty: no pictures are taken
-	Dir     string // for temporary files, absolute; made when missing
+	Browser string // path; empty disables pictures
+	Dir     string // temporary files; absolute, created if missing
 	Edge    string // host:port of the sites' TLS listener
 
-	turn turn // is held by the one browser that runs
+	turn turn // held by the one browser that runs
 }
 
-// turn is a lock that a context ends the wait for.
+// turn is a lock; waiting for it ends with a context.
 type turn struct {
 	once sync.Once
-	held chan struct{} // holds one element while the turn is taken
+	held chan struct{} // holds one element while the lock is taken
 }
 
-// take waits for the turn, and returns what gives it back.
+// take waits for the lock; give releases it.
 func (t *turn) take(ctx context.Context) (give func(), err error) {
 	t.once.Do(func() { t.held = make(chan struct{}, 1) })
 	select {
@@ -99,16 +100,16 @@ func (t *turn) take(ctx context.Context) (give func(), err error) {
 // errNone is the error of a camera without a browser.
 var errNone = errors.New("no browser is installed")
 
-// Ready reports whether pictures can be taken. A nil camera takes none.
+// Ready reports whether pictures can be taken. It is false for a nil Camera.
 func (c *Camera) Ready() bool {
 	return c != nil && c.Browser != "" && c.Runner != nil && c.Edge != ""
 }
 
-// redirects is how often a site may send its visitors on to another of its addresses.
+// redirects caps the redirects to other addresses of the site.
 const redirects = 5
 
-// shown asks the edge for a page as a visitor without any credential, and returns where it is in the end. It is an error where that is
-// no page that everybody sees.
+// shown requests a page from the edge as an anonymous visitor, follows redirects, and returns the final URL. It returns
+// an error if not everyone can see that page.
 func (c *Camera) shown(ctx context.Context, page string, hosts []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -117,7 +118,7 @@ func (c *Camera) shown(ctx context.Context, page string, hosts []string) (string
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "tcp", c.Edge)
 			},
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the edge of this machine, whoever signed its certificate
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // this machine's edge may have any certificate
 			DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
@@ -140,10 +141,10 @@ func (c *Camera) shown(ctx context.Context, page string, hosts []string) (string
 		}
 		return answer, answer.Body.Close()
 	}
-	answer, err := ask(http.MethodHead) // which isn't counted as a page view
+	answer, err := ask(http.MethodHead) // doesn't count as a page view
 	if err == nil && (answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented ||
 		answer.StatusCode == http.StatusNotFound) {
-		answer, err = ask(http.MethodGet) // programs that know no HEAD
+		answer, err = ask(http.MethodGet) // for programs that don't support HEAD
 	}
 	if err != nil {
 		return "", err
@@ -154,16 +155,16 @@ func (c *Camera) shown(ctx context.Context, page string, hosts []string) (string
 	return answer.Request.URL.String(), nil
 }
 
-// agent is what the browser calls itself.
+// agent is the browser's User-Agent.
 const agent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36 SlipwayScreenshot/1.0"
 
-// proxyPort is the browser's way out, on the sandbox's own loopback; proxySocket is where it leads.
+// proxyPort is the browser's proxy, on the sandbox's own loopback; proxySocket is where it leads.
 const (
 	proxyPort   = 3128
 	proxySocket = "/run/slipway/site.sock"
 )
 
-// Take returns a picture of a page as JPEG. Hosts are those of its site, without ports. uid is the site's own.
+// Take returns a picture of a page as a JPEG. hosts are the site's, without ports; uid is the site's own.
 func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string) ([]byte, error) {
 	if !c.Ready() {
 		return nil, errNone
@@ -172,7 +173,7 @@ func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string)
 	if err != nil || u.Hostname() == "" {
 		return nil, fmt.Errorf("take picture: %q is no address", page)
 	}
-	give, err := c.turn.take(ctx) // at most wall, for each of the few workers that take pictures
+	give, err := c.turn.take(ctx) // at most wall for each waiting worker
 	if err != nil {
 		return nil, fmt.Errorf("take picture: wait for the browser: %w", err)
 	}
@@ -208,7 +209,7 @@ func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string)
 			"--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider",
 			"--user-data-dir=" + path.Join(sandbox.Root, "profile"), "--disk-cache-size=1",
 			fmt.Sprintf("--proxy-server=http://127.0.0.1:%d", proxyPort), "--proxy-bypass-list=<-loopback>",
-			"--ignore-certificate-errors", // the proxy leads to this machine's edge alone, whoever signed its certificate
+			"--ignore-certificate-errors", // the proxy leads only to this machine's edge, whose certificate doesn't matter
 			"--hide-scrollbars", fmt.Sprintf("--window-size=%d,%d", viewWidth, viewHeight), "--force-prefers-reduced-motion",
 			"--virtual-time-budget=5000", "--user-agent=" + agent,
 			"--screenshot=" + path.Join(sandbox.Root, "page.png"), page,
@@ -228,7 +229,7 @@ func (c *Camera) Take(ctx context.Context, uid int, page string, hosts []string)
 	return encode(filepath.Join(work, "page.png"))
 }
 
-// fonts are what a page is drawn with.
+// fonts returns the font directories that the sandbox needs.
 func fonts() (all []sandbox.Bind) {
 	for _, dir := range []string{"/etc/fonts", "/etc/chromium", "/etc/chromium.d"} {
 		if _, err := os.Stat(dir); err == nil {
@@ -238,7 +239,7 @@ func fonts() (all []sandbox.Bind) {
 	return all
 }
 
-// encode reads what a browser of strangers' pages has left, draws it anew and returns it as JPEG.
+// encode decodes the browser's picture, which is untrusted, scales it and returns it as a JPEG.
 func encode(name string) ([]byte, error) {
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// connsMost is how many connections one picture has at once.
+// connsMost caps the concurrent connections of one picture.
 const connsMost = 32
 
-// siteProxy answers CONNECT for the ports 443 and of the edge at some hosts, and leads to the edge.
+// siteProxy answers CONNECT for given hosts, on port 443 and the edge's port, and connects to the edge.
 type siteProxy struct {
 	edge  string
 	hosts []string

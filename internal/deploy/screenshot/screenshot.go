@@ -1,10 +1,10 @@
-// Package screenshot owns pictures of sites as visitors see them: a browser of the host, where it has one, opens the first page of a
-// site in a sandbox, and what it has drawn is stored.
+// Package screenshot takes and stores pictures of sites as visitors see them. A browser installed on the host opens a
+// site's first page in a sandbox.
 //
-// Whatever a page does stays inside: the browser has a limit of memory, time, processes and disk, and reaches nothing but the edge of
-// this machine under the names of the page's own site. It comes without cookies or credentials, so it sees what everybody sees; a site
-// whose visitors must give a password or sign in has no picture, also none from before it asked for that. What the browser has left is
-// decoded within limits and encoded again. One picture is taken at a time, and the sites of all owners take turns.
+// The sandbox limits the browser's memory, time, processes and disk, and it reaches only the page's own site, at this
+// machine's edge. It has no cookies or credentials, so it sees what every visitor sees. A site that requires a password
+// or a login has no picture, not even one from before. The browser's output is decoded within limits and encoded again.
+// One picture is taken at a time, and owners take turns.
 package screenshot
 
 import (
@@ -25,20 +25,20 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// QueueName is the queue of the jobs that take pictures. A process works on one at a time.
+// QueueName is the job queue of pictures. A process takes one at a time.
 const QueueName = "screenshots"
 
 // Kind says what a picture shows.
 type Kind string
 
-// The kinds: the site as it is live, and before and after the last update of its WordPress.
+// The kinds: the live site, and the site before and after the last WordPress update.
 const (
 	Live   Kind = "live"
 	Before Kind = "before"
 	After  Kind = "after"
 )
 
-// Users gives each site the uid that its processes have.
+// Users returns the uid of each site's processes.
 type Users interface {
 	UID(ctx context.Context, site site.ID) (int, error)
 }
@@ -47,12 +47,12 @@ type Users interface {
 type Config struct {
 	DB     *db.DB
 	Sites  *site.Sites
-	Camera *Camera // Optional: without it no pictures are taken.
+	Camera *Camera // Optional: nil disables pictures.
 	Users  Users   // Required with Camera.
 	Log    *slog.Logger
 }
 
-// Screenshots takes, stores and finds pictures.
+// Screenshots takes, stores and finds pictures of sites.
 type Screenshots struct{ c Config }
 
 // New returns Screenshots. It starts nothing: Work registers its job.
@@ -63,16 +63,15 @@ func New(c Config) *Screenshots {
 	return &Screenshots{c}
 }
 
-// settle is how long after a deployment the picture is taken: several in a row need one.
+// settle is the delay of the picture after a deployment, so that several in a row need only one.
 const settle = 5 * time.Second
 
-// shoot is the job that takes the picture of a live site. The picture is of what is live then, so once more does no harm.
+// shoot is the job that takes the picture of a live site. It may run again: the picture is of what is live then.
 type shoot struct{ Site site.ID }
 
-// Kind names the job.
 func (shoot) Kind() string { return "deploy.screenshot" }
 
-// TakeTx asks for a picture of a site that has changed.
+// TakeTx schedules a picture of a site that has changed.
 func TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) error {
 	_, err := job.Enqueue(ctx, tx, shoot{id}, job.Options{
 		Queue: QueueName, Unique: "screenshot/" + string(id), Share: string(owner), At: db.Now().Add(settle),
@@ -84,7 +83,7 @@ func TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID) e
 func (s *Screenshots) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Attempts: 2,
-		GivenUp: func(ctx context.Context, args []byte, _ error) error { // the last one shows what is no longer there
+		GivenUp: func(ctx context.Context, args []byte, _ error) error { // the old picture shows an earlier version
 			var x shoot
 			if err := json.Unmarshal(args, &x); err != nil {
 				return err
@@ -94,15 +93,15 @@ func (s *Screenshots) Work(j *job.Jobs) {
 	}, func(ctx context.Context, x shoot, _ int64) error { return s.Take(ctx, x.Site, Live) })
 }
 
-// target is the site to take a picture of.
+// target is a site to take a picture of.
 type target struct {
 	label, owner string
 	hosts        []string
 	live, open   bool
 }
 
-// Take takes a picture of the site as visitors see it now, and stores it in the place of the last one of its kind. A site that can't be
-// seen by everybody, or doesn't answer with a page, has none afterwards.
+// Take takes a picture of the site as visitors see it now, and replaces the last one of its kind. It deletes that one
+// if not everyone can see the site, or the site doesn't answer with a page.
 func (s *Screenshots) Take(ctx context.Context, id site.ID, kind Kind) error {
 	if s == nil || !s.c.Camera.Ready() {
 		return nil
@@ -122,16 +121,16 @@ func (s *Screenshots) Take(ctx context.Context, id site.ID, kind Kind) error {
 			picture, err = s.c.Camera.Take(ctx, uid, page, t.hosts)
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // it was cut short; the next start does it again
+			return context.Cause(ctx) // interrupted; the job runs again after a restart
 		}
-		if err != nil { // the site's own doing, mostly
+		if err != nil { // usually the site's own fault
 			s.c.Log.InfoContext(ctx, "no picture of site", "site", id, "err", err)
 		}
 	}
 	return s.store(ctx, id, kind, picture)
 }
 
-// find reads what of a site can be seen, and under which names.
+// find returns a site's hosts and whether everyone can see it.
 func (s *Screenshots) find(ctx context.Context, id site.ID) (t target, err error) {
 	var label, owner, release, serving, status string
 	rows, err := s.c.DB.Query(ctx, `
@@ -156,7 +155,7 @@ func (s *Screenshots) find(ctx context.Context, id site.ID) (t target, err error
 	return t, nil
 }
 
-// open reports whether everybody may see a site with these settings. Those that can't be read say no.
+// open reports whether these settings let everyone see a site. It is false if they can't be read.
 func open(serving string) bool {
 	if serving == "" {
 		return true
@@ -179,7 +178,7 @@ func (s *Screenshots) store(ctx context.Context, id site.ID, kind Kind, picture 
 	return nil
 }
 
-// Forget deletes the pictures of these kinds of a site.
+// Forget deletes a site's pictures of the given kinds.
 func (s *Screenshots) Forget(ctx context.Context, id site.ID, kinds ...Kind) error {
 	if s == nil {
 		return nil
@@ -194,7 +193,7 @@ func (s *Screenshots) Forget(ctx context.Context, id site.ID, kinds ...Kind) err
 	})
 }
 
-// Tidy deletes the pictures of sites that are deleted.
+// Tidy deletes the pictures of deleted sites.
 func Tidy(ctx context.Context, d *db.DB) error {
 	return d.Write(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM screenshots WHERE site_id NOT IN (SELECT id FROM open_sites)`); err != nil {
@@ -204,13 +203,13 @@ func Tidy(ctx context.Context, d *db.DB) error {
 	})
 }
 
-// Found names a stored picture: its time tells it from an earlier one.
+// Found identifies a stored picture. Its time tells it from earlier ones.
 type Found struct {
 	Kind   Kind
 	MadeAt db.Time
 }
 
-// OfSites returns which pictures there are of the owner's sites that everybody may see.
+// OfSites returns the stored pictures of those of the owner's sites that everyone may see.
 func (s *Screenshots) OfSites(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[site.ID][]Found, error) {
 	out := map[site.ID][]Found{}
 	if s == nil || len(sites) == 0 {
@@ -238,7 +237,7 @@ func (s *Screenshots) OfSites(ctx context.Context, owner account.OwnerID, sites 
 	return out, nil
 }
 
-// ImageOf returns a picture of the owner's site, a JPEG, or a NotFound fault.
+// ImageOf returns a picture of the owner's site as a JPEG, or a NotFound fault.
 func (s *Screenshots) ImageOf(ctx context.Context, owner account.OwnerID, id site.ID, kind Kind) ([]byte, error) {
 	if s == nil {
 		return nil, fault.Missing("page")

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// rgb is a color; ok says that there is one.
+// rgb is a color; ok is false if there is none.
 type rgb struct {
 	r, g, b uint8
 	ok      bool
 }
 
-// String writes a color the one way in which it leaves this package.
+// String formats the color as #rrggbb.
 func (c rgb) String() string {
 	if !c.ok {
 		return ""
@@ -21,12 +21,12 @@ func (c rgb) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", c.r, c.g, c.b)
 }
 
-// vivid reports whether a color is more than a shade of grey.
+// vivid reports whether a color isn't a shade of gray.
 func (c rgb) vivid() bool {
 	return c.ok && int(max(c.r, c.g, c.b))-int(min(c.r, c.g, c.b)) >= 28
 }
 
-// choose returns the first color that says something, the icon's if the page names none.
+// choose returns the first vivid color of those the page names, or else the icon's.
 func choose(named []string, icon rgb) string {
 	var grey rgb
 	for _, s := range named {
@@ -44,7 +44,7 @@ func choose(named []string, icon rgb) string {
 	return grey.String()
 }
 
-// colorNames are those of CSS that themes are made of.
+// colorNames are the CSS color names that themes commonly use.
 var colorNames = map[string]string{
 	"black":         "#000000",
 	"white":         "#ffffff",
@@ -80,8 +80,7 @@ var colorNames = map[string]string{
 	"darkblue":      "#00008b",
 }
 
-// parseColor reads the colors of CSS in their usual spellings: a name, #rgb, #rrggbb,
-// with alpha, which is left out, or rgb(…).
+// parseColor parses the usual CSS colors: a name, #rgb, #rrggbb or rgb(…). Alpha is ignored.
 func parseColor(s string) rgb {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if hex, ok := colorNames[s]; ok {
@@ -123,11 +122,11 @@ func parseColor(s string) rgb {
 	return rgb{v[0], v[1], v[2], true}
 }
 
-// dominantColor is the color of most of what one sees of an icon. Vivid ones count
-// more: what stands on a white or black ground is what it is known by.
+// dominantColor returns the most common color of an icon. Vivid colors have more weight than a white or black
+// background.
 func dominantColor(img image.Image) rgb {
 	type bin struct{ weight, r, g, b uint64 }
-	var bins [4096]bin // four bits of each
+	var bins [4096]bin // four bits of each channel
 	bounds := img.Bounds()
 	stepX, stepY := max(1, bounds.Dx()/64), max(1, bounds.Dy()/64)
 	for y := bounds.Min.Y; y < bounds.Max.Y; y += stepY {

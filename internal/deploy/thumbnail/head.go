@@ -26,21 +26,21 @@ type head struct {
 	manifest                             string   // path
 }
 
-// icon is a file that may be the site's icon, or such a file's bytes.
+// icon is the path or the bytes of a candidate for the site's icon.
 type icon struct {
 	path string
 	data []byte
-	size int // pixels on a side, as far as one can tell from outside
+	size int // pixels per side, as far as the page tells
 }
 
-// maxIcons is how many icons are tried.
+// maxIcons caps the icons that are tried.
 const maxIcons = 12
 
-// readHead reads the beginning of a page. Browsers read on past mistakes, so does this.
+// readHead parses the beginning of a page. It tolerates errors, as browsers do.
 func readHead(page []byte) (h head) {
 	z := html.NewTokenizer(bytes.NewReader(page))
 	z.SetMaxBuf(64 << 10)
-	drawings := 0 // open <svg>, whose <title> is not the page's
+	drawings := 0 // nested <svg> elements, whose <title> isn't the page's
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
@@ -65,7 +65,7 @@ func readHead(page []byte) (h head) {
 					h.heading = inner(z, atom.H1)
 				}
 				if strings.TrimSpace(h.heading) != "" {
-					return h // what a page says of itself stands above
+					return h // titles and icons come before this
 				}
 			case atom.Meta:
 				h.meta(t)
@@ -76,7 +76,7 @@ func readHead(page []byte) (h head) {
 	}
 }
 
-// inner returns the text up to an end tag, or as much as is kept of it anyway.
+// inner returns the text up to an end tag, truncated.
 func inner(z *html.Tokenizer, end atom.Atom) string {
 	var b strings.Builder
 	for b.Len() < 1000 {
@@ -136,7 +136,7 @@ func (h *head) link(t html.Token) {
 		case touch:
 			size = 180
 		case attr(t, "type") == "image/svg+xml", strings.HasSuffix(href, ".svg"):
-			size = 128 // any size
+			size = 128 // vector graphics fit any size
 		}
 		h.addIcon(href, "", attr(t, "sizes"), size)
 	case slices.Contains(rel, "manifest") && h.manifest == "":
@@ -168,7 +168,7 @@ func (h *head) readManifest(b []byte) {
 	}
 }
 
-// addIcon notes an icon, whose size is guessed where sizes doesn't say it.
+// addIcon adds an icon. Its size is guessed if sizes is empty.
 func (h *head) addIcon(href, dir, sizes string, size int) {
 	if len(h.icons) >= maxIcons {
 		return
@@ -188,8 +188,8 @@ func (h *head) addIcon(href, dir, sizes string, size int) {
 	}
 }
 
-// iconsInOrder lists the icons to try: the smallest that is large enough first, then
-// those that are too small, the largest first, then where icons lie by custom.
+// iconsInOrder returns the icons in the order to try them: the smallest that is large enough, then smaller ones by
+// descending size, then default locations.
 func (h *head) iconsInOrder() []icon {
 	list := slices.Clone(h.icons)
 	rank := func(i icon) int {
@@ -205,8 +205,8 @@ func (h *head) iconsInOrder() []icon {
 	return list
 }
 
-// local turns an address in a page into the path of one of the site's own files. The
-// host in it is left out: pages name their pictures by the address they will have.
+// local turns a URL in a page into the path of a file of the site. It ignores the host, because pages use their future
+// address.
 func local(href, dir string) (string, bool) {
 	if len(href) > 2000 || href == "" {
 		return "", false
@@ -223,7 +223,7 @@ func local(href, dir string) (string, bool) {
 	return at, at != ""
 }
 
-// inline returns what a data: address of an image holds (RFC 2397).
+// inline returns the content of an image's data: URL (RFC 2397).
 func inline(href string) ([]byte, bool) {
 	rest, ok := strings.CutPrefix(href, "data:image/")
 	if !ok || len(href) > 256<<10 {
@@ -241,8 +241,8 @@ func inline(href string) ([]byte, bool) {
 	return b, err == nil
 }
 
-// clean makes one line of a text and cuts it. Characters that change the direction of
-// what follows, or that nobody sees, go.
+// clean turns a text into one line of at most most characters, without invisible characters and those that change the text
+// direction.
 func clean(s string, most int) string {
 	s = strings.ToValidUTF8(s, "")
 	s = strings.Map(func(r rune) rune {

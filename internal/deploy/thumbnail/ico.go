@@ -8,10 +8,9 @@ import (
 	"image/png"
 )
 
-// decodeICO returns the largest image of an icon file (Microsoft's ICO: a table of
-// images, each a PNG or a bitmap without its file header, of twice the height, with a
-// mask of one bit per pixel below), or nil. What a file says of its size is never believed:
-// docs/adr/0028-small-readers.md.
+// decodeICO returns the largest image of an icon file, or nil. The format is Microsoft's ICO: a table of images, each a
+// PNG or a bitmap without its file header, of twice the height, with a mask of one bit per pixel below. Sizes in the
+// file are never trusted: docs/adr/0028-small-readers.md.
 func decodeICO(ctx context.Context, b []byte) image.Image {
 	if len(b) < 6 {
 		return nil
@@ -85,7 +84,7 @@ func decodeBitmap(b []byte) image.Image {
 		mask = nil
 	}
 	out := image.NewNRGBA(image.Rect(0, 0, w, h))
-	seen := false // an alpha that is not 0: else 32 bits carry none
+	seen := false // whether any alpha is not 0; if all are 0, the image has no alpha
 	for y := range h {
 		line := pixels[stride*(h-1-y):]
 		for x := range w {

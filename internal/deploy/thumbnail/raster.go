@@ -14,25 +14,23 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// The largest image that is decoded: a header may promise more than any memory holds.
+// The largest image that is decoded: a header can claim any size.
 const (
 	maxPixels = 6 << 20
 	maxSide   = 8192
-	// A progressive JPEG is drawn scan by scan, and a scan may be a few bytes long: encoders
-	// write about ten of them.
+	// A progressive JPEG is decoded scan by scan, and a scan may take only a few bytes. Encoders write about ten.
 	maxScans    = 64
 	maxScanning = 16 * maxPixels // pixels of all scans together
 )
 
-// format is one kind of image, known by how it begins.
+// format is an image format, identified by its first bytes.
 type format struct {
-	begins string // '?' stands for any byte
+	begins string // '?' matches any byte
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
 }
 
-// How a JPEG begins, and the marker of a scan (ITU T.81, table B.1), which occurs nowhere else in
-// what is drawn.
+// The beginning of a JPEG, and the marker of a scan (ITU T.81, table B.1), which doesn't occur elsewhere in image data.
 const (
 	jpegBegins  = "\xff\xd8\xff"
 	startOfScan = "\xff\xda"
@@ -42,7 +40,7 @@ func fits(c image.Config) bool {
 	return c.Width > 0 && c.Height > 0 && c.Width <= maxSide && c.Height <= maxSide && c.Width*c.Height <= maxPixels
 }
 
-// drawable reports whether an image has no more scans than its encoder had reason to write.
+// drawable reports whether an image has a plausible number of scans.
 func drawable(b []byte, c image.Config) bool {
 	n := bytes.Count(b, []byte(startOfScan))
 	return !begins(b, jpegBegins) || n <= maxScans && n*c.Width*c.Height <= maxScanning
@@ -57,9 +55,8 @@ func formats() []format {
 	}
 }
 
-// patient reads an image in small portions until ctx ends. A decoder's work between two
-// reads is bounded by the size of the image; without an end to the reading a progressive
-// JPEG of 4 MiB, each of whose scans is ten bytes long, keeps it busy for many minutes.
+// patient reads an image in small portions until ctx ends. The image's size limits a decoder's work between two reads.
+// Without patient, a progressive JPEG of 4 MiB with scans of ten bytes would keep the decoder busy for minutes.
 type patient struct {
 	ctx context.Context
 	b   []byte
@@ -77,8 +74,7 @@ func (p *patient) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// decode returns the image, or nil for what is none, is too large, or is broken. What it
-// is called plays no part.
+// decode returns the image, or nil if it is invalid or too large. The format is detected from its content.
 func decode(ctx context.Context, b []byte) (img image.Image) {
 	defer recoverDecode(&img)
 	for _, f := range formats() {
@@ -93,7 +89,7 @@ func decode(ctx context.Context, b []byte) (img image.Image) {
 			return nil
 		}
 		img, err := f.decode(&patient{ctx, b})
-		// A frame may be larger than the header said.
+		// A frame may be larger than the header claims.
 		if err != nil || !fits(image.Config{Width: img.Bounds().Dx(), Height: img.Bounds().Dy()}) {
 			return nil
 		}
@@ -105,8 +101,7 @@ func decode(ctx context.Context, b []byte) (img image.Image) {
 	return nil
 }
 
-// recoverDecode drops an image at which a decoder panicked. None is known to, but a
-// hostile image must not be the proof that one does.
+// recoverDecode ignores an image whose decoder panics. No such image is known, but images are untrusted.
 func recoverDecode(img *image.Image) {
 	if recover() != nil {
 		*img = nil
@@ -125,7 +120,7 @@ func begins(b []byte, with string) bool {
 	return true
 }
 
-// encodeIcon draws an icon into a square, whole, and writes it as PNG.
+// encodeIcon scales an icon into a square and writes it as a PNG.
 func encodeIcon(img image.Image) []byte {
 	out := image.NewNRGBA(image.Rect(0, 0, IconSize, IconSize))
 	b := img.Bounds()
@@ -138,7 +133,7 @@ func encodeIcon(img image.Image) []byte {
 	at := image.Rect(0, 0, w, h).Add(image.Pt((IconSize-w)/2, (IconSize-h)/2))
 	scaler := draw.Scaler(draw.CatmullRom)
 	if w%b.Dx() == 0 && b.Dx() <= 32 {
-		scaler = draw.NearestNeighbor // a tiny icon stays crisp
+		scaler = draw.NearestNeighbor // keeps a tiny icon crisp
 	}
 	scaler.Scale(out, at, img, b, draw.Over, nil)
 	var buf bytes.Buffer
@@ -148,8 +143,7 @@ func encodeIcon(img image.Image) []byte {
 	return buf.Bytes()
 }
 
-// encodeImage draws the middle of a picture in the measures of all, on white, and writes
-// it as JPEG.
+// encodeImage crops a picture to the common size, on a white background, and writes it as a JPEG.
 func encodeImage(img image.Image) []byte {
 	out := image.NewRGBA(image.Rect(0, 0, ImageWidth, ImageHeight))
 	draw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)

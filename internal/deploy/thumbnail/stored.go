@@ -19,7 +19,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Thumbnails draws, stores and finds thumbnails of live releases.
+// Thumbnails makes, stores and finds thumbnails of live releases.
 type Thumbnails struct {
 	db       *db.DB
 	releases *release.Releases
@@ -28,14 +28,14 @@ type Thumbnails struct {
 // New returns Thumbnails. It starts nothing: Work registers its job.
 func New(d *db.DB, releases *release.Releases) *Thumbnails { return &Thumbnails{d, releases} }
 
-// attempts is how often the process may die over one picture.
+// attempts is how often the process may crash during one thumbnail.
 const attempts = 2
 
-// Work registers this service's job.
+// Work registers the package's job.
 func (t *Thumbnails) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{
 		Attempts: attempts, Formerly: "deploy.portray",
-		GivenUp: func(ctx context.Context, args []byte, _ error) error { // an empty one, or it would be asked for again
+		GivenUp: func(ctx context.Context, args []byte, _ error) error { // store an empty one, so that it isn't requested again
 			var p Draw
 			if err := json.Unmarshal(args, &p); err != nil {
 				return err
@@ -45,31 +45,30 @@ func (t *Thumbnails) Work(j *job.Jobs) {
 	}, t.draw)
 }
 
-// Summary holds what a live site looks like at a glance, without its pictures.
+// Summary is what a site's card shows, without the pictures.
 type Summary struct {
 	Release release.ID
 	Title   string
 	Text    string
 	Color   string // #rrggbb, or empty
-	Icon    bool   // whether there is one
+	Icon    bool   // whether there is an icon
 	Image   bool
 }
 
-// Draw is the job that draws the thumbnail of a release that has become live. It is
-// drawn from the release alone, so once more gives the same.
+// Draw is the job that makes the thumbnail of a release that went live. It depends only on the release, so it may run
+// again.
 type Draw struct{ Release release.ID }
 
-// Kind names the job.
 func (Draw) Kind() string { return "deploy.thumbnail" }
 
-// DrawTx asks for a thumbnail of what has just become live. They are drawn one at a
-// time: decoding a few large pictures at once would take much memory.
+// DrawTx schedules the thumbnail of a release that went live. They are made one at a time, because decoding large
+// pictures takes much memory.
 func DrawTx(ctx context.Context, tx *db.Tx, id release.ID) error {
 	_, err := job.Enqueue(ctx, tx, Draw{id}, job.Options{Unique: "thumbnail/" + string(id), Group: "thumbnail"})
 	return err
 }
 
-// draw draws and stores a thumbnail.
+// draw makes and stores a thumbnail.
 func (t *Thumbnails) draw(ctx context.Context, p Draw, _ int64) error {
 	var known bool
 	err := t.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM thumbnails WHERE release = $1)`, p.Release).Scan(&known)
@@ -78,7 +77,7 @@ func (t *Thumbnails) draw(ctx context.Context, p Draw, _ int64) error {
 	}
 	tree, err := t.releases.Load(ctx, p.Release)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // let go of, and deleted
+		return nil // the release was deleted
 	}
 	if err != nil {
 		return fmt.Errorf("draw thumbnail: %w", err)
@@ -105,7 +104,7 @@ func (t *Thumbnails) draw(ctx context.Context, p Draw, _ int64) error {
 		},
 	})
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // it was cut short; the next start makes it whole
+		return context.Cause(ctx) // interrupted; the job runs again after a restart
 	}
 	if broken != nil {
 		return fmt.Errorf("draw thumbnail %s: %w", p.Release, broken)
@@ -135,11 +134,10 @@ func (t *Thumbnails) store(ctx context.Context, id release.ID, got Thumbnail) er
 	})
 }
 
-// Tidy forgets those of releases that are live no longer, and asks for those
-// that are missing.
+// Tidy deletes the thumbnails of releases that aren't live, and schedules missing ones.
 func Tidy(ctx context.Context, d *db.DB) error {
 	return d.Write(ctx, func(tx *db.Tx) error {
-		// One may have been drawn a moment before its release becomes live for another site.
+		// A thumbnail may have been made just before its release goes live for another site.
 		_, err := tx.Exec(ctx,
 			`DELETE FROM thumbnails WHERE made_at < $1 AND release NOT IN (SELECT live_release FROM open_sites)`,
 			db.Now().Add(-time.Hour))
@@ -162,7 +160,7 @@ func Tidy(ctx context.Context, d *db.DB) error {
 	})
 }
 
-// OfSites returns what those of the owner's sites look like that have a thumbnail.
+// OfSites returns the summaries of those of the owner's sites that have a thumbnail.
 func (t *Thumbnails) OfSites(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[site.ID]Summary, error) {
 	out := map[site.ID]Summary{}
 	if len(sites) == 0 {
@@ -190,8 +188,7 @@ func (t *Thumbnails) OfSites(ctx context.Context, owner account.OwnerID, sites [
 	return out, nil
 }
 
-// IconOf returns the icon of what the owner's site serves, and its media type, or a
-// NotFound fault.
+// IconOf returns the icon of the owner's live site and its media type, or a NotFound fault.
 func (t *Thumbnails) IconOf(
 	ctx context.Context,
 	owner account.OwnerID,
@@ -202,8 +199,7 @@ func (t *Thumbnails) IconOf(
 	return icon, IconType(icon), err
 }
 
-// ImageOf returns the picture of what the owner's site serves, a JPEG, or a
-// NotFound fault.
+// ImageOf returns the picture of the owner's live site as a JPEG, or a NotFound fault.
 func (t *Thumbnails) ImageOf(ctx context.Context, owner account.OwnerID, id site.ID, of release.ID) ([]byte, error) {
 	return t.part(ctx, `SELECT p.image`, owner, id, of)
 }

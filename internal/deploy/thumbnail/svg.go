@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// The largest SVG that is handed on, and how deep its elements nest.
+// Limits of an SVG that is served as an icon.
 const (
 	maxSVG      = 48 << 10 // bytes
 	maxSVGDepth = 32
 )
 
-// svgElements are the elements an icon may hold. use, pattern, marker, image, animations,
-// scripts and foreign content are missing: the first three let a few hundred bytes draw
-// for ever, the others do more than being displayed.
+// svgElements lists the elements that an icon may have. It excludes use, pattern and marker, because a few hundred
+// bytes of them can take forever to draw, and image, animations, scripts and foreign content, because they do more than
+// draw.
 var svgElements = map[string]bool{
 	"svg":            true,
 	"g":              true,
@@ -47,10 +47,9 @@ var svgElements = map[string]bool{
 	"feMergeNode":    true,
 }
 
-// harmlessSVG reports whether b is an SVG that a browser may be given in an <img>: whole,
-// small, of plain elements, and with nothing in it that refers to another address, runs,
-// or multiplies what there is to draw. We don't draw SVG ourselves: that took 900 lines,
-// and 18 KB of it took minutes.
+// harmlessSVG reports whether b is an SVG that is safe in an <img>: well-formed, small, of plain elements, and without
+// references to other addresses, scripts, or constructs that multiply what must be drawn. Slipway doesn't render SVG
+// itself: a renderer took 900 lines, and an SVG of 18 KB kept it busy for minutes.
 func harmlessSVG(b []byte) bool {
 	if len(b) > maxSVG || !bytes.Contains(b[:min(len(b), 4096)], []byte("<svg")) {
 		return false
@@ -101,10 +100,10 @@ func harmlessSVG(b []byte) bool {
 				return false
 			}
 		case xml.Comment:
-			if style > 0 { // it could hide a word from us by splitting it
+			if style > 0 { // an element could split a word to hide it from the check
 				return false
 			}
-		case xml.Directive: // <!DOCTYPE, with the entities it may define
+		case xml.Directive: // <!DOCTYPE, which may define entities
 			return false
 		case xml.ProcInst:
 			if t.Target != "xml" { // xml-stylesheet loads a file
@@ -114,9 +113,8 @@ func harmlessSVG(b []byte) bool {
 	}
 }
 
-// harmlessAttr reports whether an attribute only says how something looks. What is inside
-// a mask, a clip path or a filter may not be masked again: each level would multiply
-// what there is to draw.
+// harmlessAttr reports whether an attribute only affects appearance. Masks, clip paths and filters may not be nested:
+// each level multiplies what must be drawn.
 func harmlessAttr(a xml.Attr, masked bool) bool {
 	name, value := strings.ToLower(a.Name.Local), strings.ToLower(a.Value)
 	if strings.HasPrefix(name, "on") || strings.ContainsRune(value, '\\') {
@@ -139,8 +137,8 @@ func harmlessAttr(a xml.Attr, masked bool) bool {
 	}
 }
 
-// harmlessCSS reports whether a style sheet loads nothing, refers to nothing and moves
-// nothing. Media queries for dark mode are common in icons.
+// harmlessCSS reports whether a style sheet loads, references and animates nothing. Media queries are allowed: icons
+// often have one for dark mode.
 func harmlessCSS(css string) bool {
 	return !strings.ContainsRune(css, '\\') && !strings.Contains(css, "url") && !strings.Contains(css, "animation") &&
 		strings.Count(css, "@") == strings.Count(css, "@media")

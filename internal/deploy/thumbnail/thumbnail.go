@@ -1,12 +1,10 @@
-// Package thumbnail owns what a site looks like at a glance: its title, what it says of
-// itself, its color, an icon and a picture, taken from the files of its release when that
-// has become live, and stored.
+// Package thumbnail makes and stores what represents a site in lists: its title, description, color, icon and picture,
+// taken from the files of its release when that goes live.
 //
-// All of it comes from strangers. Text is cut and cleaned, colors are parsed and written
-// anew, raster images are decoded within limits of memory and time and encoded again. An
-// SVG icon is not drawn here: a small one of harmless elements is handed on as it is,
-// for an <img> (see svg.go). What cannot be read is left out. The package fetches nothing
-// and runs nothing: an image on another host is not there.
+// All of it is untrusted. Text is truncated and cleaned, colors are parsed and formatted again, and raster images are
+// decoded within limits of memory and time and encoded again. A small, harmless SVG icon is served unchanged for an
+// <img> (see svg.go). What can't be read is left out. The package fetches nothing and runs nothing, so images on other
+// hosts are ignored.
 package thumbnail
 
 import (
@@ -16,26 +14,26 @@ import (
 	"time"
 )
 
-// Thumbnail holds what a site looks like. Every field may be empty.
+// Thumbnail represents a site in lists. Every field may be empty.
 type Thumbnail struct {
 	Title string
 	Text  string
 	Color string // #rrggbb
-	Icon  []byte // PNG of IconSize on each side, or a checked SVG: see IconType
+	Icon  []byte // PNG of IconSize pixels per side, or a checked SVG: see IconType
 	Image []byte // JPEG, ImageWidth by ImageHeight
 }
 
-// budget is the time that one thumbnail may take, all its files together.
+// budget is the time for one thumbnail with all its files.
 const budget = 10 * time.Second
 
-// The measures of what is drawn, in pixels.
+// Sizes in pixels.
 const (
 	IconSize    = 96
 	ImageWidth  = 480
 	ImageHeight = 252
 )
 
-// The most that is read of one file.
+// Limits in bytes of one file.
 const (
 	maxPage     = 512 << 10
 	maxManifest = 64 << 10
@@ -45,15 +43,14 @@ const (
 
 // Files reads a site's files.
 type Files struct {
-	// Page returns the beginning of what the site answers at "/", or nothing.
+	// Page returns at most limit bytes of the site's answer at "/", or nothing.
 	Page func(limit int64) []byte
-	// File returns the whole file at a path without a leading slash, or nothing when
-	// there is none or when it is longer than limit.
+	// File returns the file at a path without a leading slash, or nothing if it is missing or longer than limit.
 	File func(path string, limit int64) []byte
 }
 
-// Of returns the thumbnail of a site. It takes at most ten seconds; what is not decoded
-// by then, or when ctx ends, is left out. The caller asks ctx whether it is complete.
+// Of returns the thumbnail of a site, in at most ten seconds. Images that aren't decoded by then, or when ctx ends, are
+// left out. The caller must check ctx to know whether it is complete.
 func Of(ctx context.Context, f Files) Thumbnail {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
@@ -80,13 +77,12 @@ func Of(ctx context.Context, f Files) Thumbnail {
 	return p
 }
 
-// pictorial reports whether an image is one that pages are shown by, and not a logo.
+// pictorial reports whether an image has the shape of a preview picture rather than a logo.
 func pictorial(b image.Rectangle) bool {
 	return b.Dx() >= 240 && 13*b.Dy() <= 10*b.Dx() && b.Dx() <= 3*b.Dy()
 }
 
-// findIcon returns the first icon that can be used, the best ones first, and its color
-// where it is known.
+// findIcon returns the first usable icon, best first, and its color if known.
 func findIcon(ctx context.Context, h head, f Files) ([]byte, rgb) {
 	for _, c := range h.iconsInOrder() {
 		if ctx.Err() != nil {

@@ -30,21 +30,21 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Left is a file of an archive that is left out, and why.
+// Left is a skipped file of an archive, and why.
 type Left = folder.Left
 
-// The bounds of an archive beside those of an upload.
+// Limits of an archive beyond those of an upload.
 const (
-	maxArchiveList = 64 << 20 // bytes of a zip archive's list of files
-	chunkBytes     = 64 << 20 // what is stored before it is noted
+	maxArchiveList = 64 << 20 // bytes of a zip archive's directory
+	chunkBytes     = 64 << 20 // bytes stored before they are recorded
 	chunkFiles     = 5000
-	maxLeft        = 1000 // files whose being left out is noted one by one
+	maxLeft        = 1000 // skipped files that are listed
 )
 
-// ReceiveArchive reads an archive of a folder into an open upload, whose manifest it is: zip, or tar, which may be packed with gzip or
-// zstd. Where one folder holds everything, the files are those in it. Secrets, dependencies and version control are left out. It is an
-// error in the words of the client where the archive is not one, or larger than an upload may be, and a Payment fault where the owner
-// may not store so much more; what was stored until then goes with the upload.
+// ReceiveArchive reads an archive of a folder into an open upload and makes its manifest: zip, or tar, optionally
+// compressed with gzip or zstd. If a single folder contains everything, it is removed from the paths. Secrets,
+// dependencies and version control are skipped. An invalid or too large archive is a fault, and exceeding the owner's
+// storage is a Payment fault; what was stored by then is deleted with the upload.
 func (u *Uploads) ReceiveArchive(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Upload, []Left, error) {
 	x, err := u.Get(ctx, owner, id)
 	if err == nil {
@@ -73,7 +73,7 @@ func (u *Uploads) ReceiveArchive(ctx context.Context, owner account.OwnerID, id 
 	if err == nil {
 		err = a.flush()
 	} else if a.batch != nil {
-		_ = a.batch.Flush() // it ends the batch
+		_ = a.batch.Flush() // ends the batch
 	}
 	if err != nil {
 		return x, nil, err
@@ -87,36 +87,36 @@ func (u *Uploads) ReceiveArchive(ctx context.Context, owner account.OwnerID, id 
 		return x, nil, err
 	}
 	x, need, err := u.put(ctx, x, list, []site.ID{x.Site})
-	if err == nil && len(need) > 0 { // a release went while its files were compared
+	if err == nil && len(need) > 0 { // a release was deleted while its files were compared
 		err = unstored(blob.ErrSwept)
 	}
 	return x, a.left, err
 }
 
-// archived is an archive that is being read.
+// archived is an archive being read.
 type archived struct {
 	u     *Uploads
 	ctx   context.Context
 	owner account.OwnerID
 	x     Upload
 	most  Limits
-	known map[blob.Digest]int64 // what the site's releases have, which costs no more
+	known map[blob.Digest]int64 // contents of the site's releases, which don't count again
 
 	list    []entry
-	targets []string       // of symbolic links, beside list
-	linked  map[string]int // where a path of the archive is in list, for hard links
+	targets []string       // targets of symbolic links, parallel to list
+	linked  map[string]int // index in list by path, for hard links
 	left    []Left
 	total   int64
-	entries int // whatever the archive lists
+	entries int // all entries of the archive
 
 	batch  *blob.Batch
-	chunk  []Content // what is in the batch, and not noted yet
-	size   int64     // their bytes
-	before int       // files that were put since the batch began
+	chunk  []Content // in the batch, but not recorded
+	size   int64     // bytes of chunk
+	before int       // files stored before the batch began
 	noted  map[blob.Digest]bool
 }
 
-// incoming is the body of a request, whose own errors are told apart from what is wrong with its content.
+// incoming is a request's body. It keeps read errors apart from errors in the content.
 type incoming struct {
 	io.Reader
 	err error
@@ -169,9 +169,9 @@ func (a *archived) tooLarge() error {
 	return fault.New(fault.TooLarge, "upload_bytes", "The files are too large in total", "the limit is "+text.Size(a.most.Bytes))
 }
 
-// tar reads one entry after the other while they arrive.
+// tar reads the entries as they arrive.
 func (a *archived) tar(in io.Reader) error {
-	// What is left out is unpacked too, on the way to what follows it.
+	// Skipped files must be decompressed, too, to reach those after them.
 	all := &io.LimitedReader{R: in, N: a.most.Bytes + int64(a.most.Files)*2*1024}
 	t := tar.NewReader(all)
 	for {
@@ -216,7 +216,7 @@ func (a *archived) tar(in io.Reader) error {
 	}
 }
 
-// zip needs the whole archive, whose list is at its end.
+// zip stores the whole archive first, because its directory is at the end.
 func (a *archived) zip(in io.Reader) error {
 	f, err := a.u.scratch()
 	if err != nil {
@@ -251,7 +251,7 @@ func (a *archived) zip(in io.Reader) error {
 }
 
 func (a *archived) zipped(h *zip.File) error {
-	name := trimmed(strings.ReplaceAll(h.Name, "\\", "/")) // some programs on Windows write them
+	name := trimmed(strings.ReplaceAll(h.Name, "\\", "/")) // some Windows programs write backslashes
 	if h.Mode().IsDir() || strings.HasSuffix(name, "/") {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (a *archived) zipped(h *zip.File) error {
 	return nil
 }
 
-// trimmed is a path of an archive as a manifest has it: ./a is a.
+// trimmed returns an archive's path as a manifest has it: ./a becomes a.
 func trimmed(name string) string {
 	for strings.HasPrefix(name, "./") {
 		name = strings.TrimLeft(name[2:], "/")
@@ -282,7 +282,7 @@ func trimmed(name string) string {
 	return name
 }
 
-// entry counts whatever the archive lists.
+// entry counts an entry of the archive.
 func (a *archived) entry() error {
 	a.entries++
 	if a.entries > 2*a.most.Files {
@@ -304,10 +304,10 @@ func (a *archived) leave(name, why string) {
 	}
 }
 
-// skipped reports whether a file doesn't become part of the upload.
+// skipped reports whether a file is left out of the upload.
 func (a *archived) skipped(name string) bool {
 	if strings.HasPrefix(name, "__MACOSX/") || strings.HasPrefix(path.Base(name), "._") {
-		return true // what macOS notes of a file, under the file's name
+		return true // macOS metadata of a file
 	}
 	why := folder.Sensitive(name)
 	if why != "" {
@@ -316,7 +316,7 @@ func (a *archived) skipped(name string) bool {
 	return why != ""
 }
 
-// link takes a symbolic link. Only a project that is built may have some.
+// link adds a symbolic link. Only source uploads may have links.
 func (a *archived) link(name, to string) error {
 	if a.skipped(name) {
 		return nil
@@ -335,7 +335,7 @@ func (a *archived) link(name, to string) error {
 	return a.add(entry{path: name, mode: 'l', digest: d, size: int64(len(to))}, to)
 }
 
-// file takes a file. size is what the archive says, which may be wrong.
+// file adds a file. size is the archive's claim and may be wrong.
 func (a *archived) file(name string, mode fs.FileMode, size int64, in io.Reader) error {
 	if a.skipped(name) {
 		return nil
@@ -381,7 +381,7 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// put stores a content, and notes it with others.
+// put stores a content and adds it to the batch.
 func (a *archived) put(r io.Reader) (blob.Digest, error) {
 	if a.batch == nil {
 		a.batch = a.u.c.Blobs.Batch(a.ctx)
@@ -402,7 +402,7 @@ func (a *archived) put(r io.Reader) (blob.Digest, error) {
 	return d, err
 }
 
-// flush makes what was put durable and notes it, if the owner may store it.
+// flush makes stored contents durable and records them, if the owner's storage limit allows it.
 func (a *archived) flush() error {
 	if a.batch == nil {
 		return nil
@@ -419,7 +419,7 @@ func (a *archived) flush() error {
 	return err
 }
 
-// stored says in words that the disk is full. Other errors it returns as they are.
+// stored returns a fault if the disk is full, and other errors unchanged.
 func stored(err error) error {
 	if disk.Full(err) {
 		return diskFull()
@@ -438,9 +438,9 @@ func (a *archived) may(e entry) error {
 	return a.most.allow(e, len(a.list), a.total)
 }
 
-// add takes an entry whose content is stored.
+// add adds an entry whose content is stored.
 func (a *archived) add(e entry, target string) error {
-	if a.skipped(e.path) { // a hard link's
+	if a.skipped(e.path) { // for hard links
 		return nil
 	}
 	if err := a.may(e); err != nil {
@@ -451,7 +451,7 @@ func (a *archived) add(e entry, target string) error {
 	return nil
 }
 
-// strip removes the folder that everything is in, if there is one: archives of a folder often hold the folder itself.
+// strip removes the one folder that contains everything, if there is one: archives often contain the folder itself.
 func (a *archived) strip() {
 	top, _, nested := strings.Cut(a.list[0].path, "/")
 	if !nested {
@@ -467,7 +467,7 @@ func (a *archived) strip() {
 	}
 }
 
-// whole returns the entries as a manifest has them, or says why they are no tree.
+// whole returns the entries for a manifest, or a fault if they aren't a valid tree.
 func (a *archived) whole() ([]entry, error) {
 	for i, e := range a.list {
 		to := a.targets[i]
@@ -478,12 +478,12 @@ func (a *archived) whole() ([]entry, error) {
 	return a.list, consistent(a.list)
 }
 
-// scratch is a file that is gone once it is closed.
+// scratch returns a temporary file that is deleted when it is closed.
 func (u *Uploads) scratch() (*os.File, error) {
 	f, err := os.CreateTemp(u.c.Scratch, "upload-")
 	if err != nil {
 		return nil, fmt.Errorf("store upload: %w", err)
 	}
-	_ = os.Remove(f.Name()) // a crash leaves nothing behind
+	_ = os.Remove(f.Name()) // a crash leaves no file behind
 	return f, nil
 }

@@ -15,12 +15,12 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// NewUpload says what is about to be uploaded. All fields but Kind are optional.
+// NewUpload holds the settings of a new upload. All fields but Kind are optional.
 type NewUpload struct {
 	Kind          Kind
-	Target        string // default: production, and preview where a branch is named
-	Branch        string // whose preview address it is shown at
-	Title         string // shown beside the deployment
+	Target        string // default: production, or preview if a branch is set
+	Branch        string // whose preview address shows it
+	Title         string // shown in the list of deployments
 	CommitHash    string
 	CommitMessage string
 	CommitAuthor  string
@@ -30,7 +30,7 @@ type NewUpload struct {
 // PreviewBranch is the branch of previews that name none.
 const PreviewBranch = "preview"
 
-// CreateTx opens an upload to the owner's site.
+// CreateTx starts an upload to the owner's site.
 func (u *Uploads) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, n NewUpload) (Upload, error) {
 	s, err := u.c.Sites.LockTx(ctx, tx, owner, id)
 	if err != nil {
@@ -67,7 +67,7 @@ func (u *Uploads) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 	return x, nil
 }
 
-// acceptsUploads refuses sites whose files come from elsewhere.
+// acceptsUploads returns a fault for sites whose files come from elsewhere.
 func acceptsUploads(s site.Site) error {
 	if s.Source() == site.SourceUpload {
 		return nil
@@ -80,7 +80,7 @@ func acceptsUploads(s site.Site) error {
 	return f
 }
 
-// check turns what was asked for into an upload, or says what is wrong with it.
+// check validates the settings and returns the upload.
 func check(n NewUpload) (Upload, error) {
 	bad := func(message, details, received, code string) (Upload, error) {
 		return Upload{}, fault.New(fault.Invalid, code, message, details).Got(text.Clip(received, 200))
@@ -132,7 +132,7 @@ func check(n NewUpload) (Upload, error) {
 	}, nil
 }
 
-// DeleteTx ends an open upload. One that is deployed ends by itself.
+// DeleteTx deletes an open upload. Deployed uploads expire by themselves.
 func (u *Uploads) DeleteTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) error {
 	x, err := u.lockTx(ctx, tx, owner, id)
 	if err == nil {
@@ -155,7 +155,7 @@ func deleteTx(ctx context.Context, tx *db.Tx, id ID) error {
 	return nil
 }
 
-// forgetReceivedTx lets go of what an upload was sent, whole or in parts.
+// forgetReceivedTx deletes the records of what was received for an upload.
 func forgetReceivedTx(ctx context.Context, tx *db.Tx, id ID) error {
 	_, err := tx.Exec(ctx, `DELETE FROM upload_batches WHERE upload_id = $1`, id)
 	if err == nil {

@@ -15,13 +15,13 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Complete is an upload of which nothing is missing.
+// Complete is an upload without missing contents.
 type Complete struct {
 	id       ID
 	manifest string
 }
 
-// Complete checks that nothing of an upload is missing. It is for before the transaction that deploys it.
+// Complete checks that an upload has all its contents. Call it before the transaction that deploys it.
 func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (Complete, error) {
 	x, err := u.Get(ctx, owner, id)
 	if err != nil {
@@ -30,7 +30,7 @@ func (u *Uploads) Complete(ctx context.Context, owner account.OwnerID, id ID) (C
 	return u.complete(ctx, owner, x)
 }
 
-// complete is Complete for an upload as it was read; meanwhile it may have changed.
+// complete is Complete for an upload that was already read and may have changed since.
 func (u *Uploads) complete(ctx context.Context, owner account.OwnerID, x Upload) (Complete, error) {
 	if x.Status == Deployed {
 		return Complete{x.ID, x.Manifest}, nil
@@ -45,7 +45,7 @@ func (u *Uploads) complete(ctx context.Context, owner account.OwnerID, x Upload)
 		return Complete{}, err
 	}
 	if m := Sum(list); m.Files > 0 {
-		// Once it is deployed, its manifest alone says what it has: what it received is forgotten.
+		// After it was deployed, what it received is no longer recorded; the manifest says what it has.
 		if now, err := u.Get(ctx, owner, x.ID); err != nil || now.Status == Deployed {
 			return Complete{x.ID, now.Manifest}, err
 		}
@@ -55,7 +55,7 @@ func (u *Uploads) complete(ctx context.Context, owner account.OwnerID, x Upload)
 	return Complete{x.ID, x.Manifest}, nil
 }
 
-// TakeTx marks a complete upload as deployed, and returns it. One that was before comes as it is, with its deployment.
+// TakeTx marks a complete upload as deployed and returns it. If it was deployed before, it is returned unchanged.
 func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, c Complete) (Upload, error) {
 	x, err := u.lockTx(ctx, tx, owner, c.id)
 	if err != nil || x.Status == Deployed {
@@ -65,14 +65,14 @@ func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 		return x, fault.New(fault.Conflict, "upload_incomplete", "The upload's manifest has changed",
 			"check what is missing, and deploy again")
 	}
-	// What it needs is counted already; others may have used up the rest since.
+	// Its own storage is counted already, but others may have used up the rest since.
 	if err := u.c.Limits.RequireTx(ctx, tx, owner, limits.Storage, 0); err != nil {
 		return x, err
 	}
 	if _, err := tx.Exec(ctx, `UPDATE uploads SET status = $2, touched_at = $3 WHERE id = $1`, x.ID, Deployed, db.Now()); err != nil {
 		return x, fmt.Errorf("take upload: %w", err)
 	}
-	// From now on the manifest alone says what is kept. What earlier manifests named is let go of.
+	// From now on the manifest alone decides what is kept; contents of earlier manifests are released.
 	if err := forgetReceivedTx(ctx, tx, x.ID); err != nil {
 		return x, fmt.Errorf("take upload: %w", err)
 	}
@@ -80,7 +80,7 @@ func (u *Uploads) TakeTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	return x, nil
 }
 
-// DeployedTx notes the first deployment of an upload.
+// DeployedTx records the first deployment of an upload.
 func (u *Uploads) DeployedTx(ctx context.Context, tx *db.Tx, id ID, deployment id.Deployment) error {
 	if _, err := tx.Exec(ctx, `UPDATE uploads SET deployment_id = $2 WHERE id = $1 AND deployment_id = ''`, id, deployment); err != nil {
 		return fmt.Errorf("note deployment of upload: %w", err)
@@ -88,8 +88,8 @@ func (u *Uploads) DeployedTx(ctx context.Context, tx *db.Tx, id ID, deployment i
 	return nil
 }
 
-// LastTx returns what a site's production, or the preview of a branch, was last deployed from, or a Conflict fault. A preview's is
-// stored for a day, and longer only where the site had no preview since.
+// LastTx returns the upload that a site's production, or the preview of a branch, was last deployed from, or a Conflict
+// fault. A preview's upload is stored for a day, and longer only while it is the site's newest preview.
 func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site, target, branch string) (Upload, error) {
 	where, args := ``, []any{s.ID, target}
 	if target == "preview" {
@@ -112,7 +112,7 @@ func (u *Uploads) LastTx(ctx context.Context, tx *db.Tx, s site.Site, target, br
 	return x, nil
 }
 
-// OfDeploymentTx returns the upload that an earlier deployment of a site was made of, or a Conflict fault where it is no longer stored.
+// OfDeploymentTx returns the upload of an earlier deployment of a site, or a Conflict fault if it is no longer stored.
 func (u *Uploads) OfDeploymentTx(ctx context.Context, tx *db.Tx, s site.Site, id ID) (Upload, error) {
 	x, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM uploads WHERE id = $1 AND site_id = $2`, id, s.ID))
 	if errors.Is(err, sql.ErrNoRows) {

@@ -12,10 +12,9 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Collect is the job that deletes uploads that are over. One of it exists; it runs every hour.
+// Collect is the hourly job that deletes expired uploads. Only one exists.
 type Collect struct{}
 
-// Kind names the job.
 func (Collect) Kind() string { return "upload.collect" }
 
 // Work registers the job.
@@ -36,8 +35,8 @@ func (u *Uploads) Schedule(ctx context.Context) error {
 	})
 }
 
-// Expire deletes the uploads whose last byte came more than a day ago, except what a site's production and its
-// newest preview were deployed from last, and what a deployment that has not ended is made of.
+// Expire deletes uploads that received nothing for a day, except those that the site's production, its newest preview
+// or an open deployment was made from.
 func (u *Uploads) Expire(ctx context.Context) error {
 	for {
 		var n int
@@ -67,8 +66,8 @@ func (u *Uploads) Expire(ctx context.Context) error {
 	}
 }
 
-// Roots marks the blobs of every upload: its manifest and what that names, and what was received. It is registered with garbage
-// collection, after the roots of deployments: a release that an upload relies on may be let go of meanwhile.
+// Roots marks the blobs of every upload: its manifest, the contents that it names, and what was received. Garbage
+// collection must call it after the roots of deployments: a release that an upload relies on may be deleted meanwhile.
 func (u *Uploads) Roots(ctx context.Context, mark func(blob.Digest)) error {
 	type stored struct{ manifest, needed string }
 	var all []stored
@@ -118,7 +117,7 @@ func (u *Uploads) Roots(ctx context.Context, mark func(blob.Digest)) error {
 	return nil
 }
 
-// MoveSiteTx gives a site's uploads to another owner.
+// MoveSiteTx transfers a site's uploads to another owner.
 func (u *Uploads) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, to account.OwnerID) (int64, error) {
 	n, err := tx.Exec(ctx, `UPDATE uploads SET owner_id = $2 WHERE site_id = $1 AND owner_id <> $2`, id, to)
 	if err != nil {
@@ -127,7 +126,7 @@ func (u *Uploads) MoveSiteTx(ctx context.Context, tx *db.Tx, id site.ID, from, t
 	return n, nil
 }
 
-// ForgetSiteTx deletes what was uploaded to a site that is deleted.
+// ForgetSiteTx deletes the uploads of a deleted site.
 func (u *Uploads) ForgetSiteTx(ctx context.Context, tx *db.Tx, id site.ID) error {
 	for _, statement := range []string{
 		`DELETE FROM upload_batches WHERE upload_id IN (SELECT id FROM uploads WHERE site_id = $1)`,

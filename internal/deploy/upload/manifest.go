@@ -25,14 +25,14 @@ import (
 // entry is one file of a manifest.
 type entry struct {
 	path   string
-	mode   byte // 'f' a file, 'x' an executable one, 'l' a symbolic link, whose content is its target
+	mode   byte // 'f' file, 'x' executable, 'l' symbolic link, whose content is its target
 	digest blob.Digest
 	size   int64
 }
 
-// The bounds of a manifest.
+// Limits of a manifest.
 const (
-	maxManifest = 64 << 20 // bytes, unpacked
+	maxManifest = 64 << 20 // bytes, decompressed
 	maxLine     = 8 << 10  // bytes of one line
 	maxPath     = 1024     // bytes of one path
 	maxName     = 255      // bytes of one name
@@ -44,7 +44,7 @@ func invalid(code, message, details string, args ...any) error {
 	return fault.New(fault.Invalid, code, message, fmt.Sprintf(details, args...))
 }
 
-// Unpack returns the bytes of a body with a Content-Encoding, of which gzip and zstd are known.
+// Unpack returns the decoded body for a Content-Encoding: gzip, zstd or none.
 func Unpack(r io.Reader, encoding string) (io.ReadCloser, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "identity":
@@ -56,7 +56,7 @@ func Unpack(r io.Reader, encoding string) (io.ReadCloser, error) {
 		}
 		return z, nil
 	case "zstd":
-		// RFC 9659: 8 MiB is the largest window that a receiver has to have.
+		// RFC 9659: 8 MiB is the largest window that a receiver must support.
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20),
 			zstd.WithDecoderMaxMemory(maxManifest))
 		if err != nil {
@@ -68,7 +68,7 @@ func Unpack(r io.Reader, encoding string) (io.ReadCloser, error) {
 		"send the body as it is, or with gzip or zstd").Got(text.Clip(encoding, 100))
 }
 
-// parse reads a manifest: one line of JSON per file. Entries come back sorted by path.
+// parse reads a manifest, one line of JSON per file, and returns its entries sorted by path.
 func parse(r io.Reader, kind Kind, most Limits) ([]entry, error) {
 	counted := &io.LimitedReader{R: r, N: maxManifest + 1}
 	lines := bufio.NewReaderSize(counted, maxLine)
@@ -108,7 +108,7 @@ func parse(r io.Reader, kind Kind, most Limits) ([]entry, error) {
 	}
 }
 
-// allow is nil where one more file may follow so many files with so many bytes.
+// allow returns a fault if another file e exceeds the limits, after the given number of files and bytes.
 func (l Limits) allow(e entry, files int, bytes int64) error {
 	f := &fault.Error{Kind: fault.TooLarge}
 	switch {
@@ -169,7 +169,7 @@ func parseLine(line []byte, kind Kind) (e entry, err error) {
 	return e, nil
 }
 
-// consistent sorts the entries, and refuses those that can't be files of one tree.
+// consistent sorts the entries and returns a fault if they can't be files of one tree.
 func consistent(list []entry) error {
 	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	sizes := make(map[blob.Digest]int64, len(list))
@@ -195,7 +195,7 @@ func consistent(list []entry) error {
 	return nil
 }
 
-// allowPath is nil where path can be a file's.
+// allowPath returns a fault if path can't be a file's path.
 func allowPath(path string) error {
 	why := checkPath(path)
 	if why == "" {
@@ -204,7 +204,7 @@ func allowPath(path string) error {
 	return fault.New(fault.Invalid, "invalid_path", "A file's path can't be uploaded", show(path)+": "+why).Got(show(path))
 }
 
-// checkPath returns why path can't be a file's path, or "".
+// checkPath returns why p can't be a file's path, or "".
 func checkPath(p string) string {
 	switch {
 	case p == "":
@@ -243,7 +243,7 @@ func checkPath(p string) string {
 	return ""
 }
 
-// show makes a stranger's path fit for a sentence.
+// show quotes an untrusted path for an error message.
 func show(p string) string {
 	q := strconv.QuoteToGraphic(text.Clip(strings.ToValidUTF8(p, "\ufffd"), 200))
 	if q == `"`+p+`"` {
@@ -252,7 +252,7 @@ func show(p string) string {
 	return q
 }
 
-// encode writes the stored form of a manifest, which is the same for the same files.
+// encode returns the stored form of a manifest. The same files have the same form.
 func encode(list []entry) []byte {
 	var b []byte
 	for _, e := range list {

@@ -22,24 +22,24 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Missing is a number of files' contents that were not sent yet, and their bytes.
+// Missing counts the contents that weren't sent yet, and their bytes.
 type Missing struct{ Files, Bytes int64 }
 
-// Content is a file's content that was not sent yet.
+// Content is a file's content, by digest and size.
 type Content struct {
 	Digest blob.Digest
 	Size   int64
 }
 
-// record is how a content is stored in lists: digest and length.
+// record is the stored size of a content: digest and length.
 const record = len(blob.Digest{}) + 8
 
-// maxStored bounds what is read back of a manifest or a list.
+// maxStored caps the bytes of a stored manifest or list.
 const maxStored = maxManifest + 200_000*128
 
-// PutManifest says which files an upload has, in the place of what was said before, and returns what has to be sent: what
-// the caller's sites have is known. It is an error in the words of the client where they can't be, and a Payment fault
-// where the owner may not store so much more.
+// PutManifest sets the upload's list of files, replacing an earlier one, and returns what must be sent. Contents that
+// the caller's other sites have needn't be sent. An invalid list is a fault, and exceeding the owner's storage is a
+// Payment fault.
 func (u *Uploads) PutManifest(ctx context.Context, by account.Caller, id ID, r io.Reader) (Upload, []Content, error) {
 	x, err := u.Get(ctx, by.Owner, id)
 	if err == nil {
@@ -63,8 +63,8 @@ func (u *Uploads) PutManifest(ctx context.Context, by account.Caller, id ID, r i
 	return u.put(ctx, x, list, by.Sites)
 }
 
-// put is PutManifest for files that are known, and a caller who holds a place. What these sites were sent is known;
-// none stands for all of the owner's.
+// put is PutManifest for parsed files. The caller holds a place. Contents of the given sites needn't be sent; no sites
+// means all of the owner's.
 func (u *Uploads) put(ctx context.Context, x Upload, list []entry, sites []site.ID) (Upload, []Content, error) {
 	manifest, _, err := u.c.Blobs.Put(ctx, bytes.NewReader(encode(list)))
 	if err != nil {
@@ -74,8 +74,9 @@ func (u *Uploads) put(ctx context.Context, x Upload, list []entry, sites []site.
 	for _, e := range list {
 		x.Bytes += e.size
 	}
-	// From here on a sweep spares what the manifest names. What is known is looked up afterwards, so that nothing is taken for
-	// known that a sweep may be deleting; until then nothing is counted as missing, and deploying waits for this.
+	// From here on garbage collection keeps what the manifest names. Only then is it looked up what is stored, so that
+	// nothing counts as stored that is just being deleted. Until that is done nothing counts as missing, and deploying
+	// waits.
 	if err := u.note(ctx, x, func(now *Upload) { now.needed = pendingList }); err != nil {
 		return x, nil, err
 	}
@@ -87,7 +88,7 @@ func (u *Uploads) put(ctx context.Context, x Upload, list []entry, sites []site.
 	if err != nil {
 		return x, nil, err
 	}
-	// An earlier manifest's contents are kept, and count, until the upload is deployed or over.
+	// Contents of an earlier manifest are kept and count until the upload is deployed or expires.
 	counted, err := u.receivedOf(ctx, x.ID)
 	if err != nil {
 		return x, nil, err
@@ -114,7 +115,7 @@ func (u *Uploads) put(ctx context.Context, x Upload, list []entry, sites []site.
 		if !have {
 			need = append(need, Content{e.digest, e.size})
 		}
-		// What another upload was sent counts here too: that one may be deleted first.
+		// Contents that another upload received count here too, because that upload may be deleted first.
 		if _, ok := counted[e.digest]; !ok && !isPublished {
 			x.neededBytes += e.size
 		}
@@ -131,10 +132,10 @@ func (u *Uploads) put(ctx context.Context, x Upload, list []entry, sites []site.
 	return x, need, err
 }
 
-// pendingList stands in the place of an upload's list of missing files until that is known.
+// pendingList replaces an upload's list of missing files until it is computed.
 const pendingList = "pending"
 
-// note writes an upload's manifest, and what set says of it, if the owner may store what it needs.
+// note stores an upload's manifest and the changes that set makes, if the owner's storage limit allows it.
 func (u *Uploads) note(ctx context.Context, x Upload, set func(now *Upload)) error {
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now, err := u.lockTx(ctx, tx, x.Owner, x.ID)
@@ -161,7 +162,7 @@ func (u *Uploads) note(ctx context.Context, x Upload, set func(now *Upload)) err
 	})
 }
 
-// published returns the contents of a site's releases, and their lengths.
+// published returns the contents of a site's releases, with their sizes.
 func (u *Uploads) published(ctx context.Context, id site.ID) (map[blob.Digest]int64, error) {
 	known := map[blob.Digest]int64{}
 	rows, err := u.c.DB.Query(ctx, `SELECT release FROM site_releases WHERE site_id = $1`, id)
@@ -184,8 +185,8 @@ func (u *Uploads) published(ctx context.Context, id site.ID) (map[blob.Digest]in
 	return known, nil
 }
 
-// sent returns the contents that sites of an owner were sent, or all of them: in uploads that are open, and in those deployed last. A
-// caller who names a content that is known can publish it, so it must be of the caller's sites.
+// sent returns the contents that were uploaded to the given sites of an owner, or to all: by open uploads, and by those
+// deployed last. A caller who names a known content can publish it, so it must be from the caller's own sites.
 func (u *Uploads) sent(ctx context.Context, owner account.OwnerID, sites []site.ID) (map[blob.Digest]int64, error) {
 	find := func(query, order string, args ...any) (*sql.Rows, error) {
 		list := db.Args(args)
@@ -204,7 +205,7 @@ func (u *Uploads) sent(ctx context.Context, owner account.OwnerID, sites []site.
 	slices.Sort(manifests)
 	for _, m := range slices.Compact(manifests) {
 		list, err := u.files(ctx, Upload{Manifest: m})
-		if errors.Is(err, fs.ErrNotExist) { // it is over, and swept, since it was listed
+		if errors.Is(err, fs.ErrNotExist) { // it expired and was deleted since it was listed
 			continue
 		}
 		if err != nil {
@@ -219,17 +220,17 @@ func (u *Uploads) sent(ctx context.Context, owner account.OwnerID, sites []site.
 	return sent, received(rows, err, sent)
 }
 
-// maxRecent is how many deployed uploads of an owner are looked through for what need not be sent again.
+// maxRecent caps the deployed uploads of an owner whose contents needn't be sent again.
 const maxRecent = 20
 
-// receivedOf returns what an upload was sent.
+// receivedOf returns the contents that an upload received.
 func (u *Uploads) receivedOf(ctx context.Context, id ID) (map[blob.Digest]int64, error) {
 	have := map[blob.Digest]int64{}
 	rows, err := u.c.DB.Query(ctx, `SELECT blobs FROM upload_batches WHERE upload_id = $1`, id)
 	return have, received(rows, err, have)
 }
 
-// missing returns what an upload has to be sent, and what of it wasn't yet, in the order of the manifest.
+// missing returns the contents that an upload needs, and those not yet sent, in the manifest's order.
 func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]int64, missing []Content, err error) {
 	switch x.needed {
 	case "":
@@ -264,7 +265,7 @@ func (u *Uploads) missing(ctx context.Context, x Upload) (need map[blob.Digest]i
 	return need, missing, nil
 }
 
-// MissingOf returns how much of an upload was not sent yet.
+// MissingOf returns how much of an upload wasn't sent yet.
 func (u *Uploads) MissingOf(ctx context.Context, x Upload) (Missing, error) {
 	if x.Manifest == "" || x.needed == pendingList || x.Status != Open {
 		return Missing{}, nil
@@ -278,7 +279,7 @@ func (u *Uploads) MissingOf(ctx context.Context, x Upload) (Missing, error) {
 	return Sum(list), err
 }
 
-// Sum returns how much contents are.
+// Sum returns the number and bytes of contents.
 func Sum(list []Content) (m Missing) {
 	for _, c := range list {
 		m.Files++
@@ -287,7 +288,7 @@ func Sum(list []Content) (m Missing) {
 	return m
 }
 
-// ListMissing returns what an upload was not sent yet, at most limit of it, after a digest; more says that there is more.
+// ListMissing returns at most limit missing contents after a digest; more reports whether there are others.
 func (u *Uploads) ListMissing(ctx context.Context, x Upload, after blob.Digest, limit int) (page []Content, more bool, err error) {
 	if err := u.mustBeOpen(x); err != nil {
 		return nil, false, err
@@ -329,7 +330,7 @@ func (u *Uploads) files(ctx context.Context, x Upload) ([]entry, error) {
 	return decode(b)
 }
 
-// pack writes contents as they are stored, unpack reads them.
+// pack encodes contents for the database; unpack decodes them.
 func pack(list []Content) []byte {
 	b := make([]byte, 0, len(list)*record)
 	for _, c := range list {
@@ -350,7 +351,7 @@ func unpack(b []byte) ([]Content, error) {
 	return list, nil
 }
 
-// received adds the contents of rows of batches to what is there.
+// received adds the contents in rows of batches to the map.
 func received(rows *sql.Rows, err error, into map[blob.Digest]int64) error {
 	_, err = db.Collect(rows, err, func(s db.Scanner) (struct{}, error) {
 		var text string

@@ -17,26 +17,26 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// MinPart is how many bytes a part of a file has at least, except its last one. Of a part that breaks off, whole multiples of it are
-// kept.
+// MinPart is the minimum size of a part in bytes, except for a file's last one. If a part is interrupted, whole
+// multiples of MinPart are kept.
 const MinPart = 1 << 20
 
-// storeTime is how long storing what has arrived may take after the connection broke.
+// storeTime limits storing received bytes after the connection broke.
 const storeTime = time.Minute
 
-// Progress says how much of a file has been received.
+// Progress is how much of a file has been received.
 type Progress struct {
-	Offset  int64 // bytes from its beginning
+	Offset  int64 // bytes received so far
 	Size    int64
 	Missing Missing // of the upload
 }
 
-// arriving knows which files' parts this process is receiving: who asks how far a file is, because the connection broke, wants to know
-// what becomes of the part that broke off.
+// arriving tracks the parts that this process is receiving. A client that asks for its progress after a broken
+// connection must wait until the interrupted part is stored.
 type arriving struct {
 	mu sync.Mutex // guards now
 	// share: none, as many as there are places in receiving
-	now map[arrival]chan struct{} // closed when the part is stored, or is not
+	now map[arrival]chan struct{} // closed when the part is stored or dropped
 }
 
 type arrival struct {
@@ -44,10 +44,10 @@ type arrival struct {
 	digest blob.Digest
 }
 
-// longestArrival is how long an answer waits for that. A part may arrive for longer where its client has not gone.
+// longestArrival is how long a request for progress waits. A part of another live connection may take longer.
 const longestArrival = 3 * time.Second
 
-// begin notes a part until end is called.
+// begin registers a part until end is called.
 func (a *arriving) begin(id ID, d blob.Digest) (end func()) {
 	k, done := arrival{id, d}, make(chan struct{})
 	a.mu.Lock()
@@ -60,13 +60,13 @@ func (a *arriving) begin(id ID, d blob.Digest) (end func()) {
 		close(done)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.now[k] == done { // else it is a later one's
+		if a.now[k] == done { // else it belongs to a later part
 			delete(a.now, k)
 		}
 	}
 }
 
-// wait returns when the part that was arriving is dealt with.
+// wait returns when the arriving part is stored or dropped.
 func (a *arriving) wait(ctx context.Context, id ID, d blob.Digest) {
 	a.mu.Lock()
 	done := a.now[arrival{id, d}]
@@ -81,14 +81,14 @@ func (a *arriving) wait(ctx context.Context, id ID, d blob.Digest) {
 	}
 }
 
-// part is one that was received.
+// part is a received part of a file.
 type part struct {
 	upload      ID
 	start, size int64
 	blob        blob.Digest
 }
 
-// Progress returns how much of one of an upload's files was received, or a NotFound fault where the upload doesn't ask for it.
+// Progress returns how much of a file was received, or a NotFound fault if the upload doesn't need it.
 func (u *Uploads) Progress(ctx context.Context, x Upload, d blob.Digest) (p Progress, err error) {
 	if err := u.mustBeOpen(x); err != nil {
 		return p, err
@@ -108,7 +108,7 @@ func (u *Uploads) Progress(ctx context.Context, x Upload, d blob.Digest) (p Prog
 	return p, err
 }
 
-// wanted returns how large a content is that an upload needs, and whether it was sent already.
+// wanted returns the size of a content that an upload needs, and whether it was sent already.
 func (u *Uploads) wanted(ctx context.Context, x Upload, d blob.Digest) (whole bool, p Progress, err error) {
 	need, missing, err := u.missing(ctx, x)
 	if err != nil {
@@ -138,8 +138,8 @@ func scanDigest(s db.Scanner) (d blob.Digest, err error) {
 	return blob.ParseDigest(hex)
 }
 
-// parts returns what is there of a content: what was sent to this upload, or else to another open one of the site, whose client may
-// have been interrupted.
+// parts returns the received parts of a content: those of this upload, or else those of another open upload of the
+// site, whose client may have been interrupted.
 func (u *Uploads) parts(ctx context.Context, r db.Reader, x Upload, d blob.Digest) ([]part, error) {
 	rows, err := r.Query(ctx, `
 		SELECT p.upload_id, p.start, p.size, p.blob FROM upload_parts p JOIN uploads u ON u.id = p.upload_id
@@ -169,7 +169,7 @@ func (u *Uploads) parts(ctx context.Context, r db.Reader, x Upload, d blob.Diges
 	return best, nil
 }
 
-// end returns where the next part begins.
+// end returns the offset of the next part.
 func end(list []part) int64 {
 	if len(list) == 0 {
 		return 0
@@ -178,9 +178,9 @@ func end(list []part) int64 {
 	return last.start + last.size
 }
 
-// ReceivePart stores a part of a file that begins at an offset, which is where the part before has ended: else it is a Conflict fault
-// that says where that is. What is in the answer's Offset is durable. Of a connection that breaks off, whole MiB are kept. With its
-// last part, the file is put together and compared with its digest.
+// ReceivePart stores a part of a file. Its offset must be the end of the previous part, else it is a Conflict fault
+// with the right offset. Bytes up to the answer's Offset are durable. If the connection breaks, whole MiB are kept.
+// After the last part, the file is joined and compared with its digest.
 func (u *Uploads) ReceivePart(
 	ctx context.Context, owner account.OwnerID, id ID, d blob.Digest, at int64, r io.Reader,
 ) (p Progress, err error) {
@@ -236,7 +236,7 @@ func (u *Uploads) ReceivePart(
 	case at+n < p.Size && n < MinPart:
 		return p, invalid("part_too_small", "The part is too small", "every part but the last has at least %s", text.Size(MinPart))
 	}
-	// The request may be over already. What it brought is kept all the same.
+	// The request may have been canceled. Received bytes are kept anyway.
 	kept, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 	defer cancel()
 	b, _, err := u.c.Blobs.Put(kept, io.NewSectionReader(f, 0, n))
@@ -266,7 +266,7 @@ func elsewhere(offset int64) error {
 		fmt.Sprintf("continue with Upload-Offset: %d", offset))
 }
 
-// addPart notes a part that is stored. Those of another upload that it continues become this one's.
+// addPart records a stored part. Parts of another upload that it continues are moved to this one.
 func (u *Uploads) addPart(ctx context.Context, owner account.OwnerID, x Upload, d blob.Digest, p part) error {
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
 		now, err := u.lockTx(ctx, tx, owner, x.ID)
@@ -300,7 +300,7 @@ func (u *Uploads) addPart(ctx context.Context, owner account.OwnerID, x Upload, 
 	})
 }
 
-// join puts the parts of a file together. The parts of one that has another digest are forgotten.
+// join joins the parts of a file. If the result has another digest, the parts are deleted.
 func (u *Uploads) join(ctx context.Context, owner account.OwnerID, x Upload, d blob.Digest, size int64, list []part) error {
 	batch := u.c.Blobs.Batch(ctx)
 	n, err := batch.PutExpected(&joined{ctx: ctx, blobs: u.c.Blobs, rest: list}, d)
@@ -335,7 +335,7 @@ func (u *Uploads) join(ctx context.Context, owner account.OwnerID, x Upload, d b
 
 // joined reads parts one after the other.
 type joined struct {
-	ctx   context.Context // the join's own, as long as it lasts
+	ctx   context.Context // of the join; doesn't outlive it
 	blobs *blob.Store
 	rest  []part
 	now   io.ReadCloser

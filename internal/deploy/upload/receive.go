@@ -25,22 +25,22 @@ type Refused struct {
 	Code   string
 }
 
-// Why a blob is not stored.
+// Reasons for refusing a blob.
 const (
-	NotExpected  = "not_expected"    // the manifest doesn't name it, or it is there already
-	WrongSize    = "size_mismatch"   // the manifest says another size
-	WrongContent = "digest_mismatch" // its bytes have another SHA-256
+	NotExpected  = "not_expected"    // the manifest doesn't name it, or it is stored already
+	WrongSize    = "size_mismatch"   // the manifest has another size
+	WrongContent = "digest_mismatch" // its SHA-256 differs
 )
 
-// Received says what became of a batch.
+// Received is the result of a batch.
 type Received struct {
 	Stored  int
 	Refused []Refused
 	Missing Missing
 }
 
-// Receive stores a batch of blobs: for each its digest, its length as 8 bytes (big endian), and its bytes. What is in the answer's
-// Stored is durable. One that is not what the manifest says is refused alone.
+// Receive stores a batch of blobs: for each its digest, its length as 8 bytes (big endian), and its bytes. The blobs in
+// the answer's Stored are durable. A blob that doesn't match the manifest is refused alone.
 func (u *Uploads) Receive(ctx context.Context, owner account.OwnerID, id ID, r io.Reader) (Received, error) {
 	body := &io.LimitedReader{R: r, N: MaxBatch + MaxBatchFiles*int64(record) + 1}
 	in := bufio.NewReaderSize(body, 64<<10)
@@ -86,7 +86,7 @@ func truncated(n int) error {
 	return invalid("malformed_batch", "The batch breaks off", "blob %d is not whole; what was not acknowledged has to be sent again", n+1)
 }
 
-// ReceiveOne stores the content of one file. size is what the client announced; below 0: nothing.
+// ReceiveOne stores the content of one file. size is the announced size; negative if unknown.
 func (u *Uploads) ReceiveOne(ctx context.Context, owner account.OwnerID, id ID, d blob.Digest, size int64, r io.Reader) (Missing, error) {
 	got, err := u.receive(ctx, owner, id, func(put func(c Content, r io.Reader) error) error {
 		return put(Content{d, size}, r)
@@ -109,7 +109,7 @@ func (u *Uploads) ReceiveOne(ctx context.Context, owner account.OwnerID, id ID, 
 	return Missing{}, f
 }
 
-// receive stores what each hands to put. A size below 0 is not known.
+// receive stores the blobs that each passes to put. A negative size means unknown.
 func (u *Uploads) receive(
 	ctx context.Context,
 	owner account.OwnerID,
@@ -146,7 +146,7 @@ func (u *Uploads) receive(
 		}
 		n, err := batch.PutExpected(io.LimitReader(r, size+1), c.Digest)
 		switch {
-		case errors.Is(err, blob.ErrMismatch) && c.Size >= 0 && n < size: // the sender broke off
+		case errors.Is(err, blob.ErrMismatch) && c.Size >= 0 && n < size: // the sender stopped early
 			return io.ErrUnexpectedEOF
 		case errors.Is(err, blob.ErrMismatch):
 			code := WrongContent
@@ -161,7 +161,7 @@ func (u *Uploads) receive(
 		stored = append(stored, Content{c.Digest, size})
 		return nil
 	})
-	// Flushed even so: it ends the batch.
+	// Flush even after an error: it ends the batch.
 	if flushed := batch.Flush(); err == nil {
 		err = flushed
 	}
@@ -181,7 +181,8 @@ func (u *Uploads) receive(
 	return out, err
 }
 
-// unstored says that a batch that a sweep has met has to be sent again. Other errors it returns as they are.
+// unstored returns a fault if garbage collection interfered and the batch must be sent again, and other errors
+// unchanged.
 func unstored(err error) error {
 	if !errors.Is(err, blob.ErrSwept) {
 		return err
@@ -195,7 +196,7 @@ func incomplete() error {
 	return invalid("body_incomplete", "Incomplete request body", "the connection broke off; send it again")
 }
 
-// take waits for a place among the requests that send files or read lists of them, which is held until release.
+// take waits for a place among the requests that send files or read lists; release frees it.
 func (u *Uploads) take(ctx context.Context, x Upload) (release func(), err error) {
 	release, err = u.receiving.Take(ctx, fair.Who{Owner: string(x.Owner), Site: string(x.Site)})
 	if errors.Is(err, fair.ErrFull) {
@@ -207,7 +208,7 @@ func (u *Uploads) take(ctx context.Context, x Upload) (release func(), err error
 	return release, err
 }
 
-// acknowledge notes contents that are durable. more is how many bytes of them the manifest doesn't count yet.
+// acknowledge records durable contents. more is how many of their bytes the manifest doesn't count yet.
 func (u *Uploads) acknowledge(ctx context.Context, owner account.OwnerID, id ID, list []Content, more int64) error {
 	return u.c.DB.Write(ctx, func(tx *db.Tx) error {
 		x, err := u.lockTx(ctx, tx, owner, id)

@@ -17,14 +17,14 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Tree is what was uploaded, as a deployment reads it: it takes the place of a commit. The id of a file is its SHA-256.
+// Tree is an upload's files, in the form of a commit. A file's OID is its SHA-256.
 type Tree struct {
 	Upload Upload
 	files  []fetch.File
 	blobs  *blob.Store
 }
 
-// Open returns an upload's files, which stay stored while a deployment of it has not ended.
+// Open returns an upload's files. They stay stored until all deployments of the upload have ended.
 func (u *Uploads) Open(ctx context.Context, id ID) (*Tree, error) {
 	x, err := scan(u.c.DB.QueryRow(ctx, `SELECT `+columns+` FROM uploads WHERE id = $1`, id))
 	if err != nil {
@@ -46,7 +46,7 @@ var modes = map[byte]fs.FileMode{'f': fetch.ModeFile, 'x': fetch.ModeExecutable,
 // Files lists the files, sorted by path.
 func (t *Tree) Files(context.Context) ([]fetch.File, error) { return slices.Clone(t.files), nil }
 
-// Read hands the contents of files to fn, in their order. An error of fn ends the reading and is returned as it is.
+// Read passes the contents of files to fn in order. An error of fn stops Read and is returned unchanged.
 func (t *Tree) Read(ctx context.Context, files []fetch.File, fn func(fetch.File, io.Reader) error) error {
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -72,8 +72,8 @@ func (t *Tree) read(ctx context.Context, f fetch.File, fn func(fetch.File, io.Re
 	return fn(f, r)
 }
 
-// ReadFile returns the content of one file, following symbolic links inside the tree. A file that isn't there is fs.ErrNotExist; one
-// over max bytes comes with its first max bytes and a fault of kind TooLarge.
+// ReadFile returns the content of one file, following symbolic links inside the tree. If the file doesn't exist, the
+// error is fs.ErrNotExist. A file over max bytes is returned up to max, with a fault of kind TooLarge.
 func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, error) {
 	for range 10 {
 		i, found := slices.BinarySearchFunc(t.files, name, func(f fetch.File, name string) int { return strings.Compare(f.Path, name) })
@@ -104,8 +104,8 @@ func (t *Tree) ReadFile(ctx context.Context, name string, max int64) ([]byte, er
 	return nil, fmt.Errorf("read %q: %w", name, fs.ErrNotExist)
 }
 
-// Checkout writes the files to dir, which is made when absent and must be empty. Links come last, so that no file is written
-// through one; a link that leads out of the folder is refused.
+// Checkout writes the files to dir, which must be empty or missing. Links are written last, so that no file is written
+// through one. A link that leads out of the folder is refused.
 func (t *Tree) Checkout(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("check out: %w", err)
@@ -144,7 +144,7 @@ func (t *Tree) Checkout(ctx context.Context, dir string) error {
 			return err
 		}
 		_, err = io.Copy(w, r)
-		if err == nil { // whatever the umask says
+		if err == nil { // regardless of the umask
 			err = w.Chmod(f.Mode.Perm())
 		}
 		return errors.Join(err, w.Close())

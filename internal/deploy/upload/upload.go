@@ -1,12 +1,13 @@
-// Package upload owns deploying without Git: the files that a client uploads to a site, until a deployment has been made of them.
+// Package upload receives deployments without Git: the files that a client uploads to a site.
 //
-// A client opens an upload, sends the list of its files (the manifest), and then the contents that the service asks for. Contents
-// are blobs, named by their SHA-256, and durable when they are acknowledged. Asked for is what this site's releases don't have, and
-// what this owner hasn't sent within the last day: whether others store the same bytes can't be learned. Deploying an upload turns
-// it into a deployment's source, a Tree, which takes the place of a commit.
+// A client opens an upload, sends the list of its files (the manifest), and then the contents that the service asks
+// for. Contents are blobs, identified by their SHA-256, and durable once acknowledged. The service doesn't ask for
+// contents that this site's releases have or that this owner sent within the last day. It never skips contents because
+// another owner has them, so that clients can't find out what others store. Deploying an upload turns it into a
+// deployment's source, a [Tree], which replaces a commit.
 //
-// What rows refer to isn't swept, and the rows of uploads that nobody continues are deleted a day after their last byte. The package
-// knows no Git and runs nothing.
+// Garbage collection keeps what rows refer to, and the rows of abandoned uploads are deleted a day after their last
+// byte.
 package upload
 
 import (
@@ -30,16 +31,16 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// ID names an upload: "upl_" and 26 characters.
+// ID identifies an upload: "upl_" and 26 characters.
 type ID = id.Upload
 
-// Kind says what is uploaded.
+// Kind is the kind of an upload.
 type Kind string
 
 // The kinds.
 const (
 	Output Kind = "output" // published as it is
-	Source Kind = "source" // detected and built, as a commit is
+	Source Kind = "source" // detected and built like a commit
 )
 
 // Status says whether an upload is still open.
@@ -48,7 +49,7 @@ type Status string
 // The states.
 const (
 	Open     Status = "open"
-	Deployed Status = "deployed" // a deployment was made of it
+	Deployed Status = "deployed" // a deployment was made from it
 )
 
 // Upload is one upload.
@@ -61,35 +62,35 @@ type Upload struct {
 	Target        string // production or preview
 	Branch        string
 	Title         string
-	CommitHash    string // this and the next three as the client claims
+	CommitHash    string // this and the next three are the client's claims
 	CommitMessage string
 	CommitAuthor  string
-	Dirty         bool // there were changes beside the commit
+	Dirty         bool // there were uncommitted changes
 	Manifest      string
 	Files         int64
 	Bytes         int64
-	Deployment    id.Deployment // the first that was made of it
+	Deployment    id.Deployment // the first made from it
 	CreatedAt     db.Time
-	TouchedAt     db.Time // when the last byte came
+	TouchedAt     db.Time // when the last byte arrived
 
 	needed      string
 	neededBytes int64
 }
 
-// ExpiresAt returns when an open upload ends, unless something more arrives.
+// ExpiresAt returns when an open upload expires if nothing more arrives.
 func (u Upload) ExpiresAt() db.Time { return u.TouchedAt.Add(Patience) }
 
 // Patience is how long an open upload waits for its next byte.
 const Patience = 24 * time.Hour
 
-// The bounds of what a client sends.
+// Limits of requests.
 const (
-	MaxBatch      = 64 << 20 // bytes of one batch of blobs
-	MaxBatchFiles = 5000     // blobs of one batch
-	maxOpen       = 50       // uploads of an owner that are open
+	MaxBatch      = 64 << 20 // bytes per batch of blobs
+	MaxBatchFiles = 5000     // blobs per batch
+	maxOpen       = 50       // open uploads per owner
 )
 
-// Limits holds what one upload may have.
+// Limits caps one upload.
 type Limits struct {
 	Files     int
 	Bytes     int64
@@ -102,12 +103,12 @@ type Config struct {
 	Sites    *site.Sites
 	Releases *release.Releases
 	Blobs    *blob.Store
-	Limits   *limits.Limits // Optional: without it the service's own.
-	Scratch  string         // directory for what is on its way: archives, and parts of files. Optional: "" means the system's.
+	Limits   *limits.Limits // Optional: nil means the defaults.
+	Scratch  string         // directory for temporary files: archives and parts. Optional: "" means the system's.
 	Log      *slog.Logger   // Optional.
 }
 
-// Uploads is the service. It is safe for concurrent use.
+// Uploads receives uploads. It is safe for concurrent use.
 type Uploads struct {
 	c         Config
 	receiving *fair.Pool
@@ -119,7 +120,7 @@ type Uploads struct {
 func New(c Config) *Uploads {
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	// What an open upload will have, and the source that the next build of the site is made of.
+	// The storage that open uploads will need, and the sources that the sites' next builds use.
 	c.Limits.CountRows(limits.Storage, `
 		SELECT COALESCE(CAST(SUM(CASE WHEN status = 'open' THEN needed_bytes WHEN kind = 'source' THEN bytes ELSE 0 END) AS BIGINT), 0)
 		FROM uploads WHERE owner_id = $1`)
@@ -132,7 +133,7 @@ func New(c Config) *Uploads {
 	}
 }
 
-// Limits returns what one upload may have.
+// Limits returns the limits of one upload.
 func (u *Uploads) Limits() Limits {
 	r := u.c.Releases
 	return Limits{Files: r.MaxFiles, Bytes: r.MaxBytes, FileBytes: r.MaxFile}
@@ -147,7 +148,7 @@ func scan(row db.Scanner) (x Upload, err error) {
 	return x, err
 }
 
-// Get returns the owner's upload, or a NotFound fault, which one that has expired is too.
+// Get returns the owner's upload, or a NotFound fault, also for an expired one.
 func (u *Uploads) Get(ctx context.Context, owner account.OwnerID, id ID) (Upload, error) {
 	return u.get(ctx, u.c.DB, owner, id, "")
 }
@@ -163,7 +164,7 @@ func (u *Uploads) get(ctx context.Context, r db.Reader, owner account.OwnerID, i
 	return x, nil
 }
 
-// lockTx is Get for who is about to change it: nobody else does until the transaction ends.
+// lockTx is Get with a lock on the row until the transaction ends.
 func (u *Uploads) lockTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID) (Upload, error) {
 	if tx.Single() {
 		return u.get(ctx, tx, owner, id, "")
