@@ -1,5 +1,5 @@
-// Package actions lets workflows of GitHub Actions deploy: it exchanges the ID token that GitHub signs for a run for an
-// API key that is valid for an hour. GitHub stores no secret.
+// Package actions owns deploying from workflows of GitHub Actions: it exchanges the ID token that GitHub signs for a
+// run for an API key that is valid for an hour. GitHub stores no secret.
 //
 // The site's Git settings name the repository that may deploy it. Runs of the branch named there may deploy to
 // production, only in the environment named there if there is one. Other runs of the repository may deploy previews. A

@@ -1,4 +1,4 @@
-// Package deploy runs deployments: from a trigger to a live release, or to an error with its reason.
+// Package deploy owns running deployments: from a trigger to a live release, or to an error with its reason.
 //
 // A trigger writes a pending deployment and the job that runs it. The job fetches, plans, builds and publishes in steps
 // that are invisible and can be repeated, and then activates the release in one transaction. Deployments of one site

@@ -72,9 +72,8 @@ func (d *Deployments) work(ctx context.Context, r Run, attempt int64) (err error
 		return err
 	}
 	if deadly {
-		return d.fail(ctx, x, p, deployment.Failed,
-			fmt.Sprintf("The service stopped unexpectedly %d times while working on this deployment, so the deployment failed; redeploy to try again",
-				maxCrashes))
+		return d.fail(ctx, x, p, deployment.Failed, fmt.Sprintf("The service stopped unexpectedly %d times "+
+			"while working on this deployment, so the deployment failed; redeploy to try again", maxCrashes))
 	}
 	if canceled != "" {
 		return d.fail(ctx, x, p, deployment.Canceled, canceled)

@@ -1,5 +1,5 @@
-// Package deployment defines deployments and reads them: one by its id, a site's in pages, and the positions of queued
-// ones.
+// Package deployment owns the type of a deployment and reading deployments: one by its id, a site's in pages, and the
+// positions of queued ones.
 //
 // It writes nothing: package deploy does.
 package deployment

@@ -1,5 +1,5 @@
-// Package hold keeps releases from garbage collection while a running deployment uses or has made them and no row
-// refers to them yet.
+// Package hold owns keeping releases from garbage collection while a running deployment uses or has made them and no
+// row refers to them yet.
 package hold
 
 import (

@@ -1,5 +1,5 @@
-// Package journal records what a deployment reports while it runs: log lines, stages, progress and remaining time. It
-// also reads logs.
+// Package journal owns what a deployment reports while it runs: log lines, stages, progress and remaining time. It also
+// reads logs.
 //
 // Lines are written in groups. A change of the caller's that belongs to them is written in the same transaction. The
 // caller owns the deployment's row and writes it in Config.Save.

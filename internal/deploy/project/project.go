@@ -1,5 +1,5 @@
-// Package project plans how a commit is built and run: the kind of project, the site's settings, the build, the start
-// command and the background processes.
+// Package project owns planning how a commit is built and run: the kind of project, the site's settings, the build, the
+// start command and the background processes.
 //
 // It reads a commit without a checkout and changes nothing.
 package project

@@ -1,5 +1,5 @@
-// Package pushes handles pushes to a site's repository: the URL that its Git provider calls, which events are deployed,
-// and which are skipped and why.
+// Package pushes owns handling pushes to a site's repository: the URL that its Git provider calls, which events are
+// deployed, and which are skipped and why.
 //
 // The transaction of the call writes the deployments, the reasons for skipping and the record of the event, so that a
 // repeated call acts once. The package starts deployments but doesn't run them.

@@ -1,5 +1,5 @@
-// Package ruletest reports on a site's redirect and header rules: which rules a release has, and how it would answer a
-// request, without sending it.
+// Package ruletest owns reports on a site's redirect and header rules: which rules a release has, and how it would
+// answer a request, without sending it.
 //
 // Package release compiles and applies the rules.
 package ruletest

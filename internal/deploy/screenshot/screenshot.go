@@ -1,5 +1,5 @@
-// Package screenshot takes and stores pictures of sites as visitors see them. A browser installed on the host opens a
-// site's first page in a sandbox.
+// Package screenshot owns pictures of sites as visitors see them. A browser installed on the host opens a site's first
+// page in a sandbox.
 //
 // The sandbox limits the browser's memory, time, processes and disk, and it reaches only the page's own site, at this
 // machine's edge. It has no cookies or credentials, so it sees what every visitor sees. A site that requires a password

@@ -1,5 +1,5 @@
-// Package thumbnail makes and stores what represents a site in lists: its title, description, color, icon and picture,
-// taken from the files of its release when that goes live.
+// Package thumbnail owns what represents a site in lists: its title, description, color, icon and picture, taken from
+// the files of its release when that goes live.
 //
 // All of it is untrusted. Text is truncated and cleaned, colors are parsed and formatted again, and raster images are
 // decoded within limits of memory and time and encoded again. A small, harmless SVG icon is served unchanged for an

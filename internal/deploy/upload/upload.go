@@ -1,4 +1,4 @@
-// Package upload receives deployments without Git: the files that a client uploads to a site.
+// Package upload owns deployments without Git: the files that a client uploads to a site.
 //
 // A client opens an upload, sends the list of its files (the manifest), and then the contents that the service asks
 // for. Contents are blobs, identified by their SHA-256, and durable once acknowledged. The service doesn't ask for

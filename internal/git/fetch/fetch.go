@@ -1,4 +1,4 @@
-// Package fetch fetches commits of Git repositories and gives access to their files.
+// Package fetch owns fetching commits of Git repositories and reading their files.
 //
 // Fetch keeps one bare, shallow repository per site and updates it. The [Tree] that it returns lists and streams files
 // directly from that repository, or checks them out for a build.

@@ -1,5 +1,5 @@
-// Package forge understands the webhooks of Git providers ("forges"): which provider sent a call, whether it is signed
-// with the secret, and what happened to the repository.
+// Package forge owns understanding the webhooks of Git providers ("forges"): which provider sent a call, whether it is
+// signed with the secret, and what happened to the repository.
 //
 // It reads bytes and headers, and knows neither sites nor SQL. Its results are bounded but untrusted: names of branches
 // and files are not checked. ADR 0032 says which libraries were considered.
