@@ -15,6 +15,7 @@ import (
 	"slipway/internal/operator/flags"
 	"slipway/internal/platform/process"
 	"slipway/internal/server"
+	"slipway/packaging"
 )
 
 // version is set at build time.
@@ -39,9 +40,15 @@ func (s serveCommand) Run(ctx context.Context) error {
 	return server.Serve(ctx, s.Settings(version), &s.kubernetes)
 }
 
-type versionCommand struct{}
+type versionCommand struct {
+	Licenses bool `env:"-" help:"Print the licenses of what is in the program."`
+}
 
-func (versionCommand) Run() error {
+func (v versionCommand) Run() error {
+	if v.Licenses {
+		_, err := fmt.Print(packaging.Licenses())
+		return err
+	}
 	_, err := fmt.Println("slipway-cluster", version)
 	return err
 }
