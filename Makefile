@@ -71,8 +71,8 @@ test-chart: ## the chart of cluster/chart, by Helm and the types of Kubernetes; 
 	go -C cluster/chart vet ./...
 	go -C cluster/chart test -count=1 -v ./... # -v, so that one that found no API server says so
 
-pictures: ## the pictures of README.md, from a new installation in Chromium and with demo data
-	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestPictures$$' ./e2e/browser
+pictures: ## the pictures of README.md and of the examples, from new installations in Chromium and with demo data
+	SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^(TestPictures|TestExamplePictures)$$' ./e2e/browser
 	SLIPWAY_GALLERY=1 SLIPWAY_PICTURES=docs/images go test -tags=browser -count=1 -run '^TestBrowserGallery$$' ./internal/web/dashboard
 
 gallery: ## pictures of all pages of the dashboard with demo data, both themes and three widths, in bin/shots/gallery

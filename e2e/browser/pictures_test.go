@@ -5,6 +5,7 @@ package browser
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -12,8 +13,10 @@ import (
 	"image/png"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -54,13 +57,7 @@ func TestPictures(t *testing.T) {
 	}
 	h := &harness{World: w, t: t}
 	h.chromium = Start(t, Config{Name: "pictures", Trust: h.trust([]string{"harbor-journal"})})
-	p := &pictures{Window: h.window(), t: t, dir: h.chromium.shots}
-	if dir := os.Getenv("SLIPWAY_PICTURES"); dir != "" {
-		p.dir = dir
-		if !filepath.IsAbs(dir) {
-			p.dir = filepath.Join(world.Root(), dir)
-		}
-	}
+	p := newPictures(h)
 	live := "https://harbor-journal.localhost:" + h.port() + "/"
 	p.Allow(live)
 	h.commit("acme/harbor-journal", "Publish the autumn issue", h.project(journal))
@@ -111,6 +108,89 @@ func TestPictures(t *testing.T) {
 	}
 }
 
+// The pictures of examples/README.md are of the examples as they are deployed.
+func TestExamplePictures(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("SLIPWAY_PICTURES") == "" {
+		t.Skip("make pictures takes them: npm and WordPress make it long, and other tests deploy each example")
+	}
+	w, err := world.New(binary, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	flags, err := world.Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := filepath.Join(w.Dir, "core")
+	if err := world.DebianWordPress(core, "6.1.90"); err != nil {
+		t.Fatal(err)
+	}
+	w.Flags = append(append(w.Flags, flags...), "--wordpress-source", core)
+	key, err := w.User("ada@example.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{World: w, t: t}
+	h.chromium = Start(t, Config{Name: "examples", AnyCertificate: true})
+	p := newPictures(h)
+	p.Run(emulation.SetDeviceMetricsOverride(960, 600, 1, false))
+	for name, shows := range map[string]string{
+		"hello": "", "astro": "ships in the harbor", "next": "enters the harbor", "express": "Arrival number", "php": "answered", "wordpress-theme": "News from the harbor",
+		"terraform": "made by Terraform", "github-actions": "deployed by a workflow",
+	} {
+		kind := "static"
+		if name == "wordpress-theme" {
+			kind = "wordpress"
+		}
+		dir := filepath.Join(world.Root(), "examples", name)
+		switch name {
+		case "terraform":
+			dir = filepath.Join(dir, "site")
+		case "github-actions":
+			to := t.TempDir()
+			build := exec.Command("sh", filepath.Join(dir, "build.sh"))
+			build.Dir = to
+			if err := errors.Join(os.CopyFS(to, os.DirFS(dir)), build.Run()); err != nil {
+				t.Fatal(err)
+			}
+			dir = filepath.Join(to, "dist")
+		}
+		if _, err := h.Git.Commit("acme/"+name, "main", dir, "first"); err != nil {
+			t.Fatal(err)
+		}
+		var made struct{ Data struct{ ID, URL string } }
+		site := map[string]any{"name": name, "type": kind, "repository": "git.test/acme/" + name}
+		if err := h.Call(t.Context(), key, "POST", "/sites", site, &made); err != nil {
+			t.Fatal(err)
+		}
+		if name == "express" { // as its README says
+			if err := h.Call(t.Context(), key, "POST", "/sites/"+made.Data.ID+"/databases", map[string]any{"engine": "mariadb"}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		browser, err := w.Browser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		restarted := false
+		h.until(name, func() (bool, error) {
+			a, err := world.Read(browser.Get(made.Data.URL))
+			if name == "express" && !restarted && a.Status == http.StatusOK {
+				restarted = h.Call(t.Context(), key, "POST", "/sites/"+made.Data.ID+"/restart", nil, nil) == nil
+			}
+			return err == nil && a.Status == http.StatusOK && strings.Contains(string(a.Body), shows), fmt.Errorf("%d %.300s: %w", a.Status, a.Body, err)
+		})
+		p.Allow(made.Data.URL)
+		p.Go(made.Data.URL)
+		p.write("example-"+name+".png", p.screen())
+	}
+}
+
 // pictures takes those of the README.
 type pictures struct {
 	*Window
@@ -118,6 +198,17 @@ type pictures struct {
 	dir    string
 	frames []image.Image
 	delays []int // hundredths of a second
+}
+
+func newPictures(h *harness) *pictures {
+	p := &pictures{Window: h.window(), t: h.t, dir: h.chromium.shots}
+	if dir := os.Getenv("SLIPWAY_PICTURES"); dir != "" {
+		p.dir = dir
+		if !filepath.IsAbs(dir) {
+			p.dir = filepath.Join(world.Root(), dir)
+		}
+	}
+	return p
 }
 
 func (p *pictures) screen() []byte {

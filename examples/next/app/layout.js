@@ -1,3 +1,5 @@
+import './harbor.css'
+
 export const metadata = { title: 'Harbor app' }
 
 export default function Layout({ children }) {
