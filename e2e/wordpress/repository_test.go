@@ -1,6 +1,7 @@
 package wordpress
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,7 +148,13 @@ func (h *installation) repository() {
 		t.Error("plugins can be installed beside the repository's")
 	}
 
-	h.commit(withTools(ourContent("2.0")))
+	if status, _, _ := v.get("/ads.txt"); status != 404 {
+		t.Errorf("ads.txt before it is there: %d", status)
+	}
+	second := withTools(ourContent("2.0"))
+	second["ads.txt"], second[".well-known/security.txt"], second["notes.txt"] = "google.com, pub-1", "Contact: ada", "ours"
+	second["_redirects"], second["_headers"] = "/wp-content/uploads/old.pdf /new 301\n/old/* /new/:splat 301\n", "/*\n  X-Frame-Options: DENY\n"
+	h.commit(second)
 	h.deploy(s)
 	both := func(version string) {
 		t.Helper()
@@ -164,6 +171,20 @@ func (h *installation) repository() {
 		}
 	}
 	both("2.0")
+	for path, want := range map[string]string{
+		"/ads.txt": "200 google.com, pub-1", "/.well-known/security.txt": "200 Contact: ada", "/old/a": "301 /new/a", "/wp-content/uploads/old.pdf": "301 /new",
+	} {
+		status, header, text := v.get(path)
+		if got := fmt.Sprint(status, " ", header.Get("Location")+text); got != want || header.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%s: %s, want %s (%v)", path, got, want, header)
+		}
+	}
+	if status, header, _ := v.get("/notes.txt"); status != 404 || header.Get("X-Frame-Options") != "DENY" {
+		t.Errorf("notes.txt: %d %v", status, header)
+	}
+	if _, header, _ := v.get("/"); header.Get("X-Frame-Options") != "DENY" {
+		t.Errorf("a page's header: %v", header)
+	}
 	if _, _, page := v.get("/?x=composer"); !strings.Contains(page, "Hello from a package") {
 		t.Errorf("what Composer has installed is not used: %.800s", page)
 	}

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/build/framework"
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
 	"slipway/internal/git/fetch"
+	"slipway/internal/platform/blob"
 	"slipway/internal/platform/fault"
 )
 
@@ -150,6 +152,77 @@ func TestSize(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 3 << 29: "1.5 GiB"} {
 		if got := Size(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// commit is a tree of files in memory.
+type commit map[string]string
+
+func (c commit) Files(context.Context) (list []fetch.File, err error) {
+	for name := range c {
+		list = append(list, fetch.File{Path: name, Mode: fetch.ModeFile})
+	}
+	slices.SortFunc(list, func(a, b fetch.File) int { return strings.Compare(a.Path, b.Path) })
+	return list, nil
+}
+
+func (c commit) Read(ctx context.Context, files []fetch.File, fn func(fetch.File, io.Reader) error) error {
+	return links(c).Read(ctx, files, fn)
+}
+
+func (c commit) ReadFile(_ context.Context, name string, _ int64) ([]byte, error) {
+	return []byte(c[name]), nil
+}
+
+// A WordPress site's repository has files for the root of the site: those that others ask for there, and rules. Nothing else of it is there.
+func TestRootFiles(t *testing.T) {
+	t.Parallel()
+	const key = "0123456789abcdef0123"
+	yes := []string{
+		"ads.txt", "app-ads.txt", "robots.txt", "google" + key + ".html", "BingSiteAuth.xml", "pinterest-1ab2c.html", key + ".txt", "favicon.ico",
+		"apple-app-site-association", ".well-known/security.txt", ".well-known/apple-app-site-association", ".well-known/pki-validation/x.txt",
+		"sogousiteverification.txt",
+	}
+	no := []string{
+		"ads.php", "google" + key + ".php", ".well-known/x.php", ".well-known/x.php.txt.php", ".env", ".git/config", "readme.txt", "README.md", "license.txt",
+		"index.html", "notes.txt", "passwords.txt", "composer.json", "package.json", "phpunit.xml", "theme.json", "wp-login.html", "inc/ads.txt", "style.css", "screenshot.png",
+		".well-known/acme-challenge/x", ".well-known/.htaccess",
+	}
+	blobs, err := blob.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ at, root, output string }{
+		"at the top":           {"", "", "wp-content"},
+		"a wp-content":         {"", "", ""},
+		"in a folder":          {"site/", "site", "wp-content"},
+		"beside its content":   {"web/", "", "web/app"},
+		"of a folder's folder": {"site/web/", "site", "web/app"},
+	} {
+		c := commit{tt.at + "_redirects": "/old /new 301\n", "slipway.toml": ""}
+		for _, name := range slices.Concat(yes, no) {
+			c[tt.at+name] = "x"
+		}
+		releases := release.New(release.Config{Blobs: blobs})
+		var said log
+		rel, err := Release(t.Context(), releases, "", nil, func(w *release.Writer) error {
+			return RootFiles(t.Context(), w, c, framework.Plan{Root: tt.root, Output: tt.output}, said.say)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		tree, err := releases.Load(t.Context(), rel.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range slices.Concat(yes, no) {
+			if _, ok := tree.Lookup(name); ok != (i < len(yes)) {
+				t.Errorf("%s: %s is at the root: %v", tt.at, name, ok)
+			}
+		}
+		if !tree.Ruled() || rel.Files != len(yes) || len(said) != 1 {
+			t.Errorf("%s: rules: %v, %d files, said %q", name, tree.Ruled(), rel.Files, said)
 		}
 	}
 }

@@ -38,6 +38,9 @@ func (t *Tree) Served(singlePage, slash string) *Tree {
 // Fallback returns the page that answers for paths without a file; empty: none.
 func (t *Tree) Fallback() string { return t.fallback }
 
+// Ruled reports whether the release has rules.
+func (t *Tree) Ruled() bool { return t.rules != nil }
+
 // Rules returns the release's rules. They are not to be changed.
 func (t *Tree) Rules() rules.Rules {
 	if t.rules == nil {

@@ -89,9 +89,20 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 	if err := noteBundle(ctx, *x, p); err != nil {
 		return err
 	}
-	rel, err := d.publish(ctx, s, func(*release.Writer) error { return nil })
+	rel, err := d.publish(ctx, s, func(w *release.Writer) error {
+		if tree == nil {
+			return nil
+		}
+		if err := d.serving(ctx, w, s, tree, plan); err != nil {
+			return err
+		}
+		return publish.RootFiles(ctx, w, tree, plan, p.Printf)
+	})
 	if err != nil {
 		return err
+	}
+	for _, problem := range rel.Problems {
+		p.Printf("warn", "%s", problem)
 	}
 	done, err := d.startProgram(ctx, *x, plan, p)
 	if err != nil {

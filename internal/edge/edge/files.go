@@ -63,6 +63,13 @@ func (e *Edge) answer(w *recorder, r *http.Request, t *target) {
 		return
 	}
 	w.Private = w.Private || a.Auth != nil
+	e.answerWith(w, r, t, a)
+}
+
+// answerWith writes what a release's files and rules answer.
+func (e *Edge) answerWith(w *recorder, r *http.Request, t *target, a release.Answer) {
+	h := w.Header()
+	var err error
 	switch a.Kind {
 	case release.Found:
 		w.Page = r.Method == http.MethodGet && isPage(a.File)

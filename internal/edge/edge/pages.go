@@ -25,6 +25,9 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 			return nil // files take precedence
 		}
 	}
+	if tree, err := e.ruled(context.Background(), t); err != nil || tree != nil {
+		return nil
+	}
 	of, answer := t.pages.Page(t.deployment, at.Host+e.port, string(path))
 	if of == nil {
 		return e.readyFile(t, at, string(path), accepts)

@@ -18,7 +18,7 @@ import (
 // program is the backend for programs. It holds the request while a sleeping program starts. Static files are served
 // without the program.
 func (e *Edge) program(w *recorder, r *http.Request, t *target) {
-	if e.programAsset(w, r, t) {
+	if e.programRules(w, r, t) || e.programAsset(w, r, t) {
 		return
 	}
 	begun := time.Now()

@@ -44,6 +44,7 @@ type target struct {
 
 	programs endpoint.Source // source of its runtime; nil if none
 	pages    endpoint.Pages  // set if programs has pages of its own
+	ruler    endpoint.Ruler  // set if rules apply to its programs
 	passes   bool            // its endpoints may have an Upstream
 
 	settings string        // JSON from the view serving
@@ -54,8 +55,8 @@ type target struct {
 // same reports whether a row changes nothing.
 func (t *target) same(n *target) bool {
 	row := *n
-	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages, row.passes = t.visits, t.answers, t.serving,
-		t.earlier, t.programs, t.pages, t.passes
+	row.visits, row.answers, row.serving, row.earlier, row.programs, row.pages, row.ruler, row.passes = t.visits, t.answers,
+		t.serving, t.earlier, t.programs, t.pages, t.ruler, t.passes
 	return *t == row
 }
 

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
-	"slipway/internal/platform/id"
-
+	"slipway/internal/build/release"
 	"slipway/internal/edge/upstream"
+	"slipway/internal/platform/id"
 )
 
 // Endpoint answers one request. The caller must call Release when the request has ended.
@@ -74,6 +74,12 @@ type NotHTTP struct{ Source }
 type Voucher interface {
 	// Vouches reports whether a deployment's site makes a request itself.
 	Vouches(ctx context.Context, deployment id.Deployment, r *http.Request) bool
+}
+
+// Ruler is a [Source] of programs to which the redirects and headers of their release apply, and to which a site may add its own.
+type Ruler interface {
+	// Rules returns a site's own rules; nil: none.
+	Rules(ctx context.Context, deployment id.Deployment) (*release.Tree, error)
 }
 
 // Pages is a [Source] that answers some paths itself, for visitors without a session. Its methods never wait.

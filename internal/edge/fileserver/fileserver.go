@@ -103,7 +103,7 @@ func (s *Server) Serve(w *response.Recorder, r *http.Request, a *release.Answer)
 	if a.Auth != nil {
 		h["Cache-Control"] = response.Private
 	}
-	ruleHeaders(h, a)
+	Fields(h, a)
 	tag := ""
 	if status == http.StatusOK {
 		tag = etag(content.Digest, encoding, f.Body.Digest)

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// ruleHeaders applies the release's header rules, over the defaults.
-func ruleHeaders(h http.Header, a *release.Answer) {
+// Fields applies the release's header rules, over the defaults.
+func Fields(h http.Header, a *release.Answer) {
 	if a.ByCountry {
 		h["Cache-Control"] = response.Private
 	}
@@ -28,7 +28,7 @@ func ruleHeaders(h http.Header, a *release.Answer) {
 // another origin may read the file, which the release's header rules decide.
 func Options(h http.Header, a *release.Answer) {
 	h["Cache-Control"] = response.Revalidate
-	ruleHeaders(h, a)
+	Fields(h, a)
 	h["Allow"] = []string{response.Allow}
 }
 

@@ -24,7 +24,26 @@ func keepPrivate(h http.Header) {
 		parts = append([]string{"private"}, parts...)
 	}
 	h["Cache-Control"] = []string{strings.Join(parts, ", ")}
-	for name := range h { // headers for specific caches override Cache-Control
+	dropForCaches(h)
+}
+
+// Forbids reports whether Cache-Control keeps a response from shared caches.
+func Forbids(said []string) bool {
+	v := strings.ToLower(strings.Join(said, ","))
+	return strings.Contains(v, "private") || strings.Contains(v, "no-store") || strings.Contains(v, "no-cache")
+}
+
+// Keep gives a response the Cache-Control back that it had before rules changed its header.
+func Keep(h http.Header, said []string) {
+	if h["Cache-Control"] = said; said == nil {
+		delete(h, "Cache-Control")
+	}
+	dropForCaches(h)
+}
+
+// dropForCaches deletes headers for specific caches, which override Cache-Control.
+func dropForCaches(h http.Header) {
+	for name := range h {
 		if low := strings.ToLower(name); strings.HasSuffix(low, "cdn-cache-control") || low == "surrogate-control" ||
 			low == "x-accel-expires" {
 			delete(h, name)

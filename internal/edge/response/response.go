@@ -26,6 +26,12 @@ type Pacer interface {
 	Wait(n int) error
 }
 
+// Rules are a site's header rules for one response.
+type Rules interface {
+	// Apply changes the header before it is sent with a status.
+	Apply(status int, h http.Header)
+}
+
 // Recorder is a response writer that records the response.
 type Recorder struct {
 	http.ResponseWriter
@@ -39,6 +45,8 @@ type Recorder struct {
 	Request string // the id on our error page; empty if none was sent
 
 	Private bool // behind a password or sign-in: cacheable by the visitor's own browser only
+
+	Rules Rules // Optional.
 
 	Spent Spender // counts the body's bytes. Optional.
 	Pace  Pacer   // slows the body down. Optional.
@@ -83,6 +91,9 @@ func (r *Recorder) begin(status int) {
 	r.Status = status
 	if status == http.StatusSwitchingProtocols {
 		return
+	}
+	if r.Rules != nil {
+		r.Rules.Apply(status, r.Header())
 	}
 	if r.Private {
 		keepPrivate(r.Header())

@@ -20,10 +20,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"slipway/internal/platform/id"
-
+	"slipway/internal/build/release"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/upstream"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/relay"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/pagecache"
@@ -69,6 +69,8 @@ type Served struct {
 	XMLRPC bool
 	Own    string // marks requests that the site makes to itself: see Mark
 	Device string // by which it knows devices: see Device
+
+	Rules *release.Tree // its redirects and headers beside those of its repository; nil: none
 
 	Address string   // of its primary domain; empty: it has none
 	Former  []string // hosts of before, which lead there
@@ -119,6 +121,12 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 	return s, nil
 }
 
+// Rules returns a site's redirects and headers beside those of its repository.
+func (gs *Guards) Rules(ctx context.Context, deployment id.Deployment) (*release.Tree, error) {
+	s, err := gs.served(ctx, deployment)
+	return s.Rules, err
+}
+
 // Forget makes what deployments serve be read again.
 func (gs *Guards) Forget() { gs.known.Clear() }
 
@@ -128,6 +136,10 @@ func (gs *Guards) SessionCookies() []string { return pagecache.SessionCookies }
 // Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
 // returns its fields and body for an Accept-Encoding; nil where there is none.
 func (gs *Guards) Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
+	known, ok := gs.known.Load(string(deployment))
+	if !ok || known.(Served).Rules != nil {
+		return nil, nil
+	}
 	p := gs.c.Cache.Fresh(deployment, host, path)
 	if p == nil {
 		return nil, nil
@@ -141,7 +153,7 @@ func (gs *Guards) File(deployment id.Deployment, host, path string) (*endpoint.E
 	if !ok || !named(path) {
 		return nil, false
 	}
-	if s := known.(Served); s.Site == "" || slices.Contains(s.Former, host) || closed(path, s.XMLRPC) {
+	if s := known.(Served); s.Site == "" || s.Rules != nil || slices.Contains(s.Former, host) || closed(path, s.XMLRPC) {
 		return nil, false
 	}
 	return gs.c.Programs.Awake(deployment)

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/platform/id"
-
+	"slipway/internal/build/release"
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/platform/id"
 	"slipway/internal/program/relay"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/pagecache"
@@ -57,6 +57,8 @@ func TestCachedPage(t *testing.T) {
 	t.Parallel()
 	cache := pagecache.New("")
 	w := New(Config{Cache: cache})
+	w.known.Store("site", Served{Site: "site"})
+	w.known.Store("other", Served{Site: "site"})
 	r := request("/post/", "Accept-Encoding", "gzip")
 	fill(cache, r, "<html>"+strings.Repeat("<p>some words of a post</p>", 100))
 	of, answer := w.Page("site", r.Host, "/post/")
@@ -83,6 +85,12 @@ func TestCachedPage(t *testing.T) {
 			t.Errorf("%v has a page", no)
 		}
 	}
+	rules, _ := (&release.Tree{}).WithRules(map[string]string{"_redirects": "/post/ /other/ 301"})
+	w.known.Store("site", Served{Site: "site", Rules: rules})
+	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
+		t.Error("a page is given without looking at the site's rules")
+	}
+	w.known.Store("site", Served{Site: "site"})
 	cache.Purge("site", "/post/")
 	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
 		t.Error("a stale page is given")

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"slipway/internal/platform/id"
-
 	"slipway/internal/build/release"
+	"slipway/internal/edge/response"
+	"slipway/internal/platform/id"
 )
 
 // Cache holds pages for visitors without a session, in memory. A page is fresh for a while
@@ -218,7 +218,7 @@ func (c *Cache) Store(owner id.Owner, site id.Site, deployment id.Deployment, r 
 	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 ||
 		!strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
 		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") ||
-		forbids(h.Get("Cache-Control")) {
+		response.Forbids(h["Cache-Control"]) {
 		return
 	}
 	if n := fieldBytes(h); n > maxFields {
@@ -234,10 +234,6 @@ func (c *Cache) Store(owner id.Owner, site id.Site, deployment id.Deployment, r 
 		p.br, p.gz, p.zs = release.Compress(body)
 		c.put(owner, p)
 	}}
-}
-
-func forbids(v string) bool {
-	return strings.Contains(v, "private") || strings.Contains(v, "no-store") || strings.Contains(v, "no-cache")
 }
 
 // copying collects a body while it is read; done is called at its end, where it is whole
