@@ -1,12 +1,11 @@
-// Package build owns turning a commit into an artefact: installing dependencies and running
-// the project's own commands in a sandbox, and handing over their output.
+// Package build owns building commits: it installs dependencies and runs the project's commands in a sandbox, and hands
+// over their output.
 //
-// Run waits for a free slot, fairly between owners, prepares a directory that belongs to
-// the site's own uid, runs each command in a sandbox of its own over the same files, and
-// calls the caller with the artefact while it exists. When Run returns, every process of
-// the build is dead; its directory goes and caches are saved for the site's next build meanwhile.
-// The package knows nothing of deployments: callers tell it what to build, and it reports
-// progress. It never publishes and never decides the kind of project.
+// Run waits for a free slot, which owners share fairly, prepares a directory that belongs to the site's own uid, runs
+// each command in a sandbox over the same files, and passes the artefact to its caller. When Run returns, every process
+// of the build is dead. Its directory is then deleted and its caches are saved in the background. The package knows
+// nothing of deployments: it is told what to build, and reports progress. It never publishes and never decides the kind
+// of project.
 package build
 
 import (
@@ -30,30 +29,30 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// Config says what builds run in. Without a Runner and Elsewhere they are refused with Why.
+// Config says where builds run. Without a Runner and Elsewhere, builds are refused with Why.
 type Config struct {
 	DB        *db.DB
 	Runner    sandbox.Runner
-	Elsewhere Elsewhere // carries builds out where sandboxes can't be made. Optional: nil is here, by Runner.
-	Why       string    // why there is neither
+	Elsewhere Elsewhere // runs builds if this node can't make sandboxes. Optional: nil means here, with Runner.
+	Why       string // why neither is set
 	Toolchain *toolchain.Toolchain
-	Egress    *egress.Egress // the way out of a sandbox. Optional: nil where the Runner needs none.
-	Dir       string         // absolute, ours: scratch directories and caches
-	AtOnce    int            // Optional: 0 means half the processors, at least one
-	Limits    sandbox.Limits // Optional: zero fields are the sandbox's defaults
-	Disk      Disk           // for which caches make room. Optional.
+	Egress    *egress.Egress // the sandbox's network access. Optional: nil if the Runner needs none.
+	Dir       string // absolute, private: temporary directories and caches
+	AtOnce    int // concurrent builds. Optional: 0 means half the processors, at least one.
+	Limits    sandbox.Limits // Optional: zero fields mean the sandbox's defaults.
+	Disk      Disk // its Lacks decides when caches are removed. Optional.
 	Log       *slog.Logger   // Optional.
 }
 
-// Builds runs builds, a fixed number at once.
+// Builds runs builds, at most AtOnce at a time.
 type Builds struct {
 	c     Config
 	slots *slots
 	busy  *busy
 
-	sweeping sync.Mutex // one makes room at a time
+	sweeping sync.Mutex // only one goroutine makes room at a time
 
-	ending panics.Background // saves and measures caches and deletes folders, after their builds
+	ending panics.Background // saves and measures caches and deletes folders after builds
 }
 
 // New returns Builds. It starts nothing.
@@ -64,69 +63,69 @@ func New(c Config) *Builds {
 	return &Builds{c: c, slots: newSlots(c.AtOnce), busy: newBusy()}
 }
 
-// Limits returns what one stage of a build may use at most.
+// Limits returns the limits of one stage of a build.
 func (b *Builds) Limits() sandbox.Limits { return b.c.Limits }
 
-// Why says in words why builds are refused on this node; empty: they are not.
+// Why returns why builds are refused on this node, or "".
 func (b *Builds) Why() string { return b.c.Why }
 
-// Runner returns what builds run in, nil where they are refused.
+// Runner returns the sandboxes of builds; nil if builds are refused.
 func (b *Builds) Runner() sandbox.Runner { return b.c.Runner }
 
-// Toolchain returns the tools of builds, nil where they are refused.
+// Toolchain returns the tools of builds; nil if builds are refused.
 func (b *Builds) Toolchain() *toolchain.Toolchain { return b.c.Toolchain }
 
 // CodeFailed is the code of the fault of a build whose own commands failed.
 const CodeFailed = "build_failed"
 
-// Tree is what is built: a commit, or what was uploaded.
+// Tree is the source of a build: a commit or an upload.
 type Tree interface {
 	ReadFile(ctx context.Context, name string, max int64) ([]byte, error)
-	// Checkout writes it to a folder, which is empty or absent.
+	// Checkout writes the files to dir, which is empty or missing.
 	Checkout(ctx context.Context, dir string) error
 }
 
 // Spec says what to build.
 type Spec struct {
-	ID         string         // unique among the builds that run here; names the directory
-	Site       id.Site        // whose uid and whose caches
-	Owner      id.Owner       // whose turn it is, among owners
-	Branch     string         // a branch has caches of its own
-	MaxCaches  *int64         // bytes that the caches of all of the owner's builds may take. Optional.
-	ClearCache bool           // build as if for the first time
-	Tree       Tree           // the commit
-	Plan       framework.Plan // what to do with it
+	ID         string // unique among the builds of this node; names the directory
+	Site       id.Site // its uid and caches are used
+	Owner      id.Owner // owners share the slots fairly
+	Branch     string // each branch has its own caches
+	MaxCaches  *int64 // bytes of all caches of the owner's builds. Optional.
+	ClearCache bool // build without the cache
+	Tree       Tree
+	Plan       framework.Plan // how to build it
 	Env        map[string]string
-	Secrets    []Secret // values that never appear in the log
+	Secrets    []Secret // values that must not appear in the log
 
-	Commands []string // what a program's release runs besides its start
-	Whole    bool     // a program runs from all that the build left
-	Storage  []string // folders of the project, relative to the plan's root, that the settings call storage
+	Commands []string // commands that a program's release runs besides its start
+	Whole    bool // a program needs all files of the build
+	Storage  []string // storage folders from the settings, relative to the plan's root
 }
 
-// Secret is a value to be hidden, with the name of its variable where it has one.
+// Secret is a value to hide in logs, and the name of its variable, if any.
 type Secret struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Disk is the disk that caches lie on.
+// Disk reports the free space of the disk that holds the caches.
 type Disk interface {
-	// Lacks returns how many bytes it lacks.
+	// Lacks returns how many bytes must be freed; 0 means that there is enough room.
 	Lacks() int64
 }
 
-// Report hears how a build goes. Line may be called from any goroutine, the others are called from
-// the one that called Run.
+// Report receives a build's progress. Line may be called from any goroutine; the others are called from the goroutine
+// that called Run.
 type Report interface {
-	// Line is a line of the build's log; raw has the terminal's colors, or is empty.
+	// Line reports a line of the build's log. raw is the line with terminal colors, or empty.
 	Line(level, message, raw string)
-	// Enter says that a stage begins: queue, prepare, install, build or publish. Skip says that this
-	// build doesn't need one.
+	// Enter reports the beginning of a stage: queue, prepare, install, build or publish. Skip reports a stage that this
+	// build doesn't need.
 	Enter(stage string)
 	Skip(stage string)
-	// Wait says that no slot is free: its place in the queue, 1 being next; again when that changes.
-	// Begin says that it has a slot after a Wait.
+	// Wait reports the place in the queue for a slot (1 is next), and each change of it. Begin reports that the build
+	// has a slot after a Wait.
 	Wait(place int)
 	Begin()
 }
@@ -137,33 +136,30 @@ func printf(r Report, level, format string, args ...any) {
 
 func (b *build) printf(level, format string, args ...any) { printf(b.report, level, format, args...) }
 
-// Artefact holds what a build has made. It exists until the function that got it returns.
+// Artefact is the result of a build. It exists until the function that receives it returns.
 type Artefact struct {
-	Files  *os.Root // the folder to publish, or to run from
-	Folder string   // its path in the repository; empty: the repository itself
-	// Node is which version the build had of those that the plan leaves open; empty: the server's.
+	Files  *os.Root // the folder to publish or to run from
+	Folder string // its path in the repository; empty for the repository itself
+	// Node is the version of Node.js that the build chose because the plan doesn't; empty means the server's.
 	Node string
-	// Runtime and Start say how the artefact is served: as files, or by a program.
+	// Runtime and Start say how the artefact is served: as files or by a program.
 	Runtime string
 	Start   *framework.Start
-	// Standalone is the folder of the server that Next.js has made, which Start starts; empty: there is none.
+	// Standalone is the folder of the standalone server that Next.js made, which Start starts; empty if there is none.
 	Standalone string
-	// Server is the file that the build wrote and Start runs in place of what the plan says, relative to the plan's root. Empty means
-	// that Start runs what the plan says.
+	// Server is the built file that Start runs instead of the plan's command, relative to the plan's root. If it is
+	// empty, Start runs the plan's command.
 	Server string
-	// Skip reports whether a path, or a whole folder, is none of what a program runs from.
-	// Optional.
+	// Skip reports whether the program doesn't need a file or a whole folder. Optional.
 	Skip func(name string) bool
-	// Hidden reports whether a file of Assets, by the path at which it would be served, is
-	// left to the program. Optional.
+	// Hidden reports whether the program, not the file server, answers for a file of Assets, given its URL path.
+	// Optional.
 	Hidden func(name string) bool
-	// Assets are folders, relative to Files, that are served as files before the program
-	// is asked.
+	// Assets lists folders, relative to Files, whose files are served before the program is asked.
 	Assets []framework.AssetFolder
 }
 
-// Clear removes what builds that a crash ended have left on disk. It is for the start,
-// before the first build.
+// Clear deletes the files of builds that a crash interrupted. Call it before the first build.
 func (b *Builds) Clear() error {
 	left, err := filepath.Glob(filepath.Join(b.c.Dir, "way-*"))
 	for _, dir := range append(left, filepath.Join(b.c.Dir, "work")) {

@@ -16,15 +16,14 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// cache holds what one site and branch keep between builds: package stores and framework
-// caches as they were, and the installed modules with the key of what they were made
-// from. Everything in it was written by that site's own builds and is shown to no other.
+// cache holds what one site and branch keep between builds: package stores, framework caches, and the installed modules
+// with the key of what they were made from. The site's own builds wrote all of it, and no other site reads it.
 type cache struct {
-	dir string // of this site and branch; empty: no cache
+	dir string // directory of this site and branch; empty if caching is off
 }
 
-// Layout of a cache: home/ holds what lies below HOME, tree/ what lies in the
-// repository, modules/ the installed modules, and the file key what they stand for.
+// A cache has the folders home/ (from HOME), tree/ (from the repository) and modules/ (the installed modules), and the
+// file key, which says what the modules were made from.
 func (b *Builds) cacheOf(site id.Site, branch string) cache {
 	sum := sha256.Sum256([]byte(branch))
 	return b.cacheAt(site, hex.EncodeToString(sum[:8]))
@@ -36,13 +35,12 @@ func (b *Builds) cacheAt(site id.Site, name string) cache {
 
 func (c cache) path(elem ...string) string { return filepath.Join(append([]string{c.dir}, elem...)...) }
 
-// clear drops what is kept.
+// clear deletes the cache.
 func (c cache) clear() error { return removeTree(c.dir) }
 
-// restore moves kept folders to where a build looks for them, below work/at, as the
-// site's uid. Moving is instant and leaves no second copy; what a failed build loses is
-// made again. A folder that is there already stays as it is. Nothing of the build runs
-// meanwhile, but it may have run before and left a link anywhere below work.
+// restore moves kept folders to where a build expects them, below work/at, as the site's uid. Moving is instant and
+// needs no second copy; if the build fails, what it loses is made again. Existing folders are left alone. No process of
+// the build runs meanwhile, but earlier ones may have left links anywhere below work.
 func (c cache) restore(kind, work, at string, folders []string, uid int) error {
 	for _, f := range folders {
 		from, to := c.path(kind, slot(f)), filepath.Join(work, at, f)
@@ -65,13 +63,13 @@ func (c cache) restore(kind, work, at string, folders []string, uid int) error {
 	return nil
 }
 
-// save moves folders below work/at out of a finished build.
+// save moves folders below work/at from a finished build into the cache.
 func (c cache) save(kind, work, at string, folders []string) error {
 	if err := os.MkdirAll(c.path(kind), 0o700); err != nil {
 		return fmt.Errorf("save cache: %w", err)
 	}
 	for _, f := range folders {
-		// A link in the place of a folder, or on the way to it, would be somebody's trick.
+		// A malicious build may have replaced the folder, or one of its parents, by a link.
 		if !plainDir(work, filepath.Join(at, f)) {
 			continue
 		}
@@ -86,8 +84,8 @@ func (c cache) save(kind, work, at string, folders []string) error {
 	return nil
 }
 
-// plainParents makes the folders above root/folder that are missing, as uid. It reports
-// false when one is there that is no directory: a repository may hold a link anywhere.
+// plainParents creates the missing parents of root/folder, as uid. It returns false if one exists but isn't a
+// directory: a repository may contain a link anywhere.
 func plainParents(root, folder string, uid int) (bool, error) {
 	at := root
 	parts := strings.Split(filepath.Clean(folder), "/")
@@ -113,13 +111,13 @@ func plainParents(root, folder string, uid int) (bool, error) {
 	return true, nil
 }
 
-// slot is a folder's name in the cache: one level, whatever its path.
+// slot returns a folder's name in the cache: its path as a single name.
 func slot(folder string) string {
 	sum := sha256.Sum256([]byte(folder))
 	return hex.EncodeToString(sum[:12])
 }
 
-// plainDir reports whether every step from root to the folder is a directory and no link.
+// plainDir reports whether every step from root to the folder is a directory rather than a link.
 func plainDir(root, folder string) bool {
 	at := root
 	for part := range strings.SplitSeq(filepath.Clean(folder), "/") {
@@ -132,8 +130,8 @@ func plainDir(root, folder string) bool {
 	return true
 }
 
-// takeKey returns what the kept modules were made from, or "", and forgets it: whoever
-// takes the modules out may fail or crash, and then nothing must say that they are here.
+// takeKey returns and deletes the key of the kept modules, or "". It is deleted first, because the build that takes the
+// modules may crash.
 func (c cache) takeKey() (string, error) {
 	b, err := os.ReadFile(c.path("key"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,13 +146,13 @@ func (c cache) takeKey() (string, error) {
 	return string(b), nil
 }
 
-// keep notes what the modules now kept were made from; it is called last.
+// keep stores the key of the modules that were just saved. It must be called last.
 func (c cache) keep(key string) error {
 	// unsynced: Clear removes every key after a boot
 	return os.WriteFile(c.path("key"), []byte(key), 0o600)
 }
 
-// distrust forgets, once after each boot, what kept modules were made from: a power cut may have emptied some of their files.
+// distrust deletes, once after each boot, the keys of kept modules: a power failure may have emptied some files.
 func (b *Builds) distrust() error {
 	if _, err := os.Stat(b.c.Dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -168,8 +166,7 @@ func (b *Builds) distrust() error {
 	})
 }
 
-// cacheFolders are the plan's folders to keep: those below HOME, or those in the
-// repository, relative to it.
+// cacheFolders returns the plan's folders to keep: those in HOME, or else those in the repository.
 func (b *build) cacheFolders(home bool) []string {
 	var out []string
 	for _, f := range b.Plan.Cache {
@@ -184,9 +181,9 @@ func (b *build) cacheFolders(home bool) []string {
 	return out
 }
 
-// saveCaches keeps what the next build can use. A cache that can't be kept costs time,
-// not the deployment. Of a build that failed or was canceled only the package stores are
-// kept, whose tools check every entry: what else it leaves may be why it failed.
+// saveCaches keeps what the next build can use. If saving fails, the next build is slower, but the deployment succeeds.
+// Of a failed or canceled build, it keeps only package stores, because tools verify their entries; the other files may
+// be the cause of the failure.
 func (b *build) saveCaches(ctx context.Context, good bool) {
 	err := b.cache.save("home", b.work, homeDir, b.cacheFolders(true))
 	var key string

@@ -20,14 +20,14 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// What build caches may take, per site and branch, how long an unused one is kept, and
-// what downloaded Node versions and package managers may take in all.
+// Limits: bytes of the caches of a site and branch, how long an unused cache is kept, and bytes of all downloaded
+// Node.js versions and package managers.
 const (
 	maxTools = 8 << 30
 	maxCache = 4 << 30
 	cacheAge = 14 * 24 * time.Hour
-	// A cache that the database doesn't know is one of a site that another node has deleted,
-	// or was dropped by one, or is just being made.
+	// A cache without a row in the database belongs to a site that another node deleted or whose cache it dropped, or
+	// is just being created.
 	unknownAge = 24 * time.Hour
 )
 
@@ -41,9 +41,8 @@ func (c cache) touch() error {
 	return err
 }
 
-// size is how many bytes a cache takes: its files in blocks, or sandbox.PerFile for each entry
-// where that is more. What vanishes meanwhile counts nothing; a folder that can't be read could hold anything, so the cache
-// is too large then.
+// size returns the bytes of a cache: the disk blocks of its files, but at least sandbox.PerFile per entry. Files that
+// vanish meanwhile don't count. A folder that can't be read could hold anything, so the cache counts as too large.
 func (c cache) size(ctx context.Context) (size int64, err error) {
 	const block = 4096
 	entries := int64(0)
@@ -71,7 +70,7 @@ func (c cache) size(ctx context.Context) (size int64, err error) {
 	return max(size, entries*sandbox.PerFile), err
 }
 
-// busy are the caches that somebody works with.
+// busy tracks the caches that are in use.
 type busy struct {
 	mu   sync.Mutex // guards dirs
 	free *sync.Cond
@@ -85,7 +84,7 @@ func newBusy() *busy {
 	return b
 }
 
-// take reserves a cache, unless it is in use.
+// take reserves a cache if it isn't in use.
 func (b *busy) take(dir string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +95,7 @@ func (b *busy) take(dir string) bool {
 	return true
 }
 
-// await reserves a cache once it isn't in use.
+// await waits until a cache isn't in use, and reserves it.
 func (b *busy) await(ctx context.Context, dir string) error {
 	return b.until(ctx, func() bool { return !b.dirs[dir] }, func() { b.dirs[dir] = true })
 }
@@ -113,7 +112,7 @@ func (b *busy) quiet(ctx context.Context, dir string) error {
 	}, func() {})
 }
 
-// until calls do once good is true; both are called with mu held.
+// until waits until good returns true, then calls do. Both are called with mu held.
 func (b *busy) until(ctx context.Context, good func() bool, do func()) error {
 	defer context.AfterFunc(ctx, func() {
 		b.mu.Lock()
@@ -139,7 +138,7 @@ func (b *busy) give(dir string) {
 	b.free.Broadcast()
 }
 
-// measure is account after the end of the build, whose context may have ended as well.
+// measure calls account after the build, whose context may have ended.
 func (b *build) measure(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer done()
@@ -148,8 +147,8 @@ func (b *build) measure(ctx context.Context) {
 	}
 }
 
-// account records what the build's cache takes, and drops caches of its owner, the oldest
-// first, until all of them together take what the owner may have.
+// account records the size of the build's cache, and deletes the owner's oldest caches until all of them are within the
+// owner's limit.
 func (b *build) account(ctx context.Context) error {
 	size, err := b.cache.size(ctx)
 	if err != nil {
@@ -197,13 +196,13 @@ func (b *build) account(ctx context.Context) error {
 	return nil
 }
 
-// makeRoom drops caches that no build is using, whoever has them, the one that was used
-// longest ago first, while the disk lacks room; and then tools that no build is using.
+// makeRoom deletes unused caches of all owners, least recently used first, until the disk has enough room, and then
+// unused tools.
 func (b *Builds) makeRoom(ctx context.Context) error {
 	if b.c.Disk == nil || b.c.Disk.Lacks() <= 0 {
 		return nil
 	}
-	b.sweeping.Lock() // what one has dropped the next need not
+	b.sweeping.Lock() // one goroutine may free what the next one needs
 	defer b.sweeping.Unlock()
 	dirs, err := filepath.Glob(filepath.Join(b.c.Dir, "caches", "*", "*"))
 	if err != nil {
@@ -237,14 +236,14 @@ func (b *Builds) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// drop removes a cache unless a build is using it.
+// drop deletes a cache unless a build is using it.
 func (b *Builds) drop(ctx context.Context, site id.Site, name string) (gone bool, err error) {
 	c := b.cacheAt(site, name)
 	if !b.busy.take(c.dir) {
-		return false, nil // it is measured again when that build has ended
+		return false, nil // it is measured again after that build
 	}
-	// Out of the way first: deleting thousands of files takes a moment for which a build
-	// that wants the place need not wait. What a crash leaves is swept.
+	// Rename it first: deleting thousands of files takes time, and a build may want the place. Sweep deletes what a
+	// crash leaves.
 	aside := filepath.Join(filepath.Dir(c.dir), "gone-"+rand.Text())
 	err = os.Rename(c.dir, aside)
 	b.busy.give(c.dir)
@@ -262,18 +261,18 @@ func (b *Builds) drop(ctx context.Context, site id.Site, name string) (gone bool
 	})
 }
 
-// CacheUse returns how many bytes the caches of an owner's builds take.
+// CacheUse returns the bytes of all caches of an owner's builds.
 func (b *Builds) CacheUse(ctx context.Context, r db.Reader, owner id.Owner) (n int64, err error) {
 	return n, r.QueryRow(ctx, `SELECT COALESCE(CAST(SUM(bytes) AS BIGINT), 0) FROM build_caches WHERE owner_id = $1`, owner).Scan(&n)
 }
 
-// Forget drops every cache of a site, which has no build any more.
+// Forget deletes all caches of a site without builds.
 func (b *Builds) Forget(ctx context.Context, site id.Site) error {
 	if b.c.Dir == "" {
 		return nil
 	}
 	dir := filepath.Dir(b.cacheAt(site, "any").dir)
-	if err := b.busy.quiet(ctx, dir); err != nil { // a build that has just ended may still be saving one
+	if err := b.busy.quiet(ctx, dir); err != nil { // a build that has just ended may still be saving a cache
 		return err
 	}
 	if err := removeTree(dir); err != nil {
@@ -285,8 +284,8 @@ func (b *Builds) Forget(ctx context.Context, site id.Site) error {
 	})
 }
 
-// Sweep drops caches that no build has used for two weeks, those that the database does
-// not know, what the disk has no room for, and tools over what may be kept.
+// Sweep deletes caches that are older than cacheAge or unknown to the database, then what the disk has no room for, and
+// tools beyond their limit.
 func (b *Builds) Sweep(ctx context.Context) error {
 	if b.c.Dir == "" {
 		return nil
@@ -319,7 +318,7 @@ func (b *Builds) Sweep(ctx context.Context) error {
 			return fmt.Errorf("sweep caches: %w", err)
 		}
 	}
-	// Those of nodes that are gone.
+	// Rows of nodes that no longer exist.
 	if err := b.c.DB.Write(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM build_caches WHERE used_at < $1`, db.Now().Add(-cacheAge-unknownAge))
 		return err

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// run runs a stage's commands in order, each in a sandbox of its own over the same files.
-// What is not empty in remark is said first.
+// run runs a stage's commands in order, each in its own sandbox over the same files. If remark isn't empty, it is
+// logged first.
 func (b *build) run(
 	ctx context.Context,
 	network sandbox.Network,
@@ -36,15 +36,15 @@ func (b *build) run(
 		}
 	}
 	limits := b.c.Limits
-	stop := time.Now().Add(limits.Wall) // of the stage, not of each command
+	stop := time.Now().Add(limits.Wall) // for the whole stage
 	for _, c := range commands {
-		fmt.Fprintf(b.log, "$ %s\n", c) // through the log, for a command may spell a secret out
+		fmt.Fprintf(b.log, "$ %s\n", c) // through the log, because a command may contain a secret
 		limits.Wall = time.Until(stop)
 		cmd := sandbox.Command{
 			Argv: c.Argv, Dir: path.Join(sandbox.Root, RepoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
 			UID: b.uid, Network: network, Limits: limits, Stdout: b.log, Stderr: b.log,
 		}
-		if c.Shell != "" { // the user's own text, in the user's own sandbox
+		if c.Shell != "" { // the user's own command, in the user's sandbox
 			cmd.Argv = []string{shell(c.Shell), "-c", c.Shell}
 		}
 		res, err := b.c.Runner.Run(ctx, cmd)
@@ -62,13 +62,13 @@ func (b *build) run(
 	return nil
 }
 
-// overLimit reports whether a command was ended for what it did itself. That is how it ends
-// another time too, so it counts although the build was canceled meanwhile.
+// overLimit reports whether a command was killed for exceeding a limit. A retry would end in the same way, so it counts
+// as failed even if the build was canceled meanwhile.
 func overLimit(res sandbox.Result) bool {
 	return res.Killed != sandbox.NotKilled && res.Killed != sandbox.Canceled && res.Killed != sandbox.Timeout
 }
 
-// failed turns the end of a command into an excerpt of its log and a likely cause.
+// failed returns the fault of a failed command, with an excerpt of its log and a likely cause.
 func (b *build) failed(stage string, c framework.Command, res sandbox.Result, limits sandbox.Limits) error {
 	if lines := b.log.Excerpt(20); len(lines) > 0 {
 		b.printf("info", "From the output above:")
@@ -83,7 +83,7 @@ func (b *build) failed(stage string, c framework.Command, res sandbox.Result, li
 		Conflict: b.conflict(), Unset: b.unset(), Windows: b.windows(c),
 	})
 	message := fmt.Sprintf("The %s failed (%s)", stage, res)
-	if res.Killed != sandbox.NotKilled { // the cause says by what
+	if res.Killed != sandbox.NotKilled { // the cause says which limit
 		message = fmt.Sprintf("The %s did not finish", stage)
 	}
 	return fault.New(fault.Invalid, CodeFailed, message, why)

@@ -10,16 +10,15 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// What one build may send and receive, and how many connections it may have at once.
+// Limits of one build: bytes sent and received, and concurrent connections.
 const (
 	maxTransfer = 4 << 30
 	maxConns    = 512
 )
 
-// Network opens the only way out of one sandbox: our proxy, on a socket in dir, which is
-// ours and closed to others.
+// Network opens a sandbox's only network access: our proxy, on a socket in dir, which only we may enter.
 //
-// What the proxy turns away is told to refused, once for each address.
+// refused is called once for each address that the proxy refuses.
 func Network(ctx context.Context, out *egress.Egress, dir string, refused func(why string)) (sandbox.Network, func(), error) {
 	l, name, err := sandbox.Listen(dir, "egress.sock")
 	if err != nil {
@@ -35,10 +34,10 @@ func Network(ctx context.Context, out *egress.Egress, dir string, refused func(w
 	return sandbox.Network{Proxy: name}, func() { cancel(); <-served }, nil
 }
 
-// maxRefusals is how many refused addresses of a build its log names.
+// maxRefusals caps the refused addresses that a build's log names.
 const maxRefusals = 20
 
-// once passes each refusal on a single time, in words.
+// once returns a function that reports each refused address only once, as a sentence.
 func once(say func(why string)) func(addr string, err error) {
 	var mu sync.Mutex // guards said
 	said := map[string]bool{}

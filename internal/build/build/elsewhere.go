@@ -16,28 +16,28 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// Elsewhere carries builds out in another place than this machine's sandboxes: in pods of a cluster. Whose turn
-// it is, under which uid and what becomes of the artefact is decided here all the same (ADR 0044).
+// Elsewhere runs builds outside this machine's sandboxes, in pods of a cluster. This package still decides about the
+// order, the uid and the artefact (ADR 0044).
 type Elsewhere interface {
-	// Build carries t out and reports it to r as a build here does, its stages too. The files of the artefact
-	// are in t.Output when it returns. What it returns is as the build left it: it is checked here.
+	// Build builds t and reports its stages to r as a local build does. When it returns, the artefact's files are in
+	// t.Output. Its result comes from an untrusted build and is checked here.
 	Build(ctx context.Context, t Task, r Report) (Left, error)
 }
 
-// Task is a build whose turn has come.
+// Task is a build that has a slot.
 type Task struct {
 	Job
-	ID     string // unique among the builds that run
+	ID     string // unique among running builds
 	Site   id.Site
 	Owner  id.Owner
-	Source string // folder with the checkout
-	Output string // folder for the files of the artefact, empty
-	// Cache is the file in which Alone's cache is kept between builds of the site and branch, in a form of whoever
-	// carries them out. It may not be there yet.
+	Source string // folder of the checkout
+	Output string // empty folder for the artefact's files
+	// Cache is the file that keeps the cache of [Alone] between builds of the site and branch. Its format belongs to
+	// the implementation. It may not exist yet.
 	Cache string
 }
 
-// Job is what whoever carries a build out must know. It holds secrets.
+// Job holds what the remote builder needs. It contains secrets.
 type Job struct {
 	UID      int               `json:"uid"` // the site's own
 	Plan     framework.Plan    `json:"plan"`
@@ -49,7 +49,7 @@ type Job struct {
 	Limits   sandbox.Limits    `json:"limits"`
 }
 
-// Left says what the files of an artefact from elsewhere are.
+// Left describes the files of an artefact that was built elsewhere.
 type Left struct {
 	Folder     string                  `json:"folder"`
 	Standalone string                  `json:"standalone"`
@@ -58,13 +58,13 @@ type Left struct {
 	Assets     []framework.AssetFolder `json:"assets"`
 }
 
-// Left returns the description of the artefact's files that a node which built it elsewhere hands back.
+// Left returns the description that a remote builder sends back.
 func (a Artefact) Left() Left { return Left{a.Folder, a.Standalone, a.Server, a.Node, a.Assets} }
 
-// maxAssets is how many folders of files an artefact from elsewhere may name.
+// maxAssets caps the asset folders of an artefact from elsewhere.
 const maxAssets = 100
 
-// check refuses what leads out of the artefact.
+// check refuses paths that lead out of the artefact.
 func (l Left) check() error {
 	local := func(name string) bool { return name == "" || filepath.IsLocal(name) }
 	ok := local(l.Folder) && local(l.Standalone) && local(l.Server) && len(l.Assets) <= maxAssets
@@ -77,13 +77,13 @@ func (l Left) check() error {
 	return nil
 }
 
-// CarryOut has builds carried out elsewhere from now on, and none refused. It is for the start, before the first build.
+// CarryOut makes e run all builds from now on. Call it before the first build.
 func (b *Builds) CarryOut(e Elsewhere) { b.c.Elsewhere, b.c.Why = e, "" }
 
-// elsewhere has the build carried out in another place, and hands over what comes back.
+// elsewhere runs the build elsewhere and hands over the result.
 func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefact) error) error {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
-	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
+	if err := removeTree(b.dir); err != nil { // of an attempt that a crash interrupted
 		return fmt.Errorf("clear build directory: %w", err)
 	}
 	source, output := filepath.Join(b.dir, "source"), filepath.Join(b.dir, "output")
@@ -149,9 +149,9 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	return use(ctx, a)
 }
 
-// Alone carries out the only build of a place that is its own, such as a pod: it doesn't wait for a turn. work is where
-// commands find their files, and kept, on the same file system, what builds of the site and branch have kept: it is
-// filled anew. c has no DB and no Elsewhere.
+// Alone runs the only build of a place of its own, such as a pod, so it doesn't wait for a slot. Commands find their
+// files in work. kept, on the same file system, has the caches of the site and branch, and is updated. c needs no DB
+// and no Elsewhere.
 func Alone(
 	ctx context.Context, c Config, j Job, tree Tree, work, kept string, r Report, use func(context.Context, Artefact) error,
 ) error {
@@ -168,7 +168,7 @@ func Alone(
 	return err
 }
 
-// Ended returns the fault of a build that its place ended in a stage for what it used, in the words of a build here.
+// Ended returns the fault of a build that was stopped in a stage for exceeding a limit, in the words of a local build.
 func (j Job) Ended(stage string, why sandbox.Reason) error {
 	if stage != "install" {
 		stage = "build"

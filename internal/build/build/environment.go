@@ -14,8 +14,7 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// gitOverHTTPS are Git's rules that write an address anew: what it is to begin with, and
-// with what it begins.
+// gitOverHTTPS lists Git's insteadOf rules: the new prefix of a URL, and the prefix that it replaces.
 var gitOverHTTPS = [][2]string{
 	{"https://", "ssh://git@"},
 	{"https://", "git+ssh://git@"},
@@ -26,15 +25,15 @@ var gitOverHTTPS = [][2]string{
 	{"https://codeberg.org/", "git@codeberg.org:"},
 }
 
-// environment makes what every command of the build sees, and the log that hides the
-// secret part of it. texts is what it hands to shells. The caller's variables win over the plan's, and those over ours.
+// environment sets the environment of all commands of the build, and the log that hides its secrets. texts are the
+// scripts that shells will run. The caller's variables override the plan's, which override ours.
 func (b *build) environment(texts []string) {
 	env := map[string]string{
 		"CI":                  "true",
 		"npm_config_fund":     "false",
 		"npm_config_audit":    "false",
 		"npm_config_progress": "false",
-		// An unreachable registry is told within seconds, not after more than a minute.
+		// Report an unreachable registry within seconds rather than minutes.
 		"npm_config_fetch_retries":          "3",
 		"npm_config_fetch_retry_factor":     "2",
 		"npm_config_fetch_retry_mintimeout": "1000",
@@ -50,8 +49,8 @@ func (b *build) environment(texts []string) {
 	if slices.ContainsFunc(texts, bashism.MatchString) && hasBash() {
 		env["npm_config_script_shell"] = "/bin/bash"
 	}
-	// Dependencies from Git are fetched over https: nothing else leaves a build, and a
-	// lock file often spells the same repository as ssh.
+	// Fetch dependencies from Git over https: builds have no other network access, and lock files often name the same
+	// repository with ssh.
 	for i, rule := range gitOverHTTPS {
 		env[fmt.Sprintf("GIT_CONFIG_KEY_%d", i)], env[fmt.Sprintf("GIT_CONFIG_VALUE_%d", i)] = "url."+rule[0]+".insteadOf", rule[1]
 	}
@@ -77,7 +76,7 @@ func (b *build) commandEnv(c framework.Command, extra map[string]string) []strin
 	for _, dir := range []string{c.Dir, b.Plan.Root, ""} {
 		bins = append(bins, path.Join(sandbox.Root, RepoDir, dir, "node_modules/.bin"))
 	}
-	bins = append(slices.Compact(bins), path.Join(sandbox.Root, globalDir, "bin")) // what a build brings itself it means to use
+	bins = append(slices.Compact(bins), path.Join(sandbox.Root, globalDir, "bin")) // programs that the build itself installs come first
 	bins = append(bins, b.tools.Path...)
 	env := slices.Clone(b.tools.Env)
 	for k, v := range extra {
@@ -87,7 +86,7 @@ func (b *build) commandEnv(c framework.Command, extra map[string]string) []strin
 	return append(env, "PATH="+strings.Join(append(bins, "/usr/local/bin", "/usr/bin", "/bin"), ":"))
 }
 
-// limits fills in the sandbox's defaults, which messages and the environment name.
+// limits fills in the sandbox's defaults, for messages and the environment.
 func limits(l sandbox.Limits) sandbox.Limits {
 	def := sandbox.Defaults
 	l.Memory = cmp.Or(l.Memory, def.Memory)

@@ -14,20 +14,19 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// What is read of a failed build's files to find out why.
+// Limits of what is read from a failed build's files to find the cause.
 const (
 	maxHintFile = 32 << 20
 	maxScript   = 64 << 10
 )
 
-// manifests are the files in which a merge conflict stops an installation in a way that
-// managers describe badly, if at all.
+// manifests lists files in which a merge conflict breaks an installation with unclear errors.
 var manifests = []string{
 	"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock",
 	"bun.lock", ".npmrc",
 }
 
-// readable opens a regular file of the checkout, and nil where it is none.
+// readable opens a regular file of the checkout, or returns nil.
 func readable(root *os.Root, name string) *os.File {
 	f, err := openRegular(root, name)
 	if err != nil {
@@ -36,7 +35,7 @@ func readable(root *os.Root, name string) *os.File {
 	return f
 }
 
-// conflict names a manifest or lock file with the marks of an unfinished merge, or "".
+// conflict returns a manifest or lock file that has conflict markers, or "".
 func (b *build) conflict() string {
 	root, err := b.checkout()
 	if err != nil {
@@ -59,7 +58,7 @@ func (b *build) conflict() string {
 	return ""
 }
 
-// conflicted reports whether a line begins with the mark that Git opens a conflict with.
+// conflicted reports whether a line begins with a conflict marker of Git.
 func conflicted(r io.Reader) bool {
 	in := bufio.NewReaderSize(r, 64<<10)
 	begins := true
@@ -77,7 +76,7 @@ func conflicted(r io.Reader) bool {
 
 var reference = lazyregexp.New(`\$\{(\w+)\}`)
 
-// unset names a variable that the registry's settings use and the build doesn't have.
+// unset returns a variable that the registry's settings use but the build lacks, or "".
 func (b *build) unset() string {
 	root, err := b.checkout()
 	if err != nil {
@@ -102,7 +101,7 @@ func (b *build) unset() string {
 	return ""
 }
 
-// windows returns a check whether a script that c calls has Windows line endings.
+// windows returns a function that reports whether a script that c calls has Windows line endings.
 func (b *build) windows(c framework.Command) func(name string) bool {
 	return func(name string) bool {
 		root, err := b.checkout()

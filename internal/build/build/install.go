@@ -12,8 +12,7 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// install brings the dependencies, or takes those of the last build where nothing that
-// decides them has changed.
+// install installs the dependencies, or reuses those of the last build if nothing that determines them has changed.
 func (b *build) install(ctx context.Context, network sandbox.Network) error {
 	if len(b.Plan.Install) == 0 {
 		b.report.Skip("install")
@@ -36,15 +35,14 @@ func (b *build) install(ctx context.Context, network sandbox.Network) error {
 			b.report.Skip("install")
 			return nil
 		}
-		// What the project's own scripts do may depend on any of its files.
+		// The project's own scripts may depend on any of its files, so they always run.
 		return b.run(ctx, network, "install", b.Plan.Scripts, nil,
 			"Dependencies are unchanged since the last build: only the project's own scripts run")
 	}
 	return b.suitNode(ctx, network, b.run(ctx, network, "install", b.Plan.Install, nil, ""))
 }
 
-// modulesKey names everything that decides what an installation brings; empty where
-// that can't be told.
+// modulesKey returns a key of everything that determines what an installation installs; empty if unknown.
 func (b *build) modulesKey() (string, error) {
 	if len(b.Plan.Inputs) == 0 || len(b.Plan.Modules) == 0 {
 		return "", nil
@@ -62,7 +60,7 @@ func (b *build) modulesKey() (string, error) {
 	for _, name := range slices.Sorted(slices.Values(b.Plan.Inputs)) {
 		f, err := openRegular(root, name)
 		if err != nil {
-			return "", nil // a link out, no file, or gone: install as if for the first time
+			return "", nil // a link to the outside, not a file, or gone: do a full installation
 		}
 		fmt.Fprintf(h, "%q\n", name)
 		_, err = io.Copy(h, io.LimitReader(f, 64<<20))

@@ -9,13 +9,13 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Bounds of what is read to find the packages that a start loads.
+// Limits of the search for packages that a program imports.
 const (
-	maxLoaded     = 500     // files of the project
+	maxLoaded     = 500 // files of the project
 	maxLoadedFile = 1 << 20 // bytes of each
 )
 
-// imported matches what a file of JavaScript or TypeScript loads, wherever it does.
+// imported matches imports anywhere in a JavaScript or TypeScript file.
 var imported = lazyregexp.New(
 	"(?:\\bfrom\\s*|\\bimport\\s*\\(?\\s*|\\brequire(?:\\.resolve)?\\s*\\(\\s*)[\"'`]([^\"'`\\s]{1,200})[\"'`]",
 )
@@ -24,8 +24,8 @@ var moduleEndings = []string{
 	"", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".json", "/index.js", "/index.mjs", "/index.cjs", "/index.ts",
 }
 
-// loaded marks the packages that the start itself loads, whichever list of package.json names them, and returns their
-// folders: those that the started files import, and what Next.js reads its configuration with.
+// loaded marks the packages that the program imports at its start, even if package.json lists them in devDependencies,
+// and returns their folders: imports of the started files, and packages with which Next.js reads its configuration.
 func (p *pruning) loaded(plan framework.Plan) (folders []string) {
 	root := path.Clean(plan.Root)
 	keep := func(dir, name string) {
@@ -57,7 +57,7 @@ func (p *pruning) loaded(plan framework.Plan) (folders []string) {
 			config := path.Join(root, "next.config"+ending)
 			todo = append(todo, config)
 			if strings.HasSuffix(ending, "ts") && p.has(config) {
-				keep(root, "typescript") // it installs it where it is missing
+				keep(root, "typescript") // Next.js would try to install it
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func (p *pruning) has(name string) bool {
 	return err == nil
 }
 
-// module reads the file of the project that an import's path names. It returns "" if the project has no such file.
+// module returns the name and the text of the project's file that an import refers to; "" if there is none.
 func (p *pruning) module(at string) (name, text string) {
 	if within(at, "..") || packageOf(at) != "" {
 		return "", ""

@@ -20,8 +20,8 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// bring gets the tools that the plan asks for. A project that names no version of Node gets the one that its packages
-// needed in the last build.
+// bring gets the tools that the plan requires. If the project names no version of Node.js, it gets the one that its
+// packages needed in the last build.
 func (b *build) bring(ctx context.Context) (err error) {
 	if b.line == "" && !b.ClearCache {
 		b.line = b.cache.node()
@@ -43,18 +43,18 @@ func (b *build) bring(ctx context.Context) (err error) {
 	return b.php(ctx)
 }
 
-// node returns which Node the build asks for.
+// node returns the version of Node.js that the build requires.
 func (b *build) node() string { return cmp.Or(b.Plan.Node, b.line) }
 
-// giveBack gives back the tools.
+// giveBack releases the tools.
 func (b *build) giveBack() {
 	for _, t := range append(b.extra, b.tools) {
 		t.Release()
 	}
 }
 
-// suitNode installs the dependencies again with another Node where the project names none and the packages that it depends on
-// don't run on the one that it got. before is how the installation went.
+// suitNode installs the dependencies again with another version of Node.js if the project names none and its direct
+// dependencies don't support the one in use. before is the result of the installation.
 func (b *build) suitNode(ctx context.Context, network sandbox.Network, before error) error {
 	if b.Plan.Node != "" || b.tools.Node == "" || before != nil && fault.As(before) == nil {
 		return before
@@ -89,7 +89,7 @@ func (b *build) suitNode(ctx context.Context, network sandbox.Network, before er
 		return fmt.Errorf("open checkout: %w", err)
 	}
 	defer root.Close()
-	for _, dir := range b.Plan.Modules { // native packages were compiled for the other Node
+	for _, dir := range b.Plan.Modules { // native packages were compiled for the other version
 		if err := root.RemoveAll(dir); err != nil {
 			return fmt.Errorf("clear dependencies: %w", err)
 		}
@@ -97,11 +97,11 @@ func (b *build) suitNode(ctx context.Context, network sandbox.Network, before er
 	return b.run(ctx, network, "install", b.Plan.Install, nil, "")
 }
 
-// asksNode matches how package managers say which Node a package wants that they refuse.
+// asksNode matches messages in which package managers name the version of Node.js that a refused package requires.
 var asksNode = lazyregexp.New(`(?:Expected version:? "?|[Rr]equired: \{"node":"|wanted: \{"node":")([^"}]{1,100})`)
 
-// needs returns which Node the packages that the project itself depends on say they need, by name; of an installation that
-// failed, what its output says.
+// needs returns the Node.js versions that the project's direct dependencies require, by package name. After a failed
+// installation it reads them from the output.
 func (b *build) needs(failed bool) map[string]string {
 	list := map[string]string{}
 	if failed {
@@ -136,7 +136,7 @@ func (b *build) needs(failed bool) map[string]string {
 	return list
 }
 
-// engine returns which Node the package in a folder says it needs.
+// engine returns the Node.js version that the package in a folder requires.
 func (p *pruning) engine(dir string) string {
 	f, err := openRegular(p.root, path.Join(dir, "package.json"))
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *pruning) engine(dir string) string {
 
 var nodeLine = lazyregexp.New(`^[0-9]{1,3}$`)
 
-// node returns the line of Node that the packages of the last build needed, "" if it needed none but the server's.
+// node returns the Node.js version that the packages of the last build needed; "" if the server's was suitable.
 func (c cache) node() string {
 	text, err := os.ReadFile(c.path("node"))
 	if err != nil || !nodeLine.MatchString(string(text)) {
@@ -168,7 +168,7 @@ func (c cache) node() string {
 	return string(text)
 }
 
-// keepNode notes the line of Node that a build found out.
+// keepNode stores the Node.js version that a build determined.
 func (c cache) keepNode(line string) error {
 	if !nodeLine.MatchString(line) {
 		if err := os.Remove(c.path("node")); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,17 +12,17 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// OpenConfig says how builds run on this host. Config's Runner, Toolchain and Why are Open's.
+// OpenConfig says how builds run on this host. Open sets Config's Runner, Toolchain and Why.
 type OpenConfig struct {
 	Config
-	Insecure bool   // without a sandbox: every site's build can read what Slipway can
-	ProbeUID int    // of the probe of the sandbox
-	ToolUID  int    // that tools are unpacked as
-	CAFile   string // of authorities that downloads of tools may be signed by. Optional.
+	Insecure bool // no sandbox: every build can read what Slipway can
+	ProbeUID int // uid of the test of the sandbox
+	ToolUID  int // uid that unpacks tools
+	CAFile   string // additional root certificates for downloads of tools. Optional.
 }
 
-// Open makes what builds run in, and Builds. A host where the sandbox doesn't hold refuses builds, with
-// the reason, and serves everything else.
+// Open returns Builds for this host. If the sandbox isn't safe here, builds are refused with the reason, and everything
+// else works.
 func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
 	c := o.Config
 	s := sandbox.Config{Dir: filepath.Join(c.Dir, "sandbox"), Log: c.Log}
@@ -67,7 +67,7 @@ func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
 	return builds, builds.Clear()
 }
 
-// toolNetwork opens the way out for a download of tools, which belongs to no build.
+// toolNetwork opens the network access for downloading tools, which isn't part of any build.
 func toolNetwork(ctx context.Context, out *egress.Egress, dir string) (sandbox.Network, func(), error) {
 	own, err := os.MkdirTemp(dir, "way-*")
 	if err != nil {
@@ -80,7 +80,7 @@ func toolNetwork(ctx context.Context, out *egress.Egress, dir string) (sandbox.N
 	return network, func() { done(); os.RemoveAll(own) }, nil
 }
 
-// lacking returns why builds can't be safe here; empty when they can.
+// lacking returns why builds wouldn't be safe on this host, or "".
 func lacking(report sandbox.Report) string {
 	var out []string
 	for _, c := range report {

@@ -16,8 +16,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// handOver finds the output folder and calls use with it. Every process of the build is
-// dead by now, so nothing moves under our hands.
+// handOver finds the output folder and calls use with it. All processes of the build are dead, so the files don't
+// change.
 func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact) error) error {
 	folder, ok := "", false
 	if b.Plan.Runtime == framework.Static {
@@ -62,8 +62,8 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 	return use(ctx, Artefact{Files: root, Folder: folder, Runtime: b.Plan.Runtime, Start: b.Plan.Start})
 }
 
-// output returns the plan's output folder, or the first of its candidates that is there. What the build wrote goes before
-// what is committed, as an old dist may be: there it takes a folder with pages for one with pages.
+// output returns the plan's output folder, or the first of its candidates that exists. Folders that the build wrote
+// come before committed ones, such as an old dist, but a folder without pages doesn't replace one with pages.
 func (b *build) output() (string, bool) {
 	there := b.outputs()
 	if len(there) == 0 {
@@ -87,10 +87,10 @@ func (b *build) output() (string, bool) {
 	return there[0], true
 }
 
-// outputs lists the folders that may be the output and are there, the likeliest first.
+// outputs lists the existing candidates for the output, likeliest first.
 func (b *build) outputs() (list []string) {
 	for _, f := range append([]string{b.Plan.Output}, b.Plan.OutputCandidates...) {
-		// The check begins above the checkout: a build may put a link in its place, too.
+		// Check from above the checkout, because a build may replace the checkout itself by a link.
 		if folder := path.Join(b.Plan.Root, f); plainDir(b.work, path.Join(RepoDir, folder)) {
 			list = append(list, cmp.Or(folder, "."))
 		}
@@ -98,7 +98,7 @@ func (b *build) outputs() (list []string) {
 	return list
 }
 
-// noteOutputs notes when what may be the output was last changed, before the build does.
+// noteOutputs records when the candidates for the output were last changed, before the build runs.
 func (b *build) noteOutputs() {
 	root, err := b.checkout()
 	if err != nil || len(b.Plan.OutputCandidates) == 0 {
@@ -113,7 +113,7 @@ func (b *build) noteOutputs() {
 	}
 }
 
-// changed returns when a folder, or something in it, was last written or moved: no program can set that time.
+// changed returns when a folder or its content was last written or moved (ctime, which programs can't set).
 func changed(root *os.Root, folder string) (last int64) {
 	walk(root, folder, func(_ string, e fs.DirEntry) bool {
 		if info, err := e.Info(); err == nil {
@@ -126,7 +126,7 @@ func changed(root *os.Root, folder string) (last int64) {
 	return last
 }
 
-// linked returns where the output folder leads, when it is a link; "" when it is none.
+// linked returns the target of the output folder if it is a link, or "".
 func (b *build) linked(folder string) string {
 	root, err := b.checkout()
 	if err != nil || folder == "" {
@@ -140,7 +140,7 @@ func (b *build) linked(folder string) string {
 	return to
 }
 
-// found lists folders that look like output, for a message that helps.
+// found lists folders that look like output, for an error message.
 func (b *build) found() []string {
 	var out []string
 	for _, f := range []string{"dist", "build", "public", "out", "_site", ".output/public", "www", "site", "docs", "target"} {

@@ -16,12 +16,11 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// phpInside is where a build finds the PHP that its plan asks for, by the name php.
+// phpInside is the path of the plan's PHP inside the sandbox.
 const phpInside = "/opt/slipway-php"
 
-// php puts the PHP that the plan asks for before the host's own in PATH, with its
-// extensions, and tells Composer where it may write. What a path repository names is
-// copied: a link would lead out of what is stored.
+// php puts the plan's PHP, with its extensions, before the host's in PATH, and sets Composer's folders. Packages from
+// path repositories are copied, because a link would lead out of the stored files.
 func (b *build) php(ctx context.Context) error {
 	if !slices.ContainsFunc(b.Plan.Tools, func(t framework.Tool) bool { return t.Name == "php" }) {
 		return nil
@@ -62,8 +61,8 @@ func (b *build) php(ctx context.Context) error {
 	return nil
 }
 
-// phpProgram completes what PHP runs from: packages of Node.js only built the front end,
-// Laravel finds its public uploads by the link that its storage:link would make.
+// phpProgram adjusts the artefact of a PHP program: it leaves out Node.js packages, which only built the front end, and
+// adds the link of Laravel's storage:link for public uploads.
 func (b *build) phpProgram(a *Artefact) {
 	plan := b.Plan
 	if plan.Framework == "laravel" {
@@ -78,8 +77,8 @@ func (b *build) phpProgram(a *Artefact) {
 	a.Hidden = hiddenPHP(a.Start, b.Storage)
 }
 
-// hiddenPHP returns which files of a PHP project are not served as they are: what looks like source, what is
-// closed, and what lies in storage.
+// hiddenPHP returns a function that reports which files of a PHP project aren't served: source code, closed folders,
+// and storage.
 func hiddenPHP(start *framework.Start, storage []string) func(name string) bool {
 	var stored []string
 	if start != nil {

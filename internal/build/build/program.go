@@ -17,8 +17,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// program returns what a program runs from: the checkout, without what only its
-// development needs.
+// program returns the artefact of a program: the checkout without development dependencies.
 func (b *build) program(root *os.Root) Artefact {
 	plan := b.Plan
 	a := Artefact{Files: root, Runtime: plan.Runtime, Start: plan.Start, Assets: slices.Clone(plan.Assets)}
@@ -57,7 +56,7 @@ func (b *build) program(root *os.Root) Artefact {
 	return a
 }
 
-// traced reports whether Nitro has copied the packages that its server needs beside it, and nothing else is started.
+// traced reports whether Nitro copied all packages that its server needs, and the start command runs only that server.
 func (b *build) traced(root *os.Root) bool {
 	p := pruning{root: root}
 	server := path.Join(b.Plan.Root, ".output/server")
@@ -66,7 +65,7 @@ func (b *build) traced(root *os.Root) bool {
 		p.has(path.Join(server, "index.mjs")) && p.has(path.Join(server, "package.json"))
 }
 
-// startStandalone is how the server that Next.js has made in a folder is started.
+// startStandalone returns the start command of Next.js's standalone server in a folder.
 func startStandalone(dir string) *framework.Start {
 	return &framework.Start{Command: framework.Command{Argv: []string{"node", "server.js"}, Dir: dir}, PortEnv: "PORT"}
 }
@@ -74,23 +73,22 @@ func startStandalone(dir string) *framework.Start {
 // within reports whether name is dir or below it.
 func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// The bounds of what a build of Next.js says of itself: the build is a stranger's, and what
-// is decoded here has no memory limit of its own.
+// Limits of the files that a Next.js build writes: they are untrusted, and decoding them here has no memory limit.
 const (
 	maxNextManifest = 1 << 20 // bytes of one manifest
-	maxNextRules    = 500     // rules whose patterns are compiled
+	maxNextRules    = 500 // rules with compiled patterns
 	maxNextPattern  = 1 << 10 // bytes of one pattern
-	maxNextSize     = 5000    // steps of one pattern, counted repetitions written out
+	maxNextSize     = 5000 // steps of one pattern, with counted repetitions expanded
 )
 
-// nextOutput reads what a build of Next.js has left.
+// nextOutput reads the files that a Next.js build wrote.
 type nextOutput struct {
 	root *os.Root
-	dir  string // of the project, in the checkout
+	dir  string // the project's folder in the checkout
 }
 
-// read decodes a file that the build wrote. It reports false where something is there that
-// can't be known: no file, too large, or no JSON of that form.
+// read decodes a file of the build. It returns false if something exists there that can't be decoded: not a file, too
+// large, or invalid JSON.
 func (n nextOutput) read(name string, into any) bool {
 	f, err := openRegular(n.root, path.Join(n.dir, ".next", name))
 	if err != nil {
@@ -108,8 +106,8 @@ func (n nextOutput) has(names ...string) bool {
 	})
 }
 
-// assets are the folders that answer as files. What the application's own middleware,
-// redirects or headers may change is left to it: they come before files.
+// assets returns the folders that are served as files. Files that the application's middleware, redirects or headers
+// may change are left to the application.
 func (n nextOutput) assets() []framework.AssetFolder {
 	var routes struct {
 		BasePath string                     `json:"basePath"`
@@ -120,7 +118,7 @@ func (n nextOutput) assets() []framework.AssetFolder {
 		Version  int                        `json:"version"`
 	}
 	if !n.read("routes-manifest.json", &routes) || routes.Version == 0 || len(routes.Headers) > maxNextRules {
-		return nil // a form that is not known
+		return nil // unknown format
 	}
 	base := strings.Trim(routes.BasePath, "/")
 	if slices.ContainsFunc(routes.Headers, func(r nextRoute) bool { return r.concerns("/" + path.Join(base, "_next/static")) }) {
@@ -140,14 +138,14 @@ type nextRoute struct {
 	Internal bool   `json:"internal"`
 }
 
-// concerns reports whether a rule may be about files below at.
+// concerns reports whether a rule may match files below at.
 func (r nextRoute) concerns(at string) bool {
 	if r.Regex == "" || len(r.Regex) > maxNextPattern {
 		return true
 	}
 	parsed, err := syntax.Parse(r.Regex, syntax.Perl)
 	if err != nil || expanded(parsed) > maxNextSize {
-		return true // it has what Go's expressions have not, or takes 100 MB to compile
+		return true // Go's regexp can't compile it, or it would take 100 MB
 	}
 	re, err := regexp.Compile(r.Regex)
 	if err != nil {
@@ -161,8 +159,7 @@ func (r nextRoute) concerns(at string) bool {
 	}, func(file string) bool { return re.MatchString(at + file) })
 }
 
-// expanded is about how many steps a pattern has once it is compiled: (a{1000}b){1000} has a
-// million.
+// expanded estimates the steps of a compiled pattern: (a{1000}b){1000} has a million.
 func expanded(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
@@ -174,7 +171,7 @@ func expanded(re *syntax.Regexp) int {
 	return n
 }
 
-// rewritesFirst reports whether rewrites may come before files.
+// rewritesFirst reports whether rewrites may take precedence over files.
 func rewritesFirst(raw json.RawMessage) bool {
 	var forms struct {
 		BeforeFiles []json.RawMessage `json:"beforeFiles"`
@@ -182,7 +179,7 @@ func rewritesFirst(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &forms) == nil && len(forms.BeforeFiles) > 0
 }
 
-// middleware reports whether the application sees requests before its files answer.
+// middleware reports whether the application may handle requests before files are served.
 func (n nextOutput) middleware() bool {
 	var edge struct {
 		Middleware map[string]json.RawMessage `json:"middleware"`
@@ -191,7 +188,7 @@ func (n nextOutput) middleware() bool {
 		Functions map[string]json.RawMessage `json:"functions"`
 	}
 	if !n.read("server/middleware-manifest.json", &edge) || !n.read("server/functions-config-manifest.json", &functions) {
-		return true // what can't be known may be there
+		return true // unreadable, so assume there is one
 	}
 	return len(edge.Middleware) > 0 || functions.Functions["/_middleware"] != nil ||
 		n.has(".next/server/middleware.js", ".next/server/proxy.js", "middleware.ts", "middleware.js", "middleware.mjs",
@@ -201,9 +198,8 @@ func (n nextOutput) middleware() bool {
 
 var startsNext = lazyregexp.New(`(?:^|[\s/])next\s+start\b|\.next/standalone/`)
 
-// standalone returns the folder of the server that Next.js has made with only what it
-// needs, with the static files in it that it leaves out; "" where there is none, or the
-// project is started in another way.
+// standalone returns the folder of Next.js's standalone server, after adding the static files that Next.js leaves out.
+// It returns "" if there is none, or the project is started in another way.
 func (n nextOutput) standalone(plan framework.Plan) string {
 	p := pruning{root: n.root}
 	command := ""
@@ -230,21 +226,21 @@ func (n nextOutput) standalone(plan framework.Plan) string {
 			n.move(".next/static", path.Join(dir, ".next/static")),
 			n.move("public", path.Join(dir, "public")),
 		); err != nil {
-			return "" // next start does without
+			return "" // next start works without it
 		}
 		return dir
 	}
 	return ""
 }
 
-// move puts a folder of the project at another place, unless something is there.
+// move moves a folder of the project, unless the destination exists.
 func (n nextOutput) move(name, to string) error {
 	from := path.Join(n.dir, name)
 	if _, err := n.root.Lstat(to); err == nil {
 		return nil
 	}
 	if _, err := n.root.Lstat(from); errors.Is(err, fs.ErrNotExist) {
-		return nil // the project has none
+		return nil // the project doesn't have the folder
 	}
 	if err := n.root.MkdirAll(path.Dir(to), 0o755); err != nil {
 		return err
@@ -252,7 +248,7 @@ func (n nextOutput) move(name, to string) error {
 	return n.root.Rename(from, to)
 }
 
-// moved is where folders are after standalone has moved them.
+// moved returns the folders after standalone moved them.
 func (n nextOutput) moved(dir string, list []framework.AssetFolder) []framework.AssetFolder {
 	for i, f := range list {
 		if rest, ok := strings.CutPrefix(path.Clean(f.Folder), path.Join(n.dir, ".next/static")); ok && rest == "" {

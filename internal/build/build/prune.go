@@ -15,33 +15,31 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// What is read of a project to find out what it runs with.
+// Limits of what is read to find the packages that a program needs.
 const (
 	maxPackageJSON = 1 << 20  // bytes of one package.json
-	maxManifests   = 64 << 20 // bytes of all of them
+	maxManifests   = 64 << 20 // bytes of all package.json files
 	maxPackages    = 50_000
-	maxLookups     = 400_000 // files and folders that are looked for
-	maxScripts     = 5       // scripts that call scripts
+	maxLookups     = 400_000 // files and folders looked up
+	maxScripts     = 5 // nesting of scripts that call scripts
 )
 
-// pruning finds the packages that a built project runs without: those that only its
-// devDependencies lead to. It follows dependencies on the disk as Node.js resolves them,
-// so it is the same for every package manager. Links are resolved by name, and os.Root
-// lets none lead out.
+// pruning finds the packages that a built project doesn't need: those that only devDependencies lead to. It follows
+// dependencies on disk as Node.js resolves them, so it works for every package manager. Links are resolved by name, and
+// os.Root keeps them inside.
 type pruning struct {
 	root    *os.Root
-	modules []string        // the folders that the installation filled
-	keep    map[string]bool // folders of packages, and links to them, that something runs with
-	names   map[string]bool // what is left out: names of packages
+	modules []string // the folders with installed packages
+	keep    map[string]bool // needed folders of packages, and links to them
+	names   map[string]bool // names of the packages left out
 
-	lookups, bytes int // so many were made, and read
+	lookups, bytes int // lookups and bytes read so far
 }
 
-// over reports whether more was looked at than any project needs: packages of a stranger may
-// name each other without end.
+// over reports whether more was read than any real project needs: untrusted packages may refer to each other endlessly.
 func (p *pruning) over() bool { return p.lookups > maxLookups || p.bytes > maxManifests }
 
-// dependencies holds the fields of a package.json that name what it needs.
+// dependencies holds the dependency fields of a package.json.
 type dependencies struct {
 	Dependencies map[string]json.RawMessage `json:"dependencies"`
 	Development  map[string]json.RawMessage `json:"devDependencies"`
@@ -51,9 +49,9 @@ type dependencies struct {
 	Main         string                     `json:"main"`
 }
 
-// prune returns the paths to leave out of what a program runs from, whole folders, and
-// how many packages they hold. It is nil where nothing is known to be superfluous: no lock
-// file says what is there, or a command needs a package of development itself.
+// prune returns the paths to leave out of a program's files, including whole folders, and the number of packages in
+// them. It returns nil if nothing is known to be unnecessary: there is no lock file, or a command needs a development
+// package.
 func prune(root *os.Root, plan framework.Plan, commands []string) (skip map[string]bool, packages int) {
 	p := &pruning{root: root, modules: plan.Modules, keep: map[string]bool{}, names: map[string]bool{}}
 	if len(plan.Modules) == 0 || !p.locked() {
@@ -83,10 +81,10 @@ func prune(root *os.Root, plan framework.Plan, commands []string) (skip map[stri
 	return skip, len(p.names)
 }
 
-// lockNames are the files that pin what an installation brings.
+// lockNames lists the files that pin the installed packages.
 var lockNames = []string{"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"}
 
-// locked reports whether the project says what its packages are.
+// locked reports whether the project has a lock file.
 func (p *pruning) locked() bool {
 	for _, m := range p.modules {
 		for _, name := range lockNames {
@@ -98,7 +96,7 @@ func (p *pruning) locked() bool {
 	return false
 }
 
-// parentOf is the folder that a folder is in; "." is the top.
+// parentOf returns a folder's parent; "." is the root.
 func parentOf(dir string) string { return path.Dir(path.Clean(dir)) }
 
 func (p *pruning) manifest(dir string) (d dependencies, ok bool) {
@@ -115,8 +113,7 @@ func (p *pruning) manifest(dir string) (d dependencies, ok bool) {
 	return d, json.Unmarshal(text, &d) == nil
 }
 
-// follow marks everything that the packages in these folders need. It reports false where
-// that can't be told.
+// follow marks everything that the packages in these folders need. It returns false if that can't be determined.
 func (p *pruning) follow(todo []string) bool {
 	seen := map[string]bool{}
 	for i, dir := range todo {
@@ -135,7 +132,7 @@ func (p *pruning) follow(todo []string) bool {
 		d, ok := p.manifest(dir)
 		if !ok {
 			if _, err := p.root.Lstat(path.Join(dir, "package.json")); errors.Is(err, fs.ErrNotExist) {
-				continue // nothing needs anything here
+				continue // this folder has no dependencies
 			}
 			return false
 		}
@@ -159,8 +156,7 @@ func (p *pruning) follow(todo []string) bool {
 
 var packageName = lazyregexp.New(`^(?:@[\w.~-]+/)?[\w.~-]+$`)
 
-// resolve finds a package as Node.js does: in the nearest node_modules upwards. real is
-// where its link leads, if it is one.
+// resolve finds a package as Node.js does, in the nearest node_modules upwards. If at is a link, real is its target.
 func (p *pruning) resolve(dir, name string) (at, real string) {
 	for up := dir; ; up = path.Dir(up) {
 		if path.Base(up) != "node_modules" {
@@ -198,7 +194,7 @@ func (p *pruning) target(at string, info fs.FileInfo) string {
 func (p *pruning) entries(dir string, f func(name, at string)) {
 	for _, name := range p.list(dir) {
 		switch {
-		case strings.HasPrefix(name, "."): // the managers' own
+		case strings.HasPrefix(name, "."): // internal folders of package managers
 		case strings.HasPrefix(name, "@"):
 			for _, inner := range p.list(path.Join(dir, name)) {
 				f(name+"/"+inner, path.Join(dir, name, inner))
@@ -209,7 +205,7 @@ func (p *pruning) entries(dir string, f func(name, at string)) {
 	}
 }
 
-// stored marks the packages in a manager's own store that nothing leads to.
+// stored marks unneeded packages in a manager's own store.
 func (p *pruning) stored(dir string, skip map[string]bool) {
 	used := map[string]bool{}
 	for at := range p.keep {
@@ -244,8 +240,8 @@ func (p *pruning) list(dir string) []string {
 
 var wordSplit = lazyregexp.New(`[^\w@./~-]+`)
 
-// calls reports whether a command names a package that would be left out, or one of its
-// programs: what people start with is needed, whatever they call it.
+// calls reports whether a command names a package, or a program of one, that would be left out: a program that is
+// started is needed even if package.json lists it in devDependencies.
 func (p *pruning) calls(plan framework.Plan, commands []string) bool {
 	programs := map[string]bool{}
 	for _, m := range plan.Modules {
@@ -256,7 +252,7 @@ func (p *pruning) calls(plan framework.Plan, commands []string) bool {
 				continue
 			}
 			real := p.target(at, info)
-			if info.Mode()&fs.ModeSymlink == 0 { // pnpm writes scripts
+			if info.Mode()&fs.ModeSymlink == 0 { // pnpm writes scripts instead of links
 				real = p.mentioned(at)
 			}
 			if name := packageOf(real); p.names[name] {
@@ -279,7 +275,7 @@ func (p *pruning) calls(plan framework.Plan, commands []string) bool {
 	return false
 }
 
-// mentioned is the package that a script of node_modules/.bin runs: the last it names.
+// mentioned returns the package that a script of node_modules/.bin runs: the last one that it names.
 func (p *pruning) mentioned(at string) string {
 	f, err := openRegular(p.root, at)
 	if err != nil {
@@ -294,7 +290,7 @@ func (p *pruning) mentioned(at string) string {
 	return string(text[i:])
 }
 
-// packageOf is the package whose file a path names: what follows the last node_modules.
+// packageOf returns the package that contains a path: the part after the last node_modules.
 func packageOf(at string) string {
 	i := strings.LastIndex(at, "node_modules/")
 	if i < 0 {
@@ -307,7 +303,7 @@ func packageOf(at string) string {
 	return parts[0]
 }
 
-// words are those of commands and of the scripts that they call.
+// words returns the words of commands and of the scripts that they call.
 func (p *pruning) words(dir string, commands []string) []string {
 	d, _ := p.manifest(path.Clean(dir))
 	all := map[string]bool{}

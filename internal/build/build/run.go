@@ -16,15 +16,15 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// What a build's own directory holds, as it is made.
+// Names in a build's own directory.
 const (
-	RepoDir   = "repo" // the checkout; programs find what runs at that path too
+	RepoDir   = "repo" // the checkout; programs run at the same path
 	homeDir   = ".home"
-	tempDir   = ".tmp"                   // on the disk: /tmp lives in memory
-	globalDir = homeDir + "/.npm-global" // what "npm install -g" brings; the tools' own folder is not the build's to write
+	tempDir   = ".tmp" // on disk: /tmp is in memory
+	globalDir = homeDir + "/.npm-global" // target of "npm install -g"; builds may not write to the tools' own folder
 )
 
-// build is one build under way.
+// build is a running build.
 type build struct {
 	*Builds
 	Spec
@@ -32,20 +32,19 @@ type build struct {
 	log    *buildlog.Log
 	cache  cache
 	saved  bool             // whether cache has been saved
-	ran    bool             // whether its commands were reached, so that caches are worth saving
-	before map[string]int64 // when the folders that may be the output had changed last, before anything ran
+	ran    bool // whether commands ran, so that caches are worth saving
+	before map[string]int64 // when each candidate for the output last changed, before any command ran
 	tools  toolchain.Tools
-	extra  []toolchain.Tools // what of tools is released apart
-	line   string            // of Node, which the packages need where the project names no version; "" is the server's
-	dir    string            // ours: the socket, and work
-	work   string            // the build's: repo and .home, or whatever it puts in their place; set before where it is elsewhere
-	uid    int               // likewise
+	extra  []toolchain.Tools // additional tools, released separately
+	line   string // version of Node.js that the packages need if the project names none; "" is the server's
+	dir    string // private: the socket, and work
+	work   string // writable for the build: repo and .home; set in advance for builds elsewhere
+	uid    int // of the site; set in advance for builds elsewhere
 	env    []string
 }
 
-// Run builds what s says and calls use with the artefact. When it returns, caches for the next build are still being saved
-// and the build's folders deleted: the site's next build of the branch waits for that, visitors don't. Caches are saved
-// whole only when use succeeded.
+// Run builds s and calls use with the artefact. Saving the caches and deleting the build's folders continue after Run
+// returns; only the next build of the same site and branch waits for that. All caches are saved only if use succeeded.
 func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Context, Artefact) error) error {
 	x := &build{Builds: b, Spec: s, report: r, cache: b.cacheOf(s.Site, s.Branch)}
 	if len(s.Plan.Install)+len(s.Plan.Build) == 0 {
@@ -103,13 +102,13 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 	return err
 }
 
-// asItIs hands over a commit that no command changes, such as plain PHP: it needs no slot, no sandbox and no tools.
+// asItIs hands over a commit that needs no build, such as plain PHP. It needs no slot, sandbox or tools.
 func (b *build) asItIs(ctx context.Context, use func(context.Context, Artefact) error) (err error) {
 	b.report.Enter("prepare")
 	b.warnOfVersions()
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
 	b.work = filepath.Join(b.dir, "work")
-	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
+	if err := removeTree(b.dir); err != nil { // of an attempt that a crash interrupted
 		return fmt.Errorf("clear build directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, removeTree(b.dir)) }()
@@ -136,7 +135,7 @@ func (b *build) end(ctx context.Context, good bool) {
 	}
 }
 
-// carryOut is a build from its first stage to its last.
+// carryOut runs all stages of a build.
 func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact) error) error {
 	b.report.Enter("prepare")
 	b.warnOfVersions()
@@ -178,7 +177,7 @@ func (b *build) warnOfVersions() {
 	}
 }
 
-// release gives back what a build needed while its commands ran, and ends its log.
+// release releases the resources of the build's commands, and closes its log.
 func (b *build) release() {
 	b.giveBack()
 	if b.log != nil {
@@ -186,15 +185,15 @@ func (b *build) release() {
 	}
 }
 
-// prepare checks the commit out, brings caches and tools, and gives it all to the
-// site's uid. release is always to be called after it.
+// prepare checks out the commit, restores caches, gets tools, and changes ownership to the site's uid. The caller must
+// call release, even after an error.
 func (b *build) prepare(ctx context.Context) (err error) {
 	b.dir = filepath.Join(b.c.Dir, "work", b.ID)
 	b.work = cmp.Or(b.work, filepath.Join(b.dir, "work"))
-	if err := removeTree(b.dir); err != nil { // of an attempt that a crash ended
+	if err := removeTree(b.dir); err != nil { // of an attempt that a crash interrupted
 		return fmt.Errorf("clear build directory: %w", err)
 	}
-	// The place of the commands is below it, but for a build that is alone.
+	// work is below dir, except for a build that runs alone.
 	if err := errors.Join(os.MkdirAll(b.dir, 0o700), os.MkdirAll(b.work, 0o700)); err != nil {
 		return fmt.Errorf("make build directory: %w", err)
 	}
@@ -216,7 +215,7 @@ func (b *build) prepare(ctx context.Context) (err error) {
 			return fmt.Errorf("clear cache: %w", err)
 		}
 	}
-	for _, dir := range []string{globalDir + "/bin", globalDir + "/lib", tempDir} { // npx wants the first two there
+	for _, dir := range []string{globalDir + "/bin", globalDir + "/lib", tempDir} { // npx requires the first two
 		if err := os.MkdirAll(filepath.Join(b.work, dir), 0o755); err != nil {
 			return fmt.Errorf("make home: %w", err)
 		}
@@ -224,15 +223,15 @@ func (b *build) prepare(ctx context.Context) (err error) {
 	if err := sandbox.Own(b.work, b.uid); err != nil {
 		return err
 	}
-	// What caches hold is the uid's already: walking thousands of files again costs time.
+	// Caches already belong to the uid: changing thousands of files again would take time.
 	if err := b.cache.restore("home", b.work, homeDir, b.cacheFolders(true), b.uid); err != nil {
 		return err
 	}
 	return nil
 }
 
-// removeTree deletes a directory that a build may have made hard to delete: folders
-// without permissions, when we are not root.
+// removeTree deletes a directory even if the build removed permissions from folders, which matters when Slipway isn't
+// root.
 func removeTree(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil || os.Geteuid() == 0 {

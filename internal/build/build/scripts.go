@@ -11,12 +11,11 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// maxManifest bounds a package.json that is read for its scripts.
+// maxManifest caps the bytes of a package.json that is read for its scripts.
 const maxManifest = 256 << 10
 
-// texts returns what of the user's own a build hands to a shell: the commands, and of
-// package.json the scripts that they, or each other, name. It may return more scripts
-// than really run, but none that cannot.
+// texts returns the shell code that a build runs: the commands, and the scripts of package.json that they or other
+// scripts name. It may return scripts that don't run, but misses none that do.
 func (b *build) texts(ctx context.Context) []string {
 	var out []string
 	scripts := map[string]string{}
@@ -34,7 +33,7 @@ func (b *build) texts(ctx context.Context) []string {
 		out = append(out, scripts[hook])
 		delete(scripts, hook)
 	}
-	for i := 0; i < len(out); i++ { // out grows: a script may name further ones
+	for i := 0; i < len(out); i++ { // out grows: a script may call others
 		words := strings.FieldsFunc(out[i], func(r rune) bool { return strings.ContainsRune(" \t\n;&|()'\"", r) })
 		for _, w := range words {
 			for _, name := range []string{"pre" + w, w, "post" + w} {
@@ -51,7 +50,7 @@ func (b *build) texts(ctx context.Context) []string {
 func (b *build) readScripts(ctx context.Context, name string, into map[string]string) {
 	text, err := b.Tree.ReadFile(ctx, name, maxManifest)
 	if err != nil {
-		return // there is none, or its own manager will say what is wrong with it
+		return // missing or invalid; the package manager reports that
 	}
 	var manifest struct {
 		Scripts map[string]string `json:"scripts"`
@@ -64,14 +63,13 @@ func (b *build) readScripts(ctx context.Context, name string, into map[string]st
 	}
 }
 
-// bashism matches what bash understands and a plain sh does not.
+// bashism matches syntax that bash supports and a plain sh doesn't.
 var bashism = lazyregexp.New(
 	`\[\[ |(^|[;&|({]\s*)(source|shopt|declare|typeset|pushd|popd|mapfile)\s|pipefail|<\(|<<<|&>|\$'|\$\{\w+(//?|\^|,)|` +
 		`\$\{\w+:\d|(^|[;&|]\s*)\w+=\(|\bfunction\s+\w+|\{\d+\.\.\d+\}|\*\*/`,
 )
 
-// shell returns the shell for a text: bash for what only it understands, where the host
-// has it, and sh otherwise, which such commands are written for.
+// shell returns the shell for a text: bash if the text needs it and the host has it, else sh.
 func shell(text string) string {
 	if bashism.MatchString(text) && hasBash() {
 		return "/bin/bash"
@@ -89,7 +87,7 @@ var called = lazyregexp.New(
 		`(?:^|[;&|(]\s*)(?:\w+=\S*\s+)+(yarn|pnpm|bun|npm)(?:\s|$)`,
 )
 
-// managers names the package managers that texts call.
+// managers returns the package managers that texts call.
 func managers(texts []string) []string {
 	var out []string
 	for _, text := range texts {

@@ -13,21 +13,22 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Bounds of the search for pages and for a server in what a build left.
+// Limits of the search for pages and for a server in a build's output.
 const (
 	maxSearched = 20_000 // entries
-	maxBelow    = 5      // folders below one another
-	maxCompiled = 5      // files that an error names
+	maxBelow    = 5 // nested folders
+	maxCompiled = 5 // files named in an error
 )
 
-// builtFolders are where compilers write to, and serverNames how they call what is started, the likeliest first.
+// builtFolders lists folders that compilers write to, and serverNames the usual names of a server's main file,
+// likeliest first.
 var (
 	compiled     = []string{".js", ".cjs", ".mjs"}
 	builtFolders = []string{"dist", "build", "out", "lib", "output"}
 	serverNames  = []string{"main", "server", "index", "app"}
 )
 
-// walk calls fn with a folder of the checkout and what is below it, until it returns false.
+// walk calls fn with the content of a folder of the checkout, recursively, until fn returns false.
 func walk(root *os.Root, folder string, fn func(name string, e fs.DirEntry) bool) {
 	n := 0
 	_ = fs.WalkDir(root.FS(), path.Clean(folder), func(name string, e fs.DirEntry, err error) error {
@@ -41,7 +42,7 @@ func walk(root *os.Root, folder string, fn func(name string, e fs.DirEntry) bool
 	})
 }
 
-// hasPage reports whether a folder has a page of HTML.
+// hasPage reports whether a folder contains an HTML file.
 func hasPage(root *os.Root, folder string) (found bool) {
 	walk(root, folder, func(name string, e fs.DirEntry) bool {
 		found = e.Type().IsRegular() && slices.Contains([]string{".html", ".htm", ".xhtml"}, strings.ToLower(path.Ext(name)))
@@ -50,8 +51,9 @@ func hasPage(root *os.Root, folder string) (found bool) {
 	return found
 }
 
-// compiledServer returns the file by which the server is started that a build has written, relative to the plan's root:
-// the main file of package.json, or the only one with a likely name, the others being further below. Of several it returns none, and them.
+// compiledServer returns the built file that starts the server, relative to the plan's root: the main file of
+// package.json, or the only one with a usual name in the topmost folder. If there are several, it returns them and no
+// file.
 func (b *build) compiledServer(root *os.Root) (file string, several []string) {
 	dir := path.Clean(b.Plan.Root)
 	p := pruning{root: root}
@@ -62,13 +64,13 @@ func (b *build) compiledServer(root *os.Root) (file string, several []string) {
 			}
 		}
 	}
-	found := map[string][]string{} // by name without its ending
+	found := map[string][]string{} // by name without extension
 	for _, folder := range builtFolders {
 		walk(root, path.Join(dir, folder), func(name string, e fs.DirEntry) bool {
 			ext := path.Ext(name)
 			stem := strings.TrimSuffix(path.Base(name), ext)
 			if e.Type().IsRegular() && slices.Contains(compiled, ext) && slices.Contains(serverNames, stem) &&
-				!p.has(path.Join(path.Dir(name), "index.html")) { // that is a front end's
+				!p.has(path.Join(path.Dir(name), "index.html")) { // with an index.html, it belongs to a front end
 				found[stem] = append(found[stem], relative(dir, name))
 			}
 			return true
@@ -97,12 +99,12 @@ func relative(dir, name string) string {
 	return strings.TrimPrefix(name, dir+"/")
 }
 
-// startServer is how a server that a build wrote is started.
+// startServer returns the start command of a server that a build wrote.
 func startServer(dir, file string) *framework.Start {
 	return &framework.Start{Command: framework.Command{Argv: []string{"node", file}, Dir: dir}, PortEnv: "PORT"}
 }
 
-// serve hands over a server where the plan thought of pages and the build made none.
+// serve hands over a server if the plan expected pages and the build made none.
 func (b *build) serve(ctx context.Context, root *os.Root, use func(context.Context, Artefact) error) error {
 	file, several := b.compiledServer(root)
 	if file == "" {
@@ -122,8 +124,8 @@ func (b *build) serve(ctx context.Context, root *os.Root, use func(context.Conte
 	return use(ctx, a)
 }
 
-// correct starts the file that the build wrote where the one that node is to run isn't there, and returns it; "" where
-// nothing is changed.
+// correct makes Start run the file that the build wrote if the plan's file is missing, and returns that file; "" if
+// nothing changes.
 func (b *build) correct(root *os.Root) string {
 	if b.Plan.Runtime != framework.Node || b.Plan.Start == nil {
 		return ""

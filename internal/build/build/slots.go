@@ -10,30 +10,28 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// slots lets n builds run at once in this process, fairly: a free place goes to the
-// owner with the fewest running, among equals to the one whose last turn is longest ago,
-// and then to the one that waits longest.
+// slots runs at most n builds at a time in this process. A free slot goes to the owner with the fewest running builds,
+// then to the one whose last turn is longest ago, then to the build that has waited longest.
 type slots struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	free    int
-	running []id.Owner // owners of what runs, in the order in which it began
+	running []id.Owner // owners of the running builds, in the order of their start
 	waiting []*waiter
-	given   int // turns so far
+	given   int // number of turns so far
 	// share: total the owners with builds that run or wait; owner the builds go in turn, least running first; edge the build waits, and its log says at which place
-	last map[id.Owner]int // the number of each owner's last turn, while it waits for more or runs
+	last map[id.Owner]int // number of each owner's last turn, while it has waiting or running builds
 }
 
 type waiter struct {
 	owner id.Owner
-	turn  chan struct{} // closed when it is theirs
-	place chan int      // the newest place in the queue, where it changed
-	known int           // the last one sent
+	turn  chan struct{} // closed when the slot is assigned
+	place chan int // latest place in the queue, if changed
+	known int // last place sent
 }
 
 func newSlots(n int) *slots { return &slots{free: n, last: map[id.Owner]int{}} }
 
-// take waits for a slot. While there is a wait, say is called with the place in the
-// queue, 1 being next, and again whenever that changes.
+// take waits for a slot. While it waits, it calls say with each new place in the queue; 1 is next.
 func (s *slots) take(ctx context.Context, owner id.Owner, say func(place int)) (release func(), err error) {
 	w := &waiter{owner: owner, turn: make(chan struct{}), place: make(chan int, 1)}
 	s.mu.Lock()
@@ -64,7 +62,7 @@ func (s *slots) take(ctx context.Context, owner id.Owner, say func(place int)) (
 	}), nil
 }
 
-// leave takes a waiter out of the queue, or gives its turn back if that came meanwhile.
+// leave removes a waiter from the queue, or releases its slot if it just got one.
 func (s *slots) leave(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +74,7 @@ func (s *slots) leave(w *waiter) {
 	s.give(w.owner)
 }
 
-// give returns an owner's slot. The caller holds mu.
+// give releases an owner's slot. The caller holds mu.
 func (s *slots) give(owner id.Owner) {
 	s.free++
 	i := slices.Index(s.running, owner)
@@ -84,8 +82,7 @@ func (s *slots) give(owner id.Owner) {
 	s.next()
 }
 
-// next hands out free slots and tells those that go on waiting where they stand. The
-// caller holds mu.
+// next assigns free slots and sends new places to the builds that still wait. The caller holds mu.
 func (s *slots) next() {
 	for s.free > 0 && len(s.waiting) > 0 {
 		i := s.best(s.waiting, s.running, s.last)
@@ -105,7 +102,7 @@ func (s *slots) next() {
 	s.tell()
 }
 
-// best returns which of the waiting is to have the next slot.
+// best returns the index of the waiting build that gets the next slot.
 func (s *slots) best(waiting []*waiter, running []id.Owner, last map[id.Owner]int) int {
 	count := map[id.Owner]int{}
 	for _, owner := range running {
@@ -121,11 +118,11 @@ func (s *slots) best(waiting []*waiter, running []id.Owner, last map[id.Owner]in
 	return best
 }
 
-// maxForeseen bounds how many turns are foreseen; who stands behind them is told that.
+// maxForeseen caps the simulated turns. Builds after them get this number as their place.
 const maxForeseen = 200
 
-// tell foresees the turns, as if what runs ended in the order in which it began, and
-// sends each waiter its place where that changed. The caller holds mu.
+// tell computes the places, assuming that builds end in the order of their start, and sends each waiter its place if it
+// changed. The caller holds mu.
 func (s *slots) tell() {
 	waiting, running, last, given := slices.Clone(s.waiting), slices.Clone(s.running), maps.Clone(s.last), s.given
 	for place := 1; len(waiting) > 0 && place <= maxForeseen; place++ {
@@ -145,7 +142,7 @@ func (s *slots) tell() {
 	}
 }
 
-// tell sends a place; an older one that nobody has read goes.
+// tell sends a place, and discards an older one that wasn't received.
 func (w *waiter) tell(place int) {
 	if place == w.known {
 		return

@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a build leaves is a stranger's, and anything may be in the place of anything: a link
-// to a directory of the host where the checkout was, a pipe, whose opening would wait for
-// ever, where a file was. Every process of the build is dead when it is opened.
+// A build's files are untrusted, and it may have replaced any of them: the checkout by a link to a directory of the
+// host, or a file by a pipe that blocks when it is opened. All its processes are dead when its files are opened.
 
-// errNoCheckout says that the checkout's place holds something else.
+// errNoCheckout means that the build replaced the checkout.
 var errNoCheckout = errors.New("the build has put something else in the place of the repository")
 
 // checkout opens the build's repository directory.
@@ -41,7 +40,7 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 	return f, nil
 }
 
-// names lists up to most of a directory's entries, unsorted.
+// names returns up to most entries of a directory, unsorted.
 func names(root *os.Root, dir string, most int) []string {
 	f, err := root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

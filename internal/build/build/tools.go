@@ -10,11 +10,11 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// moreTools brings the package managers that commands call although another one installs
-// the dependencies. One that can't be had is a warning: the command may never run.
+// moreTools gets the package managers that commands call beyond the one that installs the dependencies. If one isn't
+// available, it logs a warning: the command may never run.
 func (b *build) moreTools(ctx context.Context, names []string) error {
 	for _, name := range names {
-		if name == b.Plan.Manager || name == "npm" { // npm comes with every Node
+		if name == b.Plan.Manager || name == "npm" { // npm is part of Node.js
 			continue
 		}
 		got, err := b.c.Toolchain.Ready(ctx, toolchain.Want{Node: b.node(), Manager: name},
@@ -38,7 +38,7 @@ func (b *build) moreTools(ctx context.Context, names []string) error {
 	return nil
 }
 
-// appendNew appends what is not there yet.
+// appendNew appends the elements that list lacks.
 func appendNew(list, more []string) []string {
 	for _, s := range more {
 		if !slices.Contains(list, s) {

@@ -13,21 +13,19 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The uids that builds and programs run under: one per site, so that no site's processes can
-// touch another's files. A site that has run a program has files that stay, and its uid until it
-// is deleted. When all have been given, the one of another site goes on that was used longest
-// ago, once that is 30 days: by then nothing on any node belongs to it any more, for caches go
-// after cacheAge. So what the range bounds is the sites with programs, and those built in 30 days.
+// Builds and programs run under one uid per site, so that no site's processes can access another's files. A site that
+// has run a program has permanent files and keeps its uid until it is deleted. When all uids are in use, a new site
+// gets the one that was unused longest, at least 30 days: its caches were deleted after cacheAge, so no files belong to
+// it. The range therefore limits the sites with programs plus those built within 30 days.
 const (
-	FirstUID = 200_000 // the first of …
-	UIDs     = 1 << 16 // … so many
+	FirstUID = 200_000 // first uid
+	UIDs     = 1 << 16 // number of uids
 
 	lastUID = FirstUID + UIDs - 1
 	restUID = 30 * 24 * time.Hour
 )
 
-// UID returns the host's uid of a site for its programs, under which all that is the site's own
-// runs. The site has it until it is deleted.
+// UID returns the uid for a site's programs. The site keeps it until it is deleted.
 func (b *Builds) UID(ctx context.Context, site id.Site) (int, error) { return b.uid(ctx, site, true) }
 
 // uidOf returns the site's uid for a build.
@@ -35,8 +33,8 @@ func (b *Builds) uidOf(ctx context.Context, site id.Site) (uid int, err error) {
 	return b.uid(ctx, site, false)
 }
 
-// uid returns the site's own uid, taking one when it has none. Other nodes may take
-// theirs at the same moment: who finds that the one he chose is taken chooses again.
+// uid returns the site's uid, and assigns one if it has none. Nodes may choose the same uid at the same time; the
+// slower one then chooses again.
 func (b *Builds) uid(ctx context.Context, site id.Site, files bool) (uid int, err error) {
 	for range 100 {
 		err = b.c.DB.Write(ctx, func(tx *db.Tx) error { uid, err = takeUID(ctx, tx, site, files); return err })
@@ -57,14 +55,14 @@ func (b *Builds) uid(ctx context.Context, site id.Site, files bool) (uid int, er
 	return uid, nil
 }
 
-// takeUID answers sql.ErrNoRows when there is none left, or somebody else was quicker.
+// takeUID returns sql.ErrNoRows if no uid is free, or another node was faster.
 func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int, err error) {
 	now := db.Now()
 	var used db.Time
 	var has bool
 	err = tx.QueryRow(ctx, `SELECT uid, used_at, has_files FROM build_uids WHERE site_id = $1`, site).Scan(&uid, &used, &has)
 	if err == nil && (now.Sub(used) > 24*time.Hour || files && !has) {
-		// Whoever takes it away at this moment has found it unused for long, and wins.
+		// A node that reassigns the uid now has found it unused for 30 days, and wins.
 		err = tx.QueryRow(ctx,
 			`UPDATE build_uids SET used_at = $3, has_files = $4 WHERE uid = $1 AND site_id = $2 RETURNING uid`, uid,
 			site, now, files || has).Scan(&uid)
@@ -79,7 +77,7 @@ func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int,
 	if !errors.Is(err, sql.ErrNoRows) {
 		return uid, err
 	}
-	// The condition stands twice: the second holds for the row as it is once we have it.
+	// The condition is repeated, so that it is checked again once the row is locked.
 	err = tx.QueryRow(ctx, `
 		UPDATE build_uids SET site_id = $1, released_at = 0, used_at = $3, has_files = $4
 		WHERE uid = (SELECT uid FROM build_uids WHERE used_at < $2 AND released_at < $2 AND NOT has_files ORDER BY used_at LIMIT 1)
@@ -88,7 +86,7 @@ func takeUID(ctx context.Context, tx *db.Tx, site id.Site, files bool) (uid int,
 	return uid, err
 }
 
-// ReleaseUIDTx gives a deleted site's uid back.
+// ReleaseUIDTx frees a deleted site's uid.
 func (b *Builds) ReleaseUIDTx(ctx context.Context, tx *db.Tx, site id.Site) error {
 	_, err := tx.Exec(ctx,
 		`UPDATE build_uids SET released_at = $2, site_id = 'gone/' || site_id, has_files = FALSE WHERE site_id = $1`,

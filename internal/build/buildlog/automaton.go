@@ -1,26 +1,25 @@
 package buildlog
 
-// automaton finds any of many patterns in one pass over a text, whatever the pieces it
-// comes in (Aho and Corasick, "Efficient string matching", CACM 18.6, 1975). Its nodes
-// are a trie with failure links; the root and its children, where nearly all text is
-// spent, have full tables.
+// automaton finds many patterns in one pass over a text that arrives in pieces (Aho and Corasick, "Efficient string
+// matching", CACM 18.6, 1975). Its nodes form a trie with failure links. The root and its children, which handle nearly
+// all bytes, have full tables.
 type automaton struct {
 	nodes []node
 	table [][256]int32 // of nodes 0 to len(table)-1: the root and its children
 }
 
 type node struct {
-	child   int32 // first; 0 for none
-	sibling int32 // 0 for none
+	child   int32 // first child; 0 if none
+	sibling int32 // next sibling; 0 if none
 	fail    int32 // the longest proper suffix of this node that is a node
-	depth   int32 // bytes from the root: the text held in a partial match
-	match   int32 // length of the longest pattern that ends here; 0 for none
+	depth   int32 // bytes from the root: the length of a partial match
+	match   int32 // length of the longest pattern that ends here; 0 if none
 	b       byte
-	wraps   bool // on the path of a pattern that may go on after a line break
+	wraps   bool // on the path of a pattern that may continue after a line break
 }
 
-// pattern is a byte string to find. One that wraps may be interrupted by line breaks,
-// the way base64(1) and xxd(1) print.
+// pattern is a byte string to find. If it wraps, line breaks may interrupt it, as in the output of base64(1) and
+// xxd(1).
 type pattern struct {
 	text  string
 	wraps bool
@@ -29,7 +28,7 @@ type pattern struct {
 // newAutomaton builds an automaton for non-empty patterns.
 func newAutomaton(patterns []pattern) *automaton {
 	a := &automaton{nodes: make([]node, 1)}
-	for _, p := range patterns { // the root's children first, so that they are numbered 1 to k
+	for _, p := range patterns { // the root's children first, so that they get the numbers 1 to k
 		a.grow(0, p.text[0])
 	}
 	k := len(a.nodes)
@@ -74,7 +73,7 @@ func (a *automaton) grow(at int32, b byte) int32 {
 	return c
 }
 
-// link sets failure links breadth first: a node's link is shallower than the node.
+// link sets the failure links, breadth first: a node's link is shallower than the node.
 func (a *automaton) link() {
 	queue := []int32{0}
 	for len(queue) > 0 {
@@ -97,11 +96,11 @@ func (a *automaton) link() {
 	}
 }
 
-// span is a piece of a text, from start to before end.
+// span is the part of a text from start to before end.
 type span struct{ start, end int }
 
-// scan reads text from offset from, in state at, and adds what it finds to spans, which
-// stay sorted and apart. A pattern begun before text counts from its first byte.
+// scan reads text, which begins at offset from, in state at, and adds matches to spans, which stay sorted and disjoint.
+// A match that began before text counts from its first byte.
 func (a *automaton) scan(at int32, text []byte, from int, spans []span) (int32, []span) {
 	if len(a.nodes) == 1 {
 		return 0, spans
@@ -130,7 +129,7 @@ func (a *automaton) step(at int32, b byte) int32 {
 	return a.table[at][b]
 }
 
-// join adds a span that ends after all others.
+// join adds a span that ends after all others, and merges overlapping ones.
 func join(spans []span, s span) []span {
 	for n := len(spans); n > 0 && spans[n-1].end > s.start; n-- {
 		s.start = min(s.start, spans[n-1].start)
@@ -139,10 +138,10 @@ func join(spans []span, s span) []span {
 	return append(spans, s)
 }
 
-// pending is how many of the last bytes read may turn out to begin a pattern.
+// pending returns how many of the last bytes may be the beginning of a match.
 func (a *automaton) pending(at int32) int { return int(a.nodes[at].depth) }
 
-// wrapped returns the longest partial match that may go on after a line break; 0 for none.
+// wrapped returns the longest partial match that may continue after a line break, or 0.
 func (a *automaton) wrapped(at int32) int32 {
 	for at != 0 && !a.nodes[at].wraps {
 		at = a.nodes[at].fail
@@ -150,7 +149,7 @@ func (a *automaton) wrapped(at int32) int32 {
 	return at
 }
 
-// contains reports whether any pattern stands in text.
+// contains reports whether text contains any pattern.
 func (a *automaton) contains(text string) bool {
 	_, found := a.scan(0, []byte(text), 0, nil)
 	return len(found) > 0

@@ -1,16 +1,13 @@
-// Package buildlog owns the output of builds: it turns the bytes of an untrusted process into
-// log lines that can be shown, and the lines of a failed build into a likely cause.
+// Package buildlog owns the output of builds: it turns the bytes of an untrusted process into log lines that are safe
+// to show, and the lines of a failed build into a likely cause.
 //
-// A stream passes three steps. The terminal step keeps text and colors and drops
-// every other control sequence, so that a line can neither move a reader's cursor nor
-// hide its content. The redaction step works on that text: values of secrets, and
-// their usual encodings, become [secret] even if they are split between writes. The
-// line step cuts, classifies and counts. Memory is bounded by the longest line, the
-// secrets and a few hundred remembered lines, whatever the process writes.
+// A stream passes three steps. The terminal step keeps text and colors and drops all other control sequences, so that a
+// line can't move a reader's cursor or hide its content. The redaction step replaces the values of secrets, and their
+// usual encodings, by [secret], even if they are split between writes. The line step cuts, classifies and counts lines.
+// Memory is bounded by the longest line, the secrets and a few hundred remembered lines.
 //
-// Redaction protects people who print their environment by mistake. It is not a security
-// boundary: a malicious build can always encode a secret in another way.
-// The package never stores anything, and knows nothing of deployments.
+// Redaction protects people who print their environment by mistake. It is not a security boundary: a malicious build
+// can always encode a secret in another way. The package stores nothing, and knows nothing of deployments.
 package buildlog
 
 import (
@@ -23,42 +20,40 @@ import (
 // Line is one line of output. Both texts are valid UTF-8.
 type Line struct {
 	Level   string // debug, info, warn or error
-	Message string // plain text: no control character but tab
-	Raw     string // Message with its SGR colors (ECMA-48 8.3.117); "" when it has none
+	Message string // plain text, without control characters except tab
+	Raw     string // Message with its SGR colors (ECMA-48 8.3.117); "" if it has none
 }
 
-// Config says what a build may say and who hears it.
+// Config holds the limits and the receiver of a log.
 type Config struct {
-	// Line is called for every line in order, from one goroutine at a time, and while
-	// a lock is held: it must not call back into the Log.
+	// Line receives every line in order, from one goroutine at a time. A lock is held, so it must not call the Log.
 	Line func(Line)
-	// Secrets are the values that never appear. One shorter than 6 bytes is left
-	// alone; of a value of several lines, so is each line shorter than 8.
+	// Secrets lists the values to hide. Values shorter than 6 bytes are ignored, and lines shorter than 8 bytes of
+	// values with several lines.
 	Secrets  []string
-	MaxLine  int           // bytes of Message; longer lines are cut into several. Optional: 0 means 8 KiB, at least 64.
-	MaxLines int           // lines passed on in all; Excerpt and Cause still see the rest. Optional: 0 means 100,000.
-	Rate     int           // lines passed on per second. Optional: 0 means 10,000.
-	Silence  time.Duration // after which an unfinished line, such as a prompt, is passed on. Optional: 0 means 15 s.
-	Progress time.Duration // at most one state of a line that rewrites itself is passed on per this. Optional: 0 means 2 s.
+	MaxLine  int // bytes of Message; longer lines are split. Optional: 0 means 8 KiB, at least 64.
+	MaxLines int // lines passed to Line; Excerpt and Cause see all. Optional: 0 means 100,000.
+	Rate     int // lines passed to Line per second. Optional: 0 means 10,000.
+	Silence  time.Duration // after which an unfinished line, such as a prompt, is passed to Line. Optional: 0 means 15 s.
+	Progress time.Duration // interval for passing on the states of a line that rewrites itself. Optional: 0 means 2 s.
 }
 
-// Log turns the output of one build into lines. Its methods may be called from any
-// goroutine; it holds no resource that outlives Close.
+// Log turns the output of one build into lines. It is safe for concurrent use, and holds no resources after Close.
 type Log struct {
 	c      Config
 	hide   *automaton
 	out    stream
 	recent memory
 
-	mu      sync.Mutex // guards what follows, out and recent
+	mu      sync.Mutex // guards the following fields, out and recent
 	closed  bool
 	lines   int
 	second  time.Time // when the current second of Rate began
-	spoken  int       // lines in it
-	dropped int       // lines in it that were not passed on
+	spoken  int // lines passed on in that second
+	dropped int // lines dropped in that second
 }
 
-// New returns a Log that has seen nothing.
+// New returns an empty Log.
 func New(c Config) *Log {
 	c.MaxLine = max(cmp.Or(c.MaxLine, 8<<10), 64)
 	c.MaxLines = cmp.Or(c.MaxLines, 100_000)
@@ -70,20 +65,17 @@ func New(c Config) *Log {
 	return l
 }
 
-// Write takes output: both streams of the build, in the order in which they were written,
-// as on a terminal. It never fails before Close.
+// Write processes output of the build, stdout and stderr interleaved as on a terminal. It never fails before Close.
 func (l *Log) Write(p []byte) (int, error) { return l.out.Write(p) }
 
-// Flush ends the unfinished line: the process that wrote them is gone,
-// another may follow.
+// Flush ends the unfinished line after a process exited; another process may follow.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end()
 }
 
-// Close does what Flush does and ends the Log; later writes answer io.ErrClosedPipe.
-// Excerpt and Cause go on working.
+// Close flushes and closes the Log; later writes return io.ErrClosedPipe. Excerpt and Cause still work.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +90,7 @@ func (l *Log) end() {
 	l.tellDropped()
 }
 
-// emit passes one line on, unless there were too many. l.mu is held.
+// emit passes a line to Line unless a limit is reached. l.mu is held.
 func (l *Log) emit(now time.Time, line Line) {
 	l.recent.add(line.Message, line.Level == "error")
 	if now.Sub(l.second) >= time.Second {

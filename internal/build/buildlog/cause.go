@@ -9,27 +9,27 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// Failure holds what is known about a failed build beside its output. Every field may be zero.
+// Failure holds what is known about a failed build besides its output. Every field may be zero.
 type Failure struct {
-	ExitCode    int           // as a shell would say it
+	ExitCode    int // as a shell reports it
 	OOM         bool          // the memory limit was hit
-	Killed      string        // why the service ended it: "", timeout, disk limit, canceled, log flood
-	Stage       string        // what ran: install, build
+	Killed      string // why Slipway killed it: timeout, disk limit, canceled or log flood; else ""
+	Stage       string // install or build
 	MemoryLimit int64         // bytes
 	DiskLimit   int64         // bytes
-	TimeLimit   time.Duration // of the stage
+	TimeLimit   time.Duration // for the stage
 	Manager     string        // npm, pnpm, yarn or bun
-	Missing     string        // the output folder that is not there, after a build that ended well
-	Found       []string      // folders that are there instead
-	Link        string        // where Missing leads, when it is a link
-	Conflict    string        // a manifest or lock file that contains merge conflict markers
-	Unset       string        // a variable that the registry's settings use and that is not set
+	Missing     string // the missing output folder after a successful build
+	Found       []string // existing folders that may be the output
+	Link        string // target of Missing, if it is a link
+	Conflict    string // a manifest or lock file with conflict markers
+	Unset       string // a variable that the registry's settings use but that isn't set
 	// Windows reports whether a script of the project has Windows line endings. Optional.
 	Windows func(name string) bool
 }
 
-// Cause returns one sentence with the likely cause of the failure and, where we know,
-// what to do. It holds text from the build, so it is as trustworthy as the build.
+// Cause returns one sentence with the likely cause of the failure and, if known, the remedy. It contains text of the
+// build, so it is as trustworthy as the build.
 func (l *Log) Cause(f Failure) string {
 	l.mu.Lock()
 	lines := l.recent.all()
@@ -63,17 +63,17 @@ func (l *Log) Cause(f Failure) string {
 	return l.unknown(f)
 }
 
-// denied is how managers say that a package is not for everybody.
+// denied matches messages of package managers about private packages.
 var denied = lazy(`\b(E401|E403|E404|ENEEDAUTH|401 Unauthorized|403 Forbidden|404 Not Found)\b|ERR_PNPM_FETCH_40\d|Failed to replace env`)
 
-// absent is how shells say that a script can't be run.
+// absent matches messages of shells that a script can't be run.
 var absent = lazy(
 	`(?:sh|bash): (?:line )?(?:\d+: )?(\S*/\S+): (?:not found|cannot execute: required file not found|No such file or directory|` +
 		`bad interpreter)|spawn (\S*/\S+) ENOENT|^(\S*/\S+): no such file or directory$`,
 )
 
-// windows finds a script that a shell says is not there, although it is: the carriage
-// return at the end of its first line belongs to the name of its interpreter.
+// windows returns the cause if a shell reports an existing script as missing: with Windows line endings, the
+// interpreter's name ends in a carriage return.
 func windows(f Failure, lines []string) string {
 	if f.Windows == nil {
 		return ""
@@ -90,7 +90,7 @@ func windows(f Failure, lines []string) string {
 	return ""
 }
 
-// killed speaks for what the service itself saw; the output can't know better.
+// killed returns the cause that Slipway itself observed, which is more reliable than the output.
 func killed(f Failure) string {
 	switch {
 	case f.OOM || f.Killed == "out of memory":
@@ -139,7 +139,7 @@ func missing(f Failure) string {
 	return s + "; found: " + strings.Join(found, ", ") + more
 }
 
-// unknown is the sentence when nothing in the output is recognised.
+// unknown returns a sentence if nothing in the output is recognized.
 func (l *Log) unknown(f Failure) string {
 	switch f.ExitCode {
 	case 0:
@@ -168,7 +168,7 @@ func (l *Log) unknown(f Failure) string {
 		case failing && says(whole):
 			return whole
 		case failing:
-			heading = strings.HasSuffix(whole, ":") // of what follows, behind the frames of a stack
+			heading = strings.HasSuffix(whole, ":") // it introduces the lines after the stack frames
 		case heading && whole != "" && whole[0] == line[0]:
 			return whole
 		}
@@ -182,7 +182,7 @@ func (l *Log) unknown(f Failure) string {
 	return "Its output does not say why"
 }
 
-// announces is what managers print before they run a script.
+// announces matches what package managers print before they run a script.
 var announces = lazy(`^(?:[>$] |yarn run v\d)`)
 
 func stage(f Failure) string {
@@ -192,7 +192,7 @@ func stage(f Failure) string {
 	return f.Stage
 }
 
-// bound writes a limit; "" for none.
+// bound formats a limit; "" if there is none.
 func bound(n int64) string {
 	if n <= 0 {
 		return ""
@@ -200,7 +200,7 @@ func bound(n int64) string {
 	return text.Size(n)
 }
 
-// expandManager names the project's package manager and memory limit in a sentence.
+// expandManager inserts the project's package manager and memory limit into a sentence.
 func expandManager(s string, f Failure) string {
 	m := f.Manager
 	if m == "" {
@@ -213,7 +213,7 @@ func expandManager(s string, f Failure) string {
 	return strings.NewReplacer("{manager}", m, "{memory}", memory).Replace(s)
 }
 
-// all returns every remembered line: those of the blocks, then the last ones.
+// all returns all remembered lines: those of the blocks, then the last ones.
 func (m *memory) all() (lines []string) {
 	for _, b := range m.blocks {
 		lines = append(lines, b.lines...)
@@ -221,10 +221,10 @@ func (m *memory) all() (lines []string) {
 	return append(lines, m.last(tailLines)...)
 }
 
-// failedIn is a summary of bundlers, and the heading of Python's stacks.
+// failedIn matches summaries of bundlers and the first line of Python's tracebacks.
 var failedIn = lazy(`^\W*build failed in [\d.]+ ?m?s$|^traceback \(most recent call last\):$`)
 
-// says reports whether an error line holds more than that there was an error.
+// says reports whether an error line says more than that an error occurred.
 func says(line string) bool {
 	line = strings.ToLower(line)
 	if failedIn().MatchString(line) {

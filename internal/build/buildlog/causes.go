@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// lazy is an expression that is compiled when it is first asked: this program is also the
-// helper in every sandbox, whose start would wait for it and whose memory would hold it.
+// lazy returns an expression that is compiled at its first use: this program is also the helper in every sandbox, where
+// it must start fast and small.
 func lazy(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// cause is one thing that goes wrong in builds. ${1} in its sentence is what the pattern
-// caught; {manager} the package manager; {memory} where the memory limit is.
+// cause is a common failure of builds. In its sentence, ${1} is the match's first group, {manager} the package manager,
+// and {memory} the memory limit.
 type cause struct {
 	pattern  func() *regexp.Regexp
 	sentence string
-	failing  bool // a line that warns of it doesn't count: the tool went on without
+	failing  bool // ignore warnings: the tool continued
 }
 
 func when(pattern, sentence string) cause { return cause{pattern: lazy(pattern), sentence: sentence} }
@@ -25,10 +25,10 @@ func failing(pattern, sentence string) cause {
 	return cause{pattern: lazy(pattern), sentence: sentence, failing: true}
 }
 
-// causes is read from the top; the first whose pattern stands in any remembered line is
-// the answer. Exact codes come first, then what only one thing says, then guesses.
+// causes is tried in order; the first whose pattern matches any remembered line is the answer. Exact codes come first,
+// then unambiguous messages, then guesses.
 var causes = []cause{
-	// The machine's limits, as programs notice them.
+	// Limits of the machine, as programs report them.
 	when(`JavaScript heap out of memory|Reached heap limit`,
 		"Node.js ran out of memory: set NODE_OPTIONS=--max-old-space-size to more megabytes, {memory}"),
 	when(`\bENOSPC\b.*(file watchers|watch )`, "The build watches files, which can't work here: use the command that builds once"),
@@ -43,7 +43,7 @@ var causes = []cause{
 
 	when(`\bEFBIG\b|[Ff]ile too large|File size limit exceeded|SIGXFSZ`, "The build wrote a file that is larger than its disk limit"),
 
-	// Questions that nobody answers.
+	// Prompts that nobody can answer.
 	when(`npx canceled due to missing packages and no YES option: \["([^"]+?)(?:@[^"@]*)?"`,
 		"npx would have to download ${1}: add it to devDependencies, or call npx with --yes"),
 	when(
@@ -79,7 +79,7 @@ var causes = []cause{
 	when(`npm (error|ERR!) code EJSONPARSE|ERR_PNPM_JSON_PARSE|[Uu]nexpected token .* in JSON.*package\.json`,
 		"package.json is not valid JSON"),
 
-	// Versions that only another manager understands.
+	// Version specifiers that only another package manager supports.
 	when(`Unsupported URL Type "(\w+):"|Couldn't find any versions for "[^"]+" that matches "(workspace|catalog|link):`,
 		`{manager} can't install versions written as "${1}${2}:". Commit the lock file of the package manager that `+
 			`can, or set packageManager in package.json`),
@@ -113,7 +113,7 @@ var causes = []cause{
 		"The package registry can't be reached or answers with errors: check its address in .npmrc, or redeploy later",
 	),
 
-	// Dependencies that can't be had, or don't fit.
+	// Dependencies that are unavailable or incompatible.
 	when(`YN0035:[^\w@]*(@?[^\s@]+)@[^:]*:\S*: Package not found`,
 		"Package ${1} is not in the registry: check its name, and for a private package set a token"),
 	when(`YN0082:[^\w@]*(@?[^\s@]+)@(?:npm:)?(\S+): No candidates found`,

@@ -6,39 +6,38 @@ import (
 	"unicode/utf8"
 )
 
-// What is remembered for Excerpt and Cause: a few blocks that begin with an error, and
-// the last lines.
+// What is kept for Excerpt and Cause: a few blocks that begin with an error, and the last lines.
 const (
 	tailLines  = 200
 	blockLines = 60
-	blocksKept = 12  // the oldest one is kept, the others are the newest
-	blockGap   = 6   // quiet lines that end a block
+	blocksKept = 12 // the oldest block and the newest ones
+	blockGap   = 6 // lines without errors that end a block
 	clipLine   = 500 // bytes of a remembered line
 )
 
-// memory keeps the lines worth looking at when the build has failed.
+// memory keeps the lines that may explain a failure.
 type memory struct {
 	tail   []string // a ring once it is full
-	next   int      // where the ring goes on
+	next   int // next index in the ring
 	blocks []block
-	quiet  int // lines since the last block's last line that spoke of an error
+	quiet  int // lines since the block's last error line
 }
 
 type block struct {
 	lines []string
-	noise bool // nothing but a package manager's summary of somebody else's failure
+	noise bool // whether the block is only a package manager's summary
 }
 
-// noise matches what package managers print after a script has failed by itself.
+// noise matches what package managers print after a script has failed.
 var noise = lazy(`^[\s\x{2009}]*(` +
 	`(npm (error|ERR!)( (code (ELIFECYCLE|\d+)\b|errno|path|workspace|location|command|Lifecycle script|A complete log|` +
 	`in workspace|Exit status|Failed at the|This is probably not|Make sure|Tell the author|If you do|\s).*| *)$)` +
 	`|\[?ELIFECYCLE|ERR_PNPM_RECURSIVE_RUN_FIRST_FAIL` + // pnpm puts thin spaces around its codes
 	`|error Command failed with exit code|info Visit |Exit code: |Command: ` + // yarn
 	`|error: script "[^"]*" exited with code` + // bun
-	`|\$ \S)`) // the command itself, as the log announces it
+	`|\$ \S)`) // the command itself, as the log prints it
 
-// stacky is a line that goes on an error: a frame, a code frame, or an indented remark.
+// stacky matches lines that continue an error: a stack frame, a code frame, or an indented remark.
 var stacky = lazy(`^(\s+\S|at |> +\d+ \||\d+ \||\./\S|file:|[\w@./\\-]+[:(]\d+[:,]\d+|.*\berror\b.*:)`)
 
 func (m *memory) add(s string, failing bool) {
@@ -58,12 +57,12 @@ func (m *memory) add(s string, failing bool) {
 	m.note(s, failing)
 }
 
-// note adds a line to the block it belongs to, if any.
+// note adds a line to its block, if any.
 func (m *memory) note(s string, failing bool) {
 	last := len(m.blocks) - 1
 	running := last >= 0 && m.quiet < blockGap
 	trailer := failing && noise().MatchString(s)
-	// A real error does not go on a summary.
+	// A new error starts a new block after a summary.
 	if failing && (!running || m.blocks[last].noise && !trailer) {
 		if len(m.blocks) == blocksKept {
 			m.blocks = append(m.blocks[:1], m.blocks[2:]...)
@@ -90,9 +89,8 @@ func (m *memory) last(n int) []string {
 	return all[max(0, len(all)-n):]
 }
 
-// Excerpt returns the lines most likely to explain a failure, at most max: the last
-// block that begins with an error and is more than a package manager's summary, else
-// the last lines. Secrets are hidden in it as in every line.
+// Excerpt returns at most max lines that are most likely to explain a failure: the last block that is more than a
+// package manager's summary, else the last lines. Secrets are hidden.
 func (l *Log) Excerpt(max int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +105,7 @@ func (l *Log) Excerpt(max int) []string {
 	}
 	lines := l.recent.last(tailLines)
 	if n := len(lines); n > 0 && strings.HasPrefix(lines[n-1], "$ ") {
-		return nil // the command's own line: it printed nothing, and what came before did not fail
+		return nil // the command printed nothing, and earlier commands succeeded
 	}
 	for len(lines) > 0 && (noise().MatchString(lines[len(lines)-1]) || strings.TrimSpace(lines[len(lines)-1]) == "") {
 		lines = lines[:len(lines)-1]
@@ -118,7 +116,7 @@ func (l *Log) Excerpt(max int) []string {
 	return trim(lines[len(lines)-min(len(lines), max):])
 }
 
-// trim leaves out blank lines at both ends.
+// trim removes blank lines at both ends.
 func trim(lines []string) []string {
 	for len(lines) > 0 && strings.TrimSpace(lines[0]) == "" {
 		lines = lines[1:]

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	minSecret = 6       // bytes of a value worth hiding; shorter ones are words like "true"
-	minPart   = 8       // bytes of a line of a value of several lines
-	maxForms  = 1 << 20 // bytes of all patterns: about 28 MiB of nodes
+	minSecret = 6 // bytes of a value that is hidden; shorter ones are words such as "true"
+	minPart   = 8 // bytes of a line of a value with several lines
+	maxForms  = 1 << 20 // bytes of all patterns, which take about 28 MiB as nodes
 )
 
-// compile returns the automaton for all forms of the secrets. Should they be so large
-// that maxForms is reached, the rarest forms are left out first: plain values come
-// before JSON, URL, base64 and hex.
+// compile returns the automaton for all forms of the secrets. If they exceed maxForms, the rarest forms are left out:
+// plain values come first, then JSON, URL, base64 and hex.
 func compile(secrets []string) *automaton {
 	var patterns []pattern
 	seen := map[string]bool{}
@@ -42,7 +41,7 @@ func compile(secrets []string) *automaton {
 	return newAutomaton(patterns)
 }
 
-// values returns what of a secret is to be hidden: all of it, and each line.
+// values returns the texts of a secret to hide: the whole, and each line.
 func values(s string) (all []string) {
 	if !Hides(s) {
 		return nil
@@ -63,8 +62,7 @@ func values(s string) (all []string) {
 	return all
 }
 
-// plain is the value as the terminal step would show it. One of several lines never
-// stands in a line: its lines are values of their own.
+// plain returns the value as the terminal step shows it. Values with several lines are hidden line by line.
 func plain(s string) []string {
 	if strings.ContainsAny(s, "\r\n") {
 		return nil
@@ -72,9 +70,8 @@ func plain(s string) []string {
 	return []string{s, shown(s)}
 }
 
-// inBase64 is the value in both alphabets of RFC 4648 at each of the three places it can
-// have in longer data. The first and last characters that also carry bits of a neighbour
-// are not part of it; so padding makes no difference.
+// inBase64 returns the value in both alphabets of RFC 4648, at each of the three offsets it can have in longer data.
+// The first and last characters that also encode neighboring bytes are left out, so padding makes no difference.
 func inBase64(s string) (all []string) {
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for lead, skip := range []int{0, 2, 3} {
@@ -91,7 +88,7 @@ func inHex(s string) []string {
 	return []string{h, strings.ToUpper(h)}
 }
 
-// The characters that URL encoders leave alone beside letters and digits.
+// Characters, besides letters and digits, that URL encoders don't encode.
 var urlSafe = []string{
 	"-_.~",                 // RFC 3986 unreserved: Go, Ruby, curl, PHP rawurlencode
 	"-_.!~*'()",            // encodeURIComponent
@@ -100,7 +97,7 @@ var urlSafe = []string{
 	"-_.~$&+=:@",           // Go PathEscape
 	"-_.*",                 // application/x-www-form-urlencoded (WHATWG URL), Java
 	"-_.",                  // PHP urlencode
-	"",                     // everything
+	"", // encodes everything
 }
 
 func urlEscaped(s string) (all []string) {
@@ -127,8 +124,8 @@ func urlEscaped(s string) (all []string) {
 	return all
 }
 
-// jsonEscaped is the value inside a JSON string (RFC 8259 section 7) as JavaScript, Go
-// (which also escapes <, > and &), Python (all but ASCII) and PHP (and the slash) write it.
+// jsonEscaped returns the value inside a JSON string (RFC 8259 §7) as written by JavaScript, Go (which also escapes <,
+// > and &), Python (all but ASCII) and PHP (the slash, too).
 func jsonEscaped(s string) []string {
 	return []string{
 		jsonString(s, "", false),
@@ -159,6 +156,5 @@ func jsonString(s, also string, ascii bool) string {
 	return b.String()
 }
 
-// Hides reports whether a secret is long enough to be hidden: a shorter one stands in too
-// many words by chance.
+// Hides reports whether a secret is long enough to be hidden. Shorter ones occur by chance in many words.
 func Hides(secret string) bool { return len(strings.TrimSpace(secret)) >= minSecret }

@@ -2,8 +2,8 @@ package buildlog
 
 import "strings"
 
-// The beginnings, in lower case, that make a line more or less than information. Which
-// stream a line came from says nothing: most tools report progress on standard error.
+// Beginnings of lines, in lower case, and their levels. The stream doesn't matter: most tools report progress on
+// stderr.
 var levels = []struct {
 	level    string
 	prefixes []string
@@ -24,7 +24,7 @@ var levels = []struct {
 
 type beginning struct{ prefix, level string }
 
-// beginnings holds levels by first byte: most lines are compared with nothing.
+// beginnings holds the levels by first byte, so that most lines need no comparison.
 var beginnings = func() (t [256][]beginning) {
 	for _, l := range levels {
 		for _, p := range l.prefixes {
@@ -34,7 +34,7 @@ var beginnings = func() (t [256][]beginning) {
 	return t
 }()
 
-// level classifies a line by how it begins, symbols aside.
+// level returns a line's level by its beginning, without symbols.
 func level(message string) string {
 	s := message[:min(len(message), 120)]
 	for i, r := range s {
@@ -51,8 +51,7 @@ func level(message string) string {
 	return "info"
 }
 
-// clock returns the length of a time of day that a line begins with, as in 15:04:05 or
-// [15:04:05]; 0 for none.
+// clock returns the length of the time at the start of a line, such as 15:04:05 or [15:04:05]; 0 if there is none.
 func clock(s string) int {
 	skip := 0
 	if s[0] == '[' {
@@ -92,8 +91,8 @@ func levelOf(s string) string {
 	return "info"
 }
 
-// exception reports whether a line is an exception's first: a class name that ends in
-// Error or Exception, then a colon or a code in brackets.
+// exception reports whether a line begins an exception: a class name ending in Error or Exception, then a colon or a
+// code in brackets.
 func exception(s string) bool {
 	n := 0
 	for n < len(s) && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || s[n] == '_' || s[n] == '.') {

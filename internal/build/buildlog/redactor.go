@@ -2,9 +2,8 @@ package buildlog
 
 import "strings"
 
-// Redactor hides secrets in lines that are whole, such as those of a running program: in
-// the same forms as a build's log does, values of fewer than six characters excepted. It
-// is safe for concurrent use.
+// Redactor hides secrets in complete lines, such as those of a running program, in the same forms as a build's log.
+// Values of fewer than six bytes are ignored. It is safe for concurrent use.
 type Redactor struct{ hide *automaton }
 
 // NewRedactor returns a Redactor for these values.

@@ -8,14 +8,14 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// startCause is one thing that goes wrong when a program starts. say makes a sentence from what the pattern matched, or
-// returns "" if that explains nothing.
+// startCause is a common failure of starting programs. say makes a sentence from the match, or returns "" if the match
+// explains nothing.
 type startCause struct {
 	pattern func() *regexp.Regexp
 	say     func(m []string, line string, dir string) string
 }
 
-// starting is a cause whose sentence has ${1} for what the pattern caught, as in causes.
+// starting returns a startCause whose sentence has ${1} for the match's first group, as in causes.
 func starting(pattern, sentence string) startCause {
 	re := lazy(pattern)
 	return startCause{re, func(_ []string, line, _ string) string {
@@ -26,10 +26,10 @@ func starting(pattern, sentence string) startCause {
 const noFolder = "It writes to a folder of its release, which is read-only: keep what it writes in a folder, and name that in storage " +
 	"under [run] in slipway.toml, or in run.storage of the site"
 
-// startCauses is read from the top, as causes is.
+// startCauses is tried in order, as causes is.
 var startCauses = []startCause{
 	{lazy(`\bEROFS\b|[Rr]ead-only file system|` +
-		`\bENOENT: no such file or directory, mkdir '|` + // so Node.js says of a recursive mkdir on a read-only file system
+		`\bENOENT: no such file or directory, mkdir '|` + // Node.js's message of a recursive mkdir on a read-only file system
 		`\bEACCES: permission denied, (?:mkdir|open|unlink|rename|copyfile|mkdtemp|rmdir|symlink|chmod)\b|` +
 		`Permission denied: '/|[Cc]annot create directory|[Ff]ailed to open stream: Permission denied`), writes},
 	starting(`SQLITE_CANTOPEN|SQLITE_READONLY|attempt to write a readonly database|unable to open (?:the )?database file`,
@@ -75,10 +75,10 @@ func nothingListens(what string) string {
 		"another in its variables"
 }
 
-// quoted finds the path that a line about a file names.
+// quoted matches the path in a line about a file.
 var quoted = lazy(`['"‘]([^'"’]*/[^'"’]*|\.?[\w.-]+)['"’]|\((/[^)]+)\)|(?:open|mkdir|create) (\S+?):`)
 
-// writes says which folder a program writes to, of a line that refuses it.
+// writes returns the cause for a line that refuses to write to a folder.
 func writes(_ []string, line, dir string) string {
 	m := quoted().FindStringSubmatch(line)
 	if m == nil {
@@ -104,7 +104,7 @@ func writes(_ []string, line, dir string) string {
 		"or set run.storage of the site"
 }
 
-// module says what becomes of a module that isn't there.
+// module returns the cause for a missing module.
 func module(m []string, _, _ string) string {
 	name := m[1] + m[2]
 	if path.IsAbs(name) || strings.HasPrefix(name, ".") {
@@ -114,8 +114,9 @@ func module(m []string, _, _ string) string {
 		"under [run] in slipway.toml"
 }
 
-// StartCause returns one sentence with the likely cause why a program did not start or answers with errors, of the last lines that
-// it printed; "" where they hold nothing. dir is the folder of the project that it runs in. It is as trustworthy as the program.
+// StartCause returns one sentence with the likely cause why a program didn't start or answers with errors, from the
+// last lines that it printed; "" if they don't say. dir is the project's folder. The sentence is as trustworthy as the
+// program.
 func StartCause(lines []string, dir string) string {
 	for _, c := range startCauses {
 		for _, line := range lines {

@@ -7,44 +7,44 @@ import (
 	"unicode/utf8"
 )
 
-// stream is the output of the build and the screen of its terminal: a single line,
-// since what has scrolled away is already passed on. Log.mu guards it.
+// stream is a build's output and the screen of its terminal, which has a single line: earlier lines were passed on.
+// Log.mu guards it.
 //
-// Text is redacted when it is passed on. What was scanned never changes afterwards, and
-// the bytes that may turn out to begin a secret wait until that is known.
+// Text is redacted when it is passed on. Scanned bytes never change, and bytes that may be the beginning of a secret
+// are held back.
 type stream struct {
 	log   *Log
 	term  terminal
-	now   time.Time // of the write or timer that is being handled
+	now   time.Time // time of the current write or timer
 	timer *time.Timer
 
 	line    []byte
 	marks   []mark // colors in line
 	markLen int    // bytes of their sequences
-	cr      bool   // the cursor is back at the start: text that comes replaces the line
-	early   int    // marks that were there before cr: the later ones belong to what comes
-	limit   int    // length of line at which it is to be cut
+	cr      bool // the cursor is at the start of the line: new text replaces it
+	early   int // number of marks before cr; later ones belong to the new text
+	limit   int // length at which the line is cut
 
-	state   int32 // of the automaton, after scanned
-	scanned int   // bytes of line
+	state   int32 // of the automaton, after the scanned bytes
+	scanned int // number of scanned bytes of line
 	spans   []span
 
-	begun     bool      // part of this line was passed on: an empty rest is no line
+	begun     bool // part of this line was passed on, so an empty rest isn't a line
 	rewritten bool      // the line replaced another
 	progress  time.Time // when a state of a rewritten line was last passed on
 }
 
-// mark is a color that begins before line[at].
+// mark is a color change before line[at].
 type mark struct {
 	at  int
 	sgr string
 }
 
-// redacted stands where a secret stood.
+// redacted replaces secrets.
 const redacted = "[secret]"
 
-// minTail is how much of the beginning of a secret at a line's end is hidden when the
-// rest may follow on the next line.
+// minTail is how many bytes of a secret's beginning at the end of a line are hidden, because the rest may follow on the
+// next line.
 const minTail = 8
 
 // Write implements io.Writer.
@@ -64,7 +64,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// wake has silence called later; every write puts it off.
+// wake schedules silence; every write postpones it.
 func (s *stream) wake(after time.Duration) {
 	if s.timer == nil {
 		s.timer = time.AfterFunc(after, s.silence)
@@ -73,7 +73,7 @@ func (s *stream) wake(after time.Duration) {
 	}
 }
 
-// silence passes the unfinished line on. A line that rewrites itself waits its turn.
+// silence passes the unfinished line on. A line that rewrites itself waits until its interval has passed.
 func (s *stream) silence() {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *stream) silence() {
 	s.emit(s.boundary(len(s.line) - s.held()))
 }
 
-// finish ends the line and whatever sequence was being read.
+// finish ends the line and any incomplete sequence.
 func (s *stream) finish(now time.Time) {
 	s.now = now
 	if s.timer != nil {
@@ -118,7 +118,7 @@ func (s *stream) text(p []byte) {
 		for n < len(p) && n > 0 && !utf8.RuneStart(p[n]) {
 			n--
 		}
-		if n <= 0 { // no space, or not for a whole character
+		if n <= 0 { // not enough space for a whole character
 			n = s.cut(p)
 		}
 		s.line = append(s.line, p[:n]...)
@@ -126,8 +126,7 @@ func (s *stream) text(p []byte) {
 	}
 }
 
-// cut passes on what is certain of a line that has grown too long, and returns how many
-// bytes of p then fit: one character at least.
+// cut passes on a part of a line that is too long, and returns how many bytes of p fit then: at least one character.
 func (s *stream) cut(p []byte) int {
 	s.scan()
 	for len(s.line)+utf8.UTFMax > s.log.c.MaxLine {
@@ -143,7 +142,7 @@ func (s *stream) cut(p []byte) int {
 }
 
 func (s *stream) color(sgr string) {
-	// A color is kept as it came, so its numbers must not tell a secret either.
+	// A color sequence is kept unchanged, so its numbers must not contain a secret.
 	if s.markLen+len(sgr) <= s.log.c.MaxLine && !s.log.hide.contains(sgr) {
 		s.marks = append(s.marks, mark{len(s.line), sgr})
 		s.markLen += len(sgr)
@@ -159,19 +158,18 @@ func (s *stream) carriage() {
 func (s *stream) erase() {
 	if s.cr {
 		s.rewrite()
-		s.cr = true // early stays 0: the colors kept are those of what comes
+		s.cr = true // early stays 0: the kept colors belong to the new text
 	}
 }
 
-// backspace takes a character back, unless it was passed on or scanned already.
+// backspace removes a character unless it was passed on or scanned.
 func (s *stream) backspace() {
 	if n := len(s.line) - lastRune(s.line); !s.cr && n >= s.scanned {
 		s.line = s.line[:n]
 	}
 }
 
-// rewrite clears the line for its next state, after passing on the last one when none
-// was for a while.
+// rewrite clears the line for its next state. First it passes on the current state if the interval has passed.
 func (s *stream) rewrite() {
 	var kept []mark
 	if s.early < len(s.marks) {
@@ -194,7 +192,7 @@ func (s *stream) rewrite() {
 	s.rewritten = true
 }
 
-// clear forgets the line.
+// clear empties the line.
 func (s *stream) clear() {
 	s.line, s.marks, s.markLen, s.spans = s.line[:0], s.marks[:0], 0, s.spans[:0]
 	s.scanned, s.cr, s.early, s.limit = 0, false, 0, s.log.c.MaxLine
@@ -205,8 +203,8 @@ func (s *stream) clear() {
 
 func (s *stream) newline() {
 	s.scan()
-	// An encoded secret may go on after the line break: what of it is here goes too,
-	// and the search goes on with the next line.
+	// An encoded secret may continue after the line break. Its beginning is hidden, too, and the search continues in
+	// the next line.
 	s.state = s.log.hide.wrapped(s.state)
 	if tail := s.log.hide.pending(s.state); tail >= minTail && len(s.line) > 0 {
 		s.spans = join(s.spans, span{max(0, len(s.line)-tail), len(s.line)})
@@ -224,11 +222,11 @@ func (s *stream) scan() {
 	s.scanned = len(s.line)
 }
 
-// held is how many of line's last bytes may belong to a secret that is still coming.
+// held returns how many of line's last bytes may begin a secret.
 func (s *stream) held() int { return min(len(s.line), s.log.hide.pending(s.state)) }
 
-// boundary moves n back to where a line may be cut: between characters, and not within
-// a secret unless the line begins with it.
+// boundary reduces n to a place where a line may be cut: between characters, and not within a secret unless the line
+// begins with it.
 func (s *stream) boundary(n int) int {
 	for n > 0 && n < len(s.line) && !utf8.RuneStart(s.line[n]) {
 		n--
@@ -241,7 +239,7 @@ func (s *stream) boundary(n int) int {
 	return n
 }
 
-// emit passes line[:n] on, in as many pieces as it takes, and keeps the rest.
+// emit passes line[:n] on, in pieces if necessary, and keeps the rest.
 func (s *stream) emit(n int) {
 	for n > s.log.c.MaxLine {
 		c := s.boundary(s.log.c.MaxLine)
@@ -256,14 +254,14 @@ func (s *stream) emit(n int) {
 func (s *stream) piece(n int) {
 	message, raw := s.render(n)
 	if raw != "" && s.log.hide.contains(raw) {
-		raw = "" // a color's code and the text together spell a secret
+		raw = "" // the color codes and the text together contain a secret
 	}
 	s.log.emit(s.now, Line{Level: level(message), Message: message, Raw: raw})
 	s.begun = true
 	s.drop(n)
 }
 
-// drop removes line[:n]. A secret that was cut is one of the rest too.
+// drop removes line[:n]. If it ends within a secret, the rest is still treated as one.
 func (s *stream) drop(n int) {
 	s.line = append(s.line[:0], s.line[n:]...)
 	s.scanned -= n
@@ -285,7 +283,7 @@ func (s *stream) drop(n int) {
 	s.marks = marks
 }
 
-// render returns line[:n] without its secrets, plain and with colors.
+// render returns line[:n] with secrets replaced, plain and with colors.
 func (s *stream) render(n int) (message, raw string) {
 	colored := len(s.marks) > 0 && (s.marks[0].at < n || n == len(s.line))
 	if len(s.spans) == 0 && !colored {
@@ -293,7 +291,7 @@ func (s *stream) render(n int) (message, raw string) {
 	}
 	var plain, colors strings.Builder
 	marks, last := s.marks, ""
-	// put writes the line up to end; colors within a secret follow it.
+	// put writes the line up to end. Colors within a secret are written after it.
 	put := func(start, end int, secret bool) {
 		if secret {
 			plain.WriteString(redacted)
@@ -329,7 +327,7 @@ func (s *stream) render(n int) (message, raw string) {
 		return plain.String(), ""
 	}
 	if last != "" && last != "\x1b[0m" && last != "\x1b[m" {
-		colors.WriteString("\x1b[0m") // a line's color does not run into what follows
+		colors.WriteString("\x1b[0m") // colors end with the line
 	}
 	return plain.String(), colors.String()
 }

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Style is how a terminal would draw text: SGR of ECMA-48 8.3.117, and the colors that
-// terminals added to it. Fore and Back are 1 to 16, the usual palette; 0 is none.
-// Concealed text has no style of its own: a log hides nothing from its reader.
+// Style is how a terminal draws text: SGR of ECMA-48 8.3.117, and colors that terminals added. Fore and Back are 1 to
+// 16 for the standard palette; 0 is none. Concealed text is shown: a log hides nothing.
 type Style struct {
 	Fore, Back                                  int
 	Bold, Faint, Italic, Under, Inverse, Struck bool
 }
 
-// Spans yields the text of a line's Raw in pieces of one style each. Whatever raw holds,
-// the pieces are valid UTF-8 without control characters but tab.
+// Spans yields the text of a line's Raw in pieces with one style each. For any raw, the pieces are valid UTF-8 without
+// control characters except tab.
 func Spans(raw string) iter.Seq2[Style, string] {
 	return func(yield func(Style, string) bool) {
 		p := &painter{yield: yield}
@@ -132,9 +131,8 @@ func (k *Style) set(n int, rest string) {
 	}
 }
 
-// extended reads the rest of a color of 256 (5;n) or of 24 bits (2;r;g;b; with colons
-// the space for a color space may stand before them) as the nearest of the palette, and
-// says how many fields it took. 0 is no color.
+// extended parses the rest of a 256-color (5;n) or 24-bit (2;r;g;b) code, which with colons may have a color space
+// before r, and returns the nearest palette color and the number of fields used. 0 is no color.
 func extended(f []string, colons bool) (color, used int) {
 	at := func(i int) int {
 		if i >= len(f) {
@@ -181,7 +179,7 @@ func extended(f []string, colons bool) (color, used int) {
 	return 0, 1
 }
 
-// palette holds the default colors of terminals for the sixteen color codes.
+// palette holds the terminals' default values of the sixteen colors.
 var palette = [16][3]int{
 	{0, 0, 0},
 	{205, 0, 0},

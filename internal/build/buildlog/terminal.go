@@ -5,14 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// terminal reads bytes as a terminal would (ECMA-48, xterm), as far as a log needs it:
-// it tells text, colors, line ends and erasures to its screen and drops all else. A
-// line feed ends every unfinished sequence, so that none can swallow what follows.
-// docs/adr/0028-small-readers.md says why no library does it.
+// terminal parses bytes as a terminal does (ECMA-48, xterm), as far as a log needs it: it passes text, colors, line
+// ends and erasures to its screen and drops everything else. A line feed ends every incomplete sequence, so that none
+// can swallow the following text. docs/adr/0028-small-readers.md says why no library does this.
 type terminal struct {
 	in   mode
 	seq  []byte // parameters of the CSI sequence being read
-	rune []byte // the beginning of a character whose end has not come
+	rune []byte // beginning of an incomplete character
 }
 
 type mode byte
@@ -27,17 +26,17 @@ const (
 
 // screen receives what a terminal writes.
 type screen interface {
-	text([]byte)  // valid UTF-8 without control characters but tab; not kept
-	color(string) // a whole SGR sequence
+	text([]byte) // valid UTF-8 without control characters except tab; must not be kept
+	color(string) // a complete SGR sequence
 	newline()
 	carriage() // return to the line's start
-	erase()    // the line, or what of it is right of the cursor
+	erase() // the line, or its part right of the cursor
 	backspace()
 }
 
-const maxSequence = 64 // parameter bytes; no honest color needs more
+const maxSequence = 64 // parameter bytes; no real color needs more
 
-// printable says which bytes are text on their own.
+// printable marks the bytes that are text by themselves.
 var printable = func() (t [256]bool) {
 	for b := ' '; b <= '~'; b++ {
 		t[b] = true
@@ -71,9 +70,9 @@ func (t *terminal) write(p []byte, on screen) {
 	}
 }
 
-// wide takes one character that is not ASCII, or one byte of it when the rest is to come.
+// wide handles one non-ASCII character, or one byte of it if the rest is missing.
 func (t *terminal) wide(p []byte, on screen) []byte {
-	if len(t.rune) == 0 { // the usual case: characters that are whole
+	if len(t.rune) == 0 { // usually the whole character is there
 		n := 0
 		for n < len(p) && p[n] >= utf8.RuneSelf {
 			r, size := utf8.DecodeRune(p[n:])
@@ -105,7 +104,7 @@ func (t *terminal) wide(p []byte, on screen) []byte {
 			return p
 		}
 		t.broken(on)
-	case r < 0xa0: // C1 controls, which are ESC and a byte in one character
+	case r < 0xa0: // C1 controls: ESC and a byte in one character
 		t.rune = t.rune[:0]
 		t.in = inEscape
 		t.sequence(byte(r)-0x40, on)
@@ -182,7 +181,7 @@ func (t *terminal) sequence(b byte, on screen) {
 	}
 }
 
-// csi acts on a control sequence with its final byte.
+// csi handles a control sequence with its final byte.
 func (t *terminal) csi(final byte, on screen) {
 	p := string(t.seq)
 	switch final {
@@ -191,7 +190,7 @@ func (t *terminal) csi(final byte, on screen) {
 			on.color("\x1b[" + p + "m")
 		}
 	case 'K':
-		if p == "2" { // yarn and others erase all of a line, then go to its start
+		if p == "2" { // yarn and others erase the whole line, then return to its start
 			on.carriage()
 		}
 		on.erase()
@@ -202,7 +201,7 @@ func (t *terminal) csi(final byte, on screen) {
 	}
 }
 
-// shown is a text as it stands in a Message: the first line of it.
+// shown returns the first line of a text as it appears in a Message.
 func shown(s string) string {
 	var c copyist
 	var t terminal
@@ -213,7 +212,7 @@ func shown(s string) string {
 	return string(c)
 }
 
-// copyist is a screen that keeps text only.
+// copyist is a screen that keeps only text.
 type copyist []byte
 
 func (c *copyist) text(p []byte) { *c = append(*c, p...) }
@@ -223,7 +222,7 @@ func (c *copyist) carriage()     {}
 func (c *copyist) erase()        {}
 func (c *copyist) backspace()    { *c = (*c)[:len(*c)-lastRune(*c)] }
 
-// lastRune is the length of the last character of valid UTF-8.
+// lastRune returns the length of the last character of valid UTF-8.
 func lastRune(p []byte) int {
 	if len(p) == 0 {
 		return 0

@@ -1,14 +1,12 @@
-// Package bundle owns the trees that programs run from: the files of a build with their
-// modes and links, stored as blobs under one manifest that its digest names.
+// Package bundle owns the files that programs run from: the files of a build with their modes and links, stored as
+// blobs under one manifest, whose digest is the bundle's name.
 //
-// Store reads a directory that a build has left, which may be hostile, and is durable when
-// it returns; what was stored before is not written again. Open brings a bundle onto the
-// local disk once for each owner, read-only, and the programs of that owner share the tree:
-// files that several of its trees have are one file with several names. Owners share no file,
-// since the number of its names, its times and its locks would tell one what another has; but
-// for those that are everybody's, such as WordPress' own, which are the blob itself where blobs
-// are files on the same file system. The package never runs anything and knows neither sites
-// nor SQL.
+// Store reads a directory that an untrusted build wrote. It is durable when Store returns; what is already stored isn't
+// written again. Open writes a bundle to the local disk, read-only, once per owner, and the owner's programs share that
+// tree: files that several trees of an owner contain are hard links. Owners share no files, because link counts, times
+// and locks would tell one what another has. The exceptions are files of the installation itself, such as WordPress's;
+// they are hard links to the blobs if these are on the same file system. The package never runs anything and knows
+// neither sites nor SQL.
 package bundle
 
 import (
@@ -29,17 +27,17 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// ID names a bundle: the digest of its manifest, 64 hexadecimal digits.
+// ID identifies a bundle: the digest of its manifest, 64 hexadecimal digits.
 type ID = id.Bundle
 
-// Config says where bundles live.
+// Config says where bundles are stored.
 type Config struct {
 	Blobs *blob.Store
-	Dir   string       // ours alone: trees on the local disk
+	Dir   string // private: trees on the local disk
 	Log   *slog.Logger // Optional.
 
-	MaxFiles int   // in one bundle, links included. Optional: 0 means 200,000.
-	MaxBytes int64 // of one bundle. Optional: 0 means 4 GiB.
+	MaxFiles int // files and links of one bundle. Optional: 0 means 200,000.
+	MaxBytes int64 // bytes of one bundle. Optional: 0 means 4 GiB.
 }
 
 // Bundles stores and opens bundles. It is safe for concurrent use.
@@ -51,25 +49,24 @@ type Bundles struct {
 	trees map[place]*tree
 }
 
-// place says which tree of which owner.
+// place identifies the tree of a bundle for an owner.
 type place struct {
 	owner id.Owner
 	id    ID
 }
 
-// commonFiles is the owner of the files that are everybody's.
+// commonFiles is the owner of files that all owners share.
 const commonFiles = "common"
 
 // tree is a bundle on the local disk.
 type tree struct {
-	made  sync.Mutex // held while it is made
+	made  sync.Mutex // held while the tree is written
 	ready bool
 	users int
 	used  time.Time
 }
 
-// New returns Bundles and makes their directory. What an earlier process left half made
-// is removed.
+// New returns Bundles and creates their directory. It deletes what an earlier process left incomplete.
 func New(c Config) (*Bundles, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
@@ -86,8 +83,8 @@ func New(c Config) (*Bundles, error) {
 	return b, nil
 }
 
-// distrust removes the trees of before the machine started: a power failure may have taken
-// bytes of them, which nobody waited for to be durable.
+// distrust deletes trees from before the machine's last boot: they weren't synced, so a power failure may have damaged
+// them.
 func (b *Bundles) distrust() error {
 	return disk.AfterBoot(b.path("boot"), "by owner", func() error {
 		return errors.Join(removeAll(b.path("trees")), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711))
@@ -98,9 +95,8 @@ func (b *Bundles) path(elem ...string) string {
 	return filepath.Join(append([]string{b.c.Dir}, elem...)...)
 }
 
-// Open returns the directory of the bundle's tree for the programs of an owner, which is
-// read-only and stays until done is called. The first call for a bundle and an owner on this
-// machine makes it. owner is letters, digits, "-" and "_".
+// Open returns the directory of the bundle's tree for the programs of an owner. It is read-only and stays until done is
+// called. The first call per bundle and owner writes it. owner consists of letters, digits, "-" and "_".
 func (b *Bundles) Open(ctx context.Context, owner id.Owner, id ID) (dir string, done func(), err error) {
 	if _, err := blob.ParseDigest(string(id)); err != nil {
 		return "", nil, fmt.Errorf("open bundle: %w", err)
@@ -154,13 +150,13 @@ func (b *Bundles) give(t *tree) {
 	t.used = time.Now()
 }
 
-// How often trees are tidied away, and how long one stays that nobody uses.
+// How often unused trees are deleted, and how long they stay.
 const (
 	tidyEvery = time.Hour
 	treeAge   = 24 * time.Hour
 )
 
-// Run tidies until ctx ends.
+// Run deletes unused trees until ctx ends.
 func (b *Bundles) Run(ctx context.Context) error {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -176,8 +172,8 @@ func (b *Bundles) Run(ctx context.Context) error {
 	}
 }
 
-// Tidy removes trees that nobody has used for longer than idle, and the files that no tree
-// has any more. They come back when they are opened again.
+// Tidy deletes trees that were unused for longer than idle, and files that no tree contains any more. Open writes them
+// again.
 func (b *Bundles) Tidy(idle time.Duration) error {
 	owners, err := os.ReadDir(b.path("trees"))
 	if err != nil {
@@ -201,7 +197,7 @@ func (b *Bundles) tidyTree(at place, e os.DirEntry, idle time.Duration) {
 	b.mu.Lock()
 	last := t.used
 	if info, err := e.Info(); err == nil && last.IsZero() {
-		last = info.ModTime() // made by an earlier process
+		last = info.ModTime() // written by an earlier process
 	}
 	unused := t.users == 1 && time.Since(last) > idle
 	b.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// The most that a manifest may be, stored and unpacked, in bytes.
+// Limits of a manifest in bytes, stored and decompressed.
 const (
 	maxManifest = 32 << 20
 	maxUnpacked = 256 << 20
 )
 
-// manifest lists a bundle's entries by path; folders exist where something is in them.
+// manifest lists a bundle's entries by path. Empty folders don't exist.
 type manifest struct {
 	Entries []entry `json:"entries"`
 }
@@ -29,11 +29,11 @@ type manifest struct {
 // entry is a file or a link.
 type entry struct {
 	Path   string `json:"p"`
-	Digest string `json:"d,omitempty"` // of a file
+	Digest string `json:"d,omitempty"` // of a file's content
 	Size   int64  `json:"s,omitempty"`
 	Exec   bool   `json:"x,omitempty"`
-	Link   string `json:"l,omitempty"` // where a link leads, relative to its folder
-	Common bool   `json:"c,omitempty"` // everybody's, see StoreCommon
+	Link   string `json:"l,omitempty"` // target of a link, relative to its folder
+	Common bool   `json:"c,omitempty"` // shared by all owners, see [Bundles.StoreCommon]
 }
 
 func (m manifest) encode() ([]byte, error) {
@@ -51,8 +51,7 @@ func (m manifest) encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// load reads a manifest and checks it as if a stranger had written it: what it says is
-// made on a disk.
+// load reads and checks a manifest. It is treated as untrusted, because its entries are written to disk.
 func (b *Bundles) load(ctx context.Context, id ID) (m manifest, err error) {
 	d, err := blob.ParseDigest(string(id))
 	if err != nil {
@@ -65,7 +64,7 @@ func (b *Bundles) load(ctx context.Context, id ID) (m manifest, err error) {
 	return decode(packed)
 }
 
-// decode reads a manifest's text and checks it.
+// decode parses and checks a manifest.
 func decode(packed []byte) (m manifest, err error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -83,8 +82,7 @@ func decode(packed []byte) (m manifest, err error) {
 	return m, nil
 }
 
-// Blobs yields the manifest's own digest and that of each file, for whoever collects what
-// nothing refers to.
+// Blobs yields the digests of the manifest and of each file, for garbage collection.
 func (b *Bundles) Blobs(ctx context.Context, id ID) iter.Seq2[blob.Digest, error] {
 	return func(yield func(blob.Digest, error) bool) {
 		own, err := blob.ParseDigest(string(id))
@@ -111,8 +109,8 @@ func (b *Bundles) Blobs(ctx context.Context, id ID) iter.Seq2[blob.Digest, error
 	}
 }
 
-// Added returns how many bytes of a bundle's files another one doesn't have; "" has none. One
-// that can't be read counts as empty.
+// Added returns how many bytes of a bundle's files another one lacks. "" has no files, and neither has one that can't
+// be read.
 func (b *Bundles) Added(ctx context.Context, id, than ID) (int64, error) {
 	had := map[string]bool{}
 	if than != "" {
@@ -147,16 +145,16 @@ func linkInside(name, to string) bool {
 	return at != ".." && !strings.HasPrefix(at, "../")
 }
 
-// File is a file or a link of a bundle.
+// File is a file or a symbolic link of a bundle.
 type File struct {
 	Path   string
 	Digest blob.Digest // of a file's content
 	Size   int64
 	Exec   bool
-	Link   string // where a link leads, relative to its folder; empty for a file
+	Link   string // target of a link, relative to its folder; empty for a file
 }
 
-// Files yields what a bundle holds, sorted by path.
+// Files yields a bundle's entries, sorted by path.
 func (b *Bundles) Files(ctx context.Context, id ID) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		m, err := b.load(ctx, id)

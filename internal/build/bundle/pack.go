@@ -16,10 +16,9 @@ import (
 	"slipway/internal/platform/disk"
 )
 
-// A pack is a bundle as one stream, for a machine that has no blobs: the manifest's length as four
-// bytes, the manifest as it is stored, and then the content of each file in its order, but only once
-// where several have the same. All of it is checked by the bundle's own name: that is the digest of
-// the manifest, which has the digest of every file.
+// A pack is a bundle as one stream, for a machine without access to blobs: the length of the manifest in four bytes,
+// the manifest as it is stored, and the contents of the files in order, each distinct content once. The bundle's name
+// authenticates all of it: it is the digest of the manifest, which has the digest of every file.
 
 // WritePack writes the pack of a bundle.
 func (b *Bundles) WritePack(ctx context.Context, id ID, to io.Writer) error {
@@ -65,11 +64,11 @@ func (b *Bundles) send(ctx context.Context, e entry, to io.Writer) error {
 	return err
 }
 
-// ErrPack is the error of a pack that is not what its bundle's name says.
+// ErrPack means that a pack doesn't match its bundle's name.
 var ErrPack = errors.New("the files are incomplete or not those that were asked for")
 
-// Unpack makes the tree of a bundle below root from its pack, read-only, of at most so many bytes. It
-// trusts nothing of what it reads; what it has written when it fails is to be thrown away.
+// Unpack writes the tree of a bundle below root from its pack, read-only, with at most maxBytes bytes. The pack is
+// untrusted. After an error, the caller must delete what was written.
 func Unpack(from io.Reader, id ID, root *os.Root, maxBytes int64) error {
 	r := bufio.NewReaderSize(from, 256<<10)
 	var head [4]byte
@@ -80,7 +79,7 @@ func Unpack(from io.Reader, id ID, root *os.Root, maxBytes int64) error {
 	if size > maxManifest {
 		return ErrPack
 	}
-	var text bytes.Buffer // grows with what comes, not with what is said to come
+	var text bytes.Buffer // grows with the received data, not with the announced length
 	if n, err := io.CopyN(&text, r, size); err != nil || n < size {
 		return broken(err)
 	}
@@ -99,7 +98,7 @@ func Unpack(from io.Reader, id ID, root *os.Root, maxBytes int64) error {
 		}
 	}
 	made := map[string]bool{".": true}
-	first := map[string]string{} // by digest: the file that has been written last
+	first := map[string]string{} // by digest: the first file with this content
 	for _, e := range m.Entries {
 		if dir := filepath.Dir(e.Path); !made[dir] {
 			if err := root.MkdirAll(dir, 0o755); err != nil {
@@ -113,7 +112,7 @@ func Unpack(from io.Reader, id ID, root *os.Root, maxBytes int64) error {
 			}
 		}
 	}
-	for _, e := range m.Entries { // last, so that nothing above was written through one
+	for _, e := range m.Entries { // last, so that no file is written through a link
 		if e.Link != "" {
 			if err := root.Symlink(e.Link, e.Path); err != nil {
 				return err
@@ -123,7 +122,7 @@ func Unpack(from io.Reader, id ID, root *os.Root, maxBytes int64) error {
 	return nil
 }
 
-// receive writes a file: from the stream, or as another one that has been written.
+// receive writes a file from the stream, or as a copy of one with the same content.
 func receive(r io.Reader, e entry, root *os.Root, first map[string]string) error {
 	mode := os.FileMode(0o444)
 	if e.Exec {
@@ -153,7 +152,7 @@ func receive(r io.Reader, e entry, root *os.Root, first map[string]string) error
 	return errors.Join(f.Chmod(mode), f.Close())
 }
 
-// broken says of a stream that ended early that the pack is not whole.
+// broken turns an early end of the stream into ErrPack.
 func broken(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrPack

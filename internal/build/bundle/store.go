@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The most of a path, in bytes and folders, and of all paths together.
+// Limits of one path, in bytes and folders, and of all paths together.
 const (
 	maxPath  = 1024
 	maxDepth = 64
@@ -29,18 +29,17 @@ type Stored struct {
 	ID    ID
 	Files int
 	Bytes int64
-	Left  []string // links and special files that were left out, the first 20
+	Left  []string // the first 20 links and special files that were skipped
 }
 
-// Store stores the tree below root, without .git and without what skip names: paths
-// relative to root, whole folders too, and links to what they name. Regular files and
-// links that stay inside are stored, everything else is left out and told. A tree over the limits is a fault.
+// Store stores the tree below root, without .git and without the files, folders and links to them for which skip
+// returns true. It stores regular files and links that stay inside; it skips everything else and lists it in
+// Stored.Left. A tree over the limits is a fault.
 func (b *Bundles) Store(ctx context.Context, root *os.Root, skip func(name string) bool) (Stored, error) {
 	return (&walk{b: b, root: root, skip: skip}).store(ctx)
 }
 
-// StoreCommon is Store for what the installation itself brings, such as WordPress: the trees
-// of all owners have these files in common.
+// StoreCommon is Store for files of the installation itself, such as WordPress's, which the trees of all owners share.
 func (b *Bundles) StoreCommon(ctx context.Context, root *os.Root) (Stored, error) {
 	return (&walk{b: b, root: root, common: true}).store(ctx)
 }
@@ -48,7 +47,7 @@ func (b *Bundles) StoreCommon(ctx context.Context, root *os.Root) (Stored, error
 func (w *walk) store(ctx context.Context) (Stored, error) {
 	w.batch = w.b.c.Blobs.Batch(ctx)
 	if err := w.dir(ctx, ".", 0); err != nil {
-		_ = w.batch.Flush() // it ends what is under way
+		_ = w.batch.Flush() // ends the open batch
 		return Stored{}, err
 	}
 	slices.SortFunc(w.m.Entries, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
@@ -179,7 +178,7 @@ func (w *walk) link(name string) error {
 	return nil
 }
 
-// skipped reports whether a path is not stored, because of itself or of a folder above.
+// skipped reports whether a path or one of its parents isn't stored.
 func (w *walk) skipped(name string) bool {
 	for ; w.skip != nil && name != "." && name != ""; name = path.Dir(name) {
 		if w.skip(name) {
@@ -203,8 +202,8 @@ func tooLarge(why, details string) error {
 	return fault.New(fault.Invalid, "application_too_large", "The application can't be stored: "+why, details)
 }
 
-// Join stores a bundle that holds what base holds and, below the folder at, what over holds.
-// Nothing of their files is read. base must have nothing at that folder.
+// Join stores a bundle with the entries of base and, in the folder at, those of over. It reads no file contents. base
+// must not have entries in that folder.
 func (b *Bundles) Join(ctx context.Context, base, over ID, at string) (Stored, error) {
 	m, err := b.load(ctx, base)
 	if err != nil {

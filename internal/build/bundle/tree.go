@@ -19,7 +19,7 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// make makes the tree of a bundle at dir: beside it first, then in one rename.
+// make writes the tree of a bundle to a temporary directory and renames it to dir.
 func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 	m, err := b.load(ctx, at.id)
 	if err != nil {
@@ -29,7 +29,7 @@ func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer removeAll(tmp) // nothing is there after the rename
+	defer removeAll(tmp) // does nothing after the rename
 	root, err := os.OpenRoot(tmp)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	for _, e := range m.Entries { // last, so that nothing above was placed through one
+	for _, e := range m.Entries { // last, so that no file is placed through a link
 		if e.Link != "" {
 			if err := os.Symlink(e.Link, filepath.Join(tmp, e.Path)); err != nil {
 				return err
@@ -72,10 +72,9 @@ func (b *Bundles) make(ctx context.Context, at place, dir string) error {
 	return os.Rename(tmp, dir)
 }
 
-// place puts a file into a tree of an owner: another name for the one that trees of that owner
-// have already, or a copy where a file system allows no more names. What is everybody's is
-// another name for the blob itself where blobs are files beside the trees, unless it is
-// executable: its mode is another.
+// place puts a file into an owner's tree: a hard link to the same file of the owner's other trees, or a copy if the
+// file system allows no further links. A shared file is a hard link to the blob itself, if blobs are files on the same
+// file system, unless it is executable, because the modes differ.
 func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string) error {
 	if e.Common {
 		owner = commonFiles
@@ -96,7 +95,7 @@ func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string)
 	if os.Link(shared, at) == nil {
 		return nil
 	}
-	// It is not there, or has all the names that it may have.
+	// It doesn't exist, or has the maximum number of links.
 	if err := b.write(ctx, e, at); err != nil {
 		return err
 	}
@@ -113,14 +112,14 @@ func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string)
 	return nil
 }
 
-// write writes a file's bytes, verified, in one rename.
+// write writes and verifies a file's content, and renames it to its place.
 func (b *Bundles) write(ctx context.Context, e entry, at string) error {
 	r, err := b.open(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	// ext4 places a new file's inode near its folder: in one folder it is made ten times as quickly.
+	// ext4 places a new file's inode near its folder: in a single folder, creating files is ten times as fast.
 	f, err := os.CreateTemp(b.path("tmp"), "file-")
 	if err != nil {
 		return err
