@@ -1,7 +1,7 @@
-// Package build owns no code. It is the district of from files of a commit to what is served:
-// detection, builds in the sandbox, releases and bundles.
+// Package build is the district that turns files into something that can be served: detection, builds in the sandbox,
+// releases and bundles.
 //
-// Its rule: a release and a bundle never change: their names are their digests.
+// Its rule: releases and bundles never change, because their names are digests of their content.
 //
-// Begin with framework/framework.go detects, build/run.go builds, release/release.go stores.
+// Begin with framework/framework.go, which detects, build/run.go, which builds, and release/release.go, which stores.
 package build

@@ -133,13 +133,13 @@ func (b *Bundles) write(ctx context.Context, e entry, at string) error {
 	if e.Exec {
 		mode = 0o555
 	}
-	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil { // open for writing it could not be run (ETXTBSY)
+	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil { // a file that is open for writing can't be executed (ETXTBSY)
 		return err
 	}
 	return os.Rename(f.Name(), at)
 }
 
-// open opens the blob of a file, which has as many bytes as the manifest says.
+// open opens the blob of a file and checks its size against the manifest.
 func (b *Bundles) open(ctx context.Context, e entry) (io.ReadCloser, error) {
 	d, err := blob.ParseDigest(e.Digest)
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *Bundles) open(ctx context.Context, e entry) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// tidyFiles removes files that no tree has and that are older than idle.
+// tidyFiles deletes files that no tree contains and that are older than idle.
 func (b *Bundles) tidyFiles(idle time.Duration) error {
 	return filepath.WalkDir(b.path("files"), func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -173,7 +173,7 @@ func (b *Bundles) tidyFiles(idle time.Duration) error {
 	})
 }
 
-// removeAll removes a tree whose folders may have lost their permissions.
+// removeAll deletes a tree even if its folders lack permissions.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {

@@ -7,15 +7,14 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// The bounds of a configuration file that is handed to a parser. They are checked on the
-// raw text first, because what a parser allocates grows with depth times keys: TOML of
-// 500 KB that nests 990 deep takes gigabytes.
+// Limits of a configuration file. They are checked on the raw text before parsing, because a parser's memory grows with
+// depth times keys: 500 KB of TOML nested 990 deep take gigabytes.
 const (
 	MaxConfig  = 1 << 20 // bytes
-	maxNesting = 16      // tables and arrays of TOML inside each other
+	maxNesting = 16      // nested tables and arrays of TOML
 	MaxKeys    = 8192    // keys of one TOML file
 
-	// Of JSON only the members that are asked for are decoded, a level at a time.
+	// JSON may nest deeper, because only the requested members are decoded, one level at a time.
 	maxJSONNesting = 100
 	maxJSONKeys    = 1 << 16
 )
@@ -24,8 +23,8 @@ func errNesting(n int) error { return fmt.Errorf("nested deeper than %d levels",
 
 func errKeys(n int) error { return fmt.Errorf("more than %d keys", n) }
 
-// CheckJSON holds JSON text to the bounds, in one pass and without memory of its own. It
-// need not be valid: a decoder that refuses it later has not come past the bounds before.
+// CheckJSON checks JSON text against the limits in one pass, without allocating. The text may be invalid: a decoder
+// that refuses it later can't exceed the limits before.
 func CheckJSON(src string) error {
 	depth, keys := 0, 0
 	for i := 0; i < len(src); i++ {
@@ -53,7 +52,7 @@ func CheckJSON(src string) error {
 	return nil
 }
 
-// DecodeTOML decodes what checkTOML lets through.
+// DecodeTOML decodes TOML after CheckTOML.
 func DecodeTOML(src string, into any) (toml.MetaData, error) {
 	if err := CheckTOML(src); err != nil {
 		return toml.MetaData{}, err
@@ -61,17 +60,16 @@ func DecodeTOML(src string, into any) (toml.MetaData, error) {
 	return toml.Decode(src, into)
 }
 
-// CheckTOML is checkJSON for TOML, where the parts of a table's name and of a dotted key
-// nest as well as brackets do.
+// CheckTOML is CheckJSON for TOML, where the parts of a table's name and of a dotted key nest like brackets.
 func CheckTOML(src string) error {
 	var (
-		table int   // levels of the table that the last header opened
-		open  []int // levels of the keys around us, one entry per open bracket
+		table int   // levels of the current table header
+		open  []int // levels of the surrounding keys, one entry per open bracket
 		sum   int   // of open
-		key   = 1   // levels of the key that is being read
+		key   = 1   // levels of the current key
 		keys  int
-		fresh = true // nothing but blanks on this line so far
-		head  bool   // inside a table's header
+		fresh = true // only blanks so far on this line
+		head  bool   // inside a table header
 	)
 	for i := 0; i < len(src); i++ {
 		c := src[i]
@@ -125,7 +123,7 @@ func CheckTOML(src string) error {
 				key, sum, open = open[n-1], sum-open[n-1], open[:n-1]
 			}
 		}
-		// A number or a date has one dot, so a value may seem one level deeper than it is.
+		// A number or a date contains a dot, so a value may count one level too many.
 		if table+sum+key-1 > maxNesting || key > maxNesting {
 			return errNesting(maxNesting)
 		}
@@ -144,7 +142,7 @@ func tomlString(src string, i int) int {
 				i++
 			case strings.HasPrefix(src[i:], long):
 				i += 2
-				for i+1 < len(src) && src[i+1] == quote[0] { // up to two quotes may stand before the end
+				for i+1 < len(src) && src[i+1] == quote[0] { // up to two quotes may precede the closing ones
 					i++
 				}
 				return i
@@ -160,5 +158,5 @@ func tomlString(src string, i int) int {
 	return i
 }
 
-// MaxPatterns is the most patterns of folders in one workspace.
+// MaxPatterns caps the folder patterns of a workspace.
 const MaxPatterns = 50

@@ -1,6 +1,5 @@
-// Package configfile owns reading the configuration files of strangers: TOML, JSON with comments, YAML's
-// scalars and lists, and settings written in JavaScript. Size, depth and count are bounded before anything
-// is parsed.
+// Package configfile owns reading untrusted configuration files: TOML, JSON with comments, scalars and lists of YAML,
+// and settings in JavaScript. It checks size, depth and number of keys before parsing.
 package configfile
 
 import (
@@ -13,13 +12,11 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Configuration files of strangers, read without running them. JavaScript and
-// TypeScript are programs: we only look for the few words that decide, after comments
-// are gone, and a file that computes those words is a case for slipway.toml.
+// Configuration files are read without running them. Those in JavaScript and TypeScript are programs: the package only
+// searches for known settings after removing comments. Projects that compute these settings need a slipway.toml.
 
-// Code returns JavaScript, TypeScript or JSON with comments without its comments.
-// Strings are kept as they are, so "https://…" survives. Regular expression literals
-// are not understood; the worst they do is hide the rest of their line.
+// Code returns JavaScript, TypeScript or JSON without its comments. Strings are kept, including "https://…". Regular
+// expression literals aren't recognized; at worst they hide the rest of their line.
 func Code(src string) string {
 	var b strings.Builder
 	b.Grow(len(src))
@@ -50,7 +47,7 @@ func Code(src string) string {
 				return b.String()
 			}
 			b.WriteByte(' ')
-			b.WriteString(strings.Repeat("\n", strings.Count(src[i:i+n+2], "\n"))) // so that errors name the line
+			b.WriteString(strings.Repeat("\n", strings.Count(src[i:i+n+2], "\n"))) // keep the line numbers of errors
 			i += n + 4
 		default:
 			b.WriteByte(c)
@@ -62,15 +59,15 @@ func Code(src string) string {
 
 var commas = lazyregexp.New(`,(\s*[}\]])`)
 
-// JSONC decodes a JSON object that may have comments and trailing commas. A member of an
-// unexpected type leaves its field alone. Errors name the line.
+// JSONC decodes a JSON object that may have comments and trailing commas. It ignores members of an unexpected type.
+// Errors name the line.
 func JSONC(src string, into any) error {
 	var last error
 	for _, text := range []func() string{func() string { return src }, func() string { return Plain(src) }} {
 		b := text()
 		last = CheckJSON(b)
 		if last != nil {
-			continue // comments may hide what counts from the first pass, but not from the second
+			continue // nesting that comments hide from the first pass is found in the second
 		}
 		last = json.Unmarshal([]byte(b), into)
 		var wrong *json.UnmarshalTypeError
@@ -88,10 +85,10 @@ func JSONC(src string, into any) error {
 	return last
 }
 
-// Plain returns JSON without comments and trailing commas. Lines stay where they are.
+// Plain returns JSON without comments and trailing commas, with the same lines.
 func Plain(src string) string { return commas.ReplaceAllString(Code(src), "$1") }
 
-// Conflict returns the lines between which a merge left both sides of a conflict, 0 for none.
+// Conflict returns the first and last line of a merge conflict, or 0.
 func Conflict(src string) (first, last int) {
 	if !strings.Contains(src, "<<<<<<<") {
 		return 0, 0
@@ -111,7 +108,7 @@ func Conflict(src string) (first, last int) {
 	return 0, 0
 }
 
-// Members returns an object's raw values, none for anything but an object.
+// Members returns an object's raw values; none if raw isn't an object.
 func Members(raw json.RawMessage) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil {
@@ -128,7 +125,7 @@ func Text(raw json.RawMessage) string {
 	return s
 }
 
-// Texts returns the strings of an array, or of a string alone.
+// Texts returns the strings of an array, or a single string.
 func Texts(raw json.RawMessage) []string {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
@@ -146,8 +143,7 @@ func Texts(raw json.RawMessage) []string {
 	return out
 }
 
-// JSString finds `key: "value"` (or key = "value") in code and returns the first
-// value, wherever in the file it stands.
+// JSString finds `key: "value"` or key = "value" anywhere in code and returns the first value.
 func JSString(src, key string) string {
 	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*[:=]\s*["'` + "`" + `]([^"'` + "`" + `$\n]{1,200})["'` + "`" + `]`).
 		FindStringSubmatch(src)
@@ -166,7 +162,7 @@ func JSBool(src, key string) (value, found bool) {
 	return m[1] == "true" || m[1] == "!0", true
 }
 
-// JSTop returns what is in no block of a block: of a configuration that exports one object, that object's own settings.
+// JSTop returns the code outside nested blocks: for a configuration that exports one object, the object's own settings.
 func JSTop(src string) string {
 	depth := 0
 	return strings.Map(func(r rune) rune {
@@ -183,8 +179,8 @@ func JSTop(src string) string {
 	}, src)
 }
 
-// JSBlock returns what follows `key: {` (or `key(`) up to its closing bracket, so that
-// a word can be looked for where it means something.
+// JSBlock returns the text between `key: {` (or `key(`) and its closing bracket, to search for a setting in its section
+// only.
 func JSBlock(src, key string) string {
 	at := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key + `["']?\s*(?:[:=]\s*)?[{(]`).FindStringIndex(src)
 	if at == nil {
@@ -205,9 +201,8 @@ func JSBlock(src, key string) string {
 	return src[at[1]:]
 }
 
-// YAMLScalar returns the value of a key at the top level of a YAML file, as far as it
-// is written on the key's own line. It is all that this package needs of YAML, and it
-// survives the custom tags that MkDocs files are full of.
+// YAMLScalar returns the value of a top-level key of a YAML file if it is on the key's line. It ignores custom tags,
+// which MkDocs files often contain.
 func YAMLScalar(src, key string) string {
 	for line := range strings.Lines(src) {
 		rest, ok := strings.CutPrefix(line, key)
@@ -283,7 +278,7 @@ func yamlValue(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// JSPath is jsString for a folder, which is often spelled path.resolve(__dirname, "dist").
+// JSPath is JSString for a folder, which is often written path.resolve(__dirname, "dist").
 func JSPath(src, key string) string {
 	m := regexp.MustCompile(`(?:^|[^\w$.])["']?` + key +
 		`["']?\s*[:=]\s*(?:\w+\.)?(?:resolve|join)\(\s*(?:__dirname|import\.meta\.dirname|process\.cwd\(\)|\w+)\s*,\s*["'` +

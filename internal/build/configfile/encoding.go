@@ -7,15 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// The encodings of text that isn't UTF-8.
+// Encodings of text other than UTF-8.
 const (
 	UTF16  = "UTF-16"
 	Latin1 = "ISO 8859-1"
 )
 
-// Decode returns a text file as UTF-8 without a byte order mark, and which other encoding it had: bytes
-// that aren't UTF-8 are taken for ISO 8859-1. A file that can't be decoded would be left out, and with it
-// what it asks for.
+// Decode returns a text file as UTF-8 without a byte order mark, and its encoding if it was another one. Text that
+// isn't valid UTF-8 is taken for ISO 8859-1, because ignoring the file would ignore its settings.
 func Decode(b []byte) (text, form string) {
 	var order binary.ByteOrder
 	switch {

@@ -6,12 +6,11 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// plainCommand is a command line that needs no shell: words without quotes, variables,
-// patterns, pipes or redirections.
+// plainCommand matches command lines that need no shell: words without quotes, variables, globs, pipes or redirections.
 var plainCommand = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./ -]+$`)
 
-// ParseCommand reads a command that somebody typed. One that needs no shell runs without:
-// that saves a process, and signals reach the program itself.
+// ParseCommand parses a command that a user entered. A command that needs no shell runs without one, which saves a
+// process and lets signals reach the program.
 func ParseCommand(text string) Command {
 	if words := strings.Fields(text); plainCommand.MatchString(text) && len(words) > 0 && !strings.Contains(words[0], "=") {
 		return Command{Argv: words}

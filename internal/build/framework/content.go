@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Part is a theme or a plugin that a repository has outside of a wp-content.
+// Part is a theme or plugin of a repository that isn't laid out as a wp-content.
 type Part struct {
 	From string `json:"from"` // its folder in the repository
 	At   string `json:"at"`   // its folder in the site's wp-content: "themes/ours"
@@ -21,27 +21,27 @@ type Part struct {
 
 const (
 	maxParts    = 50
-	maxPartDirs = 4       // folders deep
-	maxScripts  = 50      // PHP files of a folder that are searched for a plugin's header
-	headerBytes = 8 << 10 // where WordPress looks for a header
+	maxPartDirs = 4       // levels of folders searched
+	maxScripts  = 50      // PHP files of a folder searched for a plugin header
+	headerBytes = 8 << 10 // bytes in which WordPress searches for a header
 )
 
-// The headers by which WordPress knows a theme and a plugin.
+// Headers that mark a theme and a plugin for WordPress.
 var (
 	themeHeader  = lazyregexp.New(`(?mi)^[ \t/*#@]*Theme Name[ \t]*:[ \t]*\S`)
 	pluginHeader = lazyregexp.New(`(?mi)^(?:[ \t]*<\?php)?[ \t/*#@]*Plugin Name[ \t]*:[ \t]*\S`)
 )
 
-// contentFolders lists the folders by which a wp-content is recognized, and contentPlaces where one lies.
+// contentFolders lists folders that identify a wp-content, and contentPlaces where a wp-content usually is.
 var (
 	contentFolders = []string{"themes", "plugins", "mu-plugins"}
 	contentPlaces  = []string{"wp-content", "public/wp-content", "web/wp-content", "web/app", ""}
 )
 
-// Content returns the plan of a WordPress site's repository: what is installed and built, and what
-// becomes part of the site's wp-content. That is either the folder Output, relative to Root, which holds
-// themes, plugins and mu-plugins, or Parts, the themes and plugins that lie elsewhere. A theme or plugin at
-// the top gets the repository's name. It fails as Detect does.
+// Content returns the plan of a WordPress site's repository: what to install and build, and what becomes part of the
+// site's wp-content. That is either the folder Output, relative to Root, with themes, plugins and mu-plugins, or Parts,
+// the themes and plugins elsewhere. A theme or plugin at the root is named after the repository. Its errors are those
+// of [Detect].
 func Content(files worktree.Files, o Overrides, repository string) (Plan, error) {
 	t := worktree.NewTree(files)
 	plan, err := planContent(t, o, folderOfWordPress(repository))
@@ -72,7 +72,7 @@ func planContent(t *worktree.Tree, o Overrides, repository string) (Plan, error)
 	switch kind := p.extension(); {
 	case kind != "":
 		part := Part{p.root, kind + repository}
-		if s.output.firm() { // its build makes it
+		if s.output.firm() { // the build makes it
 			part.From = worktree.Join(p.root, s.output.text)
 		}
 		d.Parts, d.Why = []Part{part}, "the repository is a "+strings.TrimSuffix(kind, "s/")
@@ -95,7 +95,7 @@ func planContent(t *worktree.Tree, o Overrides, repository string) (Plan, error)
 				nil)
 		}
 		p.prepare(d)
-		if !p.builds() { // otherwise the build at the top is that of all
+		if !p.builds() { // else the build at the root builds everything
 			p.prepareInside(d, folder)
 		}
 	}
@@ -103,18 +103,18 @@ func planContent(t *worktree.Tree, o Overrides, repository string) (Plan, error)
 	if err := p.apply(d); err != nil {
 		return Plan{}, err
 	}
-	d.Runtime = PHP // an output folder of the settings publishes nothing here
+	d.Runtime = PHP // so that an output folder in the settings isn't published
 	d.Start, d.Assets, d.Output, d.OutputCandidates, d.Release, d.Processes, d.Crons = &Start{}, nil, folder, nil, nil, nil, nil
 	return d.finish(p), nil
 }
 
-// styleSources are where themes keep what their style.css is made of.
+// styleSources lists the usual sources of a theme's style.css.
 var styleSources = []string{
 	"", "src", "sass", "scss", "css", "assets", "resources", "src/scss", "src/sass", "src/css", "assets/scss", "assets/sass",
 }
 
-// extension returns "themes/" or "plugins/" if the project's folder is a theme or a plugin. What its
-// folders are called doesn't matter: a theme may have a folder plugins.
+// extension returns "themes/" or "plugins/" if the project's folder is a theme or a plugin. Names of its folders don't
+// matter: a theme may have a folder named plugins.
 func (p *project) extension() string {
 	head := func(name string) string { return p.t.Head(worktree.Join(p.root, name), headerBytes) }
 	if themeHeader.MatchString(head("style.css")) || p.has("resources/functions.php") && themeHeader.MatchString(head("resources/style.css")) {
@@ -148,8 +148,8 @@ func (p *project) extension() string {
 	return ""
 }
 
-// contentFolder returns the folder that is a wp-content, and why. Certain asks for a theme or a plugin in
-// it; otherwise the names of its folders are enough.
+// contentFolder returns the folder that is a wp-content, and why. If certain is set, it must contain a theme or a
+// plugin; otherwise the names of its folders are enough.
 func (p *project) contentFolder(certain bool) (folder, why string) {
 	for _, at := range contentPlaces {
 		for _, name := range contentFolders {
@@ -170,7 +170,7 @@ func (p *project) contentFolder(certain bool) (folder, why string) {
 	return "", ""
 }
 
-// extensionIn returns a theme or plugin of a folder of wp-content, "" for none.
+// extensionIn returns a theme or plugin in a folder of wp-content, or "".
 func (p *project) extensionIn(dir string) string {
 	if in := p.at(worktree.Join(p.root, dir)); in.extension() != "" || path.Base(dir) == "mu-plugins" && in.holds("", phpFile) {
 		return dir
@@ -183,7 +183,7 @@ func (p *project) extensionIn(dir string) string {
 	return ""
 }
 
-// foldersIn lists the folders below one of the project's, as paths of the repository, the upper ones first.
+// foldersIn lists the folders below one of the project's folders, as paths of the repository, upper ones first.
 func (p *project) foldersIn(dir string, deep int) (list []string) {
 	prefix := worktree.Join(p.root, dir)
 	if prefix != "" {
@@ -230,7 +230,7 @@ func (p *project) parts(repository string) (list []Part) {
 	return list
 }
 
-// prepare adds what the folder itself needs: its Composer packages, unless they are committed, and its build.
+// prepare adds the build of the folder itself, and its Composer packages unless they are committed.
 func (p *project) prepare(d *draft) {
 	install, build, manager, version := d.Install, d.Build, d.Manager, d.ManagerVersion
 	d.Install, d.Build = nil, nil
@@ -250,18 +250,18 @@ func (p *project) prepare(d *draft) {
 			d.warn("No composer.lock: each build installs the newest versions that composer.json allows")
 		}
 	}
-	for _, c := range d.Install { // members of a workspace have one in common
+	for _, c := range d.Install { // workspace members share an installation
 		if !slices.ContainsFunc(install, func(have Command) bool { return have.Dir == c.Dir && have.String() == c.String() }) {
 			install = append(install, c)
 		}
 	}
 	d.Install, d.Build = install, append(build, d.Build...)
-	if len(d.Install) > 1 { // they would stand in for all of it
+	if len(d.Install) > 1 { // one set of modules would stand for all installations
 		d.Modules, d.Inputs, d.Scripts = nil, nil, nil
 	}
 }
 
-// prepareInside prepares the themes and plugins that a repository has.
+// prepareInside prepares the themes and plugins in the repository.
 func (p *project) prepareInside(d *draft, folder string) {
 	var dirs []string
 	for _, part := range d.Parts {
@@ -279,7 +279,7 @@ func (p *project) prepareInside(d *draft, folder string) {
 	}
 }
 
-// needsComposer reports whether code of the folder expects packages or an autoloader of Composer.
+// needsComposer reports whether code of the folder uses Composer's packages or autoloader.
 func (p *project) needsComposer() bool {
 	var f map[string]json.RawMessage
 	if !p.t.JSON(worktree.Join(p.root, "composer.json"), &f) || p.has("vendor/autoload.php") {
@@ -293,7 +293,7 @@ func (p *project) needsComposer() bool {
 	return f["autoload"] != nil
 }
 
-// folderOfWordPress makes a folder's name of a repository's.
+// folderOfWordPress converts a repository's name to a folder's name.
 func folderOfWordPress(name string) string {
 	name = strings.TrimSuffix(path.Base(name), ".git")
 	name = strings.Trim(strings.Map(func(r rune) rune {

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// What files written for other hosts say: netlify.toml and vercel.json.
+// Settings in files for other hosts: netlify.toml and vercel.json.
 
 func (s *settings) netlify(t *worktree.Tree, f worktree.NetlifyFile, root string) {
 	if inner := worktree.Join(root, ByNetlify); root != "" && t.Names(inner) {
@@ -29,7 +29,7 @@ func (s *settings) netlify(t *worktree.Tree, f worktree.NetlifyFile, root string
 	}
 }
 
-// setting takes a variable of the build, one of which chooses the version of Node.
+// setting adds a variable of the build. NODE_VERSION selects the version of Node.js instead.
 func (s *settings) setting(t *worktree.Tree, k, v, source string) {
 	if k == "NODE_VERSION" {
 		s.foreign(t, &s.node, &v, source)
@@ -40,7 +40,7 @@ func (s *settings) setting(t *worktree.Tree, k, v, source string) {
 	}
 }
 
-// foreign is say for a file that another host reads: what we cannot use is a warning.
+// foreign is say for a file of another host: invalid values cause a warning.
 func (s *settings) foreign(t *worktree.Tree, f *said, v *string, source string) {
 	if err := s.say(f, v, source); err != nil {
 		t.Warn(source + ": a value is too long or not text and is ignored")
@@ -52,7 +52,7 @@ func (s *settings) folder(t *worktree.Tree, v *string, root, source string) {
 		return
 	}
 	out, ok := worktree.CleanDir(*v)
-	if strings.HasPrefix(*v, "/") && root != "" { // from the top of the repository
+	if strings.HasPrefix(*v, "/") && root != "" { // relative to the repository's root
 		switch rest, inside := strings.CutPrefix(out, root+"/"); {
 		case inside:
 			out = rest
@@ -69,7 +69,7 @@ func (s *settings) folder(t *worktree.Tree, v *string, root, source string) {
 
 var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// reserved are variables that a repository's file cannot set: the sandbox owns them.
+// reserved lists variables that the sandbox sets and a repository's file can't.
 var reserved = []string{"PATH", "HOME", "SHELL", "USER", "TMPDIR", "LD_PRELOAD", "LD_LIBRARY_PATH"}
 
 func (s *settings) variable(k, v, source string) bool {
@@ -94,7 +94,7 @@ func (s *settings) vercel(t *worktree.Tree, root string) {
 	if !t.JSON(name, &f) {
 		return
 	}
-	// null and absent are the same: let detection decide.
+	// null and a missing value both mean detection.
 	if v := configfile.Text(f["framework"]); v != "" {
 		if id := fromVercel(v); id != "" {
 			s.foreign(t, &s.framework, &id, ByVercel)
@@ -115,14 +115,13 @@ func (s *settings) vercel(t *worktree.Tree, root string) {
 	}
 	env := worktree.Table(configfile.Members(f["build"])["env"])
 	for _, k := range worktree.SortedKeys(env) {
-		if v := env[k]; !strings.HasPrefix(v, "@") { // "@name" was a secret of theirs
+		if v := env[k]; !strings.HasPrefix(v, "@") { // "@name" refers to a secret at Vercel
 			s.setting(t, k, v, ByVercel)
 		}
 	}
 }
 
-// fromVercel translates the names that Vercel gives to frameworks, "" for those that
-// we leave to detection.
+// fromVercel converts Vercel's framework names to preset ids; "" means detection.
 func fromVercel(slug string) string {
 	switch slug {
 	case "nextjs":

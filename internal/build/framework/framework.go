@@ -1,16 +1,14 @@
-// Package framework owns framework detection: from the files of a repository to the plan
-// by which it is built and served.
+// Package framework owns framework detection: from the files of a repository to the plan by which it is built and
+// served.
 //
-// Detect is a pure function. It reads file names and a bounded number of small files
-// through Files, so the same code works on a checked-out directory and a listing of git
-// objects, and it returns a Plan in which every decision names its source. The presets
-// are one ordered list (presets.go); the first that recognizes the folder makes the plan.
-// What a person has configured takes precedence: site settings, then slipway.toml, then
-// netlify.toml and vercel.json.
+// Detect is a pure function. It reads file names and a bounded number of small files through Files, so that it works on
+// a checked-out directory and on a listing of git objects. In the Plan that it returns, every decision names its
+// source. The presets are an ordered list (presets.go); the first one that matches the folder makes the plan.
+// Configured settings take precedence, in this order: site settings, slipway.toml, netlify.toml and vercel.json.
 //
-// The package never runs anything, never evaluates a configuration file written in a
-// programming language (it looks for the few words that decide, see config.go), never
-// touches a file system by itself, and never names a folder outside the tree.
+// The package never runs anything. It never evaluates a configuration file written in a programming language; it
+// searches it for known settings (see package configfile). It never accesses a file system by itself, and never names a
+// folder outside the tree.
 package framework
 
 import (
@@ -22,33 +20,31 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The runtimes a plan may end in.
+// The runtimes of plans.
 const (
 	Static = "static" // the output folder is published as files
-	Node   = "node"   // a Node.js process answers
-	PHP    = "php"    // PHP-FPM answers
+	Node   = "node"   // a Node.js process serves requests
+	PHP    = "php"    // PHP-FPM serves requests
 
-	WordPress = "wordpress" // PHP-FPM answers, from a core that all sites share
+	WordPress = "wordpress" // PHP-FPM serves requests, from a core that all sites share
 )
 
-// Plan says how a repository becomes a site. It has JSON names because a deployment
-// stores the plan that it used.
+// Plan says how a repository becomes a site. It is stored as JSON with the deployment.
 //
-// Root is relative to the repository; Output, OutputCandidates and Cache are relative
-// to Root; every one of them is a clean slash-separated path inside the repository,
-// with "" for the folder itself. A Cache entry that starts with "~/" is relative to the
-// home folder of the build instead.
+// Root is relative to the repository; Output, OutputCandidates and Cache are relative to Root. Each is a clean
+// slash-separated path inside the repository; "" is the folder itself. A Cache entry that starts with "~/" is relative
+// to the build's home folder.
 type Plan struct {
 	Framework string `json:"framework"` // a preset's id: "vite", "static"
-	Name      string `json:"name"`      // for people: "Vite with React"
-	Why       string `json:"why"`       // one sentence: what decided
+	Name      string `json:"name"`      // display name: "Vite with React"
+	Why       string `json:"why"`       // one sentence about what decided
 	Root      string `json:"root"`
 	Runtime   string `json:"runtime"` // Static, Node or PHP
 
 	Manager        string `json:"manager,omitempty"`        // npm, pnpm, yarn, bun, or "" without package.json
-	ManagerVersion string `json:"managerVersion,omitempty"` // exact or an npm range; "" is whatever there is
-	Node           string `json:"node,omitempty"`           // version, npm range, "lts/*" or "latest"; "" is the host's
-	Tools          []Tool `json:"tools,omitempty"`          // programs other than Node that the commands call
+	ManagerVersion string `json:"managerVersion,omitempty"` // exact version or npm range; "" means any
+	Node           string `json:"node,omitempty"`           // version, npm range, "lts/*" or "latest"; "" means the host's
+	Tools          []Tool `json:"tools,omitempty"`          // programs other than Node.js that the commands call
 
 	Install          []Command `json:"install,omitempty"` // in order; may be empty
 	Build            []Command `json:"build,omitempty"`   // in order; may be empty
@@ -56,75 +52,73 @@ type Plan struct {
 	OutputCandidates []string  `json:"outputCandidates,omitempty"`
 	Start            *Start    `json:"start,omitempty"` // for Node and PHP
 
-	// Server is the package of a server that the project depends on, though its plan publishes files. A build that makes
-	// no page of it is one of a server.
+	// Server is a server package that the project depends on although its plan publishes files. If the build makes no
+	// page, the project is treated as a server.
 	Server string `json:"server,omitempty"`
 
-	Run       *Run      `json:"run,omitempty"`     // what slipway.toml says about running it
+	Run       *Run      `json:"run,omitempty"`     // run settings of slipway.toml
 	Release   *Command  `json:"release,omitempty"` // once per deployment, before it goes live
 	Processes []Process `json:"processes,omitempty"`
 	Crons     []Cron    `json:"crons,omitempty"`
 
-	// Modules are the folders that Install fills and Inputs the files that decide with
-	// what, both relative to the repository. Where none of them changed, nor Node or
-	// the manager, Modules of an earlier build and a run of Scripts may stand in for
-	// Install. Inputs is empty where that would be wrong: nothing is pinned, or what is
-	// installed is patched.
+	// Modules are the folders that Install fills, and Inputs the files that determine their content, both relative to
+	// the repository. If no input, the Node.js version or the package manager changed, a build may reuse the Modules of
+	// an earlier build and run only Scripts instead of Install. Inputs is empty if that would be wrong: versions aren't
+	// pinned, or installed packages are patched.
 	Modules []string  `json:"modules,omitempty"`
 	Inputs  []string  `json:"inputs,omitempty"`
 	Scripts []Command `json:"scripts,omitempty"`
 
-	Hashed []HashedFolder `json:"hashed,omitempty"` // where the output's files have a digest in their names
+	Hashed []HashedFolder `json:"hashed,omitempty"` // folders whose file names contain a digest
 	Assets []AssetFolder  `json:"assets,omitempty"` // of a server: folders whose files are served without it
-	// Content are the folders of a WordPress site's wp-content that come from the repository.
+	// Content lists the folders of a WordPress site's wp-content that come from the repository.
 	Content []string `json:"content,omitempty"`
-	Parts   []Part   `json:"parts,omitempty"` // what becomes of a repository that isn't laid out as a wp-content
-	SPA     bool     `json:"spa,omitempty"`   // the browser's router answers for paths without a file
-	Watch   []string `json:"watch,omitempty"` // patterns of slipway.toml: a push that changes none of these files is not deployed
+	Parts   []Part   `json:"parts,omitempty"` // themes and plugins of a repository that isn't laid out as a wp-content
+	SPA     bool     `json:"spa,omitempty"`   // paths without a file are answered with index.html, for the router in the browser
+	Watch   []string `json:"watch,omitempty"` // patterns of slipway.toml: pushes that change none of these files are not deployed
 
-	// Uses are the folders of the workspace's members that the project is made of: its own and
-	// those that it depends on, however far. Empty where it is a member of no workspace.
+	// Uses lists the workspace folders that the project is made from: its own and those of its direct and indirect
+	// dependencies. Empty if it isn't in a workspace.
 	Uses []string `json:"uses,omitempty"`
 
 	Cache []string `json:"cache,omitempty"`
-	// what the preset and the repository's files ask for; the site's own variables win
+	// Variables of the preset and the repository's files. The site's own variables take precedence.
 	Env      map[string]string `json:"env,omitempty"`
-	Sources  map[string]string `json:"sources,omitempty"` // field → who said it: "site settings", "slipway.toml", ".nvmrc", …
+	Sources  map[string]string `json:"sources,omitempty"` // field → source: "site settings", "slipway.toml", ".nvmrc", …
 	Warnings []string          `json:"warnings,omitempty"`
 }
 
 // Command is one step of a plan.
 type Command = worktree.Command
 
-// Tool is a program that a plan needs besides Node and its package managers.
+// Tool is a program that a plan needs besides Node.js and its package managers.
 type Tool struct {
 	Name    string `json:"name"`              // hugo, jekyll, bundle, python3, zola, mdbook, composer, php, …
-	Version string `json:"version,omitempty"` // as the repository asks for it; "" is any
+	Version string `json:"version,omitempty"` // as requested by the repository; "" is any
 }
 
-// Start says how a server is kept running. Every Node program gets the port to listen
-// on in PORT and the address in HOST (and HOSTNAME, which Next.js reads instead).
+// Start says how to run a server. Every Node.js program gets its port in PORT and its address in HOST (and HOSTNAME,
+// which Next.js reads instead).
 type Start struct {
 	Command         Command  `json:"command,omitzero"`          // Node
-	PortEnv         string   `json:"portEnv,omitempty"`         // the variable that carries the port: "PORT"
+	PortEnv         string   `json:"portEnv,omitempty"`         // variable that contains the port: "PORT"
 	DocumentRoot    string   `json:"documentRoot,omitempty"`    // PHP: relative to Root, "" is Root
-	FrontController string   `json:"frontController,omitempty"` // PHP: answers what is not a file, relative to DocumentRoot
-	Closed          []string `json:"closed,omitempty"`          // PHP: files and folders that visitors never reach, relative to DocumentRoot
-	// Storage are the folders, relative to Root, that a program may write to and that stay
-	// when another deployment takes over; Temporary begin anew with each start.
+	FrontController string   `json:"frontController,omitempty"` // PHP: answers for paths without a file, relative to DocumentRoot
+	Closed          []string `json:"closed,omitempty"`          // PHP: files and folders that are never served, relative to DocumentRoot
+	// Storage lists the folders, relative to Root, that a program may write to and that are kept between deployments.
+	// Temporary folders are emptied at each start.
 	Storage   []string `json:"storage,omitempty"`
 	Temporary []string `json:"temporary,omitempty"`
 }
 
-// AssetFolder is a folder of files that a server would answer with as they are.
+// AssetFolder is a folder whose files a server would serve unchanged.
 type AssetFolder struct {
 	Folder string `json:"folder"`       // relative to Root
-	At     string `json:"at,omitempty"` // the path below which they are served, without slashes around it
+	At     string `json:"at,omitempty"` // URL path of the folder, without leading and trailing slashes
 }
 
-// Overrides holds the build settings of the site or the deploy request. A nil field is not
-// set. An empty Install or Command skips that step; an empty Output or Root names the
-// folder itself; an empty Framework or Node is as good as nil.
+// Overrides holds the build settings of the site or the deploy request. nil means not set. An empty Install or Command
+// skips that step; an empty Output or Root means the folder itself; an empty Framework or Node is like nil.
 type Overrides struct {
 	Framework *string // a preset's id; an unknown one is ignored with a warning
 	Root      *string
@@ -134,14 +128,13 @@ type Overrides struct {
 	Node      *string
 }
 
-// Detect reads files and returns the plan. The only errors are fault.Invalid, with a
-// sentence for the owner of the repository: a folder that is not there or not inside
-// the tree, a workspace of which several members could be the site, a manifest or a
-// configuration that can't be read or understood.
+// Detect reads files and returns the plan. Its only errors are of kind fault.Invalid, with a sentence for the owner: a
+// folder that is missing or outside the tree, a workspace with several possible sites, or an unreadable manifest or
+// configuration.
 func Detect(files worktree.Files, o Overrides) (Plan, error) {
 	t := worktree.NewTree(files)
 	plan, err := detect(t, o)
-	if t.Err() != nil { // what follows from it says less
+	if t.Err() != nil { // errors that follow from it are less precise
 		return Plan{}, t.Err()
 	}
 	return plan, err
@@ -158,7 +151,7 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 		return Plan{}, err
 	}
 	if p.root != s.root.text && p.configured() {
-		// The folder that was picked brings settings of its own.
+		// The picked folder has its own settings.
 		o.Root = &p.root
 		if s, err = settle(t, o); err != nil {
 			return Plan{}, err
@@ -199,15 +192,16 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 	return d.finish(p), nil
 }
 
-// draft is a plan while its preset and the overrides work on it.
+// draft is a plan that the preset and the overrides are still changing.
 type draft struct {
 	Plan
-	refused error // why what the build makes can't run here, unless the owner says how
-	// pathsMissing says that an index of PHP looks at paths, but no rule and no framework says that it answers for all of them.
+	refused error // why the build's output can't run here, unless the owner configures it
+	// pathsMissing is set if index.php reads the request's path, but no rule or framework says that it answers for all
+	// paths.
 	pathsMissing bool
 }
 
-// refuse says that a project builds for another host, and what to do.
+// refuse records that a project builds for another host, and the remedy.
 func (d *draft) refuse(what, remedy string) {
 	if d.refused == nil {
 		d.refused = invalid(what+" builds for another host", remedy, nil)
@@ -224,8 +218,8 @@ func (d *draft) env(key, value string) { d.Env[key] = value }
 
 func (d *draft) cache(dirs ...string) { d.Cache = append(d.Cache, dirs...) }
 
-// output sets the folder to publish, the one a configuration names or else the
-// preset's own, and where to look when it is not there.
+// output sets the folder to publish, configured or else the preset's usual one, and other candidates in case it is
+// missing.
 func (d *draft) output(configured, usual string, others ...string) {
 	d.Output = usual
 	if clean, ok := worktree.CleanDir(configured); ok && configured != "" && clean != "" {
@@ -235,8 +229,7 @@ func (d *draft) output(configured, usual string, others ...string) {
 	d.OutputCandidates = others
 }
 
-// finish puts the plan in its canonical form and drops every folder that would lead
-// out of the tree.
+// finish normalizes the plan and drops folders that lead out of the tree.
 func (d *draft) finish(p *project) Plan {
 	d.Warnings = append(slices.Clone(p.t.Warnings), d.Warnings...)
 	if p.t.Truncated() {

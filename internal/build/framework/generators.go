@@ -9,16 +9,15 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Static generators that are npm packages.
+// Static site generators in npm packages.
 
-// simple is a preset that is known by a dependency and needs nothing but its command
-// and its folder.
+// simple is a preset that is detected by a dependency and consists of a command and an output folder.
 type simple struct {
 	id, name string
 	deps     []string
-	scripts  []string // tried in order; "build" when nil
+	scripts  []string // tried in order; nil means "build"
 	argv     []string
-	out      func(p *project) string // what the configuration says. Optional.
+	out      func(p *project) string // output folder from the configuration. Optional.
 	output   string
 	others   []string
 	cache    []string
@@ -147,8 +146,8 @@ func generators() []preset {
 	}
 }
 
-// press is VitePress and VuePress: a folder of pages with a dot folder inside, into
-// which the output goes unless told otherwise.
+// press is the preset of VitePress and VuePress: a folder of pages that contains a dot folder, the default place of the
+// output.
 func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 	pages := func(p *project) string {
 		for _, dir := range []string{"docs", "", "src", "doc", "website", "site", "documentation"} {
@@ -174,7 +173,7 @@ func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 			}
 			dir := pages(p)
 			if f := call.FindStringSubmatch(body); f != nil {
-				dir = "" // without an argument it is the working folder
+				dir = "" // without an argument it is the working directory
 				if c, ok := worktree.CleanDir(strings.Trim(f[1], `"'`)); ok {
 					dir = c
 				}
@@ -187,7 +186,8 @@ func press(id, name, dot string, call *lazyregexp.Regexp, dep string) preset {
 			out := worktree.Option(body, "--outDir", "-d", "--dest")
 			if out == "" {
 				src, _ := p.config(worktree.Join(dir, dot+"/config"), worktree.Join(dir, dot+"/config/index"))
-				// VitePress counts outDir from the pages, VuePress 1 dest from the working folder.
+				// VitePress resolves outDir from the pages' folder, VuePress 1 resolves dest from the working
+				// directory.
 				out = worktree.Under(dir, configfile.JSPath(src, "outDir"))
 				if out == "" {
 					out = configfile.JSString(src, "dest")

@@ -8,17 +8,15 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// HashedFolder is a folder of the output, relative to it, whose files have a digest of
-// their content in their names, in a form that package release knows: base64, base32,
-// hex, digest, or empty for all files there.
+// HashedFolder is a folder, relative to the output, whose file names contain a digest of the content, in a form of
+// package release: base64, base32, hex, digest, or empty for all files.
 type HashedFolder struct {
 	Folder string `json:"folder"`
 	Form   string `json:"form,omitempty"`
 }
 
-// hashedBy says where the presets' tools put hashed files as they come. What belongs to
-// a framework by definition (_next/static, _astro, _nuxt, _app/immutable) package release
-// knows by itself.
+// hashedBy lists where each preset's tool writes hashed files by default. Package release itself knows the folders of
+// frameworks (_next/static, _astro, _nuxt, _app/immutable).
 var hashedBy = map[string][]HashedFolder{
 	"vite":             {{"assets", "base64"}},
 	"react-router-spa": {{"assets", "base64"}},
@@ -52,23 +50,23 @@ var hashedBy = map[string][]HashedFolder{
 	"hugo":             {{"", "digest"}},
 }
 
-// namesFiles finds a configuration that names a bundler's files itself. Only what it
-// says of the folder and of [hash] is known then.
+// namesFiles matches a configuration that changes the names of output files. Then only folders and [hash] patterns in
+// it are known.
 var namesFiles = lazyregexp.New(`(?:entryFileNames|chunkFileNames|assetFileNames)\b`)
 
-// hashed completes a plan with what is known of its output's names.
+// hashed adds the output's hashed folders to a plan.
 func hashed(p *project, d *draft) {
 	d.Hashed = hashedBy[d.Framework]
 	vite, _ := p.config("vite.config")
 	switch {
 	case len(d.Hashed) > 0 && d.Hashed[0] == HashedFolder{"assets", "base64"}:
 		if namesFiles.MatchString(vite) && !strings.Contains(vite, "[hash") {
-			d.Hashed = nil // the digest was left out
+			d.Hashed = nil // the configuration leaves the digest out
 		} else if dir, ok := worktree.CleanDir(configfile.JSString(vite, "assetsDir")); ok && dir != "" &&
 			configfile.JSString(vite, "assetsDir") != "" {
 			d.Hashed = []HashedFolder{{dir, "base64"}}
 		} else if namesFiles.MatchString(vite) {
-			d.Hashed = []HashedFolder{{"", "base64"}, {"", "hex"}} // with a digest, in folders of its own
+			d.Hashed = []HashedFolder{{"", "base64"}, {"", "hex"}} // hashed names in unknown folders
 		}
 	case d.Framework == "custom" || d.Framework == "nx" || len(d.Hashed) == 0 && d.Runtime == Static:
 		switch {
@@ -81,11 +79,11 @@ func hashed(p *project, d *draft) {
 		}
 	}
 	if len(d.Build) == 0 {
-		d.Hashed = nil // nothing wrote those names
+		d.Hashed = nil // no tool of this preset wrote the files
 	}
 }
 
-// routers are the packages of routers that work in the browser.
+// routers lists packages of client-side routers.
 var routers = []string{
 	"react-router-dom", "react-router", "vue-router", "@tanstack/react-router", "@tanstack/solid-router",
 	"@tanstack/router", "wouter", "preact-router", "preact-iso", "@solidjs/router", "svelte-routing",
@@ -93,7 +91,7 @@ var routers = []string{
 	"universal-router", "aurelia-router", "@angular/router", "expo-router",
 }
 
-// singlePage reports whether the output is an application with a router in the browser.
+// singlePage reports whether the output is an application with a client-side router.
 func singlePage(p *project, d *draft) bool {
 	if d.Runtime != Static {
 		return false

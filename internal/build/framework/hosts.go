@@ -10,11 +10,10 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// hostFile is a file by which a repository asks another host or server for something that is
-// not done here.
+// hostFile is a configuration file for another host or server that Slipway ignores.
 type hostFile struct {
 	name string
-	asks *lazyregexp.Regexp // what it says when it asks for something. Optional: its presence is enough.
+	asks *lazyregexp.Regexp // content that matters. Optional: nil means that the file's presence is enough.
 	why  string
 }
 
@@ -42,8 +41,8 @@ var hostFiles = []hostFile{
 	{"_worker.js", nil, "functions of Cloudflare do not run here; the file is published as it is"},
 }
 
-// platformFiles say how other platforms build and run a project, a server too. Those that may be
-// something else are told by what they say.
+// platformFiles lists configuration files of other platforms. Files with ambiguous names are identified by their
+// content.
 var platformFiles = []hostFile{
 	{"render.yaml", nil, "settings of Render are not obeyed; " + useSettings},
 	{"railway.json", nil, "settings of Railway are not obeyed; " + useSettings},
@@ -63,7 +62,7 @@ var platformFiles = []hostFile{
 
 const useSettings = "slipway.toml says how a site is built, run and served"
 
-// staticRules are the files whose rules are for static sites, with what says that they have some.
+// staticRules lists files with rules for static sites, with expressions that match rules in them.
 var staticRules = []hostFile{
 	{bySlipway, lazyregexp.New(`(?m)^[ \t]*\[+[ \t]*(redirects|headers|serve)\b|^[ \t]*(redirects|headers)[ \t]*=`), appliesNot},
 	{ByNetlify, lazyregexp.New(`(?m)^[ \t]*\[\[[ \t]*(redirects|headers)[ \t]*\]\]`), appliesNot},
@@ -78,7 +77,7 @@ const appliesNot = "redirects, rewrites and headers are for static sites; this a
 
 var basicAuth = lazyregexp.New(`(?im)^[ \t"']*basic-auth\b`)
 
-// passwords refuses rules that protect paths of a static site where a server answers for them.
+// passwords refuses rules that protect paths of a static site if a server answers for these paths.
 func (p *project) passwords() {
 	for _, f := range staticRules {
 		if at := worktree.Join(p.root, f.name); basicAuth.MatchString(p.t.Config(at)) {
@@ -88,15 +87,14 @@ func (p *project) passwords() {
 	}
 }
 
-// otherScripts are those that other platforms run to build a project, in the place of its build
-// script or around it.
+// otherScripts lists scripts that other platforms run instead of the build script, or before or after it.
 var otherScripts = []string{"heroku-prebuild", "heroku-postbuild", "gcp-build", "vercel-build", "now-build"}
 
 const whole = "it is not obeyed; the whole output folder is published"
 
-// functionFolders hold programs that another host runs for a static site.
+// functionFolders lists folders of functions that another host runs beside a static site.
 var functionFolders = []struct {
-	folder, beside string // with one of these files, where the folder alone says little
+	folder, beside string // beside must exist if the folder's name is ambiguous
 	host           string
 }{
 	{"netlify/functions", "", "Netlify"},
@@ -112,8 +110,7 @@ var functionFolders = []struct {
 
 var functionSource = lazyregexp.New(`\.(m?[jt]s|cjs|py|go|rb)$`)
 
-// otherHosts warns of what the project asks of hosts that this is not. A server brings rules
-// and functions of its own.
+// otherHosts warns of configuration for other hosts. Servers bring their own rules and functions.
 func (p *project) otherHosts(d *draft) {
 	p.warnOf(d, platformFiles, p.root, "")
 	for _, name := range otherScripts {
@@ -135,7 +132,7 @@ func (p *project) otherHosts(d *draft) {
 	}
 }
 
-// warnOf warns of those files that are there, in the first of these folders that has one.
+// warnOf warns of the given files, in the first of the folders that contains one.
 func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
 	for _, f := range files {
 		for _, dir := range folders {
@@ -151,7 +148,7 @@ func (p *project) warnOf(d *draft, files []hostFile, folders ...string) {
 	}
 }
 
-// runs reports whether the build runs a script of package.json, or does the same.
+// runs reports whether the build runs a script of package.json, or the same command.
 func (p *project) runs(d *draft, name string) bool {
 	_, build := p.pkg.Script("build")
 	return p.pkg.ScriptBody(name) == build || strings.Contains(build, name) ||
@@ -169,12 +166,12 @@ func (p *project) holds(folder string, name *lazyregexp.Regexp) bool {
 	return false
 }
 
-// VersionWarnings names the variables of a site by which other hosts choose programs. Here
-// they choose none: the plan was made without them.
+// VersionWarnings returns warnings about variables of a site with which other hosts choose versions. They have no
+// effect here.
 func (p Plan) VersionWarnings(env map[string]string) (out []string) {
 	for _, k := range worktree.SortedKeys(env) {
 		switch v, inFile := p.Env[k]; {
-		case inFile && v == env[k]: // the plan has a warning or has obeyed
+		case inFile && v == env[k]: // the plan used it, or has a warning
 		case k == "NODE_VERSION" && env[k] != p.Node:
 			out = append(out, "The variable NODE_VERSION chooses no Node.js here; set build.node, .nvmrc or engines in package.json")
 		case isFlags(k):

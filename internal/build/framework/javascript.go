@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Meta frameworks: a static variant and a server, told apart by their configuration.
+// Meta frameworks have a static variant and a server; their configuration decides which one.
 
 func calls(pattern string) *lazyregexp.Regexp {
 	return lazyregexp.New(`(?:^|[\s;&|(/])` + pattern + `(?:$|[\s;&|)])`)
@@ -43,7 +43,7 @@ func metaFrameworks() []preset {
 				src, _ := p.config("next.config")
 				out := "out"
 				if configfile.JSString(src, "output") == "export" {
-					out = configfile.JSString(src, "distDir") // with `next export` it is only where the intermediate files go
+					out = configfile.JSString(src, "distDir") // with `next export`, distDir contains only intermediate files
 				}
 				if o := worktree.Option(p.command(), "-o", "--outdir"); o != "" {
 					out = o
@@ -134,7 +134,7 @@ func metaFrameworks() []preset {
 				switch adapter {
 				case "node":
 				case "auto", "":
-					d.env("GCP_BUILDPACKS", "slipway") // how adapter-auto is told to take adapter-node
+					d.env("GCP_BUILDPACKS", "slipway") // makes adapter-auto choose adapter-node
 					d.warn(
 						"adapter-auto is told to build for Node; install @sveltejs/adapter-static to publish files, or @sveltejs/adapter-node " +
 							"to pin this choice",

@@ -10,13 +10,13 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// language is a language whose servers don't run here.
+// language is a language whose servers can't run here.
 type language struct {
 	name      string
-	manifests []string           // what declares dependencies, by the name or the ending of the file
-	starts    []string           // what a server is usually started from
-	requires  *lazyregexp.Regexp // a package of servers, in a manifest or in what is started
-	commands  string             // the first words of commands that start one; those before a | are on many hosts
+	manifests []string           // dependency files, by name or extension
+	starts    []string           // usual main files of a server
+	requires  *lazyregexp.Regexp // server package, in a manifest or a main file
+	commands  string             // first words of start commands; those before | exist on many hosts
 }
 
 var languages = []language{
@@ -61,7 +61,7 @@ var languages = []language{
 	{"Deno", []string{"deno.json", "deno.jsonc", "deno.lock"}, nil, lazyregexp.New(`deno\s+(run|serve)|"(jsr:@)?@?fresh|\$fresh`), "| deno"},
 }
 
-// files returns which of a language's files the project has at its top: manifests and what is started.
+// files returns the project's manifests and main files of a language.
 func (l language) files(p *project) (manifests, starts []string) {
 	for _, f := range p.t.List {
 		if worktree.Parent(f) == p.root && slices.ContainsFunc(l.manifests, func(name string) bool {
@@ -78,8 +78,8 @@ func (l language) files(p *project) (manifests, starts []string) {
 	return manifests, starts
 }
 
-// otherServer is the error of a project that is a server in another language: one of its files names a package of servers,
-// or its Procfile a program. It is nil where nothing says so.
+// otherServer returns the error of a project that is a server in another language: one of its files names a server
+// package, or its Procfile a program. Otherwise it returns nil.
 func (p *project) otherServer() error {
 	web := ""
 	if w := p.s.commands.web; w.source == "Procfile" {

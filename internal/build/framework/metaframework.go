@@ -8,14 +8,14 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// How the meta frameworks of javascript.go are told apart and planned.
+// Detection and plans of the meta frameworks of javascript.go.
 
 func next(p *project) string {
 	if p.pkg.Dep("next") == "" {
 		return ""
 	}
 	if _, ws := p.t.WorkspaceAt(p.root); ws && !p.hasDir("app") && !p.hasDir("pages") && !p.hasDir("src/app") && !p.hasDir("src/pages") {
-		return "" // the version that the members share
+		return "" // the version that the workspace members share
 	}
 	return dependsOn("next")
 }
@@ -47,7 +47,7 @@ func nuxtStatic(p *project) string {
 	build, _ := p.pkg.Script("build")
 	generate, _ := p.pkg.Script("generate")
 	nitro := configfile.JSString(configfile.JSBlock(src, "nitro"), "preset")
-	ssr, said := configfile.JSBool(configfile.JSTop(src), "ssr") // a module's option of that name says nothing of Nuxt
+	ssr, said := configfile.JSBool(configfile.JSTop(src), "ssr") // only at the top level: a module may have an option with that name
 	switch {
 	case asksGenerate.MatchString(p.command()) || nuxtGenerate.MatchString(p.command()):
 		return "the build runs nuxt generate"
@@ -70,8 +70,8 @@ func planNuxt(p *project, d *draft) worktree.Manager {
 	return m
 }
 
-// svelteAdapter says whether this is SvelteKit, and which adapter its configuration
-// imports: static, node, auto, vercel, …
+// svelteAdapter reports whether this is SvelteKit, and which adapter its configuration imports: static, node, auto,
+// vercel, …
 func svelteAdapter(p *project) (kit bool, adapter string) {
 	if p.pkg.Dep("@sveltejs/kit") == "" {
 		return false, ""
@@ -106,7 +106,7 @@ func router(p *project, dep string) string {
 	return dependsOn(dep)
 }
 
-// routerSPA looks for `ssr: false` where each of the two frameworks keeps it.
+// routerSPA reports where `ssr: false` is set for React Router or Remix.
 func routerSPA(p *project, dep string) string {
 	if p.pkg.Dep(dep) == "" {
 		return ""
@@ -153,12 +153,12 @@ func planRouter(p *project, d *draft, name string, spa bool) {
 		entry = "build/index.js"
 	}
 	p.start(d, m, []string{name + "-serve", "./" + entry})
-	if own := p.pkg.ScriptBody("start"); own == "" || strings.Contains(own, name+"-serve") { // another server may put them elsewhere
+	if own := p.pkg.ScriptBody("start"); own == "" || strings.Contains(own, name+"-serve") { // another server may expect them elsewhere
 		d.assets(folder+"/client", "")
 	}
 }
 
-// nitro is the shape of the frameworks that build a server into .output.
+// nitro is the preset of frameworks that build a server into .output.
 func nitro(id, name, tool string, deps ...string) preset {
 	return preset{
 		Preset: Preset{id, name, Node}, meta: true,
@@ -187,7 +187,7 @@ func nitro(id, name, tool string, deps ...string) preset {
 	}
 }
 
-// nitroElsewhere matches the presets by which Nitro builds for other hosts.
+// nitroElsewhere matches Nitro's presets for other hosts.
 var nitroElsewhere = lazyregexp.New(
 	`^(?:vercel|netlify|cloudflare|aws|azure|firebase|deno|heroku|render|zeabur|edgio|stormkit|koyeb|iis|digital|layer0|alwaysdata|genezio)`,
 )

@@ -7,8 +7,8 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// node finds which Node the project asks for: the site's word, then the nearest file,
-// looking from the project's folder up to the top of the repository.
+// node determines the version of Node.js: from the site's settings, or else the nearest file from the project's folder
+// up to the repository's root.
 func (p *project) node(d *draft) {
 	try := func(value, source string) bool {
 		if strings.TrimSpace(value) == "" {

@@ -9,9 +9,8 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// An integrated Nx workspace keeps one package.json at its top and a project.json in
-// each app; its builds land in a folder at the top. The plan therefore works at the
-// top, whichever folder the site's root directory names.
+// An integrated Nx workspace has one package.json at its root and a project.json in each app. Builds write to a folder
+// at the root, so the plan works there, whichever root directory the site names.
 
 func nxApps() []preset {
 	return []preset{{
@@ -50,7 +49,7 @@ func nxApps() []preset {
 	}}
 }
 
-// nxTop is the nearest folder around the project that holds nx.json.
+// nxTop returns the nearest parent folder with nx.json.
 func (p *project) nxTop() (string, bool) {
 	for _, dir := range worktree.Upward(p.root) {
 		if p.t.Has(worktree.Join(dir, "nx.json")) {

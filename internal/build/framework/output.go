@@ -7,9 +7,9 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// siteFolders are where the files of a site without a build stand, in the order in
-// which they are tried; "" is the root directory itself. It comes before docs: a
-// site often has pages below /docs/, and a folder docs of a program has no neighbour.
+// siteFolders lists the usual folders of a site without a build, in the order in which they are tried; "" is the root
+// directory. The root comes before docs, because sites often have pages in /docs/, and a project with only a docs
+// folder of pages has none at the root.
 var siteFolders = []string{"public", "dist", "_site", "build", "", "docs"}
 
 func (p *project) indexFolder() (string, bool) {
@@ -21,7 +21,7 @@ func (p *project) indexFolder() (string, bool) {
 	return "", false
 }
 
-// nothing is the error of a folder in which no preset saw anything.
+// nothing is the error for a folder that no preset matches.
 func (p *project) nothing() error {
 	if err := cmp.Or(p.forWordPress(), p.otherServer(), p.otherLanguage()); err != nil {
 		return err

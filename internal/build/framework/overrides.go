@@ -11,20 +11,19 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// slipwayTOML is the schema of slipway.toml, the repository's own word about its
-// build. The file stands in the root directory of the site or, for want of one there,
-// at the top of the repository. Every key is optional:
+// slipwayTOML is the schema of slipway.toml, the repository's own settings. The file is in the site's root directory
+// or else at the repository's root. Every key is optional:
 //
 //	output = "dist"          # the same as build.output
 //
 //	[build]
 //	framework = "vite"       # a preset's id, instead of detection
-//	root = "apps/web"        # only at the top of the repository
+//	root = "apps/web"        # only at the repository's root
 //	install = "npm ci"       # "" skips the step
 //	command = "npm run build"
 //	output = "dist"          # relative to the root directory; "." is that directory
 //	node = "22"              # version or npm range
-//	watch = ["src/**"]       # files without whose change pushes are not deployed
+//	watch = ["src/**"]       # pushes that change none of these files are not deployed
 //
 //	release = "node migrate.js"   # once per deployment, before it goes live
 //
@@ -38,8 +37,8 @@ import (
 //	schedule = "*/5 * * * *" # UTC
 //	command = "node clean.js"
 //
-// A file that is not TOML, or a value of the wrong type, fails the deployment: it is
-// the one file that was written for us. An unknown key is a warning.
+// Invalid TOML, or a value of the wrong type, fails the deployment, because the file was written for Slipway. An
+// unknown key causes a warning.
 type slipwayTOML struct {
 	Output    *string           `toml:"output"`
 	Release   *string           `toml:"release"`
@@ -58,7 +57,7 @@ type slipwayTOML struct {
 	} `toml:"build"`
 }
 
-// said is a value with the one who said it; source is "" when nobody did.
+// said is a value and its source; source is "" if the value isn't set.
 type said struct {
 	text   string
 	source string
@@ -66,10 +65,10 @@ type said struct {
 
 func (s said) ok() bool { return s.source != "" }
 
-// firm reports whether the value was meant for us, not for another host.
+// firm reports whether the value was set for Slipway rather than for another host.
 func (s said) firm() bool { return s.source == bySite || s.source == bySlipway }
 
-// Who says something, as Sources names it.
+// Sources of values, as in Plan.Sources.
 const (
 	bySite    = "site settings"
 	bySlipway = "slipway.toml"
@@ -77,7 +76,7 @@ const (
 	ByVercel  = "vercel.json"
 )
 
-// TakesFrom reports whether a file decides something in the plan, such as ByNetlify.
+// TakesFrom reports whether the plan uses a value of a file, such as ByNetlify.
 func (p Plan) TakesFrom(file string) bool {
 	for _, source := range p.Sources {
 		if source == file {
@@ -87,7 +86,7 @@ func (p Plan) TakesFrom(file string) bool {
 	return false
 }
 
-// settings is everything that was said, before any guess.
+// settings holds all configured values, before detection.
 type settings struct {
 	framework, root, install, command, output, node said
 
@@ -98,15 +97,15 @@ type settings struct {
 	sources map[string]string
 }
 
-// Bounds of watch, as of the setting of the same name.
+// Limits of watch, equal to those of the site's setting.
 const (
 	maxWatch     = 50
 	maxWatchText = 200 // bytes
 )
 
-const maxText = 4096 // bytes of a command, as of any other setting
+const maxText = 4096 // bytes of a command
 
-// settle gathers what was said: the first one to speak about a field wins.
+// settle collects the configured values. For each field the first source wins.
 func settle(t *worktree.Tree, o Overrides) (settings, error) {
 	s := settings{env: map[string]string{}, sources: map[string]string{}}
 	for f, v := range map[*said]*string{
@@ -158,7 +157,7 @@ func (s *settings) say(f *said, v *string, source string) error {
 	return nil
 }
 
-// settled checks what reaches the plan as it is and writes down who said it.
+// settled validates the values and records their sources.
 func (s *settings) settled() error {
 	if s.framework.text == "" {
 		s.framework = said{}
@@ -220,7 +219,7 @@ func (s *settings) slipway(t *worktree.Tree, f slipwayTOML, root string) error {
 		}
 	} else if r := f.Build.Root; r != nil {
 		if other, _ := worktree.CleanDir(*r); other != root {
-			return nil // it speaks of another folder than the one that was chosen
+			return nil // it is about another folder than the chosen one
 		}
 	}
 	if len(f.Build.Watch) > maxWatch || slices.ContainsFunc(f.Build.Watch, func(p string) bool {
@@ -261,7 +260,7 @@ func (s *settings) slipway(t *worktree.Tree, f slipwayTOML, root string) error {
 	return nil
 }
 
-// versions are the variables by which other hosts choose programs, beside NODE_VERSION.
+// versions lists the variables, besides NODE_VERSION, with which other hosts choose programs.
 var versions = []string{
 	"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_VERSION", "HUGO_VERSION", "MDBOOK_VERSION", "NPM_VERSION",
 	"PHP_VERSION", "PNPM_VERSION", "PYTHON_VERSION", "RUBY_VERSION", "RUST_VERSION", "SWIFT_VERSION", "YARN_VERSION",
@@ -270,18 +269,18 @@ var versions = []string{
 
 func isVersion(variable string) bool { return slices.Contains(versions, variable) }
 
-// isFlags reports whether a variable holds options of an installation on other hosts.
+// isFlags reports whether a variable holds installation options of other hosts.
 func isFlags(variable string) bool {
 	return slices.Contains([]string{"NPM_FLAGS", "YARN_FLAGS", "PNPM_FLAGS", "BUN_FLAGS", "PIP_FLAGS"}, variable)
 }
 
 const useInstall = "put the options into .npmrc or the manager's own file, or set the install command"
 
-// toolNames are the programs of static generators, as people call them. The versions that
-// a plan asks for are not brought: there is no registry for them.
+// toolNames are the display names of static generators' programs. The versions that a plan requests can't be installed:
+// there is no registry for them.
 var toolNames = map[string]string{"python3": "Python", "bundle": "Ruby", "hugo": "Hugo", "zola": "Zola", "mdbook": "mdBook"}
 
-// apply lays what was said over the preset's plan.
+// apply applies the configured values to the preset's plan.
 func (p *project) apply(d *draft) error {
 	s := p.s
 	step := func(v said) []Command {
@@ -292,7 +291,7 @@ func (p *project) apply(d *draft) error {
 	}
 	if s.install.ok() {
 		d.Install = step(s.install)
-		d.Modules, d.Inputs, d.Scripts = nil, nil, nil // we don't know what it fills
+		d.Modules, d.Inputs, d.Scripts = nil, nil, nil // it isn't known what the custom command installs
 	}
 	if s.command.ok() {
 		d.Build = step(s.command)
@@ -305,7 +304,7 @@ func (p *project) apply(d *draft) error {
 		d.Env[k] = v
 	}
 	used := map[string]bool{}
-	for i, t := range d.Tools { // HUGO_VERSION, PYTHON_VERSION, RUBY_VERSION, … as Netlify spells them
+	for i, t := range d.Tools { // HUGO_VERSION, PYTHON_VERSION, RUBY_VERSION and the like, as at Netlify
 		key := map[string]string{"python3": "PYTHON_VERSION", "bundle": "RUBY_VERSION"}[t.Name]
 		if key == "" {
 			key = strings.ToUpper(t.Name) + "_VERSION"
@@ -329,9 +328,9 @@ func (p *project) apply(d *draft) error {
 	return nil
 }
 
-// applyOutput obeys the folder that was named. On a server's plan it means that the
-// folder is to be published instead; only a file written for another host is not
-// believed there, because `publish = ".next"` is how Netlify hosts the server.
+// applyOutput uses the configured output folder. For a server, it means that the folder is published instead of running
+// the server, unless the setting is from a file of another host: at Netlify, `publish = ".next"` is part of hosting the
+// server.
 func (p *project) applyOutput(d *draft) {
 	s := p.s.output
 	if d.Runtime != Static {

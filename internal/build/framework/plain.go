@@ -1,6 +1,6 @@
 package framework
 
-// What is left when nothing is known by name.
+// The preset for folders that match nothing else.
 
 func lastResorts() []preset {
 	return []preset{

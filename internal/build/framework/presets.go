@@ -6,44 +6,43 @@ import (
 	"strings"
 )
 
-// Preset is one kind of project that Detect recognises.
+// Preset is a kind of project that Detect recognizes.
 type Preset struct {
-	ID      string // what `framework` takes: "vite"
-	Name    string // for people: "Vite"
-	Runtime string // Static, Node or PHP: what its plan usually ends in
+	ID      string // value of `framework`: "vite"
+	Name    string // display name: "Vite"
+	Runtime string // usual runtime: Static, Node or PHP
 }
 
-// tier says how sure a match is that the folder is a site.
+// tier says how certain a match is. Higher tiers come first.
 type tier int
 
 const (
-	site    tier = iota // it exists to be deployed
-	weak                // it may be: a bundler, a component book
-	library             // anything with a build script: only where nothing else is found
+	site    tier = iota // certainly deployable
+	weak                // possibly deployable: a bundler, a component book
+	library             // anything with a build script, if nothing else matches
 	plain               // files without any build
 )
 
 type preset struct {
 	Preset
 	tier   tier
-	server bool   // an HTTP server of any shape, for which a build is optional
+	server bool   // an HTTP server, for which a build is optional
 	meta   bool   // its build output alone is not a site
-	family string // the id by which people name all its variants: "next" for next-export
+	family string // id of all its variants: "next" for next-export
 	match  func(*project) string
 	plan   func(*project, *draft)
 }
 
-// presets is the list in the order in which it is tried; the first match wins. Meta
-// frameworks stand before what they are made of (Next before React, Astro before
-// Vite), the static variant before the server, PHP frameworks before Vite, which they
-// use for assets, other languages' generators before bundlers for the same reason,
-// what is only there to look at components after every app, and files as they are last.
+// presets returns all presets in the order in which they are tried; the first match wins. Meta frameworks come before
+// what they are made of (Next before React, Astro before Vite), static variants before servers, PHP frameworks and
+// generators of other languages before bundlers, which they use for assets, component books after all apps, and plain
+// files last.
 func presets() []preset {
 	return slices.Concat(nxApps(), metaFrameworks(), nodeFrameworks(), generators(), phpFrameworks(),
 		otherGenerators(), appTools(), nodeServers(), bundlers(), phpPlain(), lastResorts())
 }
 
-// Presets lists what Detect knows, in the order in which it is tried.
+// Presets lists the presets in the order in which they are tried.
 func Presets() []Preset {
 	var out []Preset
 	for _, p := range presets() {
@@ -67,8 +66,8 @@ func metaFramework(id string) bool {
 	return p != nil && p.meta
 }
 
-// first returns the first preset up to a tier that recognises the folder. Of a lower
-// tier the earliest is kept in case no higher one follows.
+// first returns the first preset up to a tier that matches the folder. A match of a lower tier counts only if no higher
+// one follows.
 func (p *project) first(upTo tier) (*preset, string) {
 	var best *preset
 	var because string
@@ -86,8 +85,7 @@ func (p *project) first(upTo tier) (*preset, string) {
 	return best, because
 }
 
-// choose decides which preset plans which folder. It may move p to the only app of a
-// workspace.
+// choose chooses the preset and the folder. It may move p to the only app of a workspace.
 func choose(p *project) (*preset, string, error) {
 	if p.s.framework.ok() {
 		if by, why := p.forced(); by != nil {
@@ -97,7 +95,7 @@ func choose(p *project) (*preset, string, error) {
 			p.s.framework.text, p.s.framework.source))
 	}
 	by, why := p.first(plain)
-	if p.has("nx.json") && !p.has("project.json") { // the dependencies at the top belong to the apps below
+	if p.has("nx.json") && !p.has("project.json") { // the dependencies at the root belong to the apps
 		if _, ws := p.t.WorkspaceAt(p.root); !ws && !p.s.command.ok() && !p.s.output.ok() {
 			if a, err := p.pick(p.nested(), "of the Nx workspace"); a != nil || err != nil {
 				return p.move(a, err)
@@ -107,10 +105,10 @@ func choose(p *project) (*preset, string, error) {
 	said := p.s.command.ok() || p.s.output.ok() || p.s.commands.web.source == bySlipway
 	if w, ok := p.t.WorkspaceAt(p.root); ok && by != nil && by.tier == site && !said && !p.ownPages() {
 		if a, err := p.pick(p.t.Members(w), "of the workspace that "+w.Source+" declares"); a != nil && a.tier == site || err != nil {
-			return p.move(a, err) // the framework at the top is the version that the members share
+			return p.move(a, err) // the framework at the root is the version that the members share
 		}
 	}
-	assets := by != nil && (by.ID == "vite" || by.tier == weak && !by.server) && !p.page() // of a server's pages, perhaps
+	assets := by != nil && (by.ID == "vite" || by.tier == weak && !by.server) && !p.page() // possibly the assets of a server's pages
 	if by != nil && (by.tier >= library || by.ID == "procfile" || assets) && !said {
 		if err := p.otherServer(); err != nil {
 			return nil, "", err
@@ -148,7 +146,7 @@ func choose(p *project) (*preset, string, error) {
 	return nil, "", p.nothing()
 }
 
-// ownPages reports whether the folder has what an app is made of, beside the folders of others.
+// ownPages reports whether the folder has pages of an app besides folders of others.
 func (p *project) ownPages() bool {
 	_, config := p.config("next.config", "nuxt.config", "astro.config", "svelte.config", "gatsby-config",
 		"react-router.config", "remix.config")
@@ -157,7 +155,7 @@ func (p *project) ownPages() bool {
 		slices.ContainsFunc([]string{"src", "app", "pages", "public"}, p.hasDir)
 }
 
-// move makes the project that was picked the one that is planned.
+// move makes the picked app the planned project.
 func (p *project) move(a *app, err error) (*preset, string, error) {
 	if err != nil {
 		return nil, "", err
@@ -166,8 +164,8 @@ func (p *project) move(a *app, err error) (*preset, string, error) {
 	return a.by, a.why, nil
 }
 
-// forced is the preset that was asked for. A family's name leaves the variant to the
-// configuration: `next` with `output: "export"` is a static export.
+// forced returns the requested preset. A family's id leaves the variant to the configuration: `next` with `output:
+// "export"` is a static export.
 func (p *project) forced() (*preset, string) {
 	id := strings.ToLower(strings.TrimSpace(p.s.framework.text))
 	var by *preset

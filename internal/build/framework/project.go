@@ -7,20 +7,19 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// project is one folder of the tree as presets see it: its files, its package.json,
-// and what was said about it.
+// project is one folder of the tree as presets see it: its files, its package.json and its settings.
 type project struct {
 	t    *worktree.Tree
 	s    settings
 	root string
-	pkg  *worktree.Manifest // nil without a readable package.json
+	pkg  *worktree.Manifest // nil if there is no readable package.json
 }
 
 func newProject(t *worktree.Tree, s settings) *project {
 	return (&project{t: t, s: s}).at(s.root.text)
 }
 
-// at is the same question about another folder.
+// at returns the project for another folder.
 func (p *project) at(dir string) *project {
 	return &project{t: p.t, s: p.s, root: dir, pkg: p.t.Manifest(dir)}
 }
@@ -33,10 +32,10 @@ func (p *project) read(name string) string { return p.t.Read(worktree.Join(p.roo
 
 func (p *project) parsed(name string) string { return p.t.Config(worktree.Join(p.root, name)) }
 
-// configured reports whether the folder holds a file with settings.
+// configured reports whether the folder contains a configuration file.
 func (p *project) configured() bool { return p.any(bySlipway, ByNetlify, ByVercel) != "" }
 
-// any returns the first of these files that the folder holds, or "".
+// any returns the first of these files that exists in the folder, or "".
 func (p *project) any(names ...string) string {
 	for _, n := range names {
 		if p.has(n) {
@@ -46,7 +45,7 @@ func (p *project) any(names ...string) string {
 	return ""
 }
 
-// config returns the code of the first of name.js, name.mjs, name.ts, …, and its name.
+// config returns the code and the name of the first of name.js, name.mjs, name.ts, … that exists.
 func (p *project) config(names ...string) (src, file string) {
 	for _, n := range names {
 		for _, ext := range []string{".js", ".mjs", ".ts", ".cjs", ".mts", ".cts"} {
@@ -58,7 +57,7 @@ func (p *project) config(names ...string) (src, file string) {
 	return "", ""
 }
 
-// command is the build as it will be typed: the user's own text, or the script.
+// command returns the build command: the configured one, or the script.
 func (p *project) command(scripts ...string) string {
 	if p.s.command.ok() {
 		return p.s.command.text
@@ -70,8 +69,7 @@ func (p *project) command(scripts ...string) string {
 	return body
 }
 
-// js lays down what every Node project has in common: the manager, Node, the frozen
-// installation, the caches of packages.
+// js adds to a plan what all Node.js projects have: package manager, Node.js, installation and package caches.
 func (p *project) js(d *draft) worktree.Manager {
 	dir := p.installDir()
 	m := p.t.FindManager(dir)
@@ -87,17 +85,17 @@ func (p *project) js(d *draft) worktree.Manager {
 	return m
 }
 
-// hooks are the scripts that an installation runs for the project itself, in its order.
+// hooks lists the project's own scripts that an installation runs, in order.
 var hooks = []string{"preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"}
 
-// modules lists what an installation fills, what decides with what, and the project's own
-// scripts that it runs besides: those run again where what it filled is reused.
+// modules returns the folders that an installation fills, the files that determine their content, and the project's own
+// scripts, which also run if the folders are reused.
 func (p *project) modules(m worktree.Manager) (filled, inputs []string, scripts []Command) {
 	folders := []string{m.Dir}
 	if w, ok := p.t.WorkspaceOf(p.root); ok && w.Dir == m.Dir {
 		folders = append(folders, p.t.Members(w)...)
 	}
-	reusable := m.Lock != "" && !m.Berry // berry may keep everything in one file, or in none
+	reusable := m.Lock != "" && !m.Berry // Yarn Berry may store packages in a single file, or in no file
 	for _, dir := range folders {
 		filled = append(filled, worktree.Join(dir, "node_modules"))
 		pkg := p.t.Manifest(dir)
@@ -105,9 +103,9 @@ func (p *project) modules(m worktree.Manager) (filled, inputs []string, scripts 
 			name, body := pkg.Script(hook)
 			switch {
 			case name == "":
-			case strings.Contains(body, "patch-package"): // it would patch what is patched
+			case strings.Contains(body, "patch-package"): // it would patch already patched files
 				reusable = false
-			case pkg.Wraps(name) && m.Name != "pnpm": // "run" runs it with the script that it surrounds
+			case pkg.Wraps(name) && m.Name != "pnpm": // "run" runs it together with the script that it belongs to
 			default:
 				scripts = append(scripts, m.Run(dir, name))
 			}
@@ -118,7 +116,7 @@ func (p *project) modules(m worktree.Manager) (filled, inputs []string, scripts 
 			}
 		}
 	}
-	for _, dir := range folders { // what patch-package and pnpm patch apply
+	for _, dir := range folders { // patch files of patch-package and pnpm patch
 		if p.t.HasDir(worktree.Join(dir, "patches")) {
 			reusable = false
 		}
@@ -129,8 +127,7 @@ func (p *project) modules(m worktree.Manager) (filled, inputs []string, scripts 
 	return filled, inputs, scripts
 }
 
-// installDir is where packages are installed: at the top of the workspace, unless only
-// the member has a lock file.
+// installDir returns where packages are installed: the workspace's root, unless only the member has a lock file.
 func (p *project) installDir() string {
 	w, ok := p.t.WorkspaceOf(p.root)
 	if !ok || w.Dir == p.root {
@@ -150,14 +147,14 @@ func (p *project) installDir() string {
 	return w.Dir
 }
 
-// build sets the build step: the first of these scripts that exists, else the program
-// itself. Members of the workspace that the project depends on are built before it.
+// build sets the build step: the first existing script, else the program. Workspace members that the project depends on
+// are built first.
 func (p *project) build(d *draft, m worktree.Manager, scripts []string, argv ...string) {
 	name, _ := p.pkg.Script(scripts...)
 	p.script(d, m, name, argv...)
 }
 
-// script is build with a script that was already found.
+// script is build for a known script.
 func (p *project) script(d *draft, m worktree.Manager, name string, argv ...string) {
 	if name == "build" && p.turbo(d, m) {
 		return
@@ -175,8 +172,7 @@ func (p *project) script(d *draft, m worktree.Manager, name string, argv ...stri
 	}
 }
 
-// turbo leaves the order to Turborepo where the workspace is set up for it. Without
-// packageManager its second major refuses to start.
+// turbo lets Turborepo order the builds if the workspace uses it. Turborepo 2 requires packageManager in package.json.
 func (p *project) turbo(d *draft, m worktree.Manager) bool {
 	top := p.t.Manifest(m.Dir)
 	name := p.t.AnyIn(m.Dir, "turbo.json", "turbo.jsonc")
@@ -188,12 +184,12 @@ func (p *project) turbo(d *draft, m worktree.Manager) bool {
 	}
 	argv := []string{"turbo", "run", "build", "--filter=./" + strings.TrimPrefix(strings.TrimPrefix(p.root, m.Dir), "/")}
 	if worktree.Major(top.Version("turbo")) != 1 {
-		argv = append(argv, "--env-mode=loose") // else the site's variables do not reach the build
+		argv = append(argv, "--env-mode=loose") // else the build doesn't get the site's variables
 	}
 	d.Build = append(d.Build, m.Exec(m.Dir, argv...))
 	d.env("TURBO_TELEMETRY_DISABLED", "1")
 	return true
 }
 
-// dependsOn is the sentence for a match by dependency.
+// dependsOn returns the reason for a match by dependency.
 func dependsOn(name string) string { return "package.json depends on " + name }

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Run holds what slipway.toml says about running the project; a nil field was not said. The
-// ranges are those of the site's settings, which go before it.
+// Run holds the run settings of slipway.toml; nil means not set. The site's settings have the same ranges and take
+// precedence.
 type Run struct {
 	Command                   *string   `toml:"command" json:"command,omitempty"`
 	HealthCheckPath           *string   `toml:"health_check_path" json:"healthCheckPath,omitempty"`
@@ -30,26 +30,26 @@ type Run struct {
 	RequestMiB                *int      `toml:"request_mib" json:"requestMiB,omitempty"`
 	ResponseSeconds           *int      `toml:"response_seconds" json:"responseSeconds,omitempty"`
 	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
-	Closed                    *[]string `toml:"closed" json:"closed,omitempty"`                    // beside those of Start
-	FrontController           *string   `toml:"front_controller" json:"frontController,omitempty"` // PHP: in place of the one that was found
-	DocumentRoot              *string   `toml:"document_root" json:"documentRoot,omitempty"`       // PHP: in place of the one that was found
-	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // stored with the release too
+	Closed                    *[]string `toml:"closed" json:"closed,omitempty"`                    // in addition to those of Start
+	FrontController           *string   `toml:"front_controller" json:"frontController,omitempty"` // PHP: instead of the detected one
+	DocumentRoot              *string   `toml:"document_root" json:"documentRoot,omitempty"`       // PHP: instead of the detected one
+	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // store them with the release
 }
 
-// Process is a program that runs beside the one that answers, without a port.
+// Process is a background program without a port.
 type Process struct {
 	Name    string  `json:"name"`
 	Command Command `json:"command"`
 }
 
-// Cron is a command that runs by a schedule, in UTC.
+// Cron is a command with a schedule, in UTC.
 type Cron struct {
 	Name     string  `json:"name"`
-	Schedule string  `json:"schedule"` // as package cron reads it
+	Schedule string  `json:"schedule"` // in the syntax of package cron
 	Command  Command `json:"command"`
 }
 
-// The most that a project may have of each.
+// Limits per project.
 const (
 	maxProcesses = 10
 	maxCrons     = 20
@@ -62,11 +62,11 @@ type cronTOML struct {
 	Command  string `toml:"command"`
 }
 
-// commands holds what the repository says to run besides building.
+// commands holds the commands that the repository defines, other than the build.
 type commands struct {
 	run       Run
 	release   said
-	web       said // the start command by [processes] or the Procfile
+	web       said // start command from [processes] or the Procfile
 	processes []Process
 	crons     []Cron
 }
@@ -77,7 +77,7 @@ func badRun(details string, received any) error {
 	return fault.New(fault.Invalid, "invalid_slipway_toml", "slipway.toml can't be used", details).Got(received)
 }
 
-// readCommands takes what slipway.toml, and for want of it the Procfile beside it, says.
+// readCommands reads the commands of slipway.toml, or else of the Procfile beside it.
 func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) error {
 	c := &s.commands
 	c.run = f.Run
@@ -172,7 +172,7 @@ func (c *commands) readCrons(list []cronTOML, root string) error {
 
 const commandRule = "a command is UTF-8 without NUL, at most 4096 bytes"
 
-// commandText reports whether a command can be stored and started.
+// commandText reports whether a command is valid.
 func commandText(s string) bool {
 	return len(s) <= maxText && utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }
@@ -183,7 +183,7 @@ func in(root, command string) Command {
 	return c
 }
 
-// procfile reads lines of the form name: command.
+// procfile parses lines of the form name: command.
 func procfile(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -195,7 +195,7 @@ func procfile(text string) map[string]string {
 	return out
 }
 
-// applyCommands lays over a plan what the repository says to run.
+// applyCommands adds the repository's commands to a plan.
 func (p *project) applyCommands(d *draft) {
 	c := p.s.commands
 	if c.run != (Run{}) {
@@ -226,11 +226,11 @@ func (p *project) applyCommands(d *draft) {
 	d.Processes, d.Crons = c.processes, c.crons
 }
 
-// runsScript is a start command that runs the start script of package.json, and buildpacks' name
-// for PHP behind a web server, which is how it runs here too.
+// runsScript matches start commands that only run the start script of package.json, or the buildpacks' name for PHP
+// behind a web server, which are the defaults here.
 var runsScript = lazyregexp.New(`^(?:(?:npm|yarn|pnpm|bun)(?:\s+run)?\s+start(?::prod)?|(?:vendor/bin/)?heroku-php-\S+(?:\s.*)?)$`)
 
-// warnOfWeb says so where the Procfile would start something else than what is started.
+// warnOfWeb warns if the Procfile names another start command than the plan's.
 func (p *project) warnOfWeb(d *draft) {
 	web := p.s.commands.web
 	switch command := in(p.root, web.text).String(); {
@@ -245,7 +245,7 @@ func (p *project) warnOfWeb(d *draft) {
 	}
 }
 
-// procfilePreset is for what only its Procfile knows how to start.
+// procfilePreset matches projects whose only start command is in their Procfile.
 func procfilePreset() preset {
 	return preset{
 		Preset: Preset{"procfile", "Procfile", Node}, tier: weak, server: true,

@@ -9,22 +9,20 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Node servers: programs that listen on PORT. They are recognised and planned; running
-// them is the runtime's business.
+// Node.js servers: programs that listen on PORT.
 
-// plainNode is a start script that is nothing but node and a file, which is run
-// without npm around it: that saves half a second and a process.
+// plainNode matches start scripts that only run node with a file. They run without npm, which saves half a second and a
+// process.
 var plainNode = lazyregexp.New(`^(?:NODE_ENV=production\s+)?node\s+((?:\./)?[\w./-]+)$`)
 
-// serverStart is a start script that runs a program of the project's own.
+// serverStart matches start scripts that run a program of the project.
 var serverStart = lazyregexp.New(
 	`(?:^|\s|&&\s*)(?:node|nodemon|tsx|ts-node|ts-node-dev|bun(?:\s+run)?\s+[\w./-]+\.[cm]?[jt]sx?|pm2|pm2-runtime|forever|` +
 		`fastify\s+start|nest\s+start|adonis|node-dev|babel-node|micro|` +
 		`srvx|strapi\s+start|medusa\s+start|keystone\s+start|directus\s+start|probot\s+run|sails\s+lift)\s`,
 )
 
-// noServer is a start script that runs tools of development or a server of files, or leaves
-// the choice to a tool that runs the scripts of others.
+// noServer matches start scripts that run development tools, file servers, or tools that run other scripts.
 var noServer = lazyregexp.New(
 	`(?:^|[\s/])(?:serve|http-server|live-server|lite-server|ws|sirv|sirv-cli|browser-sync|budo|servor|vite|webpack|` +
 		`webpack-dev-server|wds|web-dev-server|parcel|rollup|esbuild|snowpack|wmr|gulp|grunt|brunch|` +
@@ -35,10 +33,10 @@ var noServer = lazyregexp.New(
 		`\s(?:--filter|--workspace|--workspaces|workspace|--prefix|-r|-w|-F)[\s=]`,
 )
 
-// devScript is a start script that runs what is for development, such as `next dev`.
+// devScript matches start scripts for development, such as `next dev`.
 var devScript = lazyregexp.New(`(?:^|\s)(?:[\w-]+:)?dev(?:elop)?(?::[\w-]+)?(?:\s|$)`)
 
-// run is a start command of ours.
+// run sets the start command.
 func (d *draft) run(argv ...string) {
 	d.Start = &Start{Command: Command{Argv: argv, Dir: d.Root}, PortEnv: "PORT"}
 	if len(argv) == 2 && argv[0] == "node" && argv[1] == "" {
@@ -46,17 +44,16 @@ func (d *draft) run(argv ...string) {
 	}
 }
 
-// assets says that a folder's files are what the server answers with at a path.
+// assets adds a folder whose files the server would serve at a path.
 func (d *draft) assets(folder, at string) {
 	if clean, ok := worktree.CleanDir(folder); ok && clean != "" {
 		d.Assets = append(d.Assets, AssetFolder{clean, at})
 	}
 }
 
-// start prefers the project's own start script to the framework's program, unless it is one
-// for development.
+// start sets the start command: the project's start script, unless it is for development, else the framework's program.
 func (p *project) start(d *draft, m worktree.Manager, program []string) {
-	guess := len(program) == 2 && program[1] == "." // worse than any script
+	guess := len(program) == 2 && program[1] == "." // any script is better than this guess
 	for _, name := range []string{"start:prod", "start"} {
 		body := strings.TrimSpace(p.pkg.ScriptBody(name))
 		if rest := p.afterBuild(d, m, name); rest != body && !devScript.MatchString(rest) {
@@ -91,7 +88,7 @@ func (p *project) start(d *draft, m worktree.Manager, program []string) {
 	d.run(c.Argv...)
 }
 
-// Parts of a start script whose work is done before: by the build, or not needed in a new release.
+// Parts of a start script that were done by the build, or aren't needed in a new release.
 var (
 	runner    = lazyregexp.New(`^(?:npx\s+|bunx\s+|pnpm\s+exec\s+)`)
 	buildPart = lazyregexp.New(
@@ -106,15 +103,15 @@ var (
 	keepsOn = lazyregexp.New(`\s(?:--watch|-w)(?:\s|$)`)
 )
 
-// afterBuild returns what a start script does after it has built, and adds to the build what that doesn't do yet: a release
-// is built already, and read-only. It returns the whole script if the script doesn't build, and "" if the project has no start
-// script.
+// afterBuild returns the part of a start script that runs after its build commands, and adds missing build commands to
+// the build: a release is already built and read-only. It returns the whole script if the script doesn't build, and ""
+// if the project has no start script.
 func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
 	body := strings.TrimSpace(p.pkg.ScriptBody(name))
 	before := strings.TrimSpace(p.pkg.ScriptBody("pre" + name))
 	if body == "" || keepsOn.MatchString(body+" "+before) || !plainCommand.MatchString(strings.ReplaceAll(before+body, "&&", "")) || m.Berry ||
 		p.pkg.ScriptBody("post"+name) != "" {
-		return body // berry may have no node_modules to find programs in
+		return body // Yarn Berry may have no node_modules with the programs
 	}
 	all := body
 	if before != "" {
@@ -129,7 +126,7 @@ func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
 		f := scriptPart.FindStringSubmatch(part)
 		switch {
 		case strings.HasPrefix(part, "cd "):
-			return body // what follows is in another folder
+			return body // the rest runs in another folder
 		case i == len(parts)-1:
 			rest = append(rest, part)
 		case cleanPart.MatchString(part), f != nil && (f[1] == "build" || f[1] == "clean" || strings.Contains(script, f[1])):
@@ -153,11 +150,11 @@ func (p *project) afterBuild(d *draft, m worktree.Manager, name string) string {
 	return strings.Join(rest, " && ")
 }
 
-// maxCalls is how many calls of scripts are followed: they may call themselves.
+// maxCalls caps the followed calls between scripts, which may be recursive.
 const maxCalls = 20
 
-// unmanaged returns what a script does, with the scripts before and after it and without the package manager, which a release
-// lacks unless it is npm.
+// unmanaged returns the commands of a script, including its pre and post scripts, without the package manager, which
+// isn't part of a release unless it is npm.
 func (p *project) unmanaged(m worktree.Manager, name string, calls *int) string {
 	var bodies []string
 	for _, name := range []string{"pre" + name, name, "post" + name} {
@@ -168,7 +165,7 @@ func (p *project) unmanaged(m worktree.Manager, name string, calls *int) string 
 	return p.inlined(m, strings.Join(bodies, " && "), calls)
 }
 
-// inlined replaces the calls of scripts in a command by what these do.
+// inlined replaces calls of scripts in a command by the scripts' commands.
 func (p *project) inlined(m worktree.Manager, command string, calls *int) string {
 	if m.Name == "npm" {
 		return command
@@ -185,8 +182,7 @@ func (p *project) inlined(m worktree.Manager, command string, calls *int) string
 	return strings.Join(parts, " && ")
 }
 
-// servers are programs that start scripts call, which need nothing that a package manager
-// does for them but to be found.
+// servers lists programs in start scripts that need a package manager only to be found in PATH.
 var servers = map[string]bool{
 	"node":               true,
 	"next":               true,
@@ -200,11 +196,11 @@ var servers = map[string]bool{
 	"srvx":               true,
 }
 
-// direct returns a start script that is nothing but one such program as its arguments, to be
-// run without the package manager around it; nil where it is more.
+// direct returns the arguments of a start script that runs only one such program, so that it runs without the package
+// manager; nil otherwise.
 func (p *project) direct(m worktree.Manager, name, body string) []string {
 	if m.Name == "yarn" && m.Berry || p.pkg.ScriptBody("pre"+name) != "" || p.pkg.ScriptBody("post"+name) != "" {
-		return nil // no node_modules, or more than this script
+		return nil // no node_modules, or pre and post scripts
 	}
 	if c := ParseCommand(body); len(c.Argv) > 0 && servers[c.Argv[0]] {
 		return c.Argv
@@ -212,8 +208,7 @@ func (p *project) direct(m worktree.Manager, name, body string) []string {
 	return nil
 }
 
-// serverDeps are the packages whose presence makes a program an HTTP server, with the
-// preset that names them.
+// serverDeps lists packages of HTTP servers, with the preset that each one implies.
 var serverDeps = []struct{ dep, id, name string }{
 	{"express", "express", "Express"},
 	{"fastify", "fastify", "Fastify"},
@@ -224,7 +219,7 @@ var otherServers = []string{
 	"@feathersjs/feathers", "socket.io", "ws", "micro", "elysia",
 }
 
-// serverDep returns the package of an HTTP server that the project runs with, one of more included.
+// serverDep returns the server package that the project depends on, including those in more.
 func (p *project) serverDep(more ...string) string {
 	for _, s := range serverDeps {
 		more = append(more, s.dep)
@@ -232,8 +227,8 @@ func (p *project) serverDep(more ...string) string {
 	return p.pkg.ProdDep(append(more, otherServers...)...)
 }
 
-// server says why a project is a server of its own making, "" when it is none: it has
-// a start script that runs a program, or an entry file and no front-end build.
+// server returns why a project is a custom server, or "": it has a start script that runs a program, or an entry file
+// and no front-end build.
 func server(p *project) string {
 	if p.pkg == nil {
 		return ""
@@ -260,11 +255,11 @@ func server(p *project) string {
 	return ""
 }
 
-// listens matches what a program does that answers requests.
+// listens matches code that serves requests.
 var listens = lazyregexp.New(`\blisten\b|createServer|\bserve\b|node:https?\b|["']https?["']|process\.env\.PORT`)
 
-// buildsAndWatches reports whether the start script builds pages that the repository has, and then runs a file of the project
-// that answers no request: a tool for editing them.
+// buildsAndWatches reports whether the start script builds pages of the repository and then runs a file of the project
+// that serves no requests, such as a tool for editing the pages.
 func (p *project) buildsAndWatches() bool {
 	parts := strings.Split(p.pkg.ScriptBody("start"), "&&")
 	f := plainNode.FindStringSubmatch(strings.TrimSpace(parts[len(parts)-1]))
@@ -280,7 +275,7 @@ func (p *project) buildsAndWatches() bool {
 	return false // the build makes it
 }
 
-// startScript is the script by which the project says it is started, with those that it calls.
+// startScript returns the start script, with the scripts that it calls.
 func (p *project) startScript() string {
 	start := p.pkg.ScriptBody("start")
 	if prod := p.pkg.ScriptBody("start:prod"); prod != "" {
@@ -289,10 +284,10 @@ func (p *project) startScript() string {
 	return p.pkg.Followed(start)
 }
 
-// npmServer is the file that `npm start` runs where there is no start script.
+// npmServer is the file that `npm start` runs without a start script.
 const npmServer = "server.js"
 
-// ssrBuild is a build for a server that renders pages, of which nothing is a site by itself.
+// ssrBuild matches builds of a server that renders pages; their output isn't a site by itself.
 var ssrBuild = lazyregexp.New(`(?:^|[\s/])vite\s+build\s(?:.*\s)?--ssr(?:\s|=|$)`)
 
 // calls reports whether one of the project's scripts matches.
@@ -301,8 +296,7 @@ func (p *project) calls(what *lazyregexp.Regexp) bool {
 	return name != ""
 }
 
-// built is the project's main file where it is not in the repository but in a folder that the
-// build makes.
+// built returns the project's main file if it isn't in the repository but in an output folder of the build.
 func (p *project) built() string {
 	if c, ok := worktree.CleanDir(p.pkg.Main); ok && strings.Contains(c, "/") && !p.hasDir(worktree.Parent(c)) {
 		return c
@@ -310,8 +304,8 @@ func (p *project) built() string {
 	return ""
 }
 
-// started says why a project of no known kind is a server, "" when it is none: it has a start
-// script and nothing to publish, or the file that `npm start` runs without one.
+// started returns why an unknown project is a server, or "": it has a start script and nothing to publish, or the file
+// that `npm start` runs without one.
 func started(p *project) string {
 	if p.pkg == nil || p.builds() {
 		return ""
@@ -320,7 +314,7 @@ func started(p *project) string {
 	folder, shows := p.indexFolder()
 	switch {
 	case start != "" && !shows && !p.page() && p.root == p.s.root.text && !noServer.MatchString(worktree.LastCommand(start)):
-		// Of a workspace's member that says nothing, and at the top it may start an app below.
+		// In a workspace, the script may start one of the apps.
 		if a, err := p.pick(p.nested(), "below"); a == nil && err == nil {
 			return "it has a start script"
 		}
@@ -330,8 +324,8 @@ func started(p *project) string {
 	return ""
 }
 
-// entry is the file that starts the project without a start script: npm's own, the one that
-// `node .` would run, or a usual name.
+// entry returns the file that starts a project without a start script: npm's default, the package's main file, or a
+// usual name.
 func (p *project) entry() string {
 	if p.has(npmServer) {
 		return npmServer
@@ -343,7 +337,7 @@ func (p *project) entry() string {
 		"src/server.js", "src/index.js", "src/app.js", "src/main.js")
 }
 
-// content is a server of content with a program of its own, and the folders that it writes to.
+// content is the preset of a content management server with its own program, and the folders that it writes to.
 func content(id, name, program string, storage []string, deps ...string) preset {
 	return preset{
 		Preset: Preset{id, name, Node}, server: true,

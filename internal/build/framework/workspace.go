@@ -9,8 +9,7 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// siblings returns the members that the project needs built before itself, in the
-// order in which they have to be.
+// siblings returns the workspace members that must be built before the project, in order.
 func (p *project) siblings() (order []string) {
 	for _, dir := range p.needs() {
 		if s, _ := p.t.Manifest(dir).Script("build"); s != "" {
@@ -20,8 +19,7 @@ func (p *project) siblings() (order []string) {
 	return order
 }
 
-// uses returns the project's folder and those of the members that it needs; nil where it is
-// a member of no workspace.
+// uses returns the folders of the project and of the members that it needs; nil if it isn't in a workspace.
 func (p *project) uses() []string {
 	if _, ok := p.t.WorkspaceOf(p.root); !ok || p.pkg == nil || p.root == "" {
 		return nil
@@ -29,8 +27,7 @@ func (p *project) uses() []string {
 	return append(p.needs(), p.root)
 }
 
-// needs returns the members of the workspace that the project depends on, however far, each
-// behind those that it depends on itself.
+// needs returns the project's direct and indirect dependencies in the workspace, each after its own dependencies.
 func (p *project) needs() (order []string) {
 	w, ok := p.t.WorkspaceOf(p.root)
 	if !ok || p.pkg == nil {
@@ -59,7 +56,7 @@ func (p *project) needs() (order []string) {
 	return order
 }
 
-// app is a folder that could be the site.
+// app is a folder that may be the site.
 type app struct {
 	p    *project
 	by   *preset
@@ -67,8 +64,7 @@ type app struct {
 	tier tier
 }
 
-// pick looks for the one folder among dirs that is an app. What says where they come
-// from, for the sentence the owner reads. Nothing found is a nil app and no error.
+// pick returns the only app among dirs, or nil if there is none. what describes dirs in error messages.
 func (p *project) pick(dirs []string, what string) (*app, error) {
 	var best []app
 	for _, dir := range dirs {
@@ -79,7 +75,7 @@ func (p *project) pick(dirs []string, what string) (*app, error) {
 		}
 		a := app{sub, by, why, by.tier}
 		if a.tier == site && by.server && !sub.builds() {
-			a.tier = weak // it would run, but nothing says that it is what the workspace is for
+			a.tier = weak // it would run, but may not be the workspace's app
 		}
 		if len(best) > 0 && a.tier > best[0].tier {
 			continue
@@ -114,8 +110,8 @@ func (p *project) builds() bool {
 	return name != ""
 }
 
-// nested lists the folders below the project, at most three deep, in which an app of
-// its own may stand, for repositories whose top is not one.
+// nested lists folders up to three levels below the project that may contain an app, for repositories whose root
+// doesn't.
 func (p *project) nested() []string {
 	var out, php []string
 	for _, f := range p.t.List {
@@ -143,7 +139,7 @@ func (p *project) nested() []string {
 		}
 	}
 	above := slices.Concat(out, php)
-	for _, dir := range php { // the folders below one have pages of the same app
+	for _, dir := range php { // folders below it have pages of the same app
 		if !slices.ContainsFunc(worktree.Upward(dir)[1:], func(up string) bool { return up != "" && slices.Contains(above, up) }) &&
 			!slices.Contains(out, dir) && len(out) < worktree.MaxMembers {
 			out = append(out, dir)
@@ -152,7 +148,7 @@ func (p *project) nested() []string {
 	return out
 }
 
-// aside reports whether a folder's name says that what it holds is not the site.
+// aside reports whether a folder's name says that it isn't the site, such as examples.
 func aside(name string) bool {
 	switch strings.ToLower(name) {
 	case "node_modules", "vendor", "test", "tests", "__tests__", "fixtures", "testdata", "e2e", "example", "examples", "templates":

@@ -1,8 +1,8 @@
-// Package publish owns which files of a commit, or of a build's output, become a release or a
-// bundle, under which names, with which rules, and which warnings they cause.
+// Package publish owns how files of a commit or of a build's output become a release or a bundle: which files, under
+// which names, with which rules, and with which warnings.
 //
-// Files are untrusted: links that lead outside are skipped, and pipes are not opened. It stores
-// files through packages release and bundle, and knows neither sites nor deployments.
+// Files are untrusted: links that lead outside are skipped, and pipes aren't opened. It stores files with packages
+// release and bundle, and knows neither sites nor deployments.
 package publish
 
 import (
@@ -18,20 +18,20 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Log hears what is worth a line in a deployment's log.
+// Log adds a line to a deployment's log.
 type Log func(level, format string, args ...any)
 
-// Tree is what is published: a commit, or what was uploaded.
+// Tree is the source of the files: a commit or an upload.
 type Tree interface {
 	Files(ctx context.Context) ([]fetch.File, error)
-	// Read streams the contents of files in their order.
+	// Read streams the contents of files in order.
 	Read(ctx context.Context, files []fetch.File, fn func(fetch.File, io.Reader) error) error
 	// ReadFile returns the content of one file, at most max bytes.
 	ReadFile(ctx context.Context, name string, max int64) ([]byte, error)
 }
 
-// Commit is a folder of a commit, to be published straight out of Git: nothing is checked out,
-// and files that the live release already has are not even read.
+// Commit is a folder of a commit that is published directly from Git, without a checkout. Files that the live release
+// already has aren't even read.
 type Commit struct {
 	tree   Tree
 	files  []fetch.File
@@ -49,10 +49,10 @@ func Open(ctx context.Context, tree Tree, plan framework.Plan, say Log) (Commit,
 	return Commit{tree, files, folder}, err
 }
 
-// Folder is its name; empty for the whole commit.
+// Folder returns the folder's path; empty for the whole commit.
 func (c Commit) Folder() string { return c.folder }
 
-// Fill adds its files to a release.
+// Fill adds the files to a release.
 func (c Commit) Fill(ctx context.Context, w *release.Writer) error {
 	var unread []fetch.File
 	for _, f := range c.files {
@@ -72,7 +72,7 @@ func (c Commit) Fill(ctx context.Context, w *release.Writer) error {
 	return nil
 }
 
-// Report says in the log what became of a release, and refuses an empty one.
+// Report logs the result of making a release, and refuses an empty one.
 func Report(rel release.Sealed, err error, folder string, say Log) (release.Sealed, error) {
 	if err != nil {
 		return release.Sealed{}, err
@@ -97,7 +97,7 @@ func Report(rel release.Sealed, err error, folder string, say Log) (release.Seal
 	return rel, nil
 }
 
-// inside returns the path relative to the folder, when it is below it.
+// inside returns the path relative to the folder, and whether it is below it.
 func inside(folder, name string) (string, bool) {
 	if folder == "" {
 		return name, true
@@ -112,7 +112,7 @@ func folderName(folder string) string {
 	return "the folder " + folder
 }
 
-// Size is a number of bytes as people say it.
+// Size formats a number of bytes for people.
 func Size(n int64) string {
 	switch {
 	case n < 1<<10:

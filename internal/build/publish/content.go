@@ -17,24 +17,24 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// ContentAt is where the folders of a wp-content lie in the bundle of a site with a
-// repository, beside the core.
+// ContentAt is the folder, in the bundle of a WordPress site with a repository, that contains the folders of
+// wp-content. The core is beside it.
 const ContentAt = "content"
 
-// notContent are folders of a wp-content that belong to the site and not to a commit.
+// notContent lists folders of a wp-content that belong to the site rather than to a commit.
 var notContent = []string{
 	"uploads", "upgrade", "upgrade-temp-backup", "cache", "database", "languages", "blogs.dir", ".git", ".github",
 	"node_modules",
 }
 
-// Extensions are the themes and plugins that a repository brings.
+// Extensions lists the themes and plugins of a repository.
 type Extensions struct {
-	Themes []string // folders that may be themes
-	Plugin string   // the folder of the only plugin, of a repository that isn't laid out as a wp-content
+	Themes []string // folders of possible themes
+	Plugin string   // folder of the only plugin, if the repository isn't laid out as a wp-content
 }
 
-// Content joins what a build has left of a wp-content to the core, and names its folders in
-// the plan. It returns the bundle, of whose bytes only the wp-content's count.
+// Content adds a build's wp-content folders to the core, and lists them in the plan. It returns the bundle; its Bytes
+// count only wp-content.
 func Content(
 	ctx context.Context,
 	bundles *bundle.Bundles,
@@ -84,7 +84,7 @@ func Content(
 	if err != nil {
 		return whole, x, err
 	}
-	// A folder without a file is none in a bundle.
+	// A bundle has no empty folders.
 	have := map[string]bool{}
 	for f, err := range bundles.Files(ctx, stored.ID) {
 		if err != nil {
@@ -99,11 +99,11 @@ func Content(
 	plan.Content = slices.DeleteFunc(plan.Content, func(name string) bool { return !have[name] })
 	say("info", "Stored %d files, %s: %s", stored.Files, Size(stored.Bytes), strings.Join(plan.Content, ", "))
 	whole, err = bundles.Join(ctx, core, stored.ID, ContentAt)
-	whole.Bytes = stored.Bytes // the core is nobody's
+	whole.Bytes = stored.Bytes // the core doesn't count
 	return whole, x, err
 }
 
-// parts joins themes and plugins to the core, each of which is a folder of its own.
+// parts adds themes and plugins to the core, each in its own folder.
 func parts(
 	ctx context.Context,
 	bundles *bundle.Bundles,
@@ -146,7 +146,7 @@ func parts(
 		if whole, err = bundles.Join(ctx, whole.ID, stored.ID, path.Join(ContentAt, part.At)); err != nil {
 			return whole, x, err
 		}
-		whole.Bytes = bytes // the core is nobody's
+		whole.Bytes = bytes // the core doesn't count
 		plan.Content = append(plan.Content, part.At)
 		say("info", "Stored wp-content/%s: %d files, %s", part.At, stored.Files, Size(stored.Bytes))
 	}
@@ -154,28 +154,28 @@ func parts(
 		x.Plugin = ""
 	}
 	if len(x.Themes) > 1 {
-		x.Themes = nil // which one is the site's isn't known
+		x.Themes = nil // the site's theme isn't known
 	}
 	return whole, x, nil
 }
 
-// themeIn returns the style.css of a theme, "" without one.
+// themeIn returns the style.css of a theme, or "".
 func themeIn(ctx context.Context, bundles *bundle.Bundles, id bundle.ID) (style string, err error) {
 	for f, err := range bundles.Files(ctx, id) {
 		if err != nil {
 			return "", err
 		}
-		if f.Path == "style.css" || f.Path == "resources/style.css" && style == "" { // as Sage 9 has it
+		if f.Path == "style.css" || f.Path == "resources/style.css" && style == "" { // its place in Sage 9
 			style = f.Path
 		}
 	}
 	return style, nil
 }
 
-// openFolder opens a folder of what a build has left.
+// openFolder opens a folder of a build's output.
 func openFolder(files *os.Root, folder string) (*os.Root, error) {
 	info, err := files.Stat(path.Join(".", folder))
-	if err == nil && !info.IsDir() { // opening a pipe would wait for ever
+	if err == nil && !info.IsDir() { // opening a pipe would block
 		err = fs.ErrNotExist
 	}
 	if err != nil {
@@ -189,10 +189,10 @@ func openFolder(files *os.Root, folder string) (*os.Root, error) {
 	return root, nil
 }
 
-// maxContent bounds the folders of a wp-content, each of which is a mount.
+// maxContent caps the folders of a wp-content; each is a mount.
 const maxContent = 50
 
-// contentName reports whether a folder's name may be one of a wp-content.
+// contentName reports whether a folder's name is allowed in a wp-content.
 func contentName(name string) bool {
 	return len(name) <= 100 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }

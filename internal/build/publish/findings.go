@@ -8,8 +8,7 @@ import (
 	"slipway/internal/build/release"
 )
 
-// WarnUnfetched names the files whose content could not be had: what is published in
-// their place is three lines of text.
+// WarnUnfetched warns about LFS files that couldn't be fetched: their pointers are published instead.
 func WarnUnfetched(unfetched []string, say Log) {
 	n := len(unfetched)
 	if n == 0 {
@@ -24,7 +23,7 @@ func WarnUnfetched(unfetched []string, say Log) {
 		names)
 }
 
-// WarnNoIndex says that a release has nothing to show at its address.
+// WarnNoIndex warns if a release has no page for "/".
 func WarnNoIndex(ctx context.Context, releases *release.Releases, rel release.Sealed, say Log) error {
 	tree, err := releases.Load(ctx, rel.ID)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// resolveLinks replaces symbolic links by the files that they lead to, and names those that can't
-// be published in a warning, as PHP source. A rule file of the folder that can't be had is a fault.
+// resolveLinks replaces symbolic links by their targets, and warns about links that can't be published, such as to PHP
+// source. A rule file that can't be read is a fault.
 func resolveLinks(ctx context.Context, tree fetch.Reader, all []fetch.File, folder string, say Log) ([]fetch.File, error) {
 	followed, left, err := fetch.Follow(ctx, tree, all)
 	if err != nil {
@@ -30,7 +30,7 @@ func resolveLinks(ctx context.Context, tree fetch.Reader, all []fetch.File, fold
 		}
 	}
 	files, closed, first, php := make([]fetch.File, 0, len(followed)), 0, "", false
-	for _, f := range followed { // a link must not publish what its own name closes
+	for _, f := range followed { // a link must not publish a file whose own name is closed
 		_, published := inside(folder, f.Path)
 		switch {
 		case release.PHPSource(f.Path), release.PHPSource(f.Real):

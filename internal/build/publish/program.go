@@ -15,8 +15,7 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// Program stores the artefact, once more where a sweep deleted at the same moment what
-// was there to be used again.
+// Program stores the artefact. It tries again if garbage collection deleted blobs that were about to be reused.
 func Program(ctx context.Context, bundles *bundle.Bundles, a build.Artefact) (bundle.Stored, error) {
 	for try := 1; ; try++ {
 		stored, err := bundles.Store(ctx, a.Files, func(name string) bool {
@@ -28,12 +27,10 @@ func Program(ctx context.Context, bundles *bundle.Bundles, a build.Artefact) (bu
 	}
 }
 
-// pagesFolder is where a project may have pages of its own for failures: 502.html, 503.html,
-// 504.html, and what they show.
+// pagesFolder is where a project may have its own error pages (502.html, 503.html, 504.html) and their assets.
 const pagesFolder = ".slipway/pages"
 
-// Assets adds the artefact's static files. Rules are not among them: the program answers
-// for the rest of its paths.
+// Assets adds the artefact's static files. Rule files are left out: the program answers for all other paths.
 func Assets(ctx context.Context, w *release.Writer, tree Tree, plan framework.Plan, a build.Artefact, say Log) error {
 	if _, err := hashedIn(ctx, w, tree, plan); err != nil {
 		return err
@@ -41,8 +38,8 @@ func Assets(ctx context.Context, w *release.Writer, tree Tree, plan framework.Pl
 	w.Leave(a.Hidden)
 	for _, f := range append(slices.Clone(a.Assets), framework.AssetFolder{Folder: path.Join(plan.Root, pagesFolder)}) {
 		info, err := a.Files.Stat(f.Folder)
-		if err != nil || !info.IsDir() { // opening a pipe would wait for ever
-			continue // it has none
+		if err != nil || !info.IsDir() { // opening a pipe would block
+			continue // the build made no such folder
 		}
 		root, err := a.Files.OpenRoot(f.Folder)
 		if err != nil {

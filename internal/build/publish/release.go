@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// Release makes a release, to which fill adds the files, on top of a previous one. When a
-// sweep deleted at the same moment what was there to be used again, it does so anew.
+// Release makes a release based on a previous one; fill adds the files. It tries again if garbage collection deleted
+// blobs that were about to be reused.
 func Release(
 	ctx context.Context,
 	releases *release.Releases,

@@ -13,18 +13,18 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// ruleFiles are the configuration files that may hold redirects and headers. The one in
-// the site's root directory counts, or else the one at the top of the repository.
+// ruleFiles lists the configuration files that may contain redirects and headers. A file in the site's root directory
+// takes precedence over one at the repository's root.
 var ruleFiles = []string{"slipway.toml", "netlify.toml", "vercel.json"}
 
-// Serving holds what rules may use.
+// Serving says what rules may use.
 type Serving struct {
-	ProxyHosts []string // hosts that requests may be forwarded to
-	Countries  bool     // visitors' countries are known
+	ProxyHosts []string // hosts to which requests may be proxied
+	Countries  bool     // whether visitors' countries are known
 }
 
-// Rules tells a release's writer what the commit and its plan say about serving it:
-// where hashed files lie, whether it is a single-page application, and the rules.
+// Rules passes to a release's writer how the commit is served: hashed folders, whether it is a single-page application,
+// and its rules.
 func Rules(ctx context.Context, w *release.Writer, s Serving, tree Tree, plan framework.Plan) error {
 	regular, err := hashedIn(ctx, w, tree, plan)
 	if err != nil {
@@ -67,7 +67,7 @@ func Rules(ctx context.Context, w *release.Writer, s Serving, tree Tree, plan fr
 
 const headersFile = "_headers"
 
-// readRules returns a file of the commit. One that is too large is cut, which a parser of rules notices.
+// readRules returns a file of the commit. A file that is too large is truncated, which the rule parser reports.
 func readRules(ctx context.Context, tree Tree, name string) ([]byte, error) {
 	b, err := tree.ReadFile(ctx, name, rules.MaxFile+1)
 	switch {
@@ -81,8 +81,8 @@ func readRules(ctx context.Context, tree Tree, name string) ([]byte, error) {
 	return b, nil
 }
 
-// hashedIn tells a release's writer where the plan's hashed files lie, and returns the
-// commit's own paths: what was copied under its own name is not hashed.
+// hashedIn passes the plan's hashed folders to a release's writer, and returns the commit's own paths: files that were
+// copied unchanged have no hashed names.
 func hashedIn(ctx context.Context, w *release.Writer, tree Tree, plan framework.Plan) (map[string]bool, error) {
 	files, err := tree.Files(ctx)
 	if err != nil {

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	compressMin = 256      // bytes: below it nothing is gained
-	compressMax = 16 << 20 // bytes: above it a file is served as it is
+	compressMin = 256      // bytes; smaller files don't benefit
+	compressMax = 16 << 20 // bytes; larger files are served uncompressed
 )
 
-// effort is a set of compression levels, chosen by how much text a release has offered
-// so far, so that its first megabytes (for most sites, all of it) are as small as
-// possible and a giant doesn't hold up its own publishing. Measured here on one core,
-// 128 KiB of text: brotli 5, 4, 2 at 34, 45, 69 MB/s with ratios 0.22, 0.24, 0.26; gzip
-// 9, 6, 4 at 26, 98, 148 MB/s with ratios 0.27, 0.26, 0.26. So gzip 9 buys nothing over
-// 6 with this encoder. zstd's default costs about as much as gzip 4.
+// effort is a set of compression levels, chosen by the bytes of text that a release has had so far. The first
+// megabytes, for most sites all of them, are compressed best, and huge releases don't take too long. Measured on one
+// core with 128 KiB of text: brotli 5, 4, 2 at 34, 45, 69 MB/s with ratios 0.22, 0.24, 0.26; gzip 9, 6, 4 at 26, 98,
+// 148 MB/s with ratios 0.27, 0.26, 0.26, so gzip 9 has no advantage over 6. zstd's default costs about as much as gzip
+// 4.
 type effort struct {
 	brotli, gzip int
 	zstd         zstd.EncoderLevel
@@ -39,8 +38,8 @@ func effortFor(offered int64) int {
 	}
 }
 
-// packer is a set of encoders at one effort. They hold megabytes and are cleared
-// faster than made, hence the pools.
+// packer is a set of encoders of one effort. They hold megabytes and are faster to reset than to make, so they are
+// pooled.
 type packer struct {
 	brotli *brotli.Writer
 	gzip   *gzip.Writer
@@ -50,8 +49,8 @@ type packer struct {
 
 var packers [len(efforts)]sync.Pool
 
-// Compress returns a page's variants, for one that is made while a visitor waits: those that
-// are smaller by a tenth at least, the others are nil.
+// Compress returns a page's compressed variants, for a page that is made while a visitor waits. Variants that aren't at
+// least 10% smaller are nil.
 func Compress(page []byte) (br, gz, zs []byte) {
 	if len(page) < compressMin || len(page) > compressMax {
 		return nil, nil, nil
@@ -59,11 +58,11 @@ func Compress(page []byte) (br, gz, zs []byte) {
 	return compress(page, 1)
 }
 
-// Compressible reports whether a file of this media type is likely to become smaller.
+// Compressible reports whether files of this media type usually compress well.
 func Compressible(kind string) bool { return textual(kind) }
 
-// CompressAs returns a text in one coding (br, zstd or gzip), for one that is compressed while
-// a visitor waits; nil where it would not be smaller by a tenth at least.
+// CompressAs returns a text in one coding (br, zstd or gzip), for a text that is compressed while a visitor waits; nil
+// if it isn't at least 10% smaller.
 func CompressAs(coding string, b []byte) []byte {
 	const level = 1
 	p := packerOf(level)
@@ -79,7 +78,7 @@ func CompressAs(coding string, b []byte) []byte {
 	return nil
 }
 
-// compress returns the variants of b that are smaller by a tenth at least.
+// compress returns the variants of b that are at least 10% smaller.
 func compress(b []byte, level int) (br, gz, zs []byte) {
 	p := packerOf(level)
 	defer packers[level].Put(p)
@@ -89,8 +88,8 @@ func compress(b []byte, level int) (br, gz, zs []byte) {
 func packerOf(level int) *packer {
 	p, _ := packers[level].Get().(*packer)
 	if p == nil {
-		z, _ := gzip.NewWriterLevel(nil, efforts[level].gzip) // the levels above are valid
-		// Browsers take windows of up to 8 MiB (RFC 9659); one less holds less memory.
+		z, _ := gzip.NewWriterLevel(nil, efforts[level].gzip)
+		// Browsers support windows of up to 8 MiB (RFC 9659); a smaller one needs less memory.
 		s, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(efforts[level].zstd), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 		p = &packer{brotli: brotli.NewWriterLevel(nil, efforts[level].brotli), gzip: z, zstd: s}
 	}
@@ -104,7 +103,7 @@ func (p *packer) pack(w interface {
 ) []byte {
 	p.out.Reset()
 	w.Reset(&p.out)
-	w.Write(b) // a bytes.Buffer takes everything
+	w.Write(b) // writes to a bytes.Buffer don't fail
 	w.Close()
 	if p.out.Len() > len(b)-len(b)/10 {
 		return nil

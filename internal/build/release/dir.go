@@ -17,47 +17,44 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// AddDir adds the regular files below root, which may be hostile, and may even change
-// meanwhile: everything is opened beneath root (os.Root), without blocking, and looked
-// at once more after it was opened. Bytes are copied; modes and owners are not. A
-// relative symbolic link that leads to something inside is published as what it leads to;
-// a FIFO, socket or device is a fault that names it. Hidden names, and
-// names that no path may have, are passed over unread and told by Seal; so is PHP source, whose first file is told to skipped.
+// AddDir adds the regular files below root. The directory is untrusted and may change meanwhile: everything is opened
+// below root (os.Root), without blocking, and checked again after opening. Only bytes are copied, not modes and owners.
+// A relative symbolic link to something inside is published as its target. A FIFO, socket or device is a fault that
+// names it. Hidden and invalid names are skipped and reported by Seal. PHP source is skipped, and its first file is
+// reported to skipped.
 //
-// Every other symbolic link is left out and told to skipped, unless it stands for a file of
-// rules: that is a fault.
+// All other symbolic links are skipped and reported to skipped; for a rule file, that is a fault.
 func (w *Writer) AddDir(ctx context.Context, root *os.Root, skipped func(name, why string)) error {
 	return w.AddDirAt(ctx, root, "", skipped)
 }
 
-// AddDirAt is AddDir for a folder of the release.
+// AddDirAt is AddDir with a folder of the release as destination.
 func (w *Writer) AddDirAt(ctx context.Context, root *os.Root, at string, skipped func(name, why string)) error {
 	d := &dirWalk{w: w, root: root, skipped: skipped}
 	return d.dir(ctx, ".", at, nil)
 }
 
-// Leave names files and folders that AddDir and AddDirAt pass over unread, by the path
-// that they would have in the release.
+// Leave makes AddDir and AddDirAt skip files and folders for which leave returns true, by their path in the release.
 func (w *Writer) Leave(leave func(path string) bool) { w.leave = leave }
 
 type dirWalk struct {
 	w       *Writer
 	root    *os.Root
 	skipped func(name, why string)
-	entries int // seen so far, directories included
-	php     int // of them, files with PHP source
+	entries int // entries so far, including directories
+	php     int // files with PHP source
 }
 
-// WhyNoPHP says why the first file of PHP source, and each like it, is skipped.
+// WhyNoPHP is the reason for skipping PHP source.
 const WhyNoPHP = "PHP source is never published as text, this file or any other; to run it, set the framework to php"
 
-// at is a directory on the way from the root, to notice a link that leads back up.
+// at is a directory on the path from the root, to detect a link to one of its parents.
 type at struct {
 	info fs.FileInfo
 	up   *at
 }
 
-// dir adds the directory at real, publishing it as name.
+// dir adds the directory at real under name.
 func (d *dirWalk) dir(ctx context.Context, real, name string, up *at) error {
 	f, err := d.open(real)
 	if err != nil {
@@ -91,8 +88,8 @@ func (d *dirWalk) dir(ctx context.Context, real, name string, up *at) error {
 	return nil
 }
 
-// names reads a directory in portions and stops at the limit: it may have been made to
-// have no end. Sorted, so that the same tree is published in the same order.
+// names reads a directory in portions, up to the limit: a hostile directory may be endless. The names are sorted, so
+// that the same tree is always published in the same order.
 func (d *dirWalk) names(f *os.File) ([]string, error) {
 	var all []string
 	for {
@@ -138,7 +135,7 @@ func (d *dirWalk) entry(ctx context.Context, real, name string, up *at) error {
 	switch {
 	case info.IsDir():
 		return d.dir(ctx, real, name, up)
-	case info.Mode().IsRegular() && (PHPSource(name) || PHPSource(real)): // a link may give it another name
+	case info.Mode().IsRegular() && (PHPSource(name) || PHPSource(real)): // a link may have another name than its target
 		d.php++
 		if d.php == 1 {
 			d.skipped(show(name), WhyNoPHP)
@@ -166,13 +163,13 @@ func (d *dirWalk) file(ctx context.Context, real, name string) error {
 	return d.w.Add(ctx, name, "", f)
 }
 
-// open never blocks on a FIFO and never follows a link in the last place; in the others
-// os.Root follows it no further than the root.
+// open never blocks on a FIFO and never follows a link in the last element. os.Root keeps links in the other elements
+// inside the root.
 func (d *dirWalk) open(real string) (*os.File, error) {
 	return d.root.OpenFile(real, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// skip leaves a symbolic link out.
+// skip skips a symbolic link.
 func (d *dirWalk) skip(name, why string) error {
 	if rules.IsFile(name) {
 		return notFile(name, why)
@@ -183,10 +180,10 @@ func (d *dirWalk) skip(name, why string) error {
 
 const nowhere = "it is a symbolic link to something that isn't there"
 
-// follow resolves a link one name at a time, so that what it passes through is seen: a
-// link must not publish a hidden file under another name. why is said of one that can't be published.
+// follow resolves a link one element at a time, because a link must not publish a hidden file under another name. why
+// says why it can't be published.
 func (d *dirWalk) follow(real string) (to, why string, err error) {
-	const most = 40 // links, as Linux has it
+	const most = 40 // links followed, as in Linux
 	const outside = "it is a symbolic link that points outside the published directory"
 	todo := strings.Split(real, "/")
 	var done []string

@@ -2,33 +2,32 @@ package release
 
 import "strings"
 
-// HashedFolder is a folder, relative to the release, whose files carry a digest of their
-// content in their names, so that a visitor's browser may keep them for ever.
+// HashedFolder is a folder of the release whose file names contain a digest of the content, so that browsers may cache
+// the files forever.
 type HashedFolder struct {
 	Folder string // "" is the whole release
 	Form   Form
 }
 
-// Form says what the names of hashed files look like.
+// Form is a form of hashed names.
 type Form string
 
-// The forms of the bundlers' names. A file of a hashed folder whose name lacks the form
-// is not immutable: configurations exist that leave the digest out.
+// The forms used by bundlers. A file without its folder's form is not immutable, because a project may configure names
+// without digests.
 const (
-	EveryName Form = ""       // all files, whatever their names
+	EveryName Form = ""       // all files
 	Base64    Form = "base64" // Vite, Rollup: 8 of A-Z a-z 0-9 - _ after a dash or a dot
 	Base32    Form = "base32" // esbuild, Angular: 8 of A-Z 2-7 after a dash or a dot
 	Hex       Form = "hex"    // webpack, Parcel, Rspack: 8 or more hex digits
 	Digest    Form = "digest" // Hugo: 32 or more hex digits
 )
 
-// ownedFolders belong to a framework by its definition: nothing else puts files there,
-// and every file's name (or its folder's) changes with its content.
+// ownedFolders belong to frameworks: they contain nothing else, and the name of each file, or of its folder, changes
+// with its content.
 var ownedFolders = []string{"_next/static/", "_app/immutable/", "_astro/", "_nuxt/"}
 
-// Hashed tells the Writer which folders hold hashed files. verbatim reports whether a
-// path was copied from the sources under its own name; such a file is never immutable.
-// It may be nil.
+// Hashed sets the folders with hashed files. verbatim reports whether a path was copied from the sources under its own
+// name; such a file is never immutable. verbatim may be nil.
 func (w *Writer) Hashed(folders []HashedFolder, verbatim func(path string) bool) {
 	w.hashed, w.verbatim = folders, verbatim
 }
@@ -44,7 +43,7 @@ func (w *Writer) immutable(f File) bool {
 			_, rest, ok = strings.Cut(f.Path, "/"+owned) // below a base path
 		}
 		if ok {
-			return rest != "builds/latest.json" // Nuxt's, which names the newest build
+			return rest != "builds/latest.json" // Nuxt's list of the newest build
 		}
 	}
 	for _, h := range w.hashed {
@@ -59,8 +58,8 @@ func (w *Writer) immutable(f File) bool {
 	return false
 }
 
-// in reports whether a file's name has the form. Where unhashed files lie beside the
-// hashed ones (strict), what could as well be a word or a date does not count.
+// in reports whether a file's name has the form. If strict, because the folder may contain other files, names that
+// could be words or dates don't count.
 func (form Form) in(name string, strict bool) bool {
 	if form == EveryName {
 		return true
@@ -71,8 +70,7 @@ func (form Form) in(name string, strict bool) bool {
 	}
 	stem := name[:dot]
 	if form == Base64 {
-		// The digest may hold dashes itself: what counts are 8 characters between a dash
-		// or a dot and a dot.
+		// The digest itself may contain dashes: the 8 characters between a dash or dot and a dot count.
 		for i, part := range strings.Split(stem, ".") {
 			n := len(part)
 			if (n == 8 && i > 0 || n > 8 && part[n-9] == '-') && base64Digest(part[n-8:], strict) {
@@ -93,7 +91,7 @@ func (form Form) in(name string, strict bool) bool {
 }
 
 func base64Digest(s string, strict bool) bool {
-	telling := false // small letters alone may be a word
+	telling := false // lower-case letters alone may be a word
 	for _, c := range []byte(s) {
 		switch {
 		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z':

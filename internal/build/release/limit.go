@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// admit checks the release's limits before a file joins it, and counts its size.
+// admit checks a new file against the release's limits, and counts it.
 func (w *Writer) admit(path string, size int64) error {
 	if _, ok := w.entries[path]; ok {
 		return badPath(path, "it is there twice")
@@ -29,7 +29,7 @@ func (w *Writer) tooMuch(path string) error {
 		fmt.Sprintf("a release has at most %s in total; %s would exceed it", text.Size(w.r.MaxBytes), show(path))).Got(show(path))
 }
 
-// limited refuses the byte that is over a limit.
+// limited fails at the first byte over a limit.
 type limited struct {
 	r    io.Reader
 	w    *Writer

@@ -13,12 +13,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The manifest, in order: magic; fallback path; rules, as JSON or empty; table of media
-// types; number of files; the files, sorted by path; one source key per file, in the same
-// order. Strings have their length before them, numbers are uvarints, digests are their
-// 32 bytes. A file is path, index of its type, flags, digest, size, and digest and size
-// of each variant that the flags name. The first version had no rules, no zstd and no
-// immutable files; its releases are read for ever.
+// The manifest consists of: magic; fallback path; rules, as JSON or empty; table of media types; number of files; the
+// files, sorted by path; one source key per file, in the same order. Strings are prefixed with their length, numbers
+// are uvarints, digests are 32 bytes. A file is path, index of its type, flags, digest, size, and the digest and size
+// of each variant that the flags name. The first version had no rules, no zstd and no immutable files; its releases
+// stay readable.
 const (
 	magic       = "slipway release 2\n"
 	magic1      = "slipway release 1\n"
@@ -31,15 +30,15 @@ const (
 	isImmutable = 8
 )
 
-// Content is bytes in the blob store.
+// Content is a content in the blob store.
 type Content struct {
 	Digest blob.Digest
 	Size   int64
 }
 
-// File is one file of a release. A variant whose Size is 0 is not there.
+// File is one file of a release. A variant with Size 0 doesn't exist.
 type File struct {
-	Path   string // slash-separated, relative, as checkPath wants it
+	Path   string // slash-separated and relative, see checkPath
 	Type   string // media type with its charset
 	Body   Content
 	Brotli Content
@@ -52,26 +51,26 @@ type File struct {
 // Compressed reports whether there is any variant.
 func (f File) Compressed() bool { return f.Brotli.Size > 0 || f.Gzip.Size > 0 || f.Zstd.Size > 0 }
 
-// Tree is a decoded manifest. It is immutable, and as compact as the manifest itself:
-// files are decoded when they are asked for.
+// Tree is a decoded manifest. It is immutable, and as compact as the manifest, because files are decoded when they are
+// requested.
 type Tree struct {
-	raw      string         // the manifest up to its keys
+	raw      string         // manifest without its keys
 	types    []string       // substrings of raw
-	at       []uint32       // where each file begins in raw
-	composed map[string]int // files whose path isn't in Unicode's form NFC, by that form
+	at       []uint32       // offset of each file in raw
+	composed map[string]int // index of files whose path isn't in Unicode form NFC, by that form
 	fallback string
-	slash    rules.Slash // in place of the rules'; see Served
-	rules    *rules.Set  // nil for none
+	slash    rules.Slash // replaces the rules' setting; see Served
+	rules    *rules.Set  // nil if there are none
 	bytes    int64
 }
 
-// Len is how many files there are.
+// Len returns the number of files.
 func (t *Tree) Len() int { return len(t.at) }
 
-// Bytes is how long the files are together, without variants.
+// Bytes returns the size of all files, without variants.
 func (t *Tree) Bytes() int64 { return t.bytes }
 
-// Memory is about how many bytes the Tree itself holds on to.
+// Memory returns about how many bytes the Tree takes.
 func (t *Tree) Memory() int64 {
 	return int64(len(t.raw)+4*len(t.at)+16*len(t.types)+(maxPath/4)*len(t.composed)+128) + t.rules.Memory()
 }
@@ -96,14 +95,14 @@ func (t *Tree) Lookup(path string) (File, bool) {
 	return t.file(i), true
 }
 
-// has reports whether a file may be served. Releases of earlier versions may have PHP source, which isn't.
+// has reports whether a file may be served. Releases of earlier versions may contain PHP source, which may not.
 func (t *Tree) has(path string) bool {
 	_, ok := t.search(path)
 	return ok && !PHPSource(path)
 }
 
-// search finds a path in either form of Unicode: a browser sends the form that a link has, and files have the
-// form of the system that they were made on.
+// search finds a path in either Unicode form: browsers send the form of the link, and files have the form of the system
+// on which they were created.
 func (t *Tree) search(path string) (int, bool) {
 	i, ok := t.exactly(path)
 	if ok {
@@ -134,7 +133,7 @@ func (t *Tree) file(i int) File {
 	return f
 }
 
-// encode is the inverse of decode. files are sorted by path, keys are theirs.
+// encode is the inverse of decode. files are sorted by path; keys are in the same order.
 func encode(fallback, rules string, files []File, keys []string) []byte {
 	var kinds []string
 	index := map[string]int{}
@@ -184,7 +183,7 @@ func encode(fallback, rules string, files []File, keys []string) []byte {
 
 var errManifest = errors.New("malformed manifest")
 
-// decode checks everything that Tree relies on, so that a Tree never fails.
+// decode checks everything that Tree's methods rely on, so that they never fail.
 func decode(b []byte) (t *Tree, keys string, err error) {
 	if len(b) > maxManifest {
 		return nil, "", errManifest
@@ -206,14 +205,14 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 		}
 	}
 	n := s.uint()
-	if n > uint64(len(s.rest)) { // each is a byte at least
+	if n > uint64(len(s.rest)) { // each takes at least one byte
 		return nil, "", errManifest
 	}
 	for range n {
 		t.types = append(t.types, s.string(256))
 	}
 	n = s.uint()
-	if n > uint64(len(s.rest))/36 { // path of one byte, type, flags, digest, size
+	if n > uint64(len(s.rest))/36 { // at least a path of one byte, type, flags, digest and size
 		return nil, "", errManifest
 	}
 	t.at = make([]uint32, n)
@@ -241,7 +240,7 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 		s.string(maxKey)
 	}
 	for _, kind := range t.types {
-		// It becomes a header.
+		// The type becomes a header.
 		if strings.ContainsFunc(kind, func(c rune) bool { return c < ' ' || c > '~' }) {
 			return nil, "", errManifest
 		}
@@ -250,7 +249,7 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 		return nil, "", errManifest
 	}
 	t.raw = strings.Clone(all[:len(all)-len(keys)])
-	// The tables point into what was read; point them into what is kept.
+	// Strings refer to b; make them refer to the part that is kept.
 	k := scanner{rest: t.raw}
 	t.fallback = k.string(maxPath)
 	if !old {
@@ -266,7 +265,7 @@ func decode(b []byte) (t *Tree, keys string, err error) {
 	return t, keys, nil
 }
 
-// scanner reads a manifest. After a mistake it is bad and yields zeros.
+// scanner reads a manifest. After an error, bad is set and it returns zero values.
 type scanner struct {
 	rest string
 	bad  bool

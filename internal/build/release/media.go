@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// types maps an extension to its media type (IANA registry). It stands here, and not in
-// the operating system's mime.types, so that a release is the same wherever it is made.
+// types maps extensions to media types (IANA registry). It doesn't use the system's mime.types, so that a release is
+// the same on every system.
 var types = map[string]string{
 	"html":        "text/html; charset=utf-8",
 	"htm":         "text/html; charset=utf-8",
@@ -227,11 +227,11 @@ const (
 	plain  = "text/plain; charset=utf-8"
 )
 
-// mediaType returns the type that a path's name gives, or "" when only the content can tell.
+// mediaType returns the media type for a path's extension, or "" if the content must decide.
 func mediaType(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if path == ".well-known/apple-app-site-association" || path == "apple-app-site-association" {
-		return types["json"] // iOS takes nothing else
+		return types["json"] // iOS accepts nothing else
 	}
 	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
 		if t, ok := types[strings.ToLower(name[dot+1:])]; ok {
@@ -241,13 +241,13 @@ func mediaType(path string) string {
 	return ""
 }
 
-// sniff tells text from other bytes by their beginning, and never sees HTML in them: a
-// name that doesn't say so must not make a page.
+// sniff tells text from binary data by its first bytes. It never returns HTML: a file without an HTML extension must
+// not become a page.
 func sniff(head []byte) string {
 	if len(head) > 512 {
 		head = head[:512]
 		for i := 0; i < utf8.UTFMax && len(head) > 0 && !utf8.Valid(head); i++ {
-			head = head[:len(head)-1] // the cut may have split a character
+			head = head[:len(head)-1] // the end may have split a character
 		}
 	}
 	if !utf8.Valid(head) || bytes.ContainsFunc(head, func(c rune) bool {
@@ -258,7 +258,7 @@ func sniff(head []byte) string {
 	return plain
 }
 
-// textual reports whether compressing a type is likely to pay.
+// textual reports whether files of this type usually compress well.
 func textual(t string) bool {
 	t, _, _ = strings.Cut(t, ";")
 	switch t {

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// Negotiate returns the content coding that a visitor likes best of those that there are (RFC
-// 9110 §12.5.3), given its Accept-Encoding fields: the highest weight, brotli before zstd
-// before gzip before none, which is the empty string. When none is acceptable it is that,
-// as servers do.
+// Negotiate returns the preferred available content coding for a request's Accept-Encoding fields (RFC 9110 §12.5.3):
+// the one with the highest weight, with equal weights brotli, then zstd, then gzip, then identity, which is "". If none
+// is acceptable, it returns "", as servers usually do.
 func Negotiate(accept []string, hasBrotli, hasZstd, hasGzip bool) string {
 	if len(accept) == 0 || !hasBrotli && !hasZstd && !hasGzip {
 		return ""
@@ -49,7 +48,7 @@ func Negotiate(accept []string, hasBrotli, hasZstd, hasGzip bool) string {
 	return best
 }
 
-// weight takes "name;q=0.5" apart, in thousandths. What is malformed weighs nothing.
+// weight parses "name;q=0.5" and returns the weight in thousandths. Invalid weights are 0.
 func weight(item string) (name string, q int) {
 	name, params, _ := strings.Cut(item, ";")
 	name = strings.ToLower(strings.TrimSpace(name))

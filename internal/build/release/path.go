@@ -11,10 +11,10 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// maxPath is the longest path of a release in bytes.
+// maxPath caps the bytes of a path in a release.
 const maxPath = 1024
 
-// checkPath returns why path cannot be a file's path in a release, or "".
+// checkPath returns why path can't be a path in a release, or "".
 func checkPath(path string) string {
 	switch {
 	case path == "":
@@ -45,8 +45,8 @@ func checkPath(path string) string {
 	return ""
 }
 
-// Hidden reports whether a path holds a name that begins with a dot, .git in any
-// spelling among them. Only .well-known at the top is for the public (RFC 8615).
+// Hidden reports whether an element of a path begins with a dot, or is .git in any spelling. Only .well-known at the
+// root is public (RFC 8615).
 func Hidden(path string) bool {
 	first := true
 	for s := range strings.SplitSeq(path, "/") {
@@ -58,10 +58,10 @@ func Hidden(path string) bool {
 	return false
 }
 
-// phpSource matches names of PHP source, copies of it by editors included.
+// phpSource matches names of PHP source, including editors' backup copies.
 var phpSource = lazyregexp.New(`(?i)\.(php[0-9]?|phtml|phps|pht|phar)(\.(bak|old|orig|save|swp|swo))?~?$`)
 
-// PHPSource reports whether a path names PHP source, which a release never has: it would be sent as text.
+// PHPSource reports whether a path names PHP source. A release never contains it, because it would be served as text.
 func PHPSource(path string) bool {
 	last := path[strings.LastIndexByte(path, '/')+1:]
 	i := strings.Index(last, ".p")
@@ -71,8 +71,8 @@ func PHPSource(path string) bool {
 	return i >= 0 && phpSource.MatchString(last)
 }
 
-// Skips reports whether the file at a path is left out because of its name, and remembers it for Seal. What
-// Add refuses fails a deployment that has thousands of other files.
+// Skips reports whether the file at a path must be skipped because of its name, and records it for Seal. Add would
+// refuse the name and fail the whole deployment.
 func (w *Writer) Skips(path string) bool {
 	if why := checkPath(path); why != "" {
 		w.left(why, show(path))
@@ -81,11 +81,11 @@ func (w *Writer) Skips(path string) bool {
 	if !Hidden(path) {
 		return false
 	}
-	at := 0 // the first name that is hidden, all of whose files are
+	at := 0 // the first hidden element, which hides everything below it
 	for s := range strings.SplitSeq(path, "/") {
 		at += len(s) + 1
 		if strings.HasPrefix(s, ".") {
-			if !strings.HasPrefix(s, ".git") { // nobody expects those
+			if !strings.HasPrefix(s, ".git") { // nobody expects .git to be published
 				w.left("names that begin with a dot are not published", show(path[:at-1]))
 			}
 			break
@@ -94,7 +94,7 @@ func (w *Writer) Skips(path string) bool {
 	return true
 }
 
-// left remembers a name that is left out and why.
+// left records a skipped name and the reason.
 func (w *Writer) left(why, name string) {
 	if w.skipped == nil {
 		w.skipped = map[string]map[string]bool{}
@@ -105,9 +105,9 @@ func (w *Writer) left(why, name string) {
 	w.skipped[why][name] = true
 }
 
-// leftOut returns a sentence for each reason why files were left out.
+// leftOut returns one sentence per reason for skipping files.
 func (w *Writer) leftOut() (list []string) {
-	const most = 5 // names
+	const most = 5 // names listed
 	for _, why := range slices.Sorted(maps.Keys(w.skipped)) {
 		names := slices.Sorted(maps.Keys(w.skipped[why]))
 		text := strings.Join(names[:min(len(names), most)], ", ")
@@ -124,7 +124,7 @@ func badPath(path, why string) error {
 		fmt.Sprintf("%s: %s; rename it", show(path), why)).Got(show(path))
 }
 
-// show makes a stranger's path fit for a sentence.
+// show quotes an untrusted path for an error message.
 func show(path string) string {
 	path = strings.ToValidUTF8(path, "\ufffd")
 	path = strings.Map(func(c rune) rune {

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// Read returns a file's bytes, verified. It refuses more than limit of them.
+// Read returns a file's verified content, or an error if it has more than limit bytes.
 func (r *Releases) Read(ctx context.Context, f File, limit int64) ([]byte, error) {
 	b, err := r.Blobs.ReadAll(ctx, f.Body.Digest, limit)
 	if err != nil {
@@ -17,8 +17,7 @@ func (r *Releases) Read(ctx context.Context, f File, limit int64) ([]byte, error
 	return b, nil
 }
 
-// Peek returns at most limit bytes of the beginning of a file. Those of a longer one are
-// not verified.
+// Peek returns at most the first limit bytes of a file. They are verified only if the file isn't longer.
 func (r *Releases) Peek(ctx context.Context, f File, limit int64) ([]byte, error) {
 	if f.Body.Size <= limit {
 		return r.Read(ctx, f, limit)

@@ -9,36 +9,36 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Kind says what a path is.
+// Kind is the kind of an Answer.
 type Kind int
 
 const (
-	Nothing    Kind = iota // Status, usually 404, and the release has no page for it
+	Nothing    Kind = iota // the release has no page: Status, usually 404
 	Found                  // 200: File
 	Redirected             // Status, to Location
-	Missing                // Status, an error: File is the release's own page for it
-	Proxied                // what Location, an address elsewhere, answers
+	Missing                // Status, an error, with File as its page
+	Proxied                // the response of Location, a URL elsewhere
 )
 
-// Answer holds what a path of a release answers.
+// Answer says how a release answers a request.
 type Answer struct {
 	Kind     Kind
 	Status   int
-	File     File   // where Found or Missing: a file of the tree
-	Location string // where Redirected: an escaped absolute path, never beginning with //, or an address; where Proxied: an address
+	File     File   // if Found or Missing: a file of the tree
+	Location string // if Redirected: an escaped absolute path, never beginning with //, or a URL; if Proxied: a URL
 
-	Rule      string   // the redirect rule that decided, "_redirects:3"; "" for none
-	Vary      []string // the headers of the request that rules depend on
-	ByCountry bool     // whether it depends on the visitor's country, so no cache may share it
+	Rule      string   // the redirect rule that decided, such as "_redirects:3"; "" for none
+	Vary      []string // request headers that rules depend on
+	ByCountry bool     // depends on the visitor's country, so shared caches must not store it
 
-	rules.Head // what the header rules add
+	rules.Head // added by header rules
 }
 
-// ByCountry reports whether rules of the release ask where a visitor is.
+// ByCountry reports whether rules of the release depend on the visitor's country.
 func (t *Tree) ByCountry() bool { return t.rules != nil && t.rules.Country }
 
-// Resolve says what a request is answered with. It is a pure function of the release and
-// the request. The package comment has the rules.
+// Resolve returns the answer to a request. It depends only on the release and the request. The package comment lists
+// the rules.
 func (t *Tree) Resolve(q rules.Request) Answer {
 	var a Answer
 	var name string
@@ -68,7 +68,7 @@ func (t *Tree) Resolve(q rules.Request) Answer {
 	return a
 }
 
-// files answers without any rule.
+// files returns the answer without any rules.
 func (t *Tree) files(q rules.Request, name string, slash, doubled bool) Answer {
 	if Hidden(name) {
 		return t.missing(name, slash)
@@ -97,8 +97,8 @@ func (t *Tree) files(q rules.Request, name string, slash, doubled bool) Answer {
 	return Answer{Kind: Found, Status: 200, File: f}
 }
 
-// ruled answers with the first rule that is for the request, or with a file. cut leaves
-// out rules that would send a visitor in circles.
+// ruled returns the answer of the first matching rule, or a file. If cut is set, it skips rules that would cause a
+// redirect loop.
 func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doubled, cut bool) Answer {
 	there := !Hidden(name)
 	if there {
@@ -108,7 +108,7 @@ func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doub
 	params := rules.Query{Raw: q.Query}
 	var buf [4]rules.Field
 	skipped := 0
-	asked := norm.NFC.String(name) // as patterns are
+	asked := norm.NFC.String(name) // patterns are in the same form
 	for i := range t.rules.Candidates(asked) {
 		if there && !t.rules.Forced || v.Left == 0 {
 			break
@@ -126,7 +126,7 @@ func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doub
 		if !ok || a.Kind == Redirected && (leadsTo(a.Location, q, name) || cut && t.circles(q, v, name, a.Location)) {
 			skipped++
 			if skipped > maxSkipped {
-				break // nobody writes so many rules in vain, but somebody may to keep us busy
+				break // too many rewrites: probably an attempt to waste processor time
 			}
 			continue
 		}
@@ -138,7 +138,7 @@ func (t *Tree) ruled(q rules.Request, v *rules.Visitor, name string, slash, doub
 	return a
 }
 
-// apply returns what a rule that matches answers; false when it has nothing to say.
+// apply returns the answer of a matching rule; false if it doesn't apply.
 func (t *Tree) apply(r *rules.Redirect, values []rules.Field, q rules.Request, name string, slash bool) (Answer, bool) {
 	switch {
 	case r.Status == 200 && rules.IsAddress(r.To):
@@ -151,7 +151,7 @@ func (t *Tree) apply(r *rules.Redirect, values []rules.Field, q rules.Request, n
 	return Answer{Kind: Redirected, Status: r.Status, Location: to}, ok
 }
 
-// rewrite shows another file under the path that was asked for.
+// rewrite answers with another file under the requested path.
 func (t *Tree) rewrite(r *rules.Redirect, values []rules.Field, name string, slash bool) (Answer, bool) {
 	if r.To == "" {
 		a := t.missing(name, slash)
@@ -179,22 +179,21 @@ func (t *Tree) rewrite(r *rules.Redirect, values []rules.Field, name string, sla
 		return Answer{Kind: Missing, Status: r.Status, File: f}, true
 	}
 	if r.From == "/*" && strings.HasPrefix(f.Type, "text/html") && assetName(name) {
-		return t.missing(name, slash), true // a script that is gone is no page
+		return t.missing(name, slash), true // a missing script is not a page
 	}
 	return Answer{Kind: Found, Status: 200, File: f}, true
 }
 
-// assetName reports whether a path names a file that is no page, by its extension.
+// assetName reports whether a path's extension says that it isn't a page.
 func assetName(name string) bool {
 	kind := mediaType(name)
 	return PHPSource(name) || kind != "" && !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "application/xhtml")
 }
 
-// maxSkipped bounds the rules that match and lead in circles, before a file or 404 answers.
+// maxSkipped caps the matching rules that are skipped because they would loop; then a file or 404 answers.
 const maxSkipped = 4
 
-// local takes a redirect's location apart if it is on the site itself: the name, the
-// path as it is sent, and the query.
+// local splits the location of a redirect to the same site into the name, the path as it is sent, and the query.
 func local(location string, q rules.Request) (name string, next rules.Request, ok bool) {
 	if rules.IsAddress(location) {
 		u, err := url.Parse(location)
@@ -214,15 +213,13 @@ func local(location string, q rules.Request) (name string, next rules.Request, o
 	return name, next, name == "" || checkPath(name) == ""
 }
 
-// leadsTo reports whether a redirect leads to where the visitor is. A slash at the end
-// makes no difference to the rules.
+// leadsTo reports whether a redirect leads to the requested path. Rules ignore a slash at the end.
 func leadsTo(location string, q rules.Request, name string) bool {
 	there, next, ok := local(location, q)
 	return ok && there == name && next.Query == q.Query
 }
 
-// circles reports whether a redirect leads back to where it began, or on and on, as far as
-// the visitor's rules last.
+// circles reports whether a redirect starts a loop, or a chain that exceeds the visitor's limit of rules.
 func (t *Tree) circles(q rules.Request, v *rules.Visitor, name, location string) bool {
 	first := q
 	for range rules.MaxHops {
@@ -242,8 +239,8 @@ func (t *Tree) circles(q rules.Request, v *rules.Visitor, name, location string)
 	return true
 }
 
-// find returns the file that a name means and the one address at which it is served,
-// without its leading slash. That address finds the same file.
+// find returns the file that a name refers to and the one path at which it is served, without its leading slash. That
+// path finds the same file.
 func (t *Tree) find(name string, slash bool) (file, address string, ok bool) {
 	switch {
 	case name == "":
@@ -263,7 +260,7 @@ func (t *Tree) find(name string, slash bool) (file, address string, ok bool) {
 	return "", "", false
 }
 
-// page is the address of stem + ".html".
+// page returns the path at which stem + ".html" is served.
 func (t *Tree) page(stem string) string {
 	if stem == "index" {
 		return ""
@@ -287,7 +284,7 @@ func (t *Tree) page(stem string) string {
 	return stem
 }
 
-// missing answers with the nearest 404.html from the name's directory upwards.
+// missing answers with the nearest 404.html, from the name's folder upwards.
 func (t *Tree) missing(name string, slash bool) Answer {
 	if !slash {
 		name = parent(name)

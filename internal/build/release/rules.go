@@ -5,14 +5,13 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// RuleFile takes the rules of a configuration file in: slipway.toml, netlify.toml or
-// vercel.json. _redirects and _headers come with Add.
+// RuleFile adds the rules of slipway.toml, netlify.toml or vercel.json. Add handles _redirects and _headers.
 func (w *Writer) RuleFile(name string, content []byte) { w.rules.Take(name, content) }
 
-// SpareHeaders takes in a _headers that is not in the published folder, see rules.Sources.
+// SpareHeaders adds a _headers file from outside the published folder, see [rules.Sources.Spare].
 func (w *Writer) SpareHeaders(content []byte) { w.rules.Spare(content) }
 
-// refusal returns the fault of rules that a release can't be made with.
+// refusal returns the fault for rules with which a release can't be made.
 func refusal(problems []rules.Problem) error {
 	if len(problems) == 0 || !problems[0].Fatal {
 		return nil
@@ -21,12 +20,11 @@ func refusal(problems []rules.Problem) error {
 		problems[0].String()).Got(problems[0].File)
 }
 
-// SinglePage says that the release looks like a single-page application: unless a rule
-// file says otherwise, or there is a 404.html, index.html becomes its Fallback.
+// SinglePage marks the release as a single-page application: index.html becomes its Fallback, unless a rule file says
+// otherwise or there is a 404.html.
 func (w *Writer) SinglePage() { w.spa = true }
 
-// decideFallback chooses the page of a single-page application. 200.html is how static
-// generators name it.
+// decideFallback chooses the page of a single-page application. Static generators name it 200.html.
 func (w *Writer) decideFallback() {
 	said := w.rules.Fallback()
 	if w.fallback != "" || said != nil && !*said {
@@ -43,10 +41,10 @@ func (w *Writer) decideFallback() {
 	}
 }
 
-// Forwarding says to which hosts the site's settings let rules forward requests. A rule
-// that names another one is compiled, and a Problem: the settings may change later.
+// Forwarding sets the hosts to which the site's settings let rules proxy requests. A rule with another host is
+// compiled, because the settings may change, and reported as a Problem.
 func (w *Writer) Forwarding(hosts []string) { w.rules.Forward = hosts }
 
-// Countries says that visitors' countries are known here. Where they are not, a rule that
-// asks for one never applies, and is a Problem.
+// Countries says that visitors' countries are known. If it isn't called, rules with a country never apply, and are
+// reported as Problems.
 func (w *Writer) Countries() { w.rules.Countries = true }

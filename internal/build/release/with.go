@@ -2,8 +2,8 @@ package release
 
 import "slipway/internal/build/rules"
 
-// WithRules returns the release as it would answer if these rule files (name → content)
-// stood in the place of its own of the same names, and what of them would not be obeyed.
+// WithRules returns the release with these rule files (name → content) instead of its own of the same names, and their
+// problems.
 func (t *Tree) WithRules(files map[string]string) (*Tree, []rules.Problem) {
 	n := *t
 	var problems []rules.Problem
@@ -11,8 +11,8 @@ func (t *Tree) WithRules(files map[string]string) (*Tree, []rules.Problem) {
 	return &n, problems
 }
 
-// Served returns the release as the settings of its site want it served. singlePage is
-// "on" or "off", slash "always" or "never"; anything else leaves what the release says.
+// Served returns the release as its site's settings want it served. singlePage is "on" or "off", slash "always" or
+// "never"; other values keep the release's own setting.
 func (t *Tree) Served(singlePage, slash string) *Tree {
 	form := rules.Slash(slash)
 	if singlePage != "on" && singlePage != "off" && form != rules.Always && form != rules.Never {
@@ -35,13 +35,13 @@ func (t *Tree) Served(singlePage, slash string) *Tree {
 	return &n
 }
 
-// Fallback returns the page that answers for paths without a file; empty: none.
+// Fallback returns the page for paths without a file; empty if there is none.
 func (t *Tree) Fallback() string { return t.fallback }
 
 // Ruled reports whether the release has rules.
 func (t *Tree) Ruled() bool { return t.rules != nil }
 
-// Rules returns the release's rules. They are not to be changed.
+// Rules returns the release's rules. The caller must not change them.
 func (t *Tree) Rules() rules.Rules {
 	if t.rules == nil {
 		return rules.Rules{}

@@ -20,32 +20,32 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Sealed is a release that is durable.
+// Sealed describes a release that is stored durably.
 type Sealed struct {
 	ID     ID
 	Files  int
 	Bytes  int64 // uncompressed
-	Reused int   // files taken over from the previous release unread
-	Added  int64 // bytes of the files that the previous release doesn't have
+	Reused int   // files taken over from the previous release without reading them
+	Added  int64 // bytes of files that the previous release lacks
 
-	Problems []rules.Problem // in the rules: what was left out, and where it stands
-	Skipped  []string        // sentences about files that were left out for their names
+	Problems []rules.Problem // skipped rules and where they are
+	Skipped  []string        // sentences about files skipped for their names
 }
 
-// Writer makes one release. It is for one goroutine; it ends with Seal or Abort, and
-// Abort after Seal does nothing.
+// Writer makes one release. It is not safe for concurrent use. It ends with Seal or Abort; Abort after Seal does
+// nothing.
 type Writer struct {
 	r        *Releases
-	ctx      context.Context // the Writer's own life, from Begin to Seal or Abort
+	ctx      context.Context // of the Writer, from Begin to Seal or Abort
 	stop     context.CancelFunc
 	batch    *blob.Batch
-	squeeze  errgroup.Group // compressions under way
+	squeeze  errgroup.Group // running compressions
 	old      *Tree
 	byKey    map[string]int
 	byDigest map[blob.Digest]int
 
 	entries  map[string]*entry
-	skipped  map[string]map[string]bool // names by why they are left out
+	skipped  map[string]map[string]bool // skipped names by reason
 	fallback string
 	hashed   []HashedFolder
 	verbatim func(path string) bool
@@ -53,12 +53,12 @@ type Writer struct {
 	rules    rules.Sources
 	spa      bool
 	bytes    int64
-	added    int64        // bytes that the previous release doesn't have
-	room     int64        // how much that may be
-	full     func() error // what is said when it is more
-	text     int64        // bytes offered for compression
+	added    int64        // bytes that the previous release lacks
+	room     int64        // limit of added
+	full     func() error // error if it is exceeded
+	text     int64        // bytes of text so far, which decide the effort of compression
 	reused   int
-	err      error // what Reuse could not return
+	err      error // error in Reuse, returned later
 	done     bool
 }
 
@@ -67,10 +67,9 @@ type entry struct {
 	key string
 }
 
-// Begin starts a release that may take over files of previous, which is "" for none, and
-// which the caller keeps from garbage collection until the new release is referred to. A
-// previous release that cannot be read costs its reuse, not this release. The Writer
-// lives at most as long as ctx.
+// Begin starts a release that may take over files of previous ("" for none). The caller must keep previous from garbage
+// collection until the new release is referred to. If previous can't be read, its files aren't reused. ctx bounds the
+// Writer's life.
 func (r *Releases) Begin(ctx context.Context, previous ID) (*Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -107,18 +106,17 @@ func (w *Writer) remember(ctx context.Context, id ID) error {
 	return nil
 }
 
-// Reuse reports whether the file at path needs no Add: the previous release has the
-// content that key (a Git object id, or whatever names content at its source) stands
-// for, wherever it was, and it is now at path; or the path is one that is not published.
+// Reuse reports whether the file at path needs no Add: the previous release has the content identified by key (such as
+// a Git object id), under any path, and it was added at path, or the path isn't published at all.
 func (w *Writer) Reuse(path, key string) bool {
 	if checkPath(path) != "" {
-		return false // Add says why
+		return false // Add returns the error
 	}
 	if Hidden(path) || PHPSource(path) {
 		return true
 	}
 	if rules.IsFile(path) {
-		return false // it is read, not stored
+		return false // rule files must be read
 	}
 	i, ok := w.byKey[key]
 	if !ok || key == "" {
@@ -128,12 +126,12 @@ func (w *Writer) Reuse(path, key string) bool {
 	kind := mediaType(path)
 	if kind == "" {
 		if mediaType(f.Path) != "" {
-			return false // its bytes must tell
+			return false // the type depends on the content
 		}
 		kind = f.Type
 	}
 	if textual(kind) != textual(f.Type) {
-		return false // the variants are wrong
+		return false // the stored variants don't match the type
 	}
 	f.Path, f.Type = path, kind
 	if err := w.admit(path, f.Body.Size); err != nil {
@@ -145,10 +143,9 @@ func (w *Writer) Reuse(path, key string) bool {
 	return true
 }
 
-// Add stores what r holds, which it reads to its end, as the file at path. key is
-// remembered for the next release's Reuse; "" for none. Hidden paths and PHP source are not
-// read and not stored. The faults are of kind Invalid: a path that cannot be published, a file or
-// a release over its limit.
+// Add reads r to its end and stores it as the file at path. key is stored for the next release's Reuse; "" for none.
+// Hidden paths and PHP source are neither read nor stored. It returns a fault of kind Invalid for a path that can't be
+// published, and for a file or release over its limit.
 func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if err := cmp.Or(ctx.Err(), w.ctx.Err()); err != nil {
 		return err
@@ -188,8 +185,7 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	return nil
 }
 
-// Allow bounds the bytes of files that the previous release doesn't have; the Add that
-// exceeds it returns full's error.
+// Allow limits the bytes of files that the previous release lacks. The Add that exceeds room returns full's error.
 func (w *Writer) Allow(room int64, full func() error) { w.room, w.full = max(0, room), full }
 
 func (w *Writer) store(e *entry, r io.Reader) (err error) {
@@ -250,12 +246,11 @@ func (w *Writer) variant(c *Content, b []byte) (err error) {
 	return err
 }
 
-// Fallback makes the file at path, which must be there when the release is sealed,
-// answer with 200 whatever is not found and whose last segment has no dot: what a
-// single-page application needs.
+// Fallback sets the file that answers, with status 200, for missing paths whose last segment has no dot, as a
+// single-page application needs. The file must exist when the release is sealed.
 func (w *Writer) Fallback(path string) { w.fallback = path }
 
-// Seal makes the release durable and returns it. Equal files give the equal id.
+// Seal makes the release durable and returns it. Equal files have equal ids.
 func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	if w.done {
 		return Sealed{}, errors.New("seal release: the writer is closed")
@@ -287,7 +282,7 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	if err := refusal(problems); err != nil {
 		return Sealed{}, err
 	}
-	// The contents go first: a manifest that is there names only what is there.
+	// Contents are written before the manifest, so that a manifest never names missing contents.
 	if err := w.batch.Flush(); err != nil {
 		return Sealed{}, fmt.Errorf("seal release: %w", err)
 	}
@@ -300,7 +295,7 @@ func (w *Writer) Seal(ctx context.Context) (Sealed, error) {
 	}, nil
 }
 
-// Abort ends the Writer. What it stored stays behind unreferenced, until it is collected.
+// Abort ends the Writer. Garbage collection deletes what it stored.
 func (w *Writer) Abort() {
 	if w.done {
 		return

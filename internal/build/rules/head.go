@@ -9,7 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The most that header rules add to one answer. What is over it is left out.
+// Limits of what header rules add to one answer. The rest is left out.
 const (
 	maxAnswerFields = 100
 	maxAnswerBytes  = 16 << 10
@@ -18,18 +18,18 @@ const (
 // Head holds what header rules add to an answer.
 type Head struct {
 	Set     []Field  // headers
-	Unset   []string // headers not to send
-	Auth    []string // where not nil: SHA-256 of each user:password that may see this
-	Headers []string // the header rules that apply, as "_headers:3"
+	Unset   []string // headers to remove
+	Auth    []string // if not nil: SHA-256 of each user:password with access
+	Headers []string // header rules that apply, such as "_headers:3"
 }
 
-// HeadOf returns what the header rules say of a path; file is the one that answers, or "". They match the path that was asked
-// for or the file that answers, so that a page is protected and marked under all its
-// addresses. Values of the same name are joined, as Netlify and Cloudflare do.
+// HeadOf returns what the header rules add for a path. file is the file that answers, or "". Rules match the requested
+// path or the file's path, so that a page is protected under all its URLs. Values of the same name are joined, as at
+// Netlify and Cloudflare.
 func (s *Set) HeadOf(host, name, file string) (a Head) {
-	name, file = norm.NFC.String(name), norm.NFC.String(file) // as patterns are
+	name, file = norm.NFC.String(name), norm.NFC.String(file) // patterns are in the same form
 	bytes := 0
-	more := map[string][]string{} // further values of fields in a.Set, which are joined once
+	more := map[string][]string{} // further values of fields in a.Set, joined at the end
 	var labels []string
 	split := func() []string {
 		if labels == nil {
@@ -85,11 +85,10 @@ func (s *Set) HeadOf(host, name, file string) (a Head) {
 	return a
 }
 
-// MaxHops is how many redirects in a row a visitor is sent on.
+// MaxHops caps consecutive redirects.
 const MaxHops = 10
 
-// loops names the rules for single paths that send a visitor in circles. They are
-// passed over when they are met, so this is only a warning.
+// loops returns warnings about rules for single paths that form a redirect loop. The loop is broken at runtime.
 func loops(all Rules) []Problem {
 	to := map[string]string{}
 	source := map[string]string{}

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// forbidden are headers that a site cannot set: they frame the answer, belong to the
-// connection, or are the server's own word about the bytes.
+// forbidden lists headers that a site can't set: they frame the answer, belong to the connection, or describe the
+// transferred bytes.
 var forbidden = []string{
 	"Accept-Ranges", "Age", "Allow", "Alt-Svc", "Connection", "Content-Encoding", "Content-Length", "Content-Range",
 	"Date", "Etag", "Keep-Alive", "Last-Modified", "Location", "Proxy-Authenticate", "Proxy-Connection", "Server",
 	"Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Vary", "Www-Authenticate",
 }
 
-// headerLines reads a _headers file as Netlify and Cloudflare Pages document it: a path
-// or an address, and below it indented "Name: value" lines; "! Name" takes a header away.
+// headerLines parses a _headers file as Netlify and Cloudflare Pages document it: a path or URL, and below it indented
+// "Name: value" lines; "! Name" removes a header.
 func (p *parser) headerLines(text string) {
 	var rule HeaderRule
 	start, n := 0, 0
@@ -34,7 +34,7 @@ func (p *parser) headerLines(text string) {
 		}
 		rule, start = HeaderRule{}, 0
 	}
-	skipping, doubtful := false, false // what the lines are said of isn't known, or may not be
+	skipping, doubtful := false, false // whether the current path is unknown or uncertain
 	for line := range strings.Lines(text) {
 		n++
 		words := strings.TrimSpace(line)
@@ -71,13 +71,13 @@ func (p *parser) headerLines(text string) {
 
 const basicAuth = "Basic-Auth"
 
-// protects reports whether a line or a name is meant to be Basic-Auth, however it is spelled.
+// protects reports whether a line or a name is meant to be Basic-Auth, in any spelling.
 func protects(name string) bool {
 	plain := strings.NewReplacer("-", "", "_", "", " ", "", "\t", "").Replace(name[:min(len(name), 40)])
 	return len(plain) >= 9 && strings.EqualFold(plain[:9], "basicauth")
 }
 
-// ignore notes a rule of headers that can't be obeyed. One that protects a path must be.
+// ignore records a header rule that is skipped. Skipping a rule that protects a path is fatal.
 func (p *parser) ignore(line int, auth bool, why string) {
 	if auth {
 		p.fail(line, "%s, and the rule protects it with a password", why)
@@ -86,7 +86,7 @@ func (p *parser) ignore(line int, auth bool, why string) {
 	p.problem(line, "%s; the rule is ignored", why)
 }
 
-// header adds a line below a path to its rule.
+// header parses a line below a path.
 func (p *parser) header(n int, rule *HeaderRule, line string) {
 	if name, ok := strings.CutPrefix(line, "!"); ok {
 		name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
@@ -128,7 +128,7 @@ func (p *parser) setHeader(n int, rule *HeaderRule, name, value string) {
 			rule.Auth = append(rule.Auth, hex.EncodeToString(sum[:]))
 		}
 		if len(rule.Auth) == 0 {
-			rule.Auth = []string{"none"} // what was to be protected stays so
+			rule.Auth = []string{"none"} // keep the path protected
 		}
 	case slices.Contains(forbidden, canonical):
 		p.problem(n, "%s can't be set", canonical)

@@ -7,23 +7,22 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// pattern is a compiled From or For: path segments with placeholders, and at most one
-// splat. It matches in one pass without backtracking, so no pattern and no path make it
-// slow: a placeholder takes what is between its neighbours in its segment, the splat
-// takes the rest.
+// pattern is a compiled From or For: path segments with placeholders, and at most one splat. It matches in one pass
+// without backtracking, so its cost is bounded: a placeholder matches the text between its neighbors in a segment, the
+// splat matches the rest.
 type pattern struct {
-	head  []segment // before the splat; all segments when there is none
+	head  []segment // before the splat; all segments if there is none
 	splat bool
 	pre   string    // literal before the splat in its segment
-	post  string    // literal after it, up to the end or the next slash
-	tail  []segment // segments after the splat's
-	bare  bool      // the splat is a whole segment and the last: it also matches nothing
+	post  string    // literal after it, up to the end or to the next slash
+	tail  []segment // after the splat's segment
+	bare  bool      // the splat is the whole last segment, and also matches nothing
 }
 
-// segment is pre :name post; name is "" for a literal, which is pre alone.
+// segment is pre :name post. A literal has only pre.
 type segment struct{ pre, name, post string }
 
-// compilePattern returns the pattern, or why it is none.
+// compilePattern returns the pattern, or why it is invalid.
 func compilePattern(text string) (p pattern, why string) {
 	if !strings.HasPrefix(text, "/") {
 		return p, "the path must begin with /"
@@ -39,7 +38,7 @@ func compilePattern(text string) (p pattern, why string) {
 	segments := func(text string) (list []segment) {
 		for s := range strings.SplitSeq(text, "/") {
 			if s == "" {
-				continue // doubled and trailing slashes mean nothing
+				continue // double and trailing slashes are ignored
 			}
 			one, bad := compileSegment(s, names)
 			if bad != "" {
@@ -72,7 +71,7 @@ func compilePattern(text string) (p pattern, why string) {
 
 func compileSegment(s string, names map[string]bool) (segment, string) {
 	at := strings.IndexByte(s, ':')
-	for at >= 0 && (at+1 == len(s) || !wordByte(s[at+1], true)) { // a colon that names nothing
+	for at >= 0 && (at+1 == len(s) || !wordByte(s[at+1], true)) { // a colon without a name
 		next := strings.IndexByte(s[at+1:], ':')
 		if next < 0 {
 			at = -1
@@ -104,8 +103,7 @@ func wordByte(c byte, first bool) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || !first && c >= '0' && c <= '9'
 }
 
-// unescape decodes a literal of a rule, which may be written as in an address or plainly, to
-// Unicode's form NFC.
+// unescape decodes a literal of a rule, percent-encoded or not, to Unicode form NFC.
 func unescape(s string) string {
 	if plain, err := url.PathUnescape(s); err == nil {
 		s = plain
@@ -113,7 +111,7 @@ func unescape(s string) string {
 	return norm.NFC.String(s)
 }
 
-// static returns the one path that matches, without slashes around it, if there is only one.
+// static returns the only path that matches, without leading and trailing slashes, if there is only one.
 func (p *pattern) static() (string, bool) {
 	if p.splat {
 		return "", false
@@ -128,7 +126,7 @@ func (p *pattern) static() (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// first returns the literal first segment, "" when it varies.
+// first returns the first segment if it is literal, else "".
 func (p *pattern) first() string {
 	if len(p.head) > 0 && p.head[0].name == "" {
 		return p.head[0].pre
@@ -136,8 +134,8 @@ func (p *pattern) first() string {
 	return ""
 }
 
-// match reports whether a decoded path without slashes around it matches, and adds what
-// the placeholders and the splat stand for to into.
+// match reports whether a decoded path, without leading and trailing slashes, matches, and appends the values of the
+// placeholders and the splat to into.
 func (p *pattern) match(path string, into []Field) ([]Field, bool) {
 	rest, done := path, path == ""
 	next := func() (string, bool) {
@@ -187,9 +185,8 @@ func (s segment) match(part string, into *[]Field) bool {
 	return true
 }
 
-// expand puts values in the place of :names in text, escaped by escape. Unknown names
-// stay as they are. It ends where the result is longer than most bytes: a line that repeats
-// a placeholder would make megabytes of a request's path.
+// expand replaces :names in text by their values, escaped with escape. Unknown names are kept. It stops when the result
+// exceeds most bytes: a rule could repeat a placeholder many times.
 func expand(text string, values []Field, escape func(string) string, most int) string {
 	if !strings.Contains(text, ":") || len(values) == 0 {
 		return text
@@ -221,5 +218,5 @@ func expand(text string, values []Field, escape func(string) string, most int) s
 	return b.String()
 }
 
-// escapePath escapes a value for a path, whose slashes stay.
+// escapePath escapes a value for a path, except slashes.
 func escapePath(s string) string { return (&url.URL{Path: s}).EscapedPath() }

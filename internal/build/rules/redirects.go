@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// redirectLines reads a _redirects file: lines of "from [query…] [to] [status][!] [Condition=…]",
-// as Netlify and Cloudflare Pages document it. The default status is 301.
+// redirectLines parses a _redirects file: lines of "from [query…] [to] [status][!] [Condition=…]", as Netlify and
+// Cloudflare Pages document it. The default status is 301.
 func (p *parser) redirectLines(text string) {
 	n := 0
 	for line := range strings.Lines(text) {
@@ -36,7 +36,7 @@ func (p *parser) redirectLines(text string) {
 func (p *parser) redirectLine(n int, line string) (r Redirect, why string) {
 	words := strings.Fields(line)
 	if i := slices.IndexFunc(words, func(w string) bool { return w[0] == '#' }); i > 0 {
-		words = words[:i] // a comment behind a rule
+		words = words[:i] // a comment after a rule
 	}
 	r.Host, r.From, why = splitFrom(words[0])
 	if why != "" {
@@ -47,7 +47,7 @@ func (p *parser) redirectLine(n int, line string) (r Redirect, why string) {
 	status := slices.IndexFunc(words, isStatus)
 	conditions := words
 	if target < 0 || status >= 0 && status < target {
-		// "/path 404" and "/admin/* 200! Role=admin" stay where they are.
+		// "/path 404" and "/admin/* 200! Role=admin" have no target.
 		if status < 0 {
 			return r, "there is no target"
 		}
@@ -89,7 +89,7 @@ func (p *parser) redirectLine(n int, line string) (r Redirect, why string) {
 	return r, ""
 }
 
-// condition adds one of Netlify's conditions to a rule.
+// condition adds a Netlify condition to a rule, and returns an error text or "".
 func (p *parser) condition(line int, r *Redirect, name string, values []string) string {
 	if len(values) > 4*maxNames {
 		return "the condition " + text.Line(name, 200) + " has too many values"
@@ -125,7 +125,7 @@ func (p *parser) condition(line int, r *Redirect, name string, values []string) 
 	return ""
 }
 
-// splitFrom takes the host off a rule's path. Its scheme plays no part: all is HTTPS here.
+// splitFrom splits a rule's path into host and path. The scheme is ignored, because all sites use HTTPS.
 func splitFrom(from string) (host, path, why string) {
 	if strings.HasPrefix(from, "/") {
 		path = from
@@ -147,10 +147,10 @@ func splitFrom(from string) (host, path, why string) {
 			host = strings.ToLower(host)
 		}
 		if i := strings.LastIndexByte(host, ':'); i > 0 && strings.Trim(host[i+1:], "0123456789") == "" {
-			host = host[:i] // the port plays no part either
+			host = host[:i] // the port is ignored, too
 		}
 	}
-	path, _, _ = strings.Cut(path, "#") // never sent
+	path, _, _ = strings.Cut(path, "#") // browsers never send fragments
 	if strings.Contains(path, "?") {
 		return "", "", "query parameters follow the path, as name=value"
 	}
@@ -168,7 +168,7 @@ func isStatus(w string) bool {
 
 var placeholders = regexp.MustCompile(`:[A-Za-z_][A-Za-z0-9_]*`)
 
-// check completes a redirect and returns why it cannot be obeyed, or "".
+// check completes a redirect and returns why it is invalid, or "".
 func (r *Redirect) check() string {
 	if r.Status == 0 {
 		r.Status = 301
@@ -220,7 +220,7 @@ func (r *Redirect) check() string {
 	return ""
 }
 
-// pathOf returns a target without query and fragment.
+// pathOf returns a target without its query and fragment.
 func pathOf(to string) string {
 	if i := strings.IndexAny(to, "?#"); i >= 0 {
 		return to[:i]

@@ -1,9 +1,9 @@
-// Package rules owns redirects, rewrites and headers: reading them from _redirects, _headers,
-// netlify.toml, vercel.json and slipway.toml, and finding those that are for a request.
+// Package rules owns redirects, rewrites and headers: parsing them from _redirects, _headers, netlify.toml, vercel.json
+// and slipway.toml, and finding those that match a request.
 //
-// Sources takes the files in and compiles them to the text that a release's manifest has; a Set
-// is that text made ready to be asked. docs/redirects.md says what the files mean. The package
-// knows no files of a site: package release puts files and rules together.
+// Sources parses the files and compiles them to the text that a release's manifest contains; a Set is that text indexed
+// for lookups. docs/redirects.md describes the files. The package doesn't know a site's files: package release combines
+// files and rules.
 package rules
 
 import (
@@ -20,65 +20,65 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// The limits of a release's rules. Rules beyond them are skipped, and reported as a [Problem].
+// Limits of a release's rules. Rules beyond them are skipped and reported as a [Problem].
 const (
 	maxRedirects = 10_000
 	maxDynamic   = 1_000 // redirects with a splat or placeholders
-	maxSame      = 1_000 // redirects for one path without either
+	maxSame      = 1_000 // redirects of one path with neither
 	maxHeaders   = 500   // header rules
 	maxFields    = 5_000 // headers of all rules
 	maxLine      = 2_000 // bytes
-	maxNames     = 16    // placeholders, query conditions or values of a condition, each, of one rule
+	maxNames     = 16    // placeholders, query conditions, or values of a condition, per rule
 	maxProblems  = 100
 )
 
-// MaxBytes is how many bytes all rules of a release may have, as Compile returns them.
+// MaxBytes caps the bytes of a release's compiled rules.
 const MaxBytes = 2 << 20
 
-// MaxFile is how many bytes a file with rules may have.
+// MaxFile caps the bytes of a rule file.
 const MaxFile = configfile.MaxConfig
 
-// Rules hold what a release answers beyond its files. They are immutable like the files.
+// Rules holds the redirect and header rules of a release. They are immutable.
 type Rules struct {
 	Redirects []Redirect   `json:"redirects,omitempty"`
 	Headers   []HeaderRule `json:"headers,omitempty"`
 	Slash     Slash        `json:"slash,omitempty"`
 }
 
-// Slash says how the addresses of pages end.
+// Slash says whether URLs of pages end with a slash.
 type Slash string
 
-// With AsFiles a page about.html is at /about and about/index.html is at /about/.
+// With AsFiles, a page about.html is at /about, and about/index.html is at /about/.
 const (
 	AsFiles Slash = ""
 	Always  Slash = "always"
 	Never   Slash = "never"
 )
 
-// Redirect is a redirect, a rewrite or an error page for the paths that match From, as
-// Netlify defines it. The first one that matches answers.
+// Redirect is a redirect, a rewrite or an error page for paths that match From, as Netlify defines it. The first match
+// answers.
 type Redirect struct {
-	Source   string   `json:"source"`         // file and line, "_redirects:3"
-	Host     string   `json:"host,omitempty"` // of the request; "" is any
+	Source   string   `json:"source"`         // file and line, such as "_redirects:3"
+	Host     string   `json:"host,omitempty"` // of the request; "" matches all
 	From     string   `json:"from"`           // with * and :placeholders
-	To       string   `json:"to,omitempty"`   // a path or an address; "" stays where it is
+	To       string   `json:"to,omitempty"`   // path or URL; "" means the requested path
 	Status   int      `json:"status"`
-	Force    bool     `json:"force,omitempty"` // also where a file is
-	Query    []Field  `json:"query,omitempty"` // parameters the request must have; a value ":name" takes any
+	Force    bool     `json:"force,omitempty"` // also if a file exists
+	Query    []Field  `json:"query,omitempty"` // parameters that the request must have; a value ":name" matches any value
 	Language []string `json:"language,omitempty"`
-	Cookie   []string `json:"cookie,omitempty"`  // any of these must be sent
-	Country  []string `json:"country,omitempty"` // of the visitor, one of these ISO 3166 codes
-	Never    bool     `json:"never,omitempty"`   // needs a role, which nobody tells us; in old releases also a country
+	Cookie   []string `json:"cookie,omitempty"`  // the request must have one of these
+	Country  []string `json:"country,omitempty"` // ISO 3166 codes; the visitor must be in one of these countries
+	Never    bool     `json:"never,omitempty"`   // never applies, because it needs a role, which isn't known; in old releases also a country
 }
 
-// HeaderRule sets headers of the answers to paths that match For.
+// HeaderRule adds headers to answers for paths that match For.
 type HeaderRule struct {
 	Source string   `json:"source"`
 	Host   string   `json:"host,omitempty"`
 	For    string   `json:"for"`
 	Set    []Field  `json:"set,omitempty"`
 	Unset  []string `json:"unset,omitempty"`
-	Auth   []string `json:"auth,omitempty"` // SHA-256, in hex, of each "user:password" that may pass
+	Auth   []string `json:"auth,omitempty"` // SHA-256, in hex, of each "user:password" with access
 }
 
 // Field is a name and a value.
@@ -87,15 +87,15 @@ type Field struct {
 	Value string `json:"value,omitempty"`
 }
 
-// Problem is something in a rule file that is not obeyed.
+// Problem is a rule, or part of a file, that is skipped.
 type Problem struct {
 	File  string
-	Line  int // from 1; 0 is the whole file
+	Line  int // from 1; 0 means the whole file
 	Text  string
-	Fatal bool // without it a path would be open that the file closes, or nothing of the file is known
+	Fatal bool // skipping it would open a protected path, or the whole file is unreadable
 }
 
-// String returns the problem as a line of a log.
+// String returns the problem as a log line.
 func (p Problem) String() string {
 	if p.Line == 0 {
 		return p.File + ": " + p.Text
@@ -103,33 +103,33 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s line %d: %s", p.File, p.Line, p.Text)
 }
 
-// IsFile reports whether a path holds rules: it is read and not served.
+// IsFile reports whether a path is a rule file, which is read but not served.
 func IsFile(path string) bool { return path == "_redirects" || path == "_headers" }
 
-// Sources gathers what a release's files say, in the order of their precedence:
-// slipway.toml, _redirects and _headers, netlify.toml, vercel.json.
+// Sources collects the rules of a release's files. Their precedence is: slipway.toml, _redirects and _headers,
+// netlify.toml, vercel.json.
 type Sources struct {
 	byFile   map[string]*parser
 	fallback *bool
 
-	spare     *parser  // _headers of the repository, where the published folder may have one
-	Forward   []string // hosts that rules may forward to
+	spare     *parser  // the repository's own _headers, see Spare
+	Forward   []string // hosts that rules may proxy to
 	Countries bool     // whether visitors' countries are known
 }
 
-// order is that in which files count.
+// order lists the files by precedence.
 var order = []string{"slipway.toml", "_redirects", "_headers", "netlify.toml", "vercel.json"}
 
-// parser takes the rules out of one file.
+// parser parses the rules of one file.
 type parser struct {
 	file     string
 	rules    Rules
 	problems []Problem
-	fatal    *Problem // the first one
+	fatal    *Problem // the first fatal one
 	spa      *bool
 }
 
-// fail notes that a release must not be made.
+// fail records a fatal problem: the release must not be made.
 func (p *parser) fail(line int, format string, args ...any) {
 	if p.fatal == nil {
 		p.fatal = &Problem{p.file, line, fmt.Sprintf(format, args...), true}
@@ -142,10 +142,10 @@ func (p *parser) problem(line int, format string, args ...any) {
 	}
 }
 
-// source names a line.
+// source names a line of the file.
 func (p *parser) source(line int) string { return fmt.Sprintf("%s:%d", p.file, line) }
 
-// add notes a redirect, or says why not.
+// add adds a redirect, or records why not.
 func (p *parser) add(line int, r Redirect) {
 	if len(p.rules.Redirects) >= maxRedirects {
 		if len(p.rules.Redirects) == maxRedirects {
@@ -172,7 +172,7 @@ func (p *parser) addHeaders(line int, h HeaderRule) {
 	}
 }
 
-// Read takes a _redirects or _headers file in.
+// Read parses a _redirects or _headers file.
 func (s *Sources) Read(path string, r io.Reader) error {
 	b, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Sources) Read(path string, r io.Reader) error {
 	return nil
 }
 
-// Take takes the rules of a file in, by its name.
+// Take parses a rule file, by its name.
 func (s *Sources) Take(file string, b []byte) {
 	p := parse(file, b)
 	if s.byFile == nil {
@@ -194,11 +194,11 @@ func (s *Sources) Take(file string, b []byte) {
 	}
 }
 
-// Spare takes in the _headers of the repository. It counts where the published folder has none, as soon
-// as it protects a path: what it closes must not be open because a build left it out.
+// Spare sets the repository's own _headers. It is used if the published folder has none and it protects a path: a
+// protected path must not become open because the build didn't copy the file.
 func (s *Sources) Spare(b []byte) { s.spare = parse("_headers", b) }
 
-// useSpare puts the spare file in its place, or finds out that the published one protects as much.
+// useSpare uses the spare file, or checks that the published one protects the same paths.
 func (s *Sources) useSpare() []Problem {
 	if s.spare == nil {
 		return nil
@@ -233,7 +233,7 @@ func (s *Sources) useSpare() []Problem {
 	return []Problem{{File: "_headers", Text: "the published folder has no such file, so that of the repository applies"}}
 }
 
-// parse reads a file by its name.
+// parse parses a file by its name.
 func parse(file string, b []byte) *parser {
 	p := &parser{file: file}
 	written, form := configfile.Decode(b)
@@ -257,7 +257,7 @@ func parse(file string, b []byte) *parser {
 	return p
 }
 
-// Compile merges all rules. What does not fit is a problem. One that is fatal is the first.
+// Compile merges all rules. Rules over a limit are reported as problems; a fatal problem comes first.
 func (s *Sources) Compile() (string, []Problem) {
 	spare := s.useSpare()
 	all, problems := s.merge()
@@ -311,7 +311,7 @@ func (s *Sources) unforwarded(all Rules) (problems []Problem) {
 	return problems
 }
 
-// merge puts the rules of all files in the order in which they count.
+// merge returns the rules of all files by precedence.
 func (s *Sources) merge() (Rules, []Problem) {
 	var all Rules
 	var problems []Problem
@@ -320,7 +320,7 @@ func (s *Sources) merge() (Rules, []Problem) {
 		if p == nil {
 			continue
 		}
-		if p.fatal != nil { // first, so that no limit cuts it off
+		if p.fatal != nil { // first, so that no limit drops it
 			problems = slices.Insert(problems, 0, *p.fatal)
 		}
 		problems = append(problems, p.problems...)
@@ -338,7 +338,7 @@ func (s *Sources) merge() (Rules, []Problem) {
 	return all, problems
 }
 
-// encode returns rules as a manifest holds them, "" for none.
+// encode returns the form of rules in a manifest; "" if there are none.
 func encode(all Rules) (string, *Problem) {
 	if len(all.Redirects)+len(all.Headers) == 0 && all.Slash == AsFiles {
 		return "", nil
@@ -353,7 +353,7 @@ func encode(all Rules) (string, *Problem) {
 	return string(b), nil
 }
 
-// fit cuts what is over a limit.
+// fit drops rules over the limits.
 func fit(all Rules, problems []Problem) (Rules, []Problem) {
 	over := func(source, text string) {
 		file, _, _ := strings.Cut(source, ":")
@@ -422,9 +422,8 @@ func fit(all Rules, problems []Problem) (Rules, []Problem) {
 	return all, problems
 }
 
-// crowded returns the source of the first header rule that sets more of one path than an
-// answer may carry, "" for none. The rules of different paths that meet in one answer are
-// not told of.
+// crowded returns the source of the first header rule that sets too many headers for one path, or "". It doesn't detect
+// rules of different paths that match the same request.
 func crowded(rules []HeaderRule) string {
 	bytes, names := map[string]int{}, map[string]map[string]bool{}
 	for _, h := range rules {
@@ -443,9 +442,8 @@ func crowded(rules []HeaderRule) string {
 	return ""
 }
 
-// specificFirst moves a rule that asks for more query parameters to before the rule for
-// the same path that would otherwise always answer in its stead: in Netlify's grammar
-// their order doesn't matter.
+// specificFirst moves a rule with more query parameters before a rule of the same path that would always match first:
+// at Netlify their order doesn't matter.
 func specificFirst(list []Redirect) []Redirect {
 	groups, before := map[string][]int{}, map[int][]Redirect{}
 	moved := map[int]bool{}
@@ -473,8 +471,8 @@ func specificFirst(list []Redirect) []Redirect {
 	return out
 }
 
-// shadows reports whether r, for the same path, answers whatever more would, although
-// more asks for more parameters.
+// shadows reports whether r, of the same path, matches every request that more matches, although more requires more
+// parameters.
 func (r Redirect) shadows(more Redirect) bool {
 	if len(more.Query) <= len(r.Query) || r.Force != more.Force || r.Never || len(r.Language)+len(r.Cookie)+len(r.Country) > 0 {
 		return false
@@ -491,7 +489,7 @@ func (r Redirect) shadows(more Redirect) bool {
 
 var errRules = errors.New("malformed rules")
 
-// Decode returns what Compile wrote, made ready to be asked; nil for no rules.
+// Decode returns an index of rules that Compile wrote; nil if there are none.
 func Decode(text string) (*Set, error) {
 	if text == "" {
 		return nil, nil
@@ -503,8 +501,8 @@ func Decode(text string) (*Set, error) {
 	return newSet(r, int64(len(text)))
 }
 
-// Fallback returns what rule files say of single-page applications; nil: nothing.
+// Fallback returns the rule files' setting for single-page applications; nil if it isn't set.
 func (s *Sources) Fallback() *bool { return s.fallback }
 
-// Files are the names of the files that may hold rules, in the order in which they count.
+// Files lists the names of rule files by precedence.
 func Files() []string { return slices.Clone(order) }

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Set is Rules made ready to be asked. A rule for one path is found by a map; those
-// with a splat or placeholders are tried in order, and only those that begin like the path.
+// Set is an index of Rules. A map finds rules for single paths; those with a splat or placeholders are tried in order
+// if their first segment matches.
 type Set struct {
 	Rules
 	redirects []matcher
 	headers   []matcher
-	static    map[string][]int32 // redirects by their only path
-	dynamic   map[string][]int32 // redirects by their first segment, "" for those that vary there
-	cookies   map[string]bool    // the names that redirects ask for
-	Forced    bool               // whether any redirect applies also where a file is
-	Country   bool               // whether any asks for the visitor's country
+	static    map[string][]int32 // redirects of single paths, by path
+	dynamic   map[string][]int32 // redirects by first segment; "" if that isn't literal
+	cookies   map[string]bool    // names in cookie conditions
+	Forced    bool               // whether any redirect applies even if a file exists
+	Country   bool               // whether any rule depends on the visitor's country
 	text      int64
 }
 
 type matcher struct {
 	pattern
-	host []segment // labels; nil is any
-	// inside is where a redirect leads, up to its splat, when that is below where it leads
-	// from: /he/ for "/* /he/:splat". It is not for paths that are there already. Or "".
+	host []segment // labels; nil matches all
+	// inside is the redirect's target up to its splat if it is below the source, such as /he/ for "/* /he/:splat", else
+	// "". The redirect doesn't apply to paths that begin with it, which would loop.
 	inside string
 }
 
@@ -80,8 +80,7 @@ func newMatcher(host, path string) (matcher, bool) {
 	return m, true
 }
 
-// inside returns where a redirect leads, up to its splat, when that is on the same site and
-// below where it leads from; else "".
+// inside returns the redirect's target up to its splat if it is on the same site and below the source, else "".
 func (r *Redirect) inside() string {
 	from, splat := strings.CutSuffix(r.From, "/*")
 	to, rest, named := strings.Cut(r.To, ":")
@@ -97,8 +96,8 @@ func (r *Redirect) inside() string {
 	return there + "/"
 }
 
-// onHost reports whether the rule is for the host with these labels, and adds what its
-// placeholders stand for to into.
+// onHost reports whether the rule is for the host with these labels, and appends the values of its placeholders to
+// into.
 func (m *matcher) onHost(labels func() []string, into []Field) ([]Field, bool) {
 	if m.host == nil {
 		return into, true
@@ -115,7 +114,7 @@ func (m *matcher) onHost(labels func() []string, into []Field) ([]Field, bool) {
 	return into, true
 }
 
-// Memory is about how many bytes the rules hold on to.
+// Memory returns about how many bytes the rules take.
 func (s *Set) Memory() int64 {
 	if s == nil {
 		return 0
@@ -123,7 +122,7 @@ func (s *Set) Memory() int64 {
 	return 3*s.text + 300*int64(len(s.redirects)+len(s.headers))
 }
 
-// Candidates yields the redirects that may match a path, in order.
+// Candidates yields the indexes of redirects that may match a path, in order.
 func (s *Set) Candidates(name string) func(yield func(int) bool) {
 	first, _, _ := strings.Cut(name, "/")
 	lists := [3][]int32{s.static[name], s.dynamic[first], s.dynamic[""]}
@@ -146,7 +145,7 @@ func (s *Set) Candidates(name string) func(yield func(int) bool) {
 	}
 }
 
-// Query is a request's parameters, taken apart when a rule first asks for them.
+// Query holds a request's parameters, parsed at the first use.
 type Query struct {
 	Raw    string
 	parsed url.Values
@@ -154,7 +153,7 @@ type Query struct {
 
 func (q *Query) get(name string) (string, bool) {
 	if q.parsed == nil {
-		q.parsed, _ = url.ParseQuery(q.Raw) // what is malformed is not there
+		q.parsed, _ = url.ParseQuery(q.Raw) // invalid parameters are dropped
 	}
 	v, ok := q.parsed[name]
 	if !ok {
@@ -163,9 +162,8 @@ func (q *Query) get(name string) (string, bool) {
 	return v[0], true
 }
 
-// Matches reports whether a redirect is for this request, with what its placeholders
-// stand for, and notes on which headers that depends.
-// The values are in buf as long as they fit.
+// Matches reports whether a redirect matches the request, returns the values of its placeholders, and adds the headers
+// that this depends on to vary. The values are in buf if they fit.
 func (s *Set) Matches(i int, name string, q *Request, v *Visitor, params *Query, vary *Vary, buf []Field) ([]Field, bool) {
 	r, m := &s.Redirects[i], &s.redirects[i]
 	if r.Never {
@@ -209,14 +207,13 @@ func (s *Set) Matches(i int, name string, q *Request, v *Visitor, params *Query,
 	return values, true
 }
 
-// Vary says on which headers of the request an answer depends, and whether on where it
-// came from.
+// Vary says on which request headers an answer depends, and whether on the visitor's country.
 type Vary struct {
 	language, cookie bool
 	Country          bool
 }
 
-// Names returns the headers.
+// Names returns the names of the headers.
 func (v Vary) Names() []string {
 	switch {
 	case v.language && v.cookie:

@@ -9,9 +9,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// table reads the rules of netlify.toml and of slipway.toml: [[redirects]] and
-// [[headers]] have the same grammar in both, [serve] is ours alone. Whatever else the
-// files say is read by package framework.
+// table parses the rules of netlify.toml and slipway.toml: [[redirects]] and [[headers]] have the same syntax in both;
+// only slipway.toml has [serve]. Package framework reads the rest of the files.
 func (p *parser) table(written string) {
 	var f struct {
 		Redirects []redirectTable `toml:"redirects"`
@@ -59,7 +58,7 @@ type redirectTable struct {
 	Status     int            `toml:"status"`
 	Force      bool           `toml:"force"`
 	Query      map[string]any `toml:"query"`
-	Params     map[string]any `toml:"params"` // its name in older files
+	Params     map[string]any `toml:"params"` // name in older files
 	Conditions map[string]any `toml:"conditions"`
 	Headers    map[string]any `toml:"headers"`
 	Signed     string         `toml:"signed"`
@@ -102,7 +101,7 @@ func (p *parser) headerTable(line int, path string, values map[string]any) {
 			list = []string{""}
 		}
 		for _, v := range list {
-			// Netlify's own examples write several lines in one text.
+			// Netlify's own examples have several lines in one value.
 			p.setHeader(line, &rule, name, strings.Join(strings.Fields(v), " "))
 		}
 	}
@@ -113,7 +112,7 @@ func (p *parser) headerTable(line int, path string, values map[string]any) {
 	p.addHeaders(line, rule)
 }
 
-// serve reads what slipway.toml says about serving.
+// serve parses [serve] of slipway.toml.
 func (p *parser) serve(t map[string]any) {
 	for _, k := range sortedNames(t) {
 		switch v := t[k].(type) {
@@ -134,7 +133,7 @@ func (p *parser) serve(t map[string]any) {
 	}
 }
 
-// texts returns the strings of an array, or of a value alone.
+// texts returns the strings of an array, or a single value.
 func texts(v any) []string {
 	list, ok := v.([]any)
 	if !ok {
@@ -160,7 +159,7 @@ func sortedNames(m map[string]any) []string {
 	return names
 }
 
-// tableLines returns on which lines the tables of an array begin. A decoder doesn't say.
+// tableLines returns the lines at which an array's tables begin, because the decoder doesn't report them.
 func tableLines(text, name string) (lines []int) {
 	n := 0
 	for line := range strings.Lines(text) {

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxLocation is how many bytes the address may have that a rule leads to.
+// maxLocation caps the bytes of a rule's target.
 const maxLocation = 4 << 10
 
-// IsAddress reports whether a rule leads to an address elsewhere, not to a path.
+// IsAddress reports whether a target is a URL rather than a path.
 func IsAddress(to string) bool {
 	return strings.HasPrefix(to, "https://") || strings.HasPrefix(to, "http://")
 }
 
-// Target fills in where a rule leads. Parameters of the request go along, but for those
-// that the rule asks for or the target has itself.
+// Target returns the location of a redirect. Request parameters are passed on, except those that are conditions of the
+// rule or set in the target.
 func (r *Redirect) Target(values []Field, q Request) (string, bool) {
 	to, fragment, hasFragment := strings.Cut(r.To, "#")
 	path, own, hasQuery := strings.Cut(to, "?")
@@ -42,7 +42,7 @@ func (r *Redirect) Target(values []Field, q Request) (string, bool) {
 		}
 		path = scheme + "://" + host + "/" + strings.TrimLeft(expand(at, values, escapePath, maxLocation), "/")
 	} else {
-		// Two slashes at the beginning would name a host.
+		// Two slashes at the beginning would be a host.
 		path = "/" + strings.TrimLeft(expand(path, values, escapePath, maxLocation), "/")
 	}
 	own = expand(own, values, url.QueryEscape, maxLocation)
@@ -62,14 +62,14 @@ func (r *Redirect) Target(values []Field, q Request) (string, bool) {
 	return path, len(path) <= maxLocation
 }
 
-// Path returns the path of the file that a rewrite shows, unescaped, or false where that is none.
+// Path returns the unescaped path of the file that a rewrite serves; false if it is invalid.
 func (r *Redirect) Path(values []Field) (string, bool) {
 	at := expand(pathOf(r.To), values, escapePath, maxLocation)
 	to, err := url.PathUnescape(at)
 	return to, err == nil && len(at) <= maxLocation
 }
 
-// passedOn returns the parameters of a request that go along with a redirect.
+// passedOn returns the request parameters that are passed on with a redirect.
 func passedOn(raw string, asked []Field, own string) string {
 	if raw == "" || len(asked) == 0 && own == "" {
 		return CleanQuery(raw)
@@ -88,10 +88,11 @@ func passedOn(raw string, asked []Field, own string) string {
 	return CleanQuery(strings.Join(rest, "&"))
 }
 
-// CleanQuery escapes what does not fit into a header as it is.
+// CleanQuery escapes bytes that aren't allowed in a header.
 func CleanQuery(raw string) string { return escapeRaw(raw) }
 
-// escapeRaw percent-encodes bytes that no URL has: control characters, blanks and everything beyond ASCII (RFC 3986 §2.1).
+// escapeRaw percent-encodes bytes that aren't allowed in URLs: control characters, blanks and non-ASCII (RFC 3986
+// §2.1).
 func escapeRaw(s string) string {
 	raw := func(c byte) bool { return c <= ' ' || c >= 0x7f }
 	i := 0
@@ -113,13 +114,13 @@ func escapeRaw(s string) string {
 	return b.String()
 }
 
-// hostLabel reports whether a value may stand in a host's name without changing whose it is.
+// hostLabel reports whether a value can be part of a host name without changing its domain.
 func hostLabel(v string) bool {
 	return v != "" && len(v) <= 63 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-// Tidy splits a path into its name without slashes around it, whether it ended in one,
-// and whether some were doubled.
+// Tidy splits a path into its name without leading and trailing slashes, whether it ended in a slash, and whether it
+// had double slashes.
 func Tidy(path string) (name string, slash, doubled bool) {
 	doubled = strings.Contains(path, "//")
 	if doubled {

@@ -11,9 +11,8 @@ import (
 	"slipway/internal/platform/text"
 )
 
-// vercel reads redirects, rewrites, headers and trailingSlash of vercel.json. Redirects
-// come before files there, rewrites after them. Of path-to-regexp's patterns those are
-// taken that are paths with parameters; the others are named.
+// vercel parses redirects, rewrites, headers and trailingSlash of vercel.json. There, redirects come before files,
+// rewrites after them. Of path-to-regexp's patterns, it supports paths with parameters and reports the others.
 func (p *parser) vercel(written string) {
 	if !json.Valid([]byte(written)) {
 		written = configfile.Plain(written)
@@ -150,7 +149,7 @@ var (
 	vercelPlus = regexp.MustCompile(`:([A-Za-z_][A-Za-z0-9_]*)(?:\(\.[*+]\)|\+)`)
 )
 
-// vercelPattern turns a source into a pattern of ours and says which name its splat has.
+// vercelPattern converts a source to a pattern, and returns the names of its parameters.
 func vercelPattern(source string) (pattern string, names []string, why string) {
 	if len(source) > maxLine {
 		return "", nil, "the source is too long"
@@ -172,7 +171,7 @@ func vercelPattern(source string) (pattern string, names []string, why string) {
 	return pattern, names, ""
 }
 
-// vercelTarget writes a destination as ours: :path* and $1 are the splat.
+// vercelTarget converts a destination: :path* and $1 become the splat.
 func vercelTarget(to string, names []string) string {
 	for _, n := range names {
 		if n == "1" {
@@ -184,7 +183,7 @@ func vercelTarget(to string, names []string) string {
 	return to
 }
 
-// lineOf returns on which line a part of a file begins.
+// lineOf returns the line at which a part of a file begins.
 func lineOf(b, part []byte) int {
 	at := bytes.Index(b, part)
 	if at < 0 {

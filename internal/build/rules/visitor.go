@@ -6,28 +6,27 @@ import (
 	"strings"
 )
 
-// MaxTried bounds how many redirect rules one request is compared with, those that follow a
-// redirect to see whether it leads in circles included. The rules of one path fit twice.
+// MaxTried caps the redirect rules that one request is compared with, including those that are followed to detect a
+// loop. It is twice the maximum of rules for one path.
 const MaxTried = 2 * (maxSame + maxDynamic)
 
 // Request holds what an answer depends on.
 type Request struct {
-	Path     string // as it was sent: escaped, without the query
-	Query    string // as it was sent
+	Path     string // as sent: escaped, without the query
+	Query    string // as sent
 	Host     string // lower case, without port
 	Language string // Accept-Language
 	Cookie   string // Cookie
-	Country  string // ISO 3166 code of where the visitor is; only for a tree that goes ByCountry
+	Country  string // ISO 3166 code of the visitor's country; only needed if the rules depend on it
 }
 
-// Visitor holds what the rules ask of a request's headers, each taken apart once however many
-// rules ask.
+// Visitor holds the request's headers as rules need them, each parsed once.
 type Visitor struct {
-	Left     int      // how many more rules the request may be compared with
+	Left     int      // rules that the request may still be compared with
 	labels   []string // of the host
-	language string   // the one that they like best
-	cookies  []string // of those that any rule names
-	read     Vary     // what has been taken apart
+	language string   // the preferred one
+	cookies  []string // of those in any rule
+	read     Vary     // headers parsed so far
 }
 
 // on returns the labels of the request's host.
@@ -38,8 +37,7 @@ func (v *Visitor) on(q *Request) []string {
 	return v.labels
 }
 
-// speaks reports whether the language that a visitor likes best is one of these, or a
-// variety of one: de matches de-AT.
+// speaks reports whether the visitor's preferred language is one of these, or a variety of one: de matches de-AT.
 func (v *Visitor) speaks(q *Request, wanted []string) bool {
 	if !v.read.language {
 		v.read.language, v.language = true, preferred(q.Language)
@@ -52,8 +50,8 @@ func (v *Visitor) speaks(q *Request, wanted []string) bool {
 	return false
 }
 
-// preferred returns the language of an Accept-Language field that has the greatest weight
-// (RFC 9110 §12.5.4), in lower case. It reads the first 32.
+// preferred returns the language with the greatest weight in an Accept-Language field (RFC 9110 §12.5.4), in lower
+// case. It reads the first 32 entries.
 func preferred(accept string) (best string) {
 	weight := -1.0
 	for i := 0; accept != "" && i < 32; i++ {
@@ -75,8 +73,7 @@ func preferred(accept string) (best string) {
 	return best
 }
 
-// sends reports whether one of the cookies is there, whatever its value. asked are the names
-// in all rules.
+// sends reports whether the request has one of the cookies, with any value. asked holds the names in all rules.
 func (v *Visitor) sends(q *Request, names []string, asked map[string]bool) bool {
 	if !v.read.cookie {
 		v.read.cookie = true
@@ -90,5 +87,5 @@ func (v *Visitor) sends(q *Request, names []string, asked map[string]bool) bool 
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(v.cookies, name) })
 }
 
-// maxCookies bounds the cookies of a request that rules are compared with.
+// maxCookies caps the cookies of a request that rules are compared with.
 const maxCookies = 64

@@ -2,8 +2,8 @@ package rules
 
 import "strings"
 
-// With returns the rules as they would be if these files (name → content) stood in the place of
-// those of the same names, and what of them would not be obeyed. s may be nil: no rules.
+// With returns the rules with these files (name → content) instead of those of the same names, and their problems. s
+// may be nil.
 func (s *Set) With(files map[string]string) (*Set, []Problem) {
 	n := Sources{byFile: map[string]*parser{}}
 	of := func(source string) *parser {
@@ -41,6 +41,6 @@ func (s *Set) With(files map[string]string) (*Set, []Problem) {
 	if tooMuch != nil {
 		problems = append(problems, *tooMuch)
 	}
-	set, _ := Decode(text) // what was just written
+	set, _ := Decode(text) // Compile just wrote it
 	return set, problems
 }

@@ -7,8 +7,8 @@ import (
 	"slipway/internal/build/configfile"
 )
 
-// decode returns a file's text as UTF-8. UTF-16 is what PowerShell writes with `node -v > .nvmrc`:
-// it is warned of, since other tools don't read it.
+// decode returns a file's text as UTF-8. PowerShell writes UTF-16 with `node -v > .nvmrc`; it causes a warning, because
+// other tools can't read it.
 func (t *Tree) decode(name string, b []byte) string {
 	text, form := configfile.Decode(b)
 	if form != configfile.UTF16 {

@@ -1,6 +1,5 @@
-// Package worktree owns reading what a repository holds: its files within a budget, package.json and lock
-// files, workspaces and their members, and settings written for other hosts. It decides nothing: package
-// framework makes a plan of it.
+// Package worktree owns reading a repository's files, within limits: package.json, lock files, workspaces and their
+// members, and settings for other hosts. Package framework decides what they mean.
 package worktree
 
 import (
@@ -18,13 +17,13 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The bounds of what detection looks at, whatever the repository holds.
+// Limits of what detection reads.
 const (
 	MaxFile     = 1 << 20  // bytes of one file
 	maxReads    = 1000     // files read
 	maxBytes    = 16 << 20 // bytes read in all
 	MaxPaths    = 100_000  // files listed
-	MaxDepth    = 40       // folders deep
+	MaxDepth    = 40       // nested folders
 	MaxPathLen  = 1024     // bytes of one path
 	MaxWarnings = 20
 )
@@ -32,21 +31,20 @@ const (
 // ErrTooLarge is returned by Files.ReadFile for a file over its limit.
 var ErrTooLarge = errors.New("file too large")
 
-// Files is a tree of regular files at rest: such as a git commit that was only listed.
+// Files is an unchanging tree of regular files, such as a listed git commit.
 type Files interface {
-	// Paths returns the regular files, slash-separated and relative to the tree's top.
-	// Symbolic links that lead to one count as one. Detect ignores paths that are not clean.
+	// Paths returns the regular files, slash-separated and relative to the tree's root, including symbolic links to
+	// files. Detect ignores paths that aren't clean.
 	Paths() []string
-	// Dangling returns the symbolic links that lead to nothing in the tree.
+	// Dangling returns the symbolic links whose target isn't in the tree.
 	Dangling() []string
-	// ReadFile returns a file of Paths whole, or an error: fs.ErrNotExist when there is
-	// none, ErrTooLarge when it holds more than max bytes, then with its first max
-	// bytes or none.
+	// ReadFile returns the content of a file of Paths. The error is fs.ErrNotExist if there is none, and ErrTooLarge if
+	// it has more than max bytes; then the content is its first max bytes or nil.
 	ReadFile(name string, max int64) ([]byte, error)
 }
 
-// Clean reports whether p is a relative slash-separated path that stays inside the
-// tree and that a log line can show.
+// Clean reports whether p is a relative slash-separated path that stays inside the tree and can be printed in a log
+// line.
 func Clean(p string) bool {
 	if !fs.ValidPath(p) || p == "." || len(p) > MaxPathLen {
 		return false
@@ -54,11 +52,10 @@ func Clean(p string) bool {
 	return !strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
 }
 
-// CleanDir returns a folder as people write it ("./dist/", "/dist", "dist/.") in the
-// form that plans use, and whether it stays inside the tree.
+// CleanDir normalizes a folder ("./dist/", "/dist", "dist/.") and reports whether it stays inside the tree.
 func CleanDir(s string) (string, bool) {
 	s = strings.TrimSpace(s)
-	// A folder that climbs is refused before Clean could hide it behind the leading slash.
+	// Refuse a folder that leads out before path.Clean hides it behind the leading slash.
 	depth := 0
 	for _, part := range strings.Split(s, "/") {
 		switch part {
@@ -79,8 +76,8 @@ func CleanDir(s string) (string, bool) {
 	return p, Clean(p)
 }
 
-// CleanDirs keeps the folders that stay inside the tree, or inside the home folder
-// for those that start with "~/", each once.
+// CleanDirs returns the folders that stay inside the tree or, if they start with "~/", inside the home folder, without
+// duplicates.
 func CleanDirs(in []string) []string {
 	var out []string
 	for _, s := range in {
@@ -95,19 +92,19 @@ func CleanDirs(in []string) []string {
 	return out
 }
 
-// Tree is Files with an index, a budget, and the warnings that reading gives rise to.
+// Tree is Files with an index, limits, and the warnings about what was read.
 type Tree struct {
 	files     Files
 	names     map[string]struct{} // every file
-	dirs      map[string]struct{} // every folder that holds one, "" included
-	List      []string            // the files in order, for the rare scan
+	dirs      map[string]struct{} // every folder with files, and ""
+	List      []string            // files in order, for scans
 	cache     map[string]loaded
 	manifests map[string]*Manifest
 	reads     int
 	bytes     int
 	cut       bool
 	dangling  map[string]bool
-	err       error // why a file that decides something can't be read
+	err       error // why an important file can't be read
 	Warnings  []string
 }
 
@@ -124,7 +121,7 @@ func NewTree(files Files) *Tree {
 		t.dangling[p] = true
 	}
 	paths := files.Paths()
-	if len(paths) > MaxPaths { // what says what a project is lies near its top
+	if len(paths) > MaxPaths { // a project's important files are near its root
 		paths = slices.Clone(paths)
 		slices.SortStableFunc(paths, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
 	}
@@ -156,13 +153,13 @@ func (t *Tree) Truncated() bool { return t.cut }
 
 func (t *Tree) Has(p string) bool { _, ok := t.names[p]; return ok }
 
-// Names reports whether the tree has a file of this name, be it a link that leads to nothing.
+// Names reports whether the tree has a file of this name, including a dangling link.
 func (t *Tree) Names(p string) bool { return t.Has(p) || t.dangling[p] }
 
-// Err returns the first reason why a file that decides something can't be read or understood.
+// Err returns the first reason why an important file can't be read.
 func (t *Tree) Err() error { return t.err }
 
-// Refuse makes Err name a file, what is wrong with it, and the remedy.
+// Refuse makes Err return a fault that names a file, what is wrong with it, and the remedy.
 func (t *Tree) Refuse(file, why, remedy string) {
 	if t.err == nil {
 		t.err = fault.New(fault.Invalid, "unreadable_file", file+" can't be read: "+why, remedy)
@@ -171,9 +168,8 @@ func (t *Tree) Refuse(file, why, remedy string) {
 
 func (t *Tree) HasDir(p string) bool { _, ok := t.dirs[p]; return ok }
 
-// Read returns a file's text without a byte order mark, or "" when there is none, when
-// it is too large, or when the budget is used up. It is for files that are searched for
-// words; what a parser gets is read by Config.
+// Read returns a file's text without a byte order mark, or "" if it is missing, too large, or over the limits. It is
+// for files that are searched for words; Config is for files that are parsed.
 func (t *Tree) Read(p string) string {
 	s, whole, _ := t.load(p, MaxFile)
 	if !whole {
@@ -183,13 +179,13 @@ func (t *Tree) Read(p string) string {
 	return s
 }
 
-// Config returns the text of a file that decides something. If it can't be read, Err says why.
+// Config returns the text of an important file. If it can't be read, Err says why.
 func (t *Tree) Config(p string) string {
 	s, _ := t.config(p)
 	return s
 }
 
-// config returns false where there is no such file, or its text isn't known.
+// config returns false if the file is missing or unreadable.
 func (t *Tree) config(p string) (string, bool) {
 	if t.dangling[p] {
 		t.Refuse(p, "it is a link that leads outside the repository or to nothing", "commit the file itself")
@@ -207,8 +203,7 @@ func (t *Tree) config(p string) (string, bool) {
 	return s, read
 }
 
-// JSON decodes a file that decides something, if it is there, and reports whether it did. One
-// that isn't a JSON object is named by Err.
+// JSON decodes an important file if it exists, and reports whether it did. If it isn't a JSON object, Err says so.
 func (t *Tree) JSON(p string, into any) bool {
 	src, ok := t.config(p)
 	if !ok {
@@ -226,8 +221,8 @@ func (t *Tree) JSON(p string, into any) bool {
 	return false
 }
 
-// TOML decodes a file that decides something, if it is there. One that isn't TOML, or has a value
-// of the wrong type, is named by Err with the remedy.
+// TOML decodes an important file if it exists. If it isn't TOML, or has a value of the wrong type, Err says so, with
+// the remedy.
 func (t *Tree) TOML(p string, into any, remedy string) toml.MetaData {
 	md, err := configfile.DecodeTOML(t.Config(p), into)
 	if err != nil {
@@ -237,14 +232,14 @@ func (t *Tree) TOML(p string, into any, remedy string) toml.MetaData {
 	return md
 }
 
-// Head returns the first max bytes of a file that may be of any size, such as a lock file.
+// Head returns the first max bytes of a file of any size, such as a lock file.
 func (t *Tree) Head(p string, max int64) string {
 	s, _, _ := t.load(p, max)
 	return s
 }
 
-// load returns the first max bytes of a file and whether they are all. read is false where there
-// is no such file, or the budget is used up.
+// load returns the first max bytes of a file and whether they are all. read is false if the file is missing or the
+// limits are exceeded.
 func (t *Tree) load(p string, max int64) (text string, whole, read bool) {
 	if !t.Has(p) {
 		return "", true, false
@@ -278,7 +273,7 @@ type loaded struct {
 
 func (t *Tree) Warn(text string) { t.Warnings = append(t.Warnings, text) }
 
-// Parent is path.Dir with "" for the top.
+// Parent is path.Dir, but the root is "".
 func Parent(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i]
@@ -286,7 +281,7 @@ func Parent(p string) string {
 	return ""
 }
 
-// Join is path.Join with "" for the top.
+// Join is path.Join, but the root is "".
 func Join(dir, name string) string {
 	if dir == "" {
 		return name
@@ -306,8 +301,7 @@ func (t *Tree) AnyIn(dir string, names ...string) string {
 	return ""
 }
 
-// Under joins a folder that a configuration names relative to base, as far as it stays
-// in the project; "" otherwise.
+// Under returns a folder that a configuration in base names, if it is inside the project, else "".
 func Under(base, dir string) string {
 	if dir == "" {
 		return ""

@@ -10,8 +10,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// NetlifyFile holds what we take from netlify.toml: [build] and, over it,
-// [context.production].
+// NetlifyFile holds the settings of netlify.toml that Slipway uses: [build], overridden by [context.production].
 type NetlifyFile struct {
 	Base, Publish, Command *string
 	Env                    map[string]string
@@ -54,7 +53,7 @@ func ReadNetlify(t *Tree, name string) NetlifyFile {
 	return out
 }
 
-// over returns a, or b where a is absent or empty: to Netlify both are the same.
+// over returns a, or b if a is missing or empty, which are the same to Netlify.
 func over(a, b *string) *string {
 	if a == nil || strings.TrimSpace(*a) == "" {
 		return b
@@ -62,17 +61,17 @@ func over(a, b *string) *string {
 	return a
 }
 
-// The settings of other hosts' files that are obeyed elsewhere, or that mean nothing for a
-// deployment. Every other one that we don't take is named in a warning: this is the list.
+// Settings in other hosts' files that are used elsewhere or don't matter for a deployment. All others that aren't used
+// cause a warning.
 var (
-	netlifyKnown = []string{"redirects", "headers", // package release obeys them
+	netlifyKnown = []string{"redirects", "headers", // used by package release
 		"dev", "template"} // local development, one-click templates
-	vercelKnown = []string{"redirects", "rewrites", "headers", "trailingSlash", "routes", // package release obeys or names them
-		"framework", "buildCommand", "installCommand", "outputDirectory", "build", // above
-		"$schema", "version", "name", "alias", "scope", "public", "devCommand", "github", "git"} // nothing to do with a deployment's files
+	vercelKnown = []string{"redirects", "rewrites", "headers", "trailingSlash", "routes", // used or reported by package release
+		"framework", "buildCommand", "installCommand", "outputDirectory", "build", // used here
+		"$schema", "version", "name", "alias", "scope", "public", "devCommand", "github", "git"} // don't affect a deployment's files
 )
 
-// netlifyIgnores names the tables and keys of netlify.toml that nobody took.
+// netlifyIgnores returns the unused tables and keys of netlify.toml.
 func netlifyIgnores(left []toml.Key) []string {
 	var names []string
 	for _, k := range left {
@@ -90,8 +89,8 @@ func netlifyIgnores(left []toml.Key) []string {
 	return names
 }
 
-// VercelIgnores names the keys of vercel.json that nobody took. cleanUrls is how every
-// site is served; only its absence asks for something else, and that is the default.
+// VercelIgnores returns the unused keys of vercel.json. "cleanUrls": true is how every site is served; false is the
+// default and isn't reported.
 func VercelIgnores(f map[string]json.RawMessage) []string {
 	var names []string
 	for k, v := range f {
@@ -104,7 +103,7 @@ func VercelIgnores(f map[string]json.RawMessage) []string {
 	return names
 }
 
-// Ignored warns of each setting of a file once.
+// Ignored warns once of each unused setting of a file.
 func (t *Tree) Ignored(file string, names []string) {
 	for _, name := range Compact(names, 10) {
 		t.Warn(fmt.Sprintf("%s: %.60s is not supported and is ignored", file, name))

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// LockFiles says which file belongs to which manager, the newer convention first: who
-// has two usually forgot to delete the older one.
+// LockFiles lists the lock files of package managers, newer conventions first: in a project with two, the older one is
+// usually a leftover.
 var LockFiles = []struct{ File, manager string }{
 	{"bun.lock", "bun"},
 	{"bun.lockb", "bun"},
@@ -21,25 +21,24 @@ var LockFiles = []struct{ File, manager string }{
 	{"npm-shrinkwrap.json", "npm"},
 }
 
-// Manager is how the project's packages are installed.
+// Manager says how the project's packages are installed.
 type Manager struct {
 	Name    string // npm, pnpm, yarn or bun
 	Version string
-	Dir     string // where it is run: the workspace's folder, or the project's
-	Lock    string // the lock file's name, "" without one
+	Dir     string // folder in which it runs: the workspace's or the project's
+	Lock    string // name of the lock file, or ""
 	Berry   bool   // yarn 2 and later
-	Rivals  bool   // other managers have lock files beside it, so this one may be out of date
+	Rivals  bool   // other managers have lock files, too, so this one may be out of date
 	Source  string
 }
 
-// corepack is the form of package.json's packageManager: name, exact version, and an
-// optional hash that corepack checks.
+// corepack matches package.json's packageManager: name, exact version, and an optional hash.
 var corepack = lazyregexp.New(`^(npm|pnpm|yarn|bun)@\^?([0-9]+(?:\.[0-9A-Za-z.-]+)?)(?:\+[A-Za-z0-9.]+)?$`)
 
 var devEngine = lazyregexp.New(`^(npm|pnpm|yarn|bun)@([0-9xX*^~<>=|. -]{0,60})$`)
 
-// FindManager decides between the lock files of dir. packageManager there or above
-// names the manager whatever the lock files say, but what is above a folder with a lock file of its own speaks for other folders.
+// FindManager returns the package manager for dir. packageManager in package.json, there or in a parent, takes
+// precedence over lock files. Parents of a folder with its own lock file are ignored.
 func (t *Tree) FindManager(dir string) Manager {
 	m := Manager{Name: "npm", Dir: dir, Source: "detection"}
 	var found []string
@@ -100,7 +99,7 @@ func (t *Tree) FindManager(dir string) Manager {
 	return m
 }
 
-const lockHead = 4 << 10 // bytes that have a lock file's version
+const lockHead = 4 << 10 // bytes that contain a lock file's version
 
 var (
 	yarnRelease = lazyregexp.New(`releases/yarn-([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.]+)?)\.c?js$`)
@@ -108,8 +107,8 @@ var (
 	pnpmLock    = lazyregexp.New(`(?m)^lockfileVersion:\s*['"]?(\d+)(?:\.(\d+))?`)
 )
 
-// managerVersion fills in a version that packageManager did not give: volta and
-// engines say it, or else the format of the lock file does.
+// managerVersion sets the version if packageManager doesn't: from volta or engines, or else from the format of the lock
+// file.
 func (t *Tree) managerVersion(m *Manager) {
 	for _, at := range Upward(m.Dir) {
 		pkg := t.Manifest(at)
@@ -165,8 +164,8 @@ func (t *Tree) managerVersion(m *Manager) {
 	}
 }
 
-// Install is the command that installs every dependency, the development ones too
-// whatever NODE_ENV says, and refuses to change an existing lock file.
+// Install returns the command that installs all dependencies, including development ones regardless of NODE_ENV, and
+// that fails rather than change an existing lock file.
 func (m Manager) Install() []Command {
 	var argv []string
 	switch frozen := m.Lock != ""; m.Name {
@@ -183,7 +182,7 @@ func (m Manager) Install() []Command {
 			argv = []string{"yarn", "install", "--no-immutable"}
 		default:
 			argv = []string{"yarn", "install", "--non-interactive", "--production=false"}
-			if frozen && !m.Rivals { // what is missing in it is installed, as yarn does by itself
+			if frozen && !m.Rivals { // install packages that the lock file lacks, as yarn does by default
 				argv = append(argv, "--frozen-lockfile")
 			}
 		}
@@ -201,12 +200,12 @@ func (m Manager) Install() []Command {
 	return []Command{{Argv: argv, Dir: m.Dir}}
 }
 
-// Run is the command for a script of package.json.
+// Run returns the command for a script of package.json.
 func (m Manager) Run(dir, script string) Command {
 	return Command{Argv: []string{m.Name, "run", script}, Dir: dir}
 }
 
-// Exec is the command for a program among the dependencies. It never downloads one.
+// Exec returns the command for a program of a dependency. It never downloads one.
 func (m Manager) Exec(dir string, argv ...string) Command {
 	var head []string
 	switch m.Name {
@@ -222,7 +221,7 @@ func (m Manager) Exec(dir string, argv ...string) Command {
 	return Command{Argv: append(head, argv...), Dir: dir}
 }
 
-// Stores are the caches of downloaded packages; none of them holds built code.
+// Stores returns the caches of downloaded packages. None contains built code.
 func (m Manager) Stores() []string {
 	switch {
 	case m.Name == "pnpm":
@@ -239,12 +238,12 @@ func (m Manager) Stores() []string {
 
 // Command is one step of a plan. Exactly one of Argv and Shell is set.
 type Command struct {
-	Argv  []string `json:"argv,omitempty"`  // ours: run as it is, no shell
-	Shell string   `json:"shell,omitempty"` // the user's own text: for `sh -c` inside the sandbox and nowhere else
-	Dir   string   `json:"dir,omitempty"`   // working folder, relative to the repository; "" is the repository
+	Argv  []string `json:"argv,omitempty"`  // generated: runs without a shell
+	Shell string   `json:"shell,omitempty"` // the user's own command: for `sh -c` inside the sandbox only
+	Dir   string   `json:"dir,omitempty"`   // working directory, relative to the repository
 }
 
-// String returns the command as a person would type it, for logs alone.
+// String returns the command as a person would type it, for logs only.
 func (c Command) String() string {
 	if c.Shell != "" {
 		return c.Shell

@@ -11,21 +11,20 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Manifest is the part of package.json that decides anything. Fields of the wrong
-// type are as good as absent.
+// Manifest holds the relevant fields of package.json. Fields of the wrong type are ignored.
 type Manifest struct {
 	Name        string
 	module      bool // "type": "module"
 	Main        string
-	Manager     string // packageManager as it stands
+	Manager     string // packageManager, unparsed
 	scripts     map[string]string
-	Prod, Dev   map[string]string // dependencies; devDependencies and optional ones
+	Prod, Dev   map[string]string // dependencies; devDependencies and optionalDependencies
 	Engines     map[string]string
 	Volta       map[string]string
 	workspaces  []string
 	isWorkspace bool
 	Raw         map[string]json.RawMessage
-	DevNode     string // devEngines.runtime, where it is node
+	DevNode     string // devEngines.runtime, if it is node
 	devManager  string // devEngines.packageManager: name@version
 }
 
@@ -74,7 +73,7 @@ func oneOrMore(raw json.RawMessage) []map[string]json.RawMessage {
 	return out
 }
 
-// Table returns an object's string values.
+// Table returns the string values of an object.
 func Table(raw json.RawMessage) map[string]string {
 	out := map[string]string{}
 	for k, v := range configfile.Members(raw) {
@@ -85,7 +84,7 @@ func Table(raw json.RawMessage) map[string]string {
 	return out
 }
 
-// Dep reports whether any of these packages is a dependency of any kind, and which.
+// Dep returns the first of these packages that is a dependency of any kind, or "".
 func (m *Manifest) Dep(names ...string) string {
 	if m == nil {
 		return ""
@@ -98,7 +97,7 @@ func (m *Manifest) Dep(names ...string) string {
 	return ""
 }
 
-// ProdDep is dep among the dependencies that a running program has.
+// ProdDep is Dep for the dependencies of a running program.
 func (m *Manifest) ProdDep(names ...string) string {
 	if m == nil {
 		return ""
@@ -123,8 +122,7 @@ func (m *Manifest) Version(name string) string {
 
 var firstNumber = lazyregexp.New(`\d{1,4}`)
 
-// Major returns the first number of a version or range, 0 when there is none
-// ("latest", "workspace:*", "git+https://…").
+// Major returns the first number of a version or range; 0 if there is none ("latest", "workspace:*", "git+https://…").
 func Major(version string) int {
 	if strings.ContainsAny(version, "/@") && !strings.HasPrefix(version, "npm:") {
 		return 0
@@ -151,8 +149,7 @@ func (m *Manifest) Script(names ...string) (name, body string) {
 	return "", ""
 }
 
-// ScriptCalling returns the script that calls a program, the likeliest names first,
-// then the others in order.
+// ScriptCalling returns a script that calls a program: the given names first, then the others in order.
 func (m *Manifest) ScriptCalling(call *lazyregexp.Regexp, names ...string) (name, body string) {
 	if m == nil {
 		return "", ""
@@ -165,7 +162,7 @@ func (m *Manifest) ScriptCalling(call *lazyregexp.Regexp, names ...string) (name
 	return "", ""
 }
 
-// Wraps reports whether a script runs before or after another one that exists.
+// Wraps reports whether a script is the pre or post script of an existing one.
 func (m *Manifest) Wraps(name string) bool {
 	for _, prefix := range []string{"pre", "post"} {
 		if main, ok := strings.CutPrefix(name, prefix); ok && m.scripts[main] != "" {
@@ -175,8 +172,7 @@ func (m *Manifest) Wraps(name string) bool {
 	return false
 }
 
-// Option returns the value of a command-line flag in a script, "" when it is absent or
-// computed by the shell.
+// Option returns the value of a command-line flag in a script; "" if it is missing or computed by the shell.
 func Option(script string, names ...string) string {
 	for _, n := range names {
 		m := regexp.MustCompile(`(?:^|\s)` + regexp.QuoteMeta(n) + `(?:=|\s+)["']?([^\s"'&|;$` + "`" + `<>]+)`).FindStringSubmatch(script)
@@ -187,12 +183,12 @@ func Option(script string, names ...string) string {
 	return ""
 }
 
-// calledScript is a script that is nothing but another one's name.
+// calledScript matches a script that only calls another one.
 var calledScript = lazyregexp.New(
 	`^(?:npm\s+run(?:-script)?|(?:yarn|pnpm|bun)(?:\s+run)?)\s+(?:-s\s+|--silent\s+)?([\w:.-]+)(?:\s+--\s.*)?$`,
 )
 
-// Followed returns a script in which the script that its last command calls stands itself.
+// Followed replaces a call of another script at the end of a script by that script.
 func (m *Manifest) Followed(body string) string {
 	for range 4 {
 		last := LastCommand(body)
@@ -205,7 +201,7 @@ func (m *Manifest) Followed(body string) string {
 	return body
 }
 
-// LastCommand is the command of a script that keeps running.
+// LastCommand returns the last command of a script, which is the one that keeps running.
 func LastCommand(script string) string {
 	return strings.TrimSpace(script[strings.LastIndexAny(script, "&;")+1:])
 }

@@ -12,7 +12,7 @@ import (
 
 func SortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// codenames are the long-term support lines as .nvmrc may name them.
+// codenames lists the long-term support lines that .nvmrc may name.
 var codenames = map[string]string{
 	"argon": "4", "boron": "6", "carbon": "8", "dubnium": "10", "erbium": "12",
 	"fermium": "14", "gallium": "16", "hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24",
@@ -20,8 +20,8 @@ var codenames = map[string]string{
 
 var nodeRange = lazyregexp.New(`^[0-9xX*^~<>=|. v-]+[0-9a-zA-Z.*+ |<>=^~-]*$`)
 
-// NodeVersion turns what people write into a version, an npm range, "lts/*" or
-// "latest". Anything else is refused: it ends in a download's name.
+// NodeVersion converts a version as users write it to a version, an npm range, "lts/*" or "latest". It refuses
+// everything else, because the result becomes part of a download's name.
 func NodeVersion(s string) (string, bool) {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "#")
 	s = strings.TrimSpace(s)
@@ -47,7 +47,7 @@ func NodeVersion(s string) (string, bool) {
 	return s, true
 }
 
-// Upward lists a folder and those around it, the top of the repository last.
+// Upward lists a folder and its parents, the repository's root last.
 func Upward(dir string) []string {
 	list := []string{dir}
 	for dir != "" {
@@ -57,7 +57,7 @@ func Upward(dir string) []string {
 	return list
 }
 
-// FirstWord is the first line that is not a comment.
+// FirstWord returns the first line that isn't a comment.
 func FirstWord(s string) string {
 	for line := range strings.Lines(s) {
 		line, _, _ = strings.Cut(line, "#")
@@ -69,8 +69,7 @@ func FirstWord(s string) string {
 	return ""
 }
 
-// ToolVersion reads asdf's and mise's `.tool-versions`: a name and versions per line,
-// the first of which counts.
+// ToolVersion reads a `.tool-versions` file of asdf or mise: per line a name and versions, the first of which counts.
 func ToolVersion(s string, names ...string) string {
 	for line := range strings.Lines(s) {
 		line, _, _ = strings.Cut(line, "#")
@@ -82,10 +81,10 @@ func ToolVersion(s string, names ...string) string {
 	return ""
 }
 
-// MiseVersion reads mise's own file: a version, a list of which the first counts, or a table.
+// MiseVersion reads a version in mise's own file: a string, a list, whose first element counts, or a table.
 func MiseVersion(src, name string) string {
 	var f struct{ Tools map[string]any }
-	_, _ = configfile.DecodeTOML(src, &f) // an unreadable one is mise's to report
+	_, _ = configfile.DecodeTOML(src, &f) // mise itself reports an unreadable file
 	v := f.Tools[name]
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		v = list[0]

@@ -11,18 +11,17 @@ import (
 const (
 	maxPattern = 128    // bytes of one
 	MaxMembers = 200    // folders with a package.json
-	maxGlobs   = 20_000 // matches tried to find them
+	maxGlobs   = 20_000 // matches tried
 )
 
-// Workspace is a folder whose package.json or pnpm-workspace.yaml names the folders of
-// its members.
+// Workspace is a folder whose package.json or pnpm-workspace.yaml lists its members' folders.
 type Workspace struct {
 	Dir      string
 	Patterns []string
-	Source   string // the file that names them
+	Source   string // the file that lists them
 }
 
-// WorkspaceAt reads the workspace that dir declares, if it does.
+// WorkspaceAt returns the workspace whose root is dir, if there is one.
 func (t *Tree) WorkspaceAt(dir string) (Workspace, bool) {
 	if name := Join(dir, "pnpm-workspace.yaml"); t.Names(name) {
 		if list := configfile.YAMLList(t.Config(name), "packages"); len(list) > 0 {
@@ -32,7 +31,7 @@ func (t *Tree) WorkspaceAt(dir string) (Workspace, bool) {
 	if m := t.Manifest(dir); m != nil && m.isWorkspace && len(m.workspaces) > 0 {
 		return Workspace{dir, m.workspaces[:min(len(m.workspaces), configfile.MaxPatterns)], Join(dir, "package.json")}, true
 	}
-	// Lerna's own list is older than those of the managers.
+	// Lerna's own list was replaced by those of the package managers.
 	if name := Join(dir, "lerna.json"); t.Names(name) {
 		var f struct{ Packages []string }
 		if t.JSON(name, &f) && len(f.Packages) > 0 {
@@ -42,7 +41,7 @@ func (t *Tree) WorkspaceAt(dir string) (Workspace, bool) {
 	return Workspace{}, false
 }
 
-// WorkspaceOf finds the workspace that dir is the top or a member of.
+// WorkspaceOf returns the workspace that dir is the root or a member of.
 func (t *Tree) WorkspaceOf(dir string) (Workspace, bool) {
 	for _, at := range Upward(dir) {
 		if w, ok := t.WorkspaceAt(at); ok && (at == dir || w.Holds(dir)) {
@@ -52,8 +51,7 @@ func (t *Tree) WorkspaceOf(dir string) (Workspace, bool) {
 	return Workspace{}, false
 }
 
-// Holds reports whether a folder is a member. The last pattern that matches decides,
-// and one with `!` excludes.
+// Holds reports whether a folder is a member. The last matching pattern decides; `!` excludes.
 func (w Workspace) Holds(dir string) bool {
 	rel := strings.TrimPrefix(strings.TrimPrefix(dir, w.Dir), "/")
 	if rel == "" || len(dir) <= len(w.Dir) {
@@ -70,7 +68,7 @@ func (w Workspace) Holds(dir string) bool {
 	return in
 }
 
-// Members lists the folders of the members that have a package.json.
+// Members lists the members' folders that have a package.json.
 func (t *Tree) Members(w Workspace) []string {
 	var out []string
 	tries := maxGlobs
@@ -93,8 +91,8 @@ func (t *Tree) Members(w Workspace) []string {
 	return out
 }
 
-// glob matches a path against a pattern, folder by folder; `**` is any number of them.
-// Its cost is bounded by their product.
+// glob matches a path against a pattern, folder by folder; `**` matches any number of folders. Its cost is bounded by
+// the product of their lengths.
 func glob(pattern, names []string) bool {
 	reach := make([]bool, len(names)+1) // reach[i]: the pattern so far matches names[:i]
 	reach[0] = true
@@ -119,8 +117,7 @@ func glob(pattern, names []string) bool {
 	return reach[len(names)]
 }
 
-// Manifest returns a folder's package.json, nil when there is none. One that npm couldn't read is
-// named by Err.
+// Manifest returns a folder's package.json; nil if there is none. If npm couldn't read it, Err says so.
 func (t *Tree) Manifest(dir string) *Manifest {
 	if m, ok := t.manifests[dir]; ok {
 		return m
