@@ -34,13 +34,13 @@ type Config struct {
 	DB        *db.DB
 	Runner    sandbox.Runner
 	Elsewhere Elsewhere // runs builds if this node can't make sandboxes. Optional: nil means here, with Runner.
-	Why       string // why neither is set
+	Why       string    // why neither is set
 	Toolchain *toolchain.Toolchain
 	Egress    *egress.Egress // the sandbox's network access. Optional: nil if the Runner needs none.
-	Dir       string // absolute, private: temporary directories and caches
-	AtOnce    int // concurrent builds. Optional: 0 means half the processors, at least one.
+	Dir       string         // absolute, private: temporary directories and caches
+	AtOnce    int            // concurrent builds. Optional: 0 means half the processors, at least one.
 	Limits    sandbox.Limits // Optional: zero fields mean the sandbox's defaults.
-	Disk      Disk // its Lacks decides when caches are removed. Optional.
+	Disk      Disk           // its Lacks decides when caches are removed. Optional.
 	Log       *slog.Logger   // Optional.
 }
 
@@ -87,19 +87,19 @@ type Tree interface {
 
 // Spec says what to build.
 type Spec struct {
-	ID         string // unique among the builds of this node; names the directory
-	Site       id.Site // its uid and caches are used
+	ID         string   // unique among the builds of this node; names the directory
+	Site       id.Site  // its uid and caches are used
 	Owner      id.Owner // owners share the slots fairly
-	Branch     string // each branch has its own caches
-	MaxCaches  *int64 // bytes of all caches of the owner's builds. Optional.
-	ClearCache bool // build without the cache
+	Branch     string   // each branch has its own caches
+	MaxCaches  *int64   // bytes of all caches of the owner's builds. Optional.
+	ClearCache bool     // build without the cache
 	Tree       Tree
 	Plan       framework.Plan // how to build it
 	Env        map[string]string
 	Secrets    []Secret // values that must not appear in the log
 
 	Commands []string // commands that a program's release runs besides its start
-	Whole    bool // a program needs all files of the build
+	Whole    bool     // a program needs all files of the build
 	Storage  []string // storage folders from the settings, relative to the plan's root
 }
 
@@ -139,7 +139,7 @@ func (b *build) printf(level, format string, args ...any) { printf(b.report, lev
 // Artefact is the result of a build. It exists until the function that receives it returns.
 type Artefact struct {
 	Files  *os.Root // the folder to publish or to run from
-	Folder string // its path in the repository; empty for the repository itself
+	Folder string   // its path in the repository; empty for the repository itself
 	// Node is the version of Node.js that the build chose because the plan doesn't; empty means the server's.
 	Node string
 	// Runtime and Start say how the artefact is served: as files or by a program.

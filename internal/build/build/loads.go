@@ -11,7 +11,7 @@ import (
 
 // Limits of the search for packages that a program imports.
 const (
-	maxLoaded     = 500 // files of the project
+	maxLoaded     = 500     // files of the project
 	maxLoadedFile = 1 << 20 // bytes of each
 )
 

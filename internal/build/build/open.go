@@ -15,9 +15,9 @@ import (
 // OpenConfig says how builds run on this host. Open sets Config's Runner, Toolchain and Why.
 type OpenConfig struct {
 	Config
-	Insecure bool // no sandbox: every build can read what Slipway can
-	ProbeUID int // uid of the test of the sandbox
-	ToolUID  int // uid that unpacks tools
+	Insecure bool   // no sandbox: every build can read what Slipway can
+	ProbeUID int    // uid of the test of the sandbox
+	ToolUID  int    // uid that unpacks tools
 	CAFile   string // additional root certificates for downloads of tools. Optional.
 }
 

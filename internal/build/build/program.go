@@ -76,9 +76,9 @@ func within(name, dir string) bool { return name == dir || strings.HasPrefix(nam
 // Limits of the files that a Next.js build writes: they are untrusted, and decoding them here has no memory limit.
 const (
 	maxNextManifest = 1 << 20 // bytes of one manifest
-	maxNextRules    = 500 // rules with compiled patterns
+	maxNextRules    = 500     // rules with compiled patterns
 	maxNextPattern  = 1 << 10 // bytes of one pattern
-	maxNextSize     = 5000 // steps of one pattern, with counted repetitions expanded
+	maxNextSize     = 5000    // steps of one pattern, with counted repetitions expanded
 )
 
 // nextOutput reads the files that a Next.js build wrote.

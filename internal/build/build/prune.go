@@ -21,7 +21,7 @@ const (
 	maxManifests   = 64 << 20 // bytes of all package.json files
 	maxPackages    = 50_000
 	maxLookups     = 400_000 // files and folders looked up
-	maxScripts     = 5 // nesting of scripts that call scripts
+	maxScripts     = 5       // nesting of scripts that call scripts
 )
 
 // pruning finds the packages that a built project doesn't need: those that only devDependencies lead to. It follows
@@ -29,7 +29,7 @@ const (
 // os.Root keeps them inside.
 type pruning struct {
 	root    *os.Root
-	modules []string // the folders with installed packages
+	modules []string        // the folders with installed packages
 	keep    map[string]bool // needed folders of packages, and links to them
 	names   map[string]bool // names of the packages left out
 

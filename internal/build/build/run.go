@@ -20,7 +20,7 @@ import (
 const (
 	RepoDir   = "repo" // the checkout; programs run at the same path
 	homeDir   = ".home"
-	tempDir   = ".tmp" // on disk: /tmp is in memory
+	tempDir   = ".tmp"                   // on disk: /tmp is in memory
 	globalDir = homeDir + "/.npm-global" // target of "npm install -g"; builds may not write to the tools' own folder
 )
 
@@ -32,14 +32,14 @@ type build struct {
 	log    *buildlog.Log
 	cache  cache
 	saved  bool             // whether cache has been saved
-	ran    bool // whether commands ran, so that caches are worth saving
+	ran    bool             // whether commands ran, so that caches are worth saving
 	before map[string]int64 // when each candidate for the output last changed, before any command ran
 	tools  toolchain.Tools
 	extra  []toolchain.Tools // additional tools, released separately
-	line   string // version of Node.js that the packages need if the project names none; "" is the server's
-	dir    string // private: the socket, and work
-	work   string // writable for the build: repo and .home; set in advance for builds elsewhere
-	uid    int // of the site; set in advance for builds elsewhere
+	line   string            // version of Node.js that the packages need if the project names none; "" is the server's
+	dir    string            // private: the socket, and work
+	work   string            // writable for the build: repo and .home; set in advance for builds elsewhere
+	uid    int               // of the site; set in advance for builds elsewhere
 	env    []string
 }
 

@@ -16,8 +16,8 @@ import (
 // Limits of the search for pages and for a server in a build's output.
 const (
 	maxSearched = 20_000 // entries
-	maxBelow    = 5 // nested folders
-	maxCompiled = 5 // files named in an error
+	maxBelow    = 5      // nested folders
+	maxCompiled = 5      // files named in an error
 )
 
 // builtFolders lists folders that compilers write to, and serverNames the usual names of a server's main file,

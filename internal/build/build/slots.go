@@ -25,8 +25,8 @@ type slots struct {
 type waiter struct {
 	owner id.Owner
 	turn  chan struct{} // closed when the slot is assigned
-	place chan int // latest place in the queue, if changed
-	known int // last place sent
+	place chan int      // latest place in the queue, if changed
+	known int           // last place sent
 }
 
 func newSlots(n int) *slots { return &slots{free: n, last: map[id.Owner]int{}} }

@@ -31,9 +31,9 @@ type Config struct {
 	// Secrets lists the values to hide. Values shorter than 6 bytes are ignored, and lines shorter than 8 bytes of
 	// values with several lines.
 	Secrets  []string
-	MaxLine  int // bytes of Message; longer lines are split. Optional: 0 means 8 KiB, at least 64.
-	MaxLines int // lines passed to Line; Excerpt and Cause see all. Optional: 0 means 100,000.
-	Rate     int // lines passed to Line per second. Optional: 0 means 10,000.
+	MaxLine  int           // bytes of Message; longer lines are split. Optional: 0 means 8 KiB, at least 64.
+	MaxLines int           // lines passed to Line; Excerpt and Cause see all. Optional: 0 means 100,000.
+	Rate     int           // lines passed to Line per second. Optional: 0 means 10,000.
 	Silence  time.Duration // after which an unfinished line, such as a prompt, is passed to Line. Optional: 0 means 15 s.
 	Progress time.Duration // interval for passing on the states of a line that rewrites itself. Optional: 0 means 2 s.
 }
@@ -49,8 +49,8 @@ type Log struct {
 	closed  bool
 	lines   int
 	second  time.Time // when the current second of Rate began
-	spoken  int // lines passed on in that second
-	dropped int // lines dropped in that second
+	spoken  int       // lines passed on in that second
+	dropped int       // lines dropped in that second
 }
 
 // New returns an empty Log.

@@ -11,19 +11,19 @@ import (
 
 // Failure holds what is known about a failed build besides its output. Every field may be zero.
 type Failure struct {
-	ExitCode    int // as a shell reports it
+	ExitCode    int           // as a shell reports it
 	OOM         bool          // the memory limit was hit
-	Killed      string // why Slipway killed it: timeout, disk limit, canceled or log flood; else ""
-	Stage       string // install or build
+	Killed      string        // why Slipway killed it: timeout, disk limit, canceled or log flood; else ""
+	Stage       string        // install or build
 	MemoryLimit int64         // bytes
 	DiskLimit   int64         // bytes
 	TimeLimit   time.Duration // for the stage
 	Manager     string        // npm, pnpm, yarn or bun
-	Missing     string // the missing output folder after a successful build
-	Found       []string // existing folders that may be the output
-	Link        string // target of Missing, if it is a link
-	Conflict    string // a manifest or lock file with conflict markers
-	Unset       string // a variable that the registry's settings use but that isn't set
+	Missing     string        // the missing output folder after a successful build
+	Found       []string      // existing folders that may be the output
+	Link        string        // target of Missing, if it is a link
+	Conflict    string        // a manifest or lock file with conflict markers
+	Unset       string        // a variable that the registry's settings use but that isn't set
 	// Windows reports whether a script of the project has Windows line endings. Optional.
 	Windows func(name string) bool
 }

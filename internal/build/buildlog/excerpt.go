@@ -10,15 +10,15 @@ import (
 const (
 	tailLines  = 200
 	blockLines = 60
-	blocksKept = 12 // the oldest block and the newest ones
-	blockGap   = 6 // lines without errors that end a block
+	blocksKept = 12  // the oldest block and the newest ones
+	blockGap   = 6   // lines without errors that end a block
 	clipLine   = 500 // bytes of a remembered line
 )
 
 // memory keeps the lines that may explain a failure.
 type memory struct {
 	tail   []string // a ring once it is full
-	next   int // next index in the ring
+	next   int      // next index in the ring
 	blocks []block
 	quiet  int // lines since the block's last error line
 }

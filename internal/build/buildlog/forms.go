@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	minSecret = 6 // bytes of a value that is hidden; shorter ones are words such as "true"
-	minPart   = 8 // bytes of a line of a value with several lines
+	minSecret = 6       // bytes of a value that is hidden; shorter ones are words such as "true"
+	minPart   = 8       // bytes of a line of a value with several lines
 	maxForms  = 1 << 20 // bytes of all patterns, which take about 28 MiB as nodes
 )
 
@@ -97,7 +97,7 @@ var urlSafe = []string{
 	"-_.~$&+=:@",           // Go PathEscape
 	"-_.*",                 // application/x-www-form-urlencoded (WHATWG URL), Java
 	"-_.",                  // PHP urlencode
-	"", // encodes everything
+	"",                     // encodes everything
 }
 
 func urlEscaped(s string) (all []string) {

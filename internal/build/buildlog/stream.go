@@ -21,15 +21,15 @@ type stream struct {
 	line    []byte
 	marks   []mark // colors in line
 	markLen int    // bytes of their sequences
-	cr      bool // the cursor is at the start of the line: new text replaces it
-	early   int // number of marks before cr; later ones belong to the new text
-	limit   int // length at which the line is cut
+	cr      bool   // the cursor is at the start of the line: new text replaces it
+	early   int    // number of marks before cr; later ones belong to the new text
+	limit   int    // length at which the line is cut
 
 	state   int32 // of the automaton, after the scanned bytes
-	scanned int // number of scanned bytes of line
+	scanned int   // number of scanned bytes of line
 	spans   []span
 
-	begun     bool // part of this line was passed on, so an empty rest isn't a line
+	begun     bool      // part of this line was passed on, so an empty rest isn't a line
 	rewritten bool      // the line replaced another
 	progress  time.Time // when a state of a rewritten line was last passed on
 }

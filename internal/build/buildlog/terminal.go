@@ -26,11 +26,11 @@ const (
 
 // screen receives what a terminal writes.
 type screen interface {
-	text([]byte) // valid UTF-8 without control characters except tab; must not be kept
+	text([]byte)  // valid UTF-8 without control characters except tab; must not be kept
 	color(string) // a complete SGR sequence
 	newline()
 	carriage() // return to the line's start
-	erase() // the line, or its part right of the cursor
+	erase()    // the line, or its part right of the cursor
 	backspace()
 }
 

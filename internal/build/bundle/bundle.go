@@ -33,10 +33,10 @@ type ID = id.Bundle
 // Config says where bundles are stored.
 type Config struct {
 	Blobs *blob.Store
-	Dir   string // private: trees on the local disk
+	Dir   string       // private: trees on the local disk
 	Log   *slog.Logger // Optional.
 
-	MaxFiles int // files and links of one bundle. Optional: 0 means 200,000.
+	MaxFiles int   // files and links of one bundle. Optional: 0 means 200,000.
 	MaxBytes int64 // bytes of one bundle. Optional: 0 means 4 GiB.
 }
 
