@@ -1,9 +1,7 @@
-// Package api owns the REST API: /api/v1, deploy-hook URLs, the OpenAPI document and
-// the reference page made from it.
+// Package api owns the REST API: /api/v1, deploy hook URLs, the OpenAPI document and the reference page made from it.
 //
-// What all operations share is in package contract; each noun's operations are a package of
-// their own beside it, and this one puts them together. None holds rules of its own or writes
-// a table.
+// Package contract contains what all operations share. Each noun's operations are in a package of their own beside it,
+// and this package combines them. None of them contains business rules or writes a table.
 package api
 
 import (
@@ -27,18 +25,18 @@ import (
 	"slipway/internal/web/services"
 )
 
-// Config names the services that the API exposes, and what it alone needs.
+// Config holds the services that the API exposes, and its own settings.
 type Config struct {
 	services.Services
 	Answers *idempotency.Answers
 	Limiter *ratelimit.Limiter
 
 	RateLimit int    // requests per minute and key. Optional: 0 means 100.
-	FontURL   string // of the reference's font, on the same host. Optional: the system's.
-	IconURL   string // of the reference's icon, an SVG on the same host. Optional: none.
+	FontURL   string // of the reference's font, on the same host. Optional: empty means the system's font.
+	IconURL   string // of the reference's icon, an SVG on the same host. Optional.
 }
 
-// Route is one operation of the interface.
+// Route is one operation of the API.
 type Route = contract.Route
 
 // API is the REST API.
@@ -66,7 +64,7 @@ func New(c Config) *API {
 		FontURL:        c.FontURL,
 		IconURL:        c.IconURL,
 	})
-	// in the order in which the reference lists them under one noun
+	// Tags are in the order in which the reference lists them.
 	teams.Register(core, teams.Config{SSO: c.SSO, Teams: c.Teams})
 	sites.Register(core, sites.Config{
 		Apps:         c.Apps,
@@ -98,8 +96,8 @@ func New(c Config) *API {
 // Handler serves /api/, /hooks/, /docs and the page at /.
 func (a *API) Handler() http.Handler { return a.contract.Handler() }
 
-// Routes returns every route of the interface, for the authorization matrix.
+// Routes returns all routes, for the authorization matrix.
 func (a *API) Routes() []Route { return a.contract.Routes() }
 
-// Serves reports whether a path belongs to the API or its reference, and not to the dashboard.
+// Serves reports whether a path belongs to the API or its reference rather than the dashboard.
 func Serves(p string) bool { return contract.Serves(p) }

@@ -8,12 +8,12 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// ForMCP returns a context whose requests are those of the MCP server: with tokens for it, and with no more of their
-// rights than n leaves.
+// ForMCP returns a context for requests of the MCP server: they accept tokens for the MCP server, with the rights that
+// n leaves.
 func ForMCP(ctx context.Context, n account.Narrowing) context.Context { return contract.ForMCP(ctx, n) }
 
-// Admit returns who makes a request to the MCP server, and the key under which it is counted. Where nobody may, it
-// answers, as the API does to a request without a valid credential, and ok is false.
+// Admit returns the caller of the MCP server and the key for rate limits. If the credential is missing or invalid, it
+// writes the same answer as the API, and ok is false.
 func (a *API) Admit(w http.ResponseWriter, r *http.Request, metadata, scope string) (c account.Caller, key string, ok bool) {
 	return a.contract.Admit(w, r, metadata, scope)
 }

@@ -182,8 +182,8 @@ func (a *API) createKey(ctx context.Context, tx *db.Tx, c account.Caller, in *cr
 	return newKeyBody{showKeyTo(as, k), secret}, did, err
 }
 
-// inTeam returns the caller acting for a team of theirs, as a person: with a key of the personal account that has all
-// scopes. What restricts that key restricts them.
+// inTeam returns the caller acting for one of their teams. The caller must be a person with an all-scopes key of the
+// personal account; restrictions of that key still apply.
 func (a *API) inTeam(ctx context.Context, tx *db.Tx, c account.Caller, name string) (account.Caller, error) {
 	t, err := a.Teams.Find(ctx, tx, c.User, name)
 	if err != nil {
@@ -234,7 +234,7 @@ func showKey(k account.Key) KeyBody {
 	return b
 }
 
-// showKeyTo shows a key of a team with who created it.
+// showKeyTo shows a team's key, with its creator.
 func showKeyTo(c account.Caller, k account.Key) KeyBody {
 	b := showKey(k)
 	if c.Team != "" {

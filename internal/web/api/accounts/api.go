@@ -1,5 +1,5 @@
-// Package accounts owns the operations of the caller's own account: limits, API keys, OAuth apps
-// and what they were granted, and linked accounts.
+// Package accounts owns the operations of the caller's own account: limits, API keys, OAuth apps and their grants, and
+// linked accounts.
 package accounts
 
 import (
@@ -9,20 +9,20 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Limits *limits.Limits
-	SSO    *sso.SSO // Optional: without it there are no sign-in providers.
+	SSO    *sso.SSO // Optional: nil means that there are no sign-in providers.
 	Teams  *team.Teams
 }
 
-// API answers the operations of accounts.
+// API implements the operations of accounts.
 type API struct {
 	*contract.API
 	Config
 }
 
-// Register lists the operations of accounts.
+// Register registers the operations of accounts.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.accountRoutes()

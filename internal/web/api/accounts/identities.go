@@ -11,7 +11,7 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// IdentityBody is an account elsewhere that signs in the user.
+// IdentityBody is an external account that signs in the user.
 type IdentityBody struct {
 	ID         sso.IdentityID `json:"id" example:"idn_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Issuer     string         `json:"issuer" example:"https://accounts.google.com"`
@@ -23,7 +23,7 @@ type IdentityBody struct {
 	CreatedAt  string         `json:"createdAt" format:"date-time"`
 }
 
-// LinkableBody is a sign-in provider that an account can be linked of.
+// LinkableBody is a sign-in provider whose accounts can be linked.
 type LinkableBody struct {
 	ID      sso.ProviderID `json:"id" example:"google"`
 	Kind    string         `json:"kind" enum:"oidc,google,microsoft,gitlab,github"`
@@ -55,7 +55,7 @@ func (a *API) identityRoutes() {
 			"Requires a key of the personal account with all scopes.", "linked account"), a.unlinkIdentity)
 }
 
-// linkable returns the providers that a user may link accounts of, and the ids of the user's teams by their owners.
+// linkable returns the providers whose accounts a user may link, and the ids of the user's teams by owner.
 func (a *API) linkable(ctx context.Context, user account.UserID) ([]sso.Provider, map[account.OwnerID]string, error) {
 	u, err := a.Accounts.User(ctx, user)
 	if err != nil {

@@ -29,7 +29,7 @@ type newAppBody struct {
 	ClientSecret *string `json:"clientSecret" doc:"The secret of a confidential app. Returned only once." example:"sls_4fT0qZ…"`
 }
 
-// GrantBody describes the rights that a person allowed an app.
+// GrantBody describes what a user allowed an app.
 type GrantBody struct {
 	ID           oauth.GrantID  `json:"id" example:"grt_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	App          grantApp       `json:"app"`
@@ -150,7 +150,7 @@ func (a *API) rotateAppSecret(
 }
 
 func (a *API) listGrants(ctx context.Context, c account.Caller, in *contract.PartIn) (contract.Data[GrantBody], error) {
-	if c.Grant == "" { // an app's token lists its own grant, whatever sites that is for
+	if c.Grant == "" { // an app's token may list its own grant, for any sites
 		if err := c.RequireAllSites(); err != nil {
 			return contract.Data[GrantBody]{}, err
 		}

@@ -19,7 +19,7 @@ type deleteUserIn struct {
 	Confirm string         `query:"confirm" doc:"The user's email address. Required for a user who has sites." example:"ada@example.com"`
 }
 
-// usersRoutes lists what operators do with users.
+// usersRoutes registers the operations with which operators manage users.
 func (a *API) usersRoutes() {
 	contract.ChangePrepared(a.API, "DELETE", contract.Route{
 		Path: "/admin/users/{id}", ID: "deleteUser", Tag: "Account", Summary: "Delete a user", Noun: "user", Operator: true, Person: true,
@@ -28,7 +28,7 @@ func (a *API) usersRoutes() {
 	}, a.findUser, a.deleteUser)
 }
 
-// leaver is a user who is about to be deleted.
+// leaver is a user about to be deleted.
 type leaver struct {
 	user  account.User
 	sites []site.ID

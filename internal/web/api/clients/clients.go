@@ -1,10 +1,10 @@
-// Package clients owns the API clients that an installation makes of its OpenAPI document: one file each that needs nothing
-// but its language's standard library.
+// Package clients owns the API clients that an installation generates from its OpenAPI document: one file each, which
+// needs only its language's standard library.
 //
-// They are made of an installation's own document when somebody asks for them, so that they fit its version
-// and what it offers. Generators of the field were tried first: oapi-codegen makes 170,000 lines of this document,
-// which repeat the errors of every operation, and need a library at run time. The part of a client
-// that is the same everywhere is a file beside this one, written and tested as ordinary code.
+// They are generated from the installation's own document when they are requested, so that they fit its version and
+// features. Existing generators were tried first: oapi-codegen generates 170,000 lines for this document, because it
+// repeats the errors of every operation, and its code needs a library. The part of a client that is always the same is
+// a file in this folder, written and tested as ordinary code.
 package clients
 
 import (
@@ -17,25 +17,25 @@ import (
 	"unicode/utf8"
 )
 
-// document is what clients are made of.
+// document is the parsed OpenAPI document.
 type document struct {
 	base       string
 	operations []operation
 	shapes     []shape
 }
 
-// operation is one that clients call.
+// operation is an operation that clients can call.
 type operation struct {
 	ID, Method, Path, Summary, Doc string
-	Params                         []parameter // of the path, in its order
+	Params                         []parameter // of the path, in order
 	Query                          []parameter
-	Body                           *schema // of JSON. Nil: none, or a file.
+	Body                           *schema // JSON body; nil if there is none, or it is a file
 	BodyRequired                   bool
 	Files                          []string // media types of a body that is a file
-	Answer                         *schema  // of JSON. Nil: none.
-	Raw                            bool     // the answer is a file
-	Stream                         bool     // the answer can also be followed
-	Item                           *schema  // what its pages hold. Nil: it has none.
+	Answer                         *schema  // JSON response; nil if there is none
+	Raw                            bool     // the response is a file
+	Stream                         bool     // the response can also be streamed
+	Item                           *schema  // element of the response's pages; nil if it has none
 }
 
 type parameter struct {
@@ -44,11 +44,11 @@ type parameter struct {
 	Schema                     *schema
 }
 
-// shape is a schema with a name.
+// shape is a named schema.
 type shape struct {
 	Name string
 	*schema
-	Sent bool // part of a request's body
+	Sent bool // part of a request body
 }
 
 type schema struct {
@@ -66,7 +66,7 @@ type schema struct {
 	OneOf       []*schema
 }
 
-// kinds are the types of a schema: JSON Schema has one as text, several as an array.
+// kinds are the types of a schema: a string or an array of strings in JSON Schema.
 type kinds []string
 
 func (k *kinds) UnmarshalJSON(text []byte) error {
@@ -78,7 +78,7 @@ func (k *kinds) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(k))
 }
 
-// read takes apart an OpenAPI document. Hooks are left out: those who call them have an address and no key.
+// read parses an OpenAPI document. It leaves out hooks, whose callers have a URL rather than a key.
 func read(text []byte) (*document, error) {
 	var raw struct {
 		Servers []struct{ URL string }
@@ -110,7 +110,7 @@ func read(text []byte) (*document, error) {
 		for _, method := range slices.Sorted(maps.Keys(raw.Paths[path])) {
 			o := raw.Paths[path][method]
 			if _, socket := o.Responses["101"]; socket {
-				continue // what is sent over a WebSocket is the caller's
+				continue // clients don't support WebSockets
 			}
 			op := operation{ID: o.OperationID, Method: strings.ToUpper(method), Path: path, Summary: o.Summary, Doc: o.Description}
 			for _, p := range o.Parameters {
@@ -148,7 +148,7 @@ func read(text []byte) (*document, error) {
 				op.Raw = op.Raw || !isJSON && len(answer.Content) > 0
 			}
 			op.Item = item(op, raw.Components.Schemas)
-			if op.Body != nil && len(op.Files) > 0 { // two kinds of bodies are two methods
+			if op.Body != nil && len(op.Files) > 0 { // two kinds of bodies need two methods
 				file := op
 				file.ID, file.Body = op.ID+"File", nil
 				d.operations = append(d.operations, file)
@@ -163,7 +163,7 @@ func read(text []byte) (*document, error) {
 	return d, nil
 }
 
-// item returns what the pages of a list hold, or nil.
+// item returns the element type of a list's pages, or nil.
 func item(o operation, shapes map[string]*schema) *schema {
 	if o.Answer == nil || !slices.ContainsFunc(o.Query, func(p parameter) bool { return p.Name == "page" }) {
 		return nil
@@ -175,7 +175,7 @@ func item(o operation, shapes map[string]*schema) *schema {
 	return list.Properties["data"].Items
 }
 
-// mark notes the shapes that a body is made of.
+// mark marks the shapes that a request body uses.
 func mark(s *schema, shapes map[string]*schema, seen map[string]bool) {
 	if s == nil {
 		return
@@ -193,10 +193,10 @@ func mark(s *schema, shapes map[string]*schema, seen map[string]bool) {
 	}
 }
 
-// named returns the name that a reference leads to.
+// named returns the name that a reference refers to.
 func named(ref string) string { return strings.TrimPrefix(ref, "#/components/schemas/") }
 
-// nullable returns whether null is among a schema's values, and the schema of the others.
+// nullable reports whether a schema allows null, and returns the schema without it.
 func (s *schema) nullable() (*schema, bool) {
 	if len(s.AnyOf) == 2 && slices.Equal(s.AnyOf[1].Type, kinds{"null"}) {
 		return s.AnyOf[0], true
@@ -209,7 +209,7 @@ func (s *schema) nullable() (*schema, bool) {
 	return s, false
 }
 
-// kind returns the only type of a schema without null, or nothing where it may be any.
+// kind returns the only type of a schema besides null, or "" if there are several.
 func (s *schema) kind() string {
 	if len(s.Type) == 1 {
 		return s.Type[0]
@@ -217,7 +217,7 @@ func (s *schema) kind() string {
 	return ""
 }
 
-// values returns what an object with any names holds, or nil.
+// values returns the element schema of an object with arbitrary names, or nil.
 func (s *schema) values() *schema {
 	if len(s.Additional) == 0 || s.Additional[0] != '{' {
 		return nil
@@ -229,7 +229,7 @@ func (s *schema) values() *schema {
 	return v
 }
 
-// names returns a shape's fields: those that are always there in the order of the document, then the others.
+// names returns a shape's fields: required ones in the document's order, then the others.
 func (s *schema) names() []string {
 	out := slices.Clone(s.Required)
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -240,13 +240,13 @@ func (s *schema) names() []string {
 	return slices.DeleteFunc(out, func(name string) bool { return s.Properties[name] == nil })
 }
 
-// iterator is what follows all pages of a list is called: listSites makes iterateSites.
+// iterator returns the name of the method that iterates over all pages of a list: listSites becomes iterateSites.
 func (o operation) iterator() (string, bool) {
 	rest, ok := strings.CutPrefix(o.ID, "list")
 	return "iterate" + rest, ok && o.Item != nil
 }
 
-// stream is what follows a log is called: getSiteLogs makes streamSiteLogs.
+// stream returns the name of the method that streams a log: getSiteLogs becomes streamSiteLogs.
 func (o operation) stream() string {
 	_, rest := splitVerb(o.ID)
 	return "stream" + rest
@@ -260,7 +260,7 @@ func splitVerb(id string) (verb, rest string) {
 	return id[:i], id[i:]
 }
 
-// about is what stands above a method.
+// about returns the comment of a method.
 func (o operation) about() string {
 	return strings.TrimSpace(strings.TrimSuffix(o.Summary, ".") + ".\n\n" + o.Doc + "\n\n" + o.Method + " " + o.Path)
 }
@@ -270,7 +270,7 @@ func upper(s string) string {
 	return string(unicode.ToUpper(first)) + s[size:]
 }
 
-// choices are the words of an enum.
+// choices returns the values of an enum.
 func (s *schema) choices() []string {
 	var out []string
 	for _, v := range s.Enum {

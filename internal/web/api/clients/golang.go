@@ -13,7 +13,7 @@ import (
 //go:embed runtime.go.txt
 var runtimeGo string
 
-// Go returns a package in Go, one file, made of an OpenAPI document.
+// Go generates a Go package, as one file, from an OpenAPI document.
 func Go(openAPI []byte) ([]byte, error) {
 	d, err := read(openAPI)
 	if err != nil {
@@ -139,7 +139,7 @@ func writeGo(b *strings.Builder, o operation, d *document) {
 	}
 }
 
-// pagination returns what makes a pointer of a list's pagination.
+// pagination returns the expression for a pointer to a list's pagination.
 func (d *document) pagination(o operation) string {
 	i := slices.IndexFunc(d.shapes, func(s shape) bool { return s.Name == upper(named(o.Answer.Ref)) })
 	list := d.shapes[i]
@@ -149,7 +149,7 @@ func (d *document) pagination(o operation) string {
 	return "&"
 }
 
-// typeGo returns the type of a schema without null.
+// typeGo returns the Go type of a schema without null.
 func typeGo(s *schema, sent bool) string {
 	s, _ = s.nullable()
 	if s.Ref != "" {
@@ -186,7 +186,7 @@ func typeGo(s *schema, sent bool) string {
 	return openGo(sent)
 }
 
-// openGo is the type of what may be anything: it is read when it is needed, and written as it comes.
+// openGo returns the type of a value that can be anything: raw JSON in responses, any in requests.
 func openGo(sent bool) string {
 	if sent {
 		return "any"
@@ -208,7 +208,8 @@ func fieldsGo(b *strings.Builder, s *schema, sent bool) {
 		}
 		commentGo(b, about)
 		kind, tag := typeGo(p, sent), name
-		empty := strings.HasPrefix(kind, "[]") || strings.HasPrefix(kind, "map[") || kind == "any" || kind == "json.RawMessage" // nil is nothing
+		// A nil value of these kinds means missing.
+		empty := strings.HasPrefix(kind, "[]") || strings.HasPrefix(kind, "map[") || kind == "any" || kind == "json.RawMessage"
 		required := slices.Contains(s.Required, name)
 		switch {
 		case !required && null && sent:
@@ -224,14 +225,14 @@ func fieldsGo(b *strings.Builder, s *schema, sent bool) {
 	b.WriteString("}")
 }
 
-// initialisms are words that Go writes in capitals.
+// initialisms lists words that Go writes in capitals.
 var initialisms = map[string]string{
 	"Api": "API", "Cpu": "CPU", "Db": "DB", "Dns": "DNS", "Html": "HTML", "Http": "HTTP", "Https": "HTTPS", "Id": "ID", "Ids": "IDs",
 	"Ip": "IP", "Json": "JSON", "Mib": "MiB", "Php": "PHP", "Sql": "SQL", "Sso": "SSO", "Tls": "TLS", "Ttl": "TTL", "Uri": "URI",
 	"Uris": "URIs", "Url": "URL", "Urls": "URLs",
 }
 
-// fieldGo returns what Go calls a field: siteId is SiteID.
+// fieldGo returns the Go name of a field: siteId becomes SiteID.
 func fieldGo(name string) string {
 	var words []string
 	word := ""
@@ -253,7 +254,7 @@ func fieldGo(name string) string {
 		b.WriteString(w)
 	}
 	if unicode.IsDigit(rune(name[0])) {
-		return "N" + b.String() // 2xx
+		return "N" + b.String() // names can't begin with a digit, such as 2xx
 	}
 	return b.String()
 }

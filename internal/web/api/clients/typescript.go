@@ -13,7 +13,7 @@ import (
 //go:embed runtime.ts
 var runtimeTS string
 
-// TypeScript returns a client in TypeScript, made of an OpenAPI document.
+// TypeScript generates a TypeScript client from an OpenAPI document.
 func TypeScript(openAPI []byte) ([]byte, error) {
 	d, err := read(openAPI)
 	if err != nil {
@@ -133,7 +133,7 @@ func writeTS(b *strings.Builder, o operation) {
 	}
 }
 
-// typeTS returns the type of a schema. Answers may hold words of an enum that later versions add.
+// typeTS returns the type of a schema. Enums in responses are open, because later versions may add values.
 func typeTS(s *schema, sent bool) string {
 	if other, ok := s.nullable(); ok {
 		return typeTS(other, sent) + " | null"
@@ -195,7 +195,7 @@ func fieldsTS(b *strings.Builder, indent string, s *schema, sent bool) {
 	b.WriteString(indent + "}")
 }
 
-// shapeTS returns what a shape is called: the names of types that are everywhere stay theirs.
+// shapeTS returns the TypeScript name of a shape, avoiding names of built-in types.
 func shapeTS(name string) string {
 	switch name = upper(name); name {
 	case "Blob", "Error", "Event", "File", "Record", "Request", "Response", "Storage":
@@ -212,9 +212,9 @@ func nameTS(name string) string {
 	return name
 }
 
-// quoteTS quotes as JSON does, which is TypeScript, too.
+// quoteTS quotes text as JSON, which is valid TypeScript.
 func quoteTS(text string) string {
-	b, _ := json.Marshal(text) // text can't fail
+	b, _ := json.Marshal(text) // strings can always be encoded
 	return string(b)
 }
 

@@ -1,12 +1,10 @@
-// Package contract owns what all operations of the REST API share: how they are registered and called,
-// callers, bodies, errors, stored answers, streams, the shapes that several of them use, and the OpenAPI
-// document that is made of them.
+// Package contract owns what all operations of the REST API share: registration and calls, callers, bodies, errors,
+// stored answers, streams, common shapes, and the OpenAPI document.
 //
-// A request meets, in this order: its id, the caller, the rate limit, the body's checks,
-// the route. Handlers are typed functions that call one service and return its error; one
-// place turns errors into status and body. What changes something runs in one
-// transaction, and a POST keeps its answer in it when the client sends an
-// Idempotency-Key. The package knows no noun: packages of operations register theirs.
+// Each request passes these steps: request id, caller, rate limit, checks of the body, route. Handlers are typed
+// functions that call one service and return its error; one place turns errors into statuses and bodies. A change runs
+// in one transaction, and if the client sends an Idempotency-Key, a POST stores its answer in the same transaction. The
+// package knows no nouns: the packages of operations register theirs.
 package contract
 
 import (
@@ -30,37 +28,37 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// Config names what every operation needs.
+// Config holds what every operation needs.
 type Config struct {
 	DB       *db.DB
 	Accounts *account.Accounts
 	Sites    *site.Sites
-	OAuth    *oauth.Server // Optional: without it there are API keys alone.
+	OAuth    *oauth.Server // Optional: nil means that only API keys are accepted.
 	Answers  *idempotency.Answers
 	Streams  *requestinfo.Streams // shared with the dashboard. Optional.
 	Limiter  *ratelimit.Limiter
 	Log      *slog.Logger // Optional.
-	Billing  bool         // whether there are plans and invoices
+	Billing  bool         // whether the installation has plans and invoices
 
-	BaseURL        string        // where the interface is reached
-	APIURL         string        // where deploy hooks are reached. Optional: empty means BaseURL.
+	BaseURL        string        // public URL of the API
+	APIURL         string        // public URL of deploy hooks. Optional: empty means BaseURL.
 	RateLimit      int           // requests per minute and key. Optional: 0 means 100.
-	TrustedProxies front.Proxies // which name the client. Optional: none.
-	Ready          *atomic.Bool  // false while starting or draining. Optional: always true.
+	TrustedProxies front.Proxies // set X-Forwarded-For or the like. Optional.
+	Ready          *atomic.Bool  // false while starting or draining. Optional: nil means always true.
 	Version        string        // of the program. Optional.
-	FontURL        string        // of the reference's font, on the same host. Optional: the system's.
-	IconURL        string        // of the reference's icon, an SVG on the same host. Optional: none.
+	FontURL        string        // of the reference's font, on the same host. Optional: empty means the system's font.
+	IconURL        string        // of the reference's icon, an SVG on the same host. Optional.
 }
 
-// API is what operations are registered with, and what answers requests then.
+// API registers operations and serves requests.
 type API struct {
 	Config
 	mux       *http.ServeMux
 	huma      huma.API
 	ops       []Route
-	byPattern map[string]Route // by the mux's pattern
-	hooks     []Hook           // what may be called below /hooks
-	large     *fair.Pool       // of bodies over MaxBody
+	byPattern map[string]Route // by mux pattern
+	hooks     []Hook           // handlers of /hooks
+	large     *fair.Pool       // limits bodies over MaxBody
 	spec      func() []byte    // openapi.json
 	docs      func() *docs.Docs
 }
@@ -84,7 +82,7 @@ func New(c Config) *API {
 	return &API{Config: c, mux: mux, huma: newHuma(mux, c), large: large}
 }
 
-// Finish completes the document. Every operation is registered by then.
+// Finish completes the document after all operations were registered.
 func (a *API) Finish() {
 	a.finish()
 	a.byPattern = map[string]Route{}
@@ -100,5 +98,5 @@ func (a *API) Finish() {
 // Handler serves /api/, /hooks/, /docs and the page at /.
 func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
 
-// Routes returns every route of the interface, for the authorization matrix.
+// Routes returns all routes, for the authorization matrix.
 func (a *API) Routes() []Route { return a.ops }

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The most a body may be: bytes, levels of nesting, and how long it may take to arrive.
+// Limits of a body: bytes, nesting, and the time it may take to arrive.
 const (
 	MaxBody  = 1 << 20
 	maxDepth = 32
@@ -27,11 +27,11 @@ const (
 
 var ErrTooLarge = fault.New(fault.TooLarge, "body_too_large", "The request body is too large", "the limit is 1 MiB")
 
-// ReadBody reads and checks a request's JSON. An empty body is nil. A missing or odd
-// Content-Type counts as JSON, except those that browsers send from forms.
+// ReadBody reads and checks a request's JSON. It returns nil for an empty body. It treats a missing or unusual
+// Content-Type as JSON, but refuses those that browsers send from forms.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	conn := http.NewResponseController(w)
-	conn.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by recorders in tests: then there is none
+	conn.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by test recorders
 	defer conn.SetReadDeadline(time.Time{})
 	if c := strings.Join(r.Header["Content-Encoding"], ","); c != "" && !strings.EqualFold(c, "identity") {
 		Discard(r)
@@ -50,7 +50,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		Discard(r)
 		return nil, ErrTooLarge
 	}
-	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // a byte order mark (RFC 8259 §8.1 lets us skip it)
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // a byte order mark, which RFC 8259 §8.1 allows to ignore
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return nil, nil
 	}
@@ -62,11 +62,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
-// largeWait is how long a body over MaxBody waits for its turn, less than Git providers do.
+// largeWait is how long a body over MaxBody waits for its turn. Git providers wait longer than that.
 const largeWait = 5 * time.Second
 
-// readAnyBody reads what a hook's caller sends, which need not be JSON. What is
-// over the hook's limit comes cut, one byte longer than the limit.
+// readAnyBody reads the body of a hook's call, which may not be JSON. A body over the hook's limit is truncated to the
+// limit plus one byte.
 func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request, req *request) ([]byte, error) {
 	i := slices.IndexFunc(a.hooks, func(h Hook) bool { return h.Is(r.URL.Path) })
 	if i < 0 {
@@ -80,7 +80,7 @@ func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request, req *request) 
 	if err != nil {
 		return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
 	}
-	if req.hook == "" { // strangers, who know no address of a hook, take no turn of those who do
+	if req.hook == "" { // only callers of an existing hook may use a place for large bodies
 		most = MaxBody
 	}
 	if len(body) > MaxBody && most > MaxBody {
@@ -97,7 +97,7 @@ func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request, req *request) 
 				Kind: fault.Unavailable, Message: "Too many large requests at once", Code: "busy", RetryAfter: 2 * largeWait,
 			}
 		}
-		context.AfterFunc(r.Context(), release) // when it is answered
+		context.AfterFunc(r.Context(), release) // after the answer
 		rest, err := io.ReadAll(io.LimitReader(r.Body, int64(most+1-len(body))))
 		if err != nil {
 			return nil, &fault.Error{Kind: fault.Invalid, Message: "Incomplete request body", Code: "body_incomplete"}
@@ -110,18 +110,17 @@ func (a *API) readAnyBody(w http.ResponseWriter, r *http.Request, req *request) 
 	return body, nil
 }
 
-// Discard reads on for a while: a client that is still sending would otherwise see its
-// connection reset and never the answer.
+// Discard reads the rest of a body for a while: a client that is still sending would otherwise get a connection reset
+// instead of the answer.
 func Discard(r *http.Request) {
 	if r.Header.Get("Expect") == "" {
 		io.CopyN(io.Discard, r.Body, 16*MaxBody)
 	}
 }
 
-// checkJSON refuses what parsers disagree about, before anything is decoded: malformed
-// or trailing text, bytes that are no UTF-8, NUL characters, names that appear twice in
-// an object (in any letter case), nesting beyond 32 levels, and a body that is neither
-// an object nor an array nor null.
+// checkJSON refuses JSON that parsers interpret differently, before anything is decoded: invalid or trailing text,
+// invalid UTF-8, NUL characters, duplicate names in an object (in any letter case), nesting beyond 32 levels, and a
+// body that isn't an object, an array or null.
 func checkJSON(body []byte) error {
 	refuse := func(details string) error {
 		return fault.New(fault.Invalid, "malformed_json", "Malformed JSON", details)
@@ -143,7 +142,7 @@ func checkJSON(body []byte) error {
 	dec.UseNumber()
 	type level struct {
 		names map[string]bool // nil in an array
-		value bool            // a name was read, its value comes next
+		value bool            // a name was read; its value follows
 	}
 	var stack []level
 	for {
@@ -161,7 +160,7 @@ func checkJSON(body []byte) error {
 		if n := len(stack); n > 0 && stack[n-1].names != nil {
 			top := &stack[n-1]
 			if isString && !top.value {
-				fold := strings.ToLower(strings.ToUpper(s)) // as far as encoding/json goes: ſ is an s to it
+				fold := strings.ToLower(strings.ToUpper(s)) // folds like encoding/json, to which ſ equals s
 				if top.names[fold] {
 					return refuse("a name appears twice in one object")
 				}

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/web/api/clients"
 )
 
-// client is a client of the API in one language, made when it is first asked for.
+// client is the generated client for one language, made at the first request.
 type client struct {
 	id, file, language string
 
@@ -17,7 +17,7 @@ type client struct {
 	text []byte
 }
 
-// clientRoutes registers what clients are downloaded from.
+// clientRoutes registers the downloads of clients.
 func (a *API) clientRoutes(doc *huma.OpenAPI) {
 	for _, c := range []*client{
 		{id: "getTypeScriptClient", file: "slipway.ts", language: "TypeScript"},
@@ -52,7 +52,7 @@ func (c *client) source(openAPI []byte) []byte {
 		}
 		var err error
 		if c.text, err = write(openAPI); err != nil {
-			panic(err) // the document is made of our own types: the tests of it would end here
+			panic(err) // the document is made from our own types, and tests cover it
 		}
 	})
 	return c.text

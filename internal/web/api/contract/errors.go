@@ -27,7 +27,7 @@ import (
 type problem struct {
 	status     int
 	retryAfter time.Duration
-	challenge  string // of WWW-Authenticate, after "Bearer ". Optional.
+	challenge  string // WWW-Authenticate after "Bearer ". Optional.
 
 	Message   string      `json:"error" doc:"What went wrong, in one sentence."`
 	Details   string      `json:"details,omitempty" doc:"What is allowed, or how to fix it."`
@@ -41,7 +41,7 @@ type problem struct {
 	RequestID string      `json:"requestId" doc:"The id of this request in the service's logs; also in X-Request-Id."`
 }
 
-// largerPlan is a plan that has more of what is used up.
+// largerPlan is a plan with more of the exhausted limit.
 type largerPlan struct {
 	Plan string `json:"plan" example:"pro"`
 	URL  string `json:"url" doc:"Page on which the plan can be chosen." example:"https://app.example.com/account/plan"`
@@ -50,7 +50,7 @@ type largerPlan struct {
 func (p *problem) Error() string  { return p.Message }
 func (p *problem) GetStatus() int { return p.status }
 
-// GetHeaders is how huma learns of the headers that go with an error.
+// GetHeaders returns the headers that huma adds to the error.
 func (p *problem) GetHeaders() http.Header {
 	h := http.Header{}
 	p.headers(h)
@@ -68,7 +68,7 @@ func (p *problem) headers(h http.Header) {
 
 const internalError = "Internal error"
 
-// statuses maps each kind of fault to its HTTP status, and to the code of one that has none.
+// statuses maps each kind of fault to its HTTP status and default code.
 var statuses = map[fault.Kind]struct {
 	status int
 	code   string
@@ -87,7 +87,7 @@ var statuses = map[fault.Kind]struct {
 	fault.Unavailable:  {503, "unavailable"},
 }
 
-// problem turns an error into what the user reads, and logs those that are ours.
+// problem turns an error into the user's error body, and logs internal errors.
 func (a *API) problem(ctx context.Context, err error) *problem {
 	id := From(ctx).id
 	if f := fault.As(err); f != nil {
@@ -115,14 +115,14 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 		status: 503, Message: "The service is overloaded", Details: "try again in a moment",
 		Code: "unavailable", RequestID: id, retryAfter: 2 * time.Second,
 	}
-	var op *net.OpError // of what else was asked
+	var op *net.OpError // another service failed
 	if db.Full(err) {
 		busy.Message, busy.Code = "The server can't write to its disk", "disk_full"
 		busy.Details = "it is full or it fails; the operator has to make room"
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return busy // nobody is there to read it
+		return busy // the client is gone
 	case db.Away(err), errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):
 		a.Log.ErrorContext(ctx, "request not answered", "request", id, "err", err)
 		return busy
@@ -131,15 +131,15 @@ func (a *API) problem(ctx context.Context, err error) *problem {
 	return &problem{status: 500, Message: internalError, Code: "internal_error", RequestID: id}
 }
 
-// Fail answers with an error outside of any operation.
+// Fail writes an error outside of any operation.
 func (a *API) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.problem(r.Context(), err)
 	p.challenge = a.challenge(r, p)
 	writeProblem(w, *p)
 }
 
-// challenge tells a client of OAuth where to ask for authorization, and for which scope
-// (RFC 6750 §3, RFC 9728 §5.1).
+// challenge returns the WWW-Authenticate value that tells OAuth clients where to ask for authorization and for which
+// scope (RFC 6750 §3, RFC 9728 §5.1).
 func (a *API) challenge(r *http.Request, p *problem) string {
 	if a.OAuth == nil || p.status != http.StatusUnauthorized && p.Code != "scope_required" {
 		return ""
@@ -149,7 +149,7 @@ func (a *API) challenge(r *http.Request, p *problem) string {
 		text += `, scope="` + string(a.byPattern[pattern].Scope) + `"`
 	}
 	switch p.Code {
-	case "missing_key": // RFC 6750 §3.1: without a token there is no error code
+	case "missing_key": // without a token, there is no error code (RFC 6750 §3.1)
 	case "scope_required":
 		text += `, error="insufficient_scope"`
 	default:
@@ -160,7 +160,7 @@ func (a *API) challenge(r *http.Request, p *problem) string {
 
 func writeProblem(w http.ResponseWriter, p problem) {
 	body, err := Encode(p)
-	if err != nil { // cannot happen: received holds scalars
+	if err != nil { // can't happen: received only holds scalars
 		body = []byte(`{"error":"Internal error"}` + "\n")
 	}
 	p.headers(w.Header())
@@ -169,8 +169,8 @@ func writeProblem(w http.ResponseWriter, p problem) {
 	w.Write(body)
 }
 
-// scalar lets through what may be echoed: a string cut to 200 characters, a number or a
-// boolean. Whole objects could hold secrets.
+// scalar returns what may be repeated in an error: a string truncated to 200 characters, a number or a boolean. Objects
+// could contain secrets.
 func scalar(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -186,20 +186,19 @@ func scalar(v any) any {
 			return v
 		}
 	default:
-		if text := reflect.ValueOf(v); text.Kind() == reflect.String { // a type of its own, such as an id's
+		if text := reflect.ValueOf(v); text.Kind() == reflect.String { // a named string type, such as an id
 			return scalar(text.String())
 		}
 	}
 	return nil
 }
 
-// secretive matches the names of fields whose values are never echoed.
+// secretive matches names of fields whose values are never repeated in errors.
 var secretive = lazyregexp.New(`(?i)secret|deployKey|password|token|value|credential|authorization`)
 
 var missing = lazyregexp.New(`^expected required property (.+) to be present$`)
 
-// Invalid turns what huma found wrong with a request into one fault: the first thing,
-// in our words, naming the field and what it may be.
+// Invalid turns huma's validation errors into one fault for the first of them, with the field and its allowed values.
 func Invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Error {
 	f := &fault.Error{Kind: fault.Invalid, Message: "Invalid request", Code: "invalid_request"}
 	if len(errs) == 0 {
@@ -239,7 +238,7 @@ func Invalid(op *huma.Operation, registry huma.Registry, errs []error) *fault.Er
 	return f
 }
 
-// spoken names a field as a person would: the type of a site is its "site type".
+// spoken returns a field's name for people: "site type" for the type of a site.
 func spoken(op *huma.Operation, field string) string {
 	field = item.ReplaceAllString(field, "")
 	if noun, _ := op.Metadata["noun"].(string); noun != "" && !strings.ContainsAny(field, ".[") && field != noun {
@@ -248,11 +247,10 @@ func spoken(op *huma.Operation, field string) string {
 	return field
 }
 
-// item is the place of an item in an array. An error's code names the array: one that changed
-// with the place could not be told apart by programs.
+// item matches array indexes in a field's path. Error codes leave them out, so that programs can recognize the error.
 var item = lazyregexp.New(`^\[\d+\]\.?|\[\d+\]`)
 
-// sentence rewords huma's "expected …".
+// sentence rephrases huma's "expected …".
 func sentence(field, message string) string {
 	rest, ok := strings.CutPrefix(message, "expected ")
 	if !ok {
@@ -284,7 +282,7 @@ func sentence(field, message string) string {
 	if list, ok := strings.CutPrefix(rest, `value to be one of "`); ok {
 		return field + " must be " + either(strings.Split(strings.TrimSuffix(list, `"`), ", "))
 	}
-	for _, verb := range []string{"value to ", "string to ", "array items to "} { // "string to match pattern ^a$"
+	for _, verb := range []string{"value to ", "string to ", "array items to "} { // such as "string to match pattern ^a$"
 		rest = strings.TrimPrefix(rest, verb)
 	}
 	if strings.HasPrefix(rest, "match ") {
@@ -293,7 +291,7 @@ func sentence(field, message string) string {
 	return field + " must be " + strings.TrimPrefix(rest, "be ")
 }
 
-// enum says what a field of the body may be, "a, b or c", when its schema lists it.
+// enum returns the allowed values of a body field, "a, b or c", or "".
 func enum(op *huma.Operation, registry huma.Registry, field string) string {
 	var words []string
 	if s := bodySchema(op, registry, field); s != nil {
@@ -304,8 +302,8 @@ func enum(op *huma.Operation, registry huma.Registry, field string) string {
 	return either(words)
 }
 
-// shapes says what a field of the body, or the body, may be where its schema is one of several:
-// huma says only that it is none of them.
+// shapes describes the allowed types of the body or of a field whose schema is a oneOf: huma only says that none
+// matched.
 func shapes(op *huma.Operation, registry huma.Registry, field string) string {
 	s := bodySchema(op, registry, field)
 	if s == nil {
@@ -332,8 +330,7 @@ func shapes(op *huma.Operation, registry huma.Registry, field string) string {
 	return either(words)
 }
 
-// bodySchema returns the schema of a field of the body, or of the body without a field; nil
-// where it has none.
+// bodySchema returns the schema of the body, or of one of its fields; nil if there is none.
 func bodySchema(op *huma.Operation, registry huma.Registry, field string) *huma.Schema {
 	if op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {
 		return nil
@@ -348,7 +345,7 @@ func bodySchema(op *huma.Operation, registry huma.Registry, field string) *huma.
 	return s.Properties[field]
 }
 
-// either joins words as a sentence does.
+// either joins words: "a, b or c".
 func either(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -356,7 +353,7 @@ func either(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// Snake turns a field's name into a code: "clearCache" into "clear_cache".
+// Snake converts a field's name to a code: "clearCache" to "clear_cache".
 func Snake(s string) string {
 	var b strings.Builder
 	for _, r := range s {

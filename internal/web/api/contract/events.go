@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// webhooksDoc describes what the service itself sends (OpenAPI 3.1, "webhooks").
+// webhooksDoc returns the document's description of outgoing webhooks (OpenAPI 3.1, "webhooks").
 func (a *API) webhooksDoc() map[string]*huma.PathItem {
 	header := func(name, what string) *huma.Param {
 		return &huma.Param{Name: name, In: "header", Description: what, Schema: &huma.Schema{Type: huma.TypeString}}
@@ -46,7 +46,7 @@ func (a *API) webhooksDoc() map[string]*huma.PathItem {
 	return out
 }
 
-// eventSchema turns a catalogue's JSON Schema into the document's.
+// eventSchema converts a JSON Schema of the event catalogue to the document's type.
 func eventSchema(text json.RawMessage) *huma.Schema {
 	var of struct {
 		Type       any
@@ -58,13 +58,13 @@ func eventSchema(text json.RawMessage) *huma.Schema {
 		Required   []string
 	}
 	if err := json.Unmarshal(text, &of); err != nil {
-		panic(err) // the catalogue is ours
+		panic(err) // the catalogue is part of the program
 	}
 	s := &huma.Schema{Format: of.Format, Enum: of.Enum, Required: of.Required}
 	switch t := of.Type.(type) {
 	case string:
 		s.Type = t
-	case []any: // and null
+	case []any: // a type and null
 		s.Type, s.Nullable = t[0].(string), true
 	}
 	if of.Const != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// newHuma makes the part of huma that we use: decoding, checking and the document.
-// Errors are ours, and so are the pages.
+// newHuma configures huma for decoding, validation and the document. Errors and pages are ours.
 func newHuma(mux *http.ServeMux, c Config) huma.API {
 	cfg := huma.DefaultConfig("Slipway", c.Version)
 	cfg.CreateHooks = nil // no "$schema" in bodies
@@ -33,10 +32,10 @@ func newHuma(mux *http.ServeMux, c Config) huma.API {
 	return humago.New(mux, cfg)
 }
 
-// huma makes errors through process globals. Ours depends on the API only through the
-// context, so that several APIs in one process (tests) do not meet.
+// huma creates errors through process-wide variables. Ours takes the API from the context, so that several APIs in one
+// process (tests) don't interfere.
 func init() {
-	huma.DefaultArrayNullable = false // our lists are never null
+	huma.DefaultArrayNullable = false // lists are never null
 	huma.NewError = func(status int, msg string, _ ...error) huma.StatusError {
 		return &problem{status: status, Message: msg}
 	}
@@ -66,7 +65,7 @@ func init() {
 	}
 }
 
-// schemaName names shapes as readers of the document would.
+// schemaName returns the name of a type in the document.
 func schemaName(t reflect.Type, hint string) string {
 	if t == reflect.TypeFor[problem]() {
 		return "Error"
@@ -81,7 +80,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// Encode is how every body is written.
+// Encode encodes every body.
 func Encode(v any) ([]byte, error) {
 	if p, ok := v.(interface{ quick() ([]byte, error) }); ok {
 		if b, err := p.quick(); b != nil || err != nil {

@@ -12,8 +12,8 @@ import (
 // narrowingKey marks a request that the MCP server makes for its caller.
 type narrowingKey struct{}
 
-// ForMCP returns a context whose requests are those of the MCP server: with tokens for it, and with no more of their
-// rights than n leaves.
+// ForMCP returns a context for requests of the MCP server: they accept tokens for the MCP server, with the rights that
+// n leaves.
 func ForMCP(ctx context.Context, n account.Narrowing) context.Context {
 	return context.WithValue(ctx, narrowingKey{}, n)
 }
@@ -23,8 +23,8 @@ func narrowing(ctx context.Context) (account.Narrowing, bool) {
 	return n, ok
 }
 
-// Admit returns who makes a request to the MCP server, and the key under which it is counted. Where nobody may, it
-// answers, as the API does to a request without a valid credential, and ok is false. The request's id is in w's header.
+// Admit returns the caller of the MCP server and the key for rate limits. If the credential is missing or invalid, it
+// writes the same answer as the API, and ok is false. w's header must have the request id.
 func (a *API) Admit(w http.ResponseWriter, r *http.Request, metadata, scope string) (c account.Caller, key string, ok bool) {
 	req := &request{id: w.Header().Get("X-Request-Id"), Addr: a.TrustedProxies.Addr(r), HTTP: r}
 	ctx := context.WithValue(r.Context(), requestKey{}, req)
@@ -51,7 +51,7 @@ func (a *API) Admit(w http.ResponseWriter, r *http.Request, metadata, scope stri
 	return c, key, false
 }
 
-// authenticateToken returns the caller of an access token, at the resource that the request is for.
+// authenticateToken returns the caller of an access token for the requested resource.
 func (a *API) authenticateToken(ctx context.Context, secret string, req *request) (account.Caller, error) {
 	at := oauth.ForAPI
 	if _, ok := narrowing(ctx); ok {
@@ -60,7 +60,7 @@ func (a *API) authenticateToken(ctx context.Context, secret string, req *request
 	return a.OAuth.AuthenticateFor(ctx, at, secret, req.Addr)
 }
 
-// narrowed returns the caller with what the request's narrowing leaves of their rights.
+// narrowed returns the caller with the rights that the request's narrowing leaves.
 func narrowed(ctx context.Context, c account.Caller) (account.Caller, error) {
 	n, ok := narrowing(ctx)
 	if !ok {

@@ -18,9 +18,8 @@ import (
 	"slipway/internal/web/idempotency"
 )
 
-// Once is which request this is, for those that want it to act once. A key that sees
-// only some sites, and an answer that holds a secret, are kept apart per key: a replay
-// must not show what the asking key may not see.
+// Once returns the idempotency key of this request and a digest of its content. Answers for keys restricted to some
+// sites, and answers with secrets, are stored per API key: a replay must not reveal them to another key.
 func (r Route) Once(ctx context.Context, c account.Caller) (idempotency.Key, [32]byte, error) {
 	req := From(ctx)
 	h := req.HTTP
@@ -43,13 +42,13 @@ func (r Route) Once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 		Owner:   string(c.Owner),
 		Request: body,
 	}
-	if c.Team != "" { // the same user's key for another owner asks for something else
+	if c.Team != "" { // the same user may act for several owners
 		k.Scope += "/" + string(c.Owner) + "/" + string(c.Role)
 	}
 	if r.Private || len(c.Sites) > 0 {
 		k.Scope += "/" + string(c.Key) + c.Grant
 	}
-	query, _ := url.ParseQuery(h.URL.RawQuery) // checked before; Encode sorts
+	query, _ := url.ParseQuery(h.URL.RawQuery) // was checked before; Encode sorts
 	sum := sha256.New()
 	for _, part := range []string{k.Method, k.Path, query.Encode(), string(body)} {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
@@ -57,9 +56,8 @@ func (r Route) Once(ctx context.Context, c account.Caller) (idempotency.Key, [32
 	return k, [32]byte(sum.Sum(nil)), idempotency.Check(keys[0])
 }
 
-// canonical is a body by its meaning: without blanks, names in order, numbers and
-// characters in one spelling. Two bodies that any parser reads alike are one request. What
-// is not JSON is itself.
+// canonical returns a normalized body: no whitespace, sorted names, one spelling of numbers and characters. Bodies that
+// every parser reads alike are the same request. A body that isn't JSON is returned unchanged.
 func canonical(body []byte) ([]byte, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -68,12 +66,12 @@ func canonical(body []byte) ([]byte, error) {
 	dec.UseNumber()
 	var v any
 	if !utf8.Valid(body) || dec.Decode(&v) != nil || !errors.Is(dec.Decode(new(any)), io.EOF) {
-		return body, nil // a deploy hook's, which may be any text
+		return body, nil // a deploy hook's body can be any text
 	}
 	return Encode(oneSpelling(v))
 }
 
-// oneSpelling writes 1.0, 1e0 and 1 alike, as far as a float64 tells numbers apart.
+// oneSpelling normalizes 1.0, 1e0 and 1, within the precision of float64.
 func oneSpelling(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -97,8 +95,8 @@ func oneSpelling(v any) any {
 	return v
 }
 
-// Keep returns an operation's answer as it is stored: {"status":201,"body":…}. The body is
-// encoded once, and its bytes are those that are sent, now and when it is replayed.
+// Keep returns an operation's answer in its stored form: {"status":201,"body":…}. The body is encoded once, so a replay
+// sends the same bytes.
 func (r Route) Keep(out any) ([]byte, error) {
 	rep, err := r.reply(out)
 	if err != nil {
@@ -107,7 +105,7 @@ func (r Route) Keep(out any) ([]byte, error) {
 	return fmt.Appendf(nil, `{"status":%d,"body":%s}`, rep.Status, bytes.TrimSuffix(rep.Body, []byte("\n"))), nil
 }
 
-// Unkeep returns the answer that keep has stored.
+// Unkeep decodes an answer that Keep stored.
 func Unkeep(b []byte, replayed bool, err error) (*Reply, error) {
 	if err != nil {
 		return nil, err

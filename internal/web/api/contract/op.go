@@ -22,38 +22,37 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// Route is one operation of the interface.
+// Route is one operation of the API.
 type Route struct {
 	Method   string
 	Path     string // below /api/v1
 	ID       string // operationId
-	Tag      string // the noun it stands under in the reference
+	Tag      string // its section in the reference
 	Summary  string
 	Doc      string        // Markdown for the reference. Optional.
-	Scope    account.Scope // what the key needs. Empty: any key will do.
-	Status   int           // of success. Optional: 0 means 200.
-	Noun     string        // what error texts call the thing: "site" makes "Invalid site name". Optional.
-	Role     account.Role  // the lowest role that it takes in a team, beside the scope. Optional.
-	Person   bool          // for people alone: it takes a key of the personal account with all scopes and sites. Optional.
-	Wide     bool          // concerns all sites: a key restricted to some may not, as on routes of persons and operators. Optional.
-	NoApps   bool          // not for apps that act for a person: what it gives out would outlive their access. Optional.
-	Private  bool          // the answer is for the very key that asked (it holds a secret). Optional.
-	Loose    bool          // huma leaves the body unchecked: the handler does it. Optional.
+	Scope    account.Scope // required scope. Empty: any key.
+	Status   int           // status of success. Optional: 0 means 200.
+	Noun     string        // name of the thing in errors: "site" gives "Invalid site name". Optional.
+	Role     account.Role  // lowest role in a team, in addition to the scope. Optional.
+	Person   bool          // only for people: requires an unrestricted, all-scopes key of the personal account. Optional.
+	Wide     bool          // affects all sites, so keys restricted to some are refused; Person and Operator imply it. Optional.
+	NoApps   bool          // not for OAuth apps, because its result would outlive their access. Optional.
+	Private  bool          // the answer is only for the calling key, because it contains a secret. Optional.
+	Loose    bool          // the handler validates the body instead of huma. Optional.
 	Open     bool          // needs no key. Optional.
-	Limited  bool          // what it makes has a limit: 402 when that is used up. Optional.
-	Asks     bool          // asks the site's own program: 409 where there is none. Optional.
-	Finds    bool          // finds something that its path doesn't name: 404 where it isn't the caller's. Optional.
-	Stream   bool          // can be followed as server-sent events. Optional.
-	Raw      bool          // its body is no JSON, and read by the handler. Optional.
-	Operator bool          // for those who run the installation. Optional.
+	Limited  bool          // creates something with a limit: 402 if that is reached. Optional.
+	Asks     bool          // calls the site's own program: 409 if there is none. Optional.
+	Finds    bool          // looks up something that isn't in the path: 404 if it isn't the caller's. Optional.
+	Stream   bool          // supports server-sent events. Optional.
+	Raw      bool          // the body isn't JSON, and the handler reads it. Optional.
+	Operator bool          // for operators only. Optional.
 	Hook     bool          // outside /api/v1 and without a key: the path is the credential. Optional.
 }
 
-// HandlerTimeout is how long a handler may take.
+// HandlerTimeout is the timeout of handlers.
 const HandlerTimeout = 30 * time.Second
 
-// Reply is an answer whose body is bytes already: what is kept for an Idempotency-Key is
-// what was sent.
+// Reply is an encoded answer, so that an answer stored for an Idempotency-Key is exactly what was sent.
 type Reply struct {
 	Status      int
 	ContentType string `header:"Content-Type" hidden:"true"`
@@ -62,10 +61,10 @@ type Reply struct {
 	Body        []byte
 }
 
-// answered wraps the body of an operation that sets its own status.
+// answered is implemented by bodies that set their own status.
 type answered interface{ StatusCode() int }
 
-// Get registers an operation that reads.
+// Get registers an operation that only reads.
 func Get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
 	r.Method, r.Status = http.MethodGet, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*Reply, error) {
@@ -77,7 +76,7 @@ func Get[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 	}, reflect.TypeFor[O]())
 }
 
-// GetOrFile is Get for what may also answer with a file: where fn returns one, it is the answer.
+// GetOrFile is Get for operations that may also answer with a file: if fn returns one, it is the answer.
 func GetOrFile[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, *Reply, error)) {
 	r.Method, r.Status = http.MethodGet, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*Reply, error) {
@@ -89,15 +88,13 @@ func GetOrFile[I, O any](a *API, r Route, fn func(ctx context.Context, c account
 	}, reflect.TypeFor[O]())
 }
 
-// act is an operation that changes something here. It returns what it did, for the audit
-// log. It may run again after a conflict.
+// act is an operation that changes something. It returns its audit event. It may be called again after a conflict.
 type act[I, O any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I) (O, audit.Event, error)
 
-// prepared is act with what a step before the transaction found.
+// prepared is act with the result of a step before the transaction.
 type prepared[I, O, P any] func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, p P) (O, audit.Event, error)
 
-// run acts and writes its line of the audit log, in the caller's transaction.
-// Every operation that changes something comes through here.
+// run calls fn and writes the audit log in the caller's transaction. Every changing operation is called through it.
 func (fn prepared[I, O, P]) run(ctx context.Context, a *API, tx *db.Tx, r Route, c account.Caller, in *I, p P) (O, error) {
 	if err := a.HoldTx(ctx, tx, c); err != nil {
 		var none O
@@ -113,19 +110,17 @@ func (fn prepared[I, O, P]) run(ctx context.Context, a *API, tx *db.Tx, r Route,
 	return out, a.Accounts.AuditTx(ctx, tx, c.Actor(From(ctx).Addr), did)
 }
 
-// unprepared is an operation for which there is nothing to do before the transaction.
+// unprepared adapts an operation that needs no step before the transaction.
 func unprepared[I, O any](fn act[I, O]) prepared[I, O, struct{}] {
 	return func(ctx context.Context, tx *db.Tx, c account.Caller, in *I, _ struct{}) (O, audit.Event, error) {
 		return fn(ctx, tx, c, in)
 	}
 }
 
-// Post registers an operation that changes something here. The change and the keeping of
-// its answer are one transaction.
+// Post registers a changing operation. One transaction contains the change and the stored answer.
 func Post[I, O any](a *API, r Route, fn act[I, O]) { PostPrepared(a, r, nil, unprepared(fn)) }
 
-// PostPrepared is post with a step before the transaction, for what may ask the network
-// but changes nothing.
+// PostPrepared is Post with a step before the transaction, which may use the network but changes nothing.
 func PostPrepared[I, O, P any](
 	a *API,
 	r Route,
@@ -140,8 +135,8 @@ func PostPrepared[I, O, P any](
 		}
 		var p P
 		if prepare != nil {
-			// What was done may be why it can't be prepared again: a site that was moved is
-			// another owner's.
+			// Check for a stored answer first: the earlier call may have made preparation impossible, such as by
+			// transferring the site to another owner.
 			if kept, found, err := a.Answers.Stored(ctx, k, print); err != nil || found {
 				return Unkeep(kept, found, err)
 			}
@@ -160,7 +155,7 @@ func PostPrepared[I, O, P any](
 	}, reflect.TypeFor[O]())
 }
 
-// Ask registers a POST that goes to the network and changes nothing here.
+// Ask registers a POST that uses the network and changes nothing.
 func Ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Caller, in *I) (O, error)) {
 	r.Method, r.Status = http.MethodPost, cmp.Or(r.Status, http.StatusOK)
 	register(a, r, func(ctx context.Context, c account.Caller, in *I) (*Reply, error) {
@@ -179,12 +174,12 @@ func Ask[I, O any](a *API, r Route, fn func(ctx context.Context, c account.Calle
 	}, reflect.TypeFor[O]())
 }
 
-// Change registers a PATCH or DELETE: one transaction, no stored answer.
+// Change registers a PATCH or DELETE: one transaction, without a stored answer.
 func Change[I, O any](a *API, method string, r Route, fn act[I, O]) {
 	ChangePrepared(a, method, r, nil, unprepared(fn))
 }
 
-// ChangePrepared is change with a step before the transaction, for what takes a while.
+// ChangePrepared is Change with a slow step before the transaction.
 func ChangePrepared[I, O, P any](
 	a *API,
 	method string,
@@ -212,8 +207,8 @@ func ChangePrepared[I, O, P any](
 	}, reflect.TypeFor[O]())
 }
 
-// register is the one place where a handler meets the outside: who is asking is checked
-// before, errors are turned into answers after.
+// register registers a handler. It checks the caller before the handler runs, and turns the handler's errors into
+// answers.
 func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *I) (*Reply, error), body reflect.Type) {
 	op := a.Operation(r, body)
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*Reply, error) {
@@ -234,7 +229,7 @@ func register[I any](a *API, r Route, fn func(context.Context, account.Caller, *
 	a.ops = append(a.ops, r)
 }
 
-// PostHook registers the call of a hook: like post, but whoever knows the path may, and do keeps the answer.
+// PostHook registers a hook's call. It is like Post, but the path is the credential, and do stores the answer.
 func PostHook[I any](a *API, r Route, body reflect.Type, do func(context.Context, Route, *I) (*Reply, error)) {
 	r.Method, r.Status = http.MethodPost, http.StatusOK
 	op := a.Operation(r, body)
@@ -249,10 +244,10 @@ func PostHook[I any](a *API, r Route, body reflect.Type, do func(context.Context
 	a.ops = append(a.ops, r)
 }
 
-// Permit returns the caller as this route is for them: in a team, with their role on all of its sites, or on those alone on
-// which they have one that is high enough. Where it is for none it is a fault.
+// Permit returns the caller's rights for this route: in a team, with their role on all of its sites, or on those sites
+// for which their role is high enough. If there are none, it returns a fault.
 func (r Route) Permit(c account.Caller) (account.Caller, error) {
-	if c.User == "" { // only reached when a route forgot to be public
+	if c.User == "" { // unreachable unless a route without a key lacks Open
 		return c, &fault.Error{Kind: fault.Unauthorized, Message: "Missing API key", Code: "missing_key"}
 	}
 	if r.Person && c.Team != "" {
@@ -279,16 +274,16 @@ func (r Route) Permit(c account.Caller) (account.Caller, error) {
 	return c, nil
 }
 
-// Schemas holds the shapes of the document.
+// Schemas returns the document's schemas.
 func (a *API) Schemas() huma.Registry { return a.huma.OpenAPI().Components.Schemas }
 
-// Operation is the route as huma knows it.
+// Operation returns the route as a huma operation.
 func (a *API) Operation(r Route, body reflect.Type) huma.Operation {
 	registry := a.Schemas()
 	op := huma.Operation{
 		OperationID: r.ID, Method: r.Method, Path: "/api/v1" + r.Path, Tags: []string{r.Tag},
 		Summary: r.Summary, Description: r.Doc, DefaultStatus: r.Status,
-		// the body was read and checked before
+		// The body was already read and checked.
 		BodyReadTimeout: -1, MaxBodyBytes: 2 * MaxBody, SkipValidateParams: true, SkipValidateBody: r.Loose,
 		Middlewares: huma.Middlewares{strict},
 		Metadata:    map[string]any{"noun": r.Noun, "registry": registry, "scope": string(r.Scope)},
@@ -299,7 +294,7 @@ func (a *API) Operation(r Route, body reflect.Type) huma.Operation {
 			}},
 		}},
 	}
-	if body.Implements(reflect.TypeFor[answered]()) { // an operation does the rest later
+	if body.Implements(reflect.TypeFor[answered]()) { // the operation continues after the answer
 		answer := *op.Responses[strconv.Itoa(r.Status)]
 		answer.Description = http.StatusText(http.StatusAccepted)
 		op.Responses[strconv.Itoa(http.StatusAccepted)] = &answer
@@ -307,8 +302,8 @@ func (a *API) Operation(r Route, body reflect.Type) huma.Operation {
 	return op
 }
 
-// strict hands huma the body that was read, as JSON whatever it was called. Where none is
-// needed null and an empty array are none.
+// strict passes the body that was read to huma, as JSON regardless of its Content-Type. If no body is required, null
+// and an empty array count as none.
 func strict(ctx huma.Context, next func(huma.Context)) {
 	hr, w := humago.Unwrap(ctx)
 	req := From(ctx.Context())

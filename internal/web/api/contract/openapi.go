@@ -15,7 +15,7 @@ import (
 	"slipway/internal/web/docs"
 )
 
-// nouns is the order in which the reference shows things, and what it says of them.
+// nouns lists the sections of the reference in order, with their descriptions.
 var nouns = []*huma.Tag{
 	{
 		Name:        "Sites",
@@ -59,7 +59,7 @@ var nouns = []*huma.Tag{
 const overview = "The REST API of a Slipway installation. " +
 	"Bodies are JSON. Every response has `X-Request-Id` and rate limit headers; every error is an `Error`."
 
-// failures are the errors that operations share, by status.
+// failures describes the errors that operations share, by status.
 var failures = map[int]struct{ name, when string }{
 	400: {"BadRequest", "Malformed JSON, an invalid field or parameter, or an unknown filter value."},
 	402: {
@@ -80,7 +80,7 @@ var failures = map[int]struct{ name, when string }{
 	503: {"Unavailable", "The service is starting, stopping or can't reach its database. Retry after the time in `Retry-After`."},
 }
 
-// limitHeaders are on every answer.
+// limitHeaders are part of every answer.
 var limitHeaders = map[string]string{
 	"X-RateLimit-Limit":     "Requests allowed per window of 60 seconds.",
 	"X-RateLimit-Remaining": "Requests left in this window.",
@@ -88,8 +88,8 @@ var limitHeaders = map[string]string{
 	"X-Request-Id":          "The id of this request in the service's logs.",
 }
 
-// finish completes the document that huma made from the types: at once what names its operations and shapes, and at the first use of
-// the document what only its readers see. Nothing of it changes afterwards.
+// finish completes huma's document: names of operations and shapes immediately, and what only readers need when the
+// document is first requested. After that it never changes.
 func (a *API) finish() {
 	doc := a.huma.OpenAPI()
 	doc.Info.Description = overview
@@ -138,7 +138,7 @@ func (a *API) finish() {
 		of := doc.Components.Schemas.SchemaFromRef(errorSchema.Ref).Properties
 		delete(of, "plan")
 		delete(of, "upgrade")
-		delete(doc.Components.Schemas.Map(), "LargerPlan") // nothing else refers to it
+		delete(doc.Components.Schemas.Map(), "LargerPlan") // unused without billing
 	}
 	doc.Components.Responses = map[string]*huma.Response{}
 	for status, f := range failures {
@@ -159,7 +159,7 @@ func (a *API) finish() {
 		}
 	}
 	nullable(doc.Components.Schemas)
-	// Most processes are never asked for the document or its pages: they are made in a moment, and what they need takes over 1 MB.
+	// Most processes never serve the document or its pages, which take over 1 MB. They are made quickly when requested.
 	fill := sync.OnceFunc(func() {
 		for _, r := range ops {
 			a.complete(r, operationOf(doc, r))
@@ -174,7 +174,7 @@ func (a *API) finish() {
 			spec, err = a.polish(spec)
 		}
 		if err != nil {
-			panic(err) // the document is made of our own types: the tests of it would end here
+			panic(err) // the document is made from our own types, and tests cover it
 		}
 		return spec
 	})
@@ -184,7 +184,7 @@ func (a *API) finish() {
 	})
 }
 
-// document makes the pages of the reference.
+// document renders the pages of the reference.
 func (a *API) document(doc *huma.OpenAPI) *docs.Docs {
 	c := docs.Config{
 		OpenAPI: doc, Scopes: a.scopes(), BaseURL: a.BaseURL, APIURL: a.APIURL, RateLimit: a.RateLimit, FontURL: a.FontURL, IconURL: a.IconURL,
@@ -283,7 +283,7 @@ func headers(status int) map[string]*huma.Param {
 	return h
 }
 
-// operationOf finds the operation that huma made of a route.
+// operationOf returns the huma operation of a route.
 func operationOf(doc *huma.OpenAPI, r Route) *huma.Operation {
 	path := "/api/v1" + r.Path
 	if r.Hook {
@@ -325,8 +325,7 @@ func (a *API) specRoute(doc *huma.OpenAPI) (Route, *huma.Operation) {
 	return r, op
 }
 
-// nullable says in the document what huma leaves out: that a pointer to a shape may be
-// null in an answer.
+// nullable adds to the document that pointers to shapes may be null in answers, which huma omits.
 func nullable(r huma.Registry) {
 	for name, s := range r.Map() {
 		t := r.TypeFromRef("#/components/schemas/" + name)
@@ -344,7 +343,7 @@ func nullable(r huma.Registry) {
 
 func ptr[T any](v T) *T { return &v }
 
-// scopes is every scope with what it allows, for the reference.
+// scopes returns every scope and what it allows, for the reference.
 func (a *API) scopes() [][2]string {
 	what := map[account.Scope]string{
 		account.All:         "Everything.",
@@ -362,7 +361,7 @@ func (a *API) scopes() [][2]string {
 	var out [][2]string
 	for _, s := range account.AllScopes {
 		if !a.Billing && (s == account.BillingRead || s == account.BillingWrite) {
-			continue // they open nothing
+			continue // they grant no access
 		}
 		text := what[s]
 		noun, verb, _ := strings.Cut(string(s), ":")
@@ -377,13 +376,13 @@ func (a *API) scopes() [][2]string {
 	return out
 }
 
-// oauthScheme describes both grants for the OpenAPI document. Its version knows no device grant, which the
-// description names.
+// oauthScheme returns the OpenAPI security scheme. OpenAPI 3.1 can't express the device grant, so the description
+// mentions it.
 func (a *API) oauthScheme() *huma.SecurityScheme {
 	scopes := map[string]string{}
 	for _, s := range account.AllScopes {
 		if !a.Billing && (s == account.BillingRead || s == account.BillingWrite) {
-			continue // they open nothing
+			continue // they grant no access
 		}
 		if !slices.Contains(oauth.NotGrantable, s) {
 			scopes[string(s)] = s.Description()

@@ -10,14 +10,13 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// CheckPatch refuses what a PATCH would otherwise ignore: null for a field of the body
-// where null means nothing, and fields that the answer shows but a PATCH can't change,
-// unless they have the value that they have. fixed holds what to do instead of sending
-// such a field, by its name; fields that nobody knows stay ignored.
+// CheckPatch refuses what a PATCH would otherwise ignore: null for a field that null doesn't clear, and read-only
+// fields of the answer, unless they have their current value. fixed says, by field, what to do instead. Unknown fields
+// are ignored.
 func CheckPatch(ctx context.Context, noun string, changeable []string, now any, fixed map[string]string) error {
 	var sent, shown map[string]json.RawMessage
 	if json.Unmarshal(From(ctx).Body, &sent) != nil {
-		return nil // no object: decoding says so
+		return nil // decoding reports that it isn't an object
 	}
 	text, err := Encode(now)
 	if err != nil {
@@ -53,14 +52,14 @@ func CheckPatch(ctx context.Context, noun string, changeable []string, now any, 
 	return nil
 }
 
-// cleared lists fields that null clears; with .*, those inside of a field.
+// cleared lists fields that null clears; .* stands for the fields inside an object.
 var cleared = map[string]bool{
 	"expiresAt": true, "notification channel siteIds": true, "sign-in provider joinRole": true, "site build.*": true, "site run.*": true,
-	"WordPress setting php.*": true, // refused by its own check
+	"WordPress setting php.*": true, // refused with a message of its own
 }
 
-// Nulls returns the members that are null inside of a field of the body, at any depth, as JSON that has nothing else: what a merge patch
-// (RFC 7396) removes. It is nil if there are none.
+// Nulls returns the null members inside a field of the body, at any depth, as JSON without other members: what a merge
+// patch (RFC 7396) removes. It is nil if there are none.
 func Nulls(ctx context.Context, field string) json.RawMessage {
 	var sent map[string]json.RawMessage
 	if json.Unmarshal(From(ctx).Body, &sent) != nil {
@@ -69,13 +68,13 @@ func Nulls(ctx context.Context, field string) json.RawMessage {
 	return nulls(sent[field], nil)
 }
 
-// nulls is Nulls of an object, without members that are null in shown too.
+// nulls is Nulls for an object, without members that are also null in shown.
 func nulls(value, shown json.RawMessage) json.RawMessage {
 	var members, have map[string]json.RawMessage
 	if json.Unmarshal(value, &members) != nil {
-		return nil // no object
+		return nil // not an object
 	}
-	_ = json.Unmarshal(shown, &have) // what is no object has no members
+	_ = json.Unmarshal(shown, &have) // anything but an object has no members
 	found := map[string]json.RawMessage{}
 	for name, v := range members {
 		if !bytes.Equal(v, []byte("null")) {
@@ -90,25 +89,25 @@ func nulls(value, shown json.RawMessage) json.RawMessage {
 	if len(found) == 0 {
 		return nil
 	}
-	text, _ := json.Marshal(found) // of valid JSON
+	text, _ := json.Marshal(found) // the values are valid JSON
 	return text
 }
 
-// Sends reports whether the request's body has a field, null included.
+// Sends reports whether the request's body has a field, even if it is null.
 func Sends(ctx context.Context, name string) bool {
 	var sent map[string]json.RawMessage
-	_ = json.Unmarshal(From(ctx).Body, &sent) // what is no object has none
+	_ = json.Unmarshal(From(ctx).Body, &sent) // anything but an object has no members
 	_, ok := sent[name]
 	return ok
 }
 
-// sameJSON compares two values whatever their white space.
+// sameJSON compares two values, ignoring whitespace.
 func sameJSON(a, b json.RawMessage) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// IsNull reports whether the body has null for a field.
+// IsNull reports whether a field of the body is null.
 func IsNull(ctx context.Context, name string) bool {
 	var sent map[string]json.RawMessage
 	return json.Unmarshal(From(ctx).Body, &sent) == nil && bytes.Equal(bytes.TrimSpace(sent[name]), []byte("null"))

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Patiently returns a writer of a long answer: see patient.
+// Patiently returns a writer for a long answer, see patient.
 func Patiently(ctx context.Context, w http.ResponseWriter) io.Writer {
 	return &patient{ctx: ctx, w: w, conn: http.NewResponseController(w)}
 }
 
-// patient writes for as long as the client takes something every sendTime, and ctx lasts.
+// patient writes as long as the client reads something every sendTime and ctx lasts.
 type patient struct {
 	ctx  context.Context
 	w    io.Writer

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// polish completes the document as JSON, where it says more than huma should check:
-// bounds that are not enforced as errors, and names that the services check themselves.
+// polish adds to the document's JSON what huma must not validate itself: limits whose errors are ours, and values that
+// the services check.
 func (a *API) polish(spec []byte) ([]byte, error) {
 	var doc map[string]any
 	dec := json.NewDecoder(bytes.NewReader(spec))
@@ -29,7 +29,7 @@ func (a *API) polish(spec []byte) ([]byte, error) {
 	return Encode(doc)
 }
 
-// objectAt returns the object at the end of a path of names, or nil.
+// objectAt returns the object at a path of names, or nil.
 func objectAt(v map[string]any, names ...string) map[string]any {
 	for _, n := range names {
 		v, _ = v[n].(map[string]any)
@@ -37,7 +37,7 @@ func objectAt(v map[string]any, names ...string) map[string]any {
 	return v
 }
 
-// withoutExtras removes what huma writes and OpenAPI does not know.
+// withoutExtras removes huma's fields that OpenAPI doesn't define.
 func withoutExtras(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -52,7 +52,7 @@ func withoutExtras(v any) {
 	}
 }
 
-// parameters describes path parameters, and adds the bounds and defaults of query parameters.
+// parameters adds descriptions of path parameters, and limits and defaults of query parameters.
 func parameters(path string, op map[string]any) {
 	list, _ := op["parameters"].([]any)
 	for _, p := range list {
@@ -62,13 +62,13 @@ func parameters(path string, op map[string]any) {
 			continue
 		}
 		text, _ := p["description"].(string)
-		whole := strings.Contains(text, "whole list is returned") // without page and limit: no default
+		whole := strings.Contains(text, "whole list is returned") // no defaults without page and limit
 		switch name, in := p["name"], p["in"]; {
 		case in == "path" && text == "":
 			p["description"] = pathParameter(path, name.(string))
 		case name == "page" && !whole:
 			schema["default"] = 1
-		case name == "limit" && strings.HasSuffix(path, "/logs"): // counts lines, not items of a page
+		case name == "limit" && strings.HasSuffix(path, "/logs"): // counts lines rather than items
 			schema["minimum"], schema["maximum"], schema["default"] = 1, 1000, 100
 		case name == "limit" && strings.HasSuffix(path, "/missing"):
 			schema["maximum"], schema["default"] = MaxMissing, MaxMissing
@@ -77,14 +77,14 @@ func parameters(path string, op map[string]any) {
 			if !whole {
 				schema["default"] = 25
 			}
-		case name == "after" && schema["type"] == "integer": // a number of a line; elsewhere it is next of the page before
+		case name == "after" && schema["type"] == "integer": // a line number; elsewhere it is the previous page's next
 			schema["default"] = 0
 		}
-		delete(schema, "description") // the parameter has it
+		delete(schema, "description") // already on the parameter
 	}
 }
 
-// pathParameter describes a parameter of a path.
+// pathParameter describes a path parameter.
 func pathParameter(path, name string) string {
 	if name == "id" {
 		path = strings.TrimPrefix(path, "/api/v1/")
@@ -110,8 +110,7 @@ func pathParameter(path, name string) string {
 	return "The " + name + "'s id."
 }
 
-// nameEvents lists the names of events wherever one is meant. A delivery may also be of
-// the test event.
+// nameEvents lists the allowed event names in fields for events. A delivery may also have the test event.
 func (a *API) nameEvents(schemas map[string]any) {
 	var names []any
 	for _, e := range event.Catalogue(a.Billing) {
@@ -122,7 +121,7 @@ func (a *API) nameEvents(schemas map[string]any) {
 	for _, s := range schemas {
 		s, _ := s.(map[string]any)
 		properties := objectAt(s, "properties")
-		// notifications have events of their own
+		// Notifications have different events.
 		if events := objectAt(properties, "events"); events != nil && objectAt(events, "items")["enum"] == nil {
 			events["items"] = ref
 		}

@@ -23,20 +23,20 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// request holds what is known of a request by the time a handler runs.
+// request holds what is known about a request when its handler runs.
 type request struct {
 	id     string
-	Addr   netip.Addr // of the client; invalid when it has none
+	Addr   netip.Addr // of the client; invalid if unknown
 	Caller account.Caller
 	Body   []byte
 	HTTP   *http.Request
-	Push   *pushes.Settings // of the Git hook that is called; nil: none
-	hook   string           // what a call of a hook that there is counts under; empty: there is none
+	Push   *pushes.Settings // of the called Git hook; nil for other requests
+	hook   string           // key for counting calls of an existing hook; else empty
 }
 
 type requestKey struct{}
 
-// From returns the request that ctx belongs to. Every handler has one.
+// From returns the request of ctx. Every handler's context has one.
 func From(ctx context.Context) *request {
 	if r, ok := ctx.Value(requestKey{}).(*request); ok {
 		return r
@@ -44,7 +44,7 @@ func From(ctx context.Context) *request {
 	return &request{}
 }
 
-// response notes whether an answer has begun: after that an error can only end it.
+// response records whether an answer has begun: then an error can only abort it.
 type response struct {
 	http.ResponseWriter
 	status int
@@ -64,10 +64,10 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap gives http.ResponseController access to the connection.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serve is the way every request goes.
+// serve handles every request.
 func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 	w, begun := &response{ResponseWriter: rw}, time.Now()
 	req := &request{id: requestinfo.RequestID(r), Addr: a.TrustedProxies.Addr(r), HTTP: r}
@@ -83,7 +83,7 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 				_ = panics.Caught(v)
 				a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
 			}
-			panic(http.ErrAbortHandler) // the connection ends: half an answer must not look whole
+			panic(http.ErrAbortHandler) // abort the connection: a partial answer must not look complete
 		default:
 			_ = panics.Caught(v)
 			a.Log.ErrorContext(ctx, "handler panicked", "request", req.id, "panic", v, "stack", string(debug.Stack()))
@@ -107,12 +107,11 @@ func (a *API) serve(rw http.ResponseWriter, r *http.Request) {
 	a.docs().ServeHTTP(w, r)
 }
 
-// Serves reports whether a path belongs to the API or its reference, and not to the dashboard.
+// Serves reports whether a path belongs to the API or its reference rather than the dashboard.
 func Serves(p string) bool { return forPrograms(p) || under(p, "/docs") }
 
-// forPrograms reports whether a path is answered in JSON. One that only leads below /api once
-// it is cleaned, such as //api/v1/sites after a base URL with a slash at its end, is a
-// program's mistake too.
+// forPrograms reports whether errors for a path are JSON. It includes paths that are only below /api after cleaning,
+// such as //api/v1/sites, which programs send if their base URL ends in a slash.
 func forPrograms(p string) bool {
 	for _, p := range []string{p, path.Clean("/" + p)} {
 		if under(p, "/api") || under(p, "/hooks") {
@@ -122,10 +121,10 @@ func forPrograms(p string) bool {
 	return false
 }
 
-// withoutSlash takes a slash at the end of a path for nothing: /sites/ is /sites.
+// withoutSlash removes a slash at the end of the path: /sites/ is /sites.
 func withoutSlash(r *http.Request) *http.Request {
 	trimmed, ok := strings.CutSuffix(r.URL.Path, "/")
-	raw, plain := strings.CutSuffix(r.URL.EscapedPath(), "/") // %2f is no slash (RFC 3986 §2.2)
+	raw, plain := strings.CutSuffix(r.URL.EscapedPath(), "/") // %2f is not a slash (RFC 3986 §2.2)
 	if !ok || !plain || trimmed != path.Clean(trimmed) {
 		return r
 	}
@@ -139,7 +138,7 @@ func withoutSlash(r *http.Request) *http.Request {
 // under reports whether p is dir or below it.
 func under(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// serveAPI answers in JSON, whatever happens.
+// serveAPI serves JSON, including all errors.
 func (a *API) serveAPI(w http.ResponseWriter, r *http.Request, req *request) {
 	ctx := r.Context()
 	w.Header().Set("Cache-Control", "no-store")
@@ -176,9 +175,9 @@ func errTooMany(win ratelimit.Window) error {
 	}
 }
 
-// allowOrigins lets pages of any origin read an answer: a key in the Authorization header
-// is the only credential, and browsers add none by themselves (Fetch, CORS protocol).
-// There is no Access-Control-Allow-Credentials, so cookies are never sent.
+// allowOrigins lets web pages of any origin read an answer (Fetch, CORS protocol). The key in the Authorization header
+// is the only credential, and browsers never add it by themselves. Without Access-Control-Allow-Credentials, cookies
+// aren't sent.
 func allowOrigins(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers",
@@ -186,41 +185,40 @@ func allowOrigins(h http.Header) {
 			"X-RateLimit-Reset, X-Request-Id")
 }
 
-// preflight reports whether a browser asks what it may send.
+// preflight reports whether the request is a CORS preflight.
 func preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != "" && under(r.URL.Path, "/api/v1")
 }
 
-// public reports whether a path may be asked for without a key.
+// public reports whether a path needs no key.
 func public(p string) bool {
 	return p == "/api/v1/openapi.json" || under(p, "/api/v1/clients") || !under(p, "/api/v1")
 }
 
-// Hook is one kind of addresses below /hooks. They need no key: the path is the credential.
+// Hook is a kind of URLs below /hooks. They need no key: the path is the credential.
 type Hook interface {
-	// Is reports whether a path has the form of such an address.
+	// Is reports whether a path has the form of this kind.
 	Is(path string) bool
-	// Key returns what a call is counted under: the hook when there is one, so that one address (a CI's) may
-	// call many, else false for the caller's address, so that guessing has a limit.
+	// Key returns the rate limit key of a call: the hook if it exists, so that one address (a CI's) may call many. If
+	// it returns false, the caller's address is the key, which limits guessing.
 	Key(ctx context.Context, r *http.Request) (string, bool)
-	// Most returns how many bytes the body of a call may have: MaxBody, or more where those over it wait for their turn.
+	// Most caps the bytes of a call's body: MaxBody, or more, where larger bodies wait for their turn.
 	Most() int
 }
 
-// AddHook lets a kind of hooks be called.
+// AddHook adds a kind of hooks.
 func (a *API) AddHook(h Hook) { a.hooks = append(a.hooks, h) }
 
-// AppPrefix begins what calls of GitHub Apps are counted under.
+// AppPrefix begins the rate limit keys of GitHub Apps.
 const AppPrefix = "app:"
 
-// appShare is how many times an API key's rate limit a GitHub App's webhook has: it speaks
-// for all sites.
+// appShare is the multiple of an API key's rate limit that a GitHub App's webhook has, because it sends events for all
+// sites.
 const appShare = 20
 
-// authenticate finds out who is asking, and under which key the request is counted:
-// the API key, the deploy hook, else the client's address (IPv6 by /64, for one machine
-// has as many addresses as it likes in it).
+// authenticate returns the caller and the rate limit key of a request: the API key, the deploy hook, or else the
+// client's address (IPv6: its /64, because a machine usually has a whole one).
 func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (key string, err error) {
 	key = "addr:" + requestinfo.Network(req.Addr)
 	if under(r.URL.Path, "/hooks") {
@@ -257,7 +255,7 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 			return key, err
 		}
 		req.Caller = c
-		return "grant:" + c.Grant, nil // not the token: refreshing it buys no new window
+		return "grant:" + c.Grant, nil // not the token: refreshing it must not reset the limit
 	}
 	c, err := a.Accounts.Authenticate(ctx, secret, req.Addr)
 	if err == nil {
@@ -272,8 +270,8 @@ func (a *API) authenticate(ctx context.Context, r *http.Request, req *request) (
 
 var errMissingKey = fault.New(fault.Unauthorized, "missing_key", "Missing API key", "send it as Authorization: Bearer slw_…")
 
-// Holds is nil while what the caller came with still lets them in: for answers that stay open, and
-// requests that take long to come.
+// Holds returns nil while the caller's credential is valid. It is for streams and for requests that take long to
+// arrive.
 func (a *API) Holds(ctx context.Context, c account.Caller) error {
 	if c.Grant != "" {
 		return a.OAuth.Holds(ctx, c)
@@ -281,8 +279,8 @@ func (a *API) Holds(ctx context.Context, c account.Caller) error {
 	return a.Accounts.Holds(ctx, c)
 }
 
-// HoldTx has the revocation of what the caller came with wait until the transaction ends, or is an Unauthorized fault once it
-// was revoked. Each transaction in which a caller changes something begins with it.
+// HoldTx makes a revocation of the caller's credential wait until the transaction ends. If the credential is already
+// revoked, it returns an Unauthorized fault. Every transaction of a changing operation begins with it.
 func (a *API) HoldTx(ctx context.Context, tx *db.Tx, c account.Caller) error {
 	if c.Grant != "" {
 		return a.OAuth.HoldTx(ctx, tx, c)
@@ -290,7 +288,7 @@ func (a *API) HoldTx(ctx context.Context, tx *db.Tx, c account.Caller) error {
 	return account.HoldTx(ctx, tx, c.Actor(netip.Addr{}))
 }
 
-// prepare checks what every request must keep to, and reads the body.
+// prepare checks the rules for all requests and reads the body.
 func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw bool) (err error) {
 	if !utf8.ValidString(r.URL.Path) || strings.ContainsRune(r.URL.Path, 0) {
 		return errNoPath
@@ -301,7 +299,7 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 	}
 	empty := false
 	for name, values := range q {
-		if strings.Join(values, "") == "" { // ?type= is no filter
+		if strings.Join(values, "") == "" { // ?type= is ignored
 			delete(q, name)
 			empty = true
 		}
@@ -326,15 +324,15 @@ func (a *API) prepare(w http.ResponseWriter, r *http.Request, req *request, raw 
 		}
 	}
 	if err == nil && len(req.Body) > 0 && req.Caller.User != "" {
-		err = a.Holds(r.Context(), req.Caller) // a body may take half a minute, in which the key is revoked
+		err = a.Holds(r.Context(), req.Caller) // the key may have been revoked while the body arrived
 	}
 	return err
 }
 
 var errNoPath = fault.New(fault.NotFound, "path_not_found", "Path not found", "see the API reference at /docs")
 
-// dispatch finds the route, and answers 404, 405 and OPTIONS as JSON where there is none.
-// What the key lacks is said before what is wrong with the request.
+// dispatch finds the route, and answers 404, 405 and OPTIONS as JSON. It reports missing rights of the key before
+// errors in the request.
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect
 		a.Fail(w, r, errNoPath)
@@ -388,10 +386,9 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request, req *request) {
 	})
 }
 
-// asserts is nil where the team that the query names, if it does, is the one that the credential acts for. It chooses
-// nothing: the credential does.
+// asserts returns a fault if the query's teamId isn't the credential's team. The parameter can't choose another team.
 func asserts(r *http.Request, c account.Caller) error {
-	if !strings.Contains(r.URL.RawQuery, "teamId") { // nearly always
+	if !strings.Contains(r.URL.RawQuery, "teamId") { // the usual case
 		return nil
 	}
 	for _, name := range r.URL.Query()["teamId"] {
@@ -402,9 +399,8 @@ func asserts(r *http.Request, c account.Caller) error {
 	return nil
 }
 
-// setWindow sets both families of headers. The first is assigned, not Set, because its
-// documented spelling is not the one Go would make of it. RateLimit is
-// draft-ietf-httpapi-ratelimit-headers.
+// setWindow sets both families of rate limit headers. The first is assigned directly, because Set would change its
+// documented spelling. RateLimit is from draft-ietf-httpapi-ratelimit-headers.
 func setWindow(h http.Header, win ratelimit.Window) {
 	h["X-RateLimit-Limit"] = []string{strconv.Itoa(win.Limit)}
 	h["X-RateLimit-Remaining"] = []string{strconv.Itoa(win.Remaining)}

@@ -13,13 +13,13 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Data is the envelope of lists that stay short: all of it, or the page asked for.
+// Data is the envelope of short lists: complete, or a requested page.
 type Data[T any] struct {
 	Data       []T         `json:"data"`
 	Pagination *pagination `json:"pagination,omitempty" doc:"Only if page or limit was given."`
 }
 
-// Page is the envelope of lists with pages.
+// Page is the envelope of paginated lists.
 type Page[T any] struct {
 	Data       []T        `json:"data"`
 	Pagination pagination `json:"pagination"`
@@ -32,12 +32,12 @@ type pagination struct {
 	TotalPages int `json:"totalPages"`
 }
 
-// Appender is an item that encodes itself in less time than encoding/json does. A test compares the two.
+// Appender is an item that encodes itself faster than encoding/json. A test compares both results.
 type Appender interface {
 	Append(b []byte) ([]byte, error)
 }
 
-// quick encodes a page whose items encode themselves; nil where they don't.
+// quick encodes a page of Appenders; nil if its items aren't.
 func (p Page[T]) quick() ([]byte, error) {
 	if _, ok := any((*T)(nil)).(Appender); !ok {
 		return nil, nil
@@ -60,7 +60,7 @@ func Paged[T any](items []T, p Paging, total int) Page[T] {
 	return Page[T]{items, pagination{p.Page, p.Limit, total, (total + p.Limit - 1) / p.Limit}}
 }
 
-// Part answers a list that stays short: whole, unless a page of it is asked for.
+// Part returns a short list, or a page of it if requested.
 func Part[T any](in PartIn, items []T, err error) (Data[T], error) {
 	if err != nil || in == (PartIn{}) {
 		return Data[T]{Data: items}, err
@@ -74,7 +74,7 @@ func Part[T any](in PartIn, items []T, err error) (Data[T], error) {
 	return Data[T]{cut.Data, &cut.Pagination}, nil
 }
 
-// Check refuses pages that no list has, for lists that cost something to make.
+// Check refuses invalid pages, for lists that are expensive to make.
 func (in PartIn) Check() error {
 	if in == (PartIn{}) {
 		return nil
@@ -83,47 +83,44 @@ func (in PartIn) Check() error {
 	return err
 }
 
-// Message is the answer of what has nothing else to say.
+// Message is an answer that contains only a message.
 type Message struct {
 	Message string `json:"message"`
 }
 
-// ByID is the input of operations that name one thing. It is exported because huma sees
-// no fields of embedded types that are not.
+// ByID is the input of operations on one resource. It is exported because huma ignores embedded types that aren't.
 type ByID[T ~string] struct {
 	ID T `path:"id"`
 }
 
-// PageIn is the input of lists with pages.
+// PageIn is the input of paginated lists.
 type PageIn struct {
 	Page  Whole `query:"page" doc:"Page number, from 1 (the default)."`
 	Limit Whole `query:"limit" doc:"Items per page: 25 by default, at most 100; larger values count as 100."`
 }
 
-// PartIn is the input of lists that stay short.
+// PartIn is the input of short lists.
 type PartIn struct {
 	Page  Whole `query:"page" doc:"Page number, from 1. Without page and limit, the whole list is returned."`
 	Limit Whole `query:"limit" doc:"Items per page, at most 100; larger values count as 100. Without page and limit, the whole list is returned."`
 }
 
-// PartOf is the input of lists that stay short and belong to one thing.
+// PartOf is the input of short lists that belong to one resource.
 type PartOf[T ~string] struct {
 	ByID[T]
 	PartIn
 }
 
-// Whole is a whole number of at least 1 in a query. It stays text until it is read, so
-// that the error is ours.
+// Whole is a positive integer in a query. It is parsed by the handler, so that the error is ours.
 type Whole string
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (Whole) Schema(huma.Registry) *huma.Schema {
 	one := 1.0
 	return &huma.Schema{Type: huma.TypeInteger, Minimum: &one}
 }
 
-// Parse returns the number, or def when there is none. What does not fit counts as the
-// largest that does.
+// Parse returns the number, or def if it is missing. A number that is too large counts as the largest possible.
 func (w Whole) Parse(name string, def int) (int, error) {
 	if w == "" {
 		return def, nil
@@ -151,7 +148,7 @@ func (in PageIn) Parse() (p Paging, err error) {
 	return p, err
 }
 
-// OneOf checks a filter's value; empty means that it was not given.
+// OneOf checks a filter's value; empty means that it isn't set.
 func OneOf(name, value string, allowed ...string) error {
 	if value == "" {
 		return nil
@@ -164,7 +161,7 @@ func OneOf(name, value string, allowed ...string) error {
 	return fault.New(fault.Invalid, "invalid_"+Snake(name), "Invalid "+name, name+" must be "+either(allowed)).Got(value)
 }
 
-// When shows a time, or null for none.
+// When formats a time; null if it is zero.
 func When(t db.Time) *string {
 	if t == 0 {
 		return nil
@@ -173,7 +170,7 @@ func When(t db.Time) *string {
 	return &s
 }
 
-// Some shows a text, or null for an empty one.
+// Some returns a text; null if it is empty.
 func Some(s string) *string {
 	if s == "" {
 		return nil
@@ -181,7 +178,7 @@ func Some(s string) *string {
 	return &s
 }
 
-// PlainText takes stored JSON's escapes for HTML back.
+// PlainText removes the HTML escapes of stored JSON.
 func PlainText(stored json.RawMessage) json.RawMessage {
 	if len(stored) == 0 {
 		return nil // null
@@ -195,7 +192,7 @@ func PlainText(stored json.RawMessage) json.RawMessage {
 				i += 5
 				continue
 			}
-			out = append(out, stored[i]) // with what it escapes
+			out = append(out, stored[i]) // and the character that it escapes
 			i++
 		}
 		out = append(out, stored[i])
@@ -203,7 +200,7 @@ func PlainText(stored json.RawMessage) json.RawMessage {
 	return out
 }
 
-// Each shows every item; it never returns nil, which JSON would write as null.
+// Each converts every item. It never returns nil, which would be null in JSON.
 func Each[T, U any](in []T, show func(T) U) []U {
 	out := make([]U, 0, len(in))
 	for _, v := range in {

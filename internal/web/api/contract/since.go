@@ -11,15 +11,13 @@ import (
 	"slipway/internal/platform/lazyregexp"
 )
 
-// Since is how far back an answer goes. It stays text until it is read, so that the
-// error is ours.
+// Since is the start of a period in a query. It is parsed by the handler, so that the error is ours.
 type Since string
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (Since) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
-// longAgo is more than is kept of anything, which the service refuses. Still longer ago would
-// overflow.
+// longAgo is longer than anything is kept, so that services refuse it. Larger values would overflow.
 const longAgo = 4000 * 24 * time.Hour
 
 var back = lazyregexp.New(`^([0-9]{1,6})([mhd])$`)

@@ -12,14 +12,14 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Triggered is the answer of every operation that triggers a deployment.
+// Triggered is the answer of operations that trigger a deployment.
 type Triggered struct {
 	Message      string        `json:"message"`
 	DeploymentID deployment.ID `json:"deploymentId" example:"dep_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Status       string        `json:"status" example:"pending"`
 }
 
-// Site returns a site that the caller may touch.
+// Site returns a site that the caller may access.
 func (a *API) Site(ctx context.Context, c account.Caller, id site.ID) (site.Site, error) {
 	s, err := a.Sites.Get(ctx, c.Owner, id)
 	if err != nil {
@@ -28,10 +28,10 @@ func (a *API) Site(ctx context.Context, c account.Caller, id site.ID) (site.Site
 	return s, c.RequireSite(id)
 }
 
-// Allowed checks that the site exists and the caller may touch it, in a transaction.
+// Allowed checks in a transaction that the site exists and the caller may access it.
 func (a *API) Allowed(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID) error {
 	if len(c.Sites) == 0 {
-		return nil // the service checks whose it is
+		return nil // the service checks the owner
 	}
 	if _, err := a.Sites.GetTx(ctx, tx, c.Owner, id); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (a *API) Allowed(ctx context.Context, tx *db.Tx, c account.Caller, id site.
 	return c.RequireSite(id)
 }
 
-// MayDeploy is nil unless a deployment is to production and the caller may only make previews.
+// MayDeploy returns a fault for a production deployment if the caller may only deploy previews.
 func MayDeploy(c account.Caller, d deployment.Deployment) error {
 	if d.Target == deployment.Production {
 		return c.RequireOn(account.DeploymentsWrite, d.Site)
@@ -47,11 +47,10 @@ func MayDeploy(c account.Caller, d deployment.Deployment) error {
 	return nil
 }
 
-// maxNamed is how many sites a request can name: each is looked up in a transaction that
-// others wait for.
+// maxNamed caps the sites in a request: each is looked up in a transaction that blocks others.
 const maxNamed = 100
 
-// OwnSites refuses sites in a field that are not the caller's.
+// OwnSites refuses sites in a field that aren't the caller's.
 func (a *API) OwnSites(ctx context.Context, tx *db.Tx, c account.Caller, field string, ids []site.ID) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if len(ids) > maxNamed {

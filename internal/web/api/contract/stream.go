@@ -20,19 +20,19 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// How a stream is kept alive: a poll that finds what a lost wake-up missed, a comment so
-// that proxies do not hang up, and how long one event may take to be sent.
+// Intervals of streams: of polls, which find changes whose notification was lost, of comments, which keep proxies from
+// closing the connection, and the timeout of sending one event.
 const (
 	streamPoll = 2 * time.Second
 	heartbeat  = 15 * time.Second
 	SendTime   = 15 * time.Second
-	checkTime  = 3 * time.Second // how often it is checked that the key still allows it
+	checkTime  = 3 * time.Second // interval for checking that the key is still valid
 )
 
-// Count is a whole number of at least 0 in a query.
+// Count is a non-negative integer in a query.
 type Count string
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (Count) Schema(huma.Registry) *huma.Schema {
 	zero := 0.0
 	return &huma.Schema{Type: huma.TypeInteger, Minimum: &zero}
@@ -64,7 +64,7 @@ func Writes[I any](a *API, r Route, op huma.Operation, do func(context.Context, 
 	a.ops = append(a.ops, r)
 }
 
-// StreamRoute lists a route that answers with JSON, or with events where the client accepts them.
+// StreamRoute registers a route that answers with JSON, or with events if the client accepts them.
 func StreamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Context, Route, *In) (func(huma.Context), error)) {
 	op := a.Operation(r, body)
 	op.Responses["200"].Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{
@@ -74,18 +74,17 @@ func StreamRoute[In any](a *API, r Route, body reflect.Type, do func(context.Con
 	Writes(a, r, op, do)
 }
 
-// Event is one line of a log that is followed.
+// Event is one line of a streamed log.
 type Event struct {
 	N    int64
 	Data any
 }
 
-// MaxEvents is how many are asked for at once.
+// MaxEvents caps the events read at once.
 const MaxEvents = 500
 
-// Stream answers with events for as long as there are any. listen says when to look again;
-// next returns those that follow, at most maxEvents, and the last event's data where
-// nothing can follow them.
+// Stream answers with events. listen returns a channel that signals new ones. next returns at most MaxEvents events
+// after the given one and, if no more can follow, the data of the final event.
 func (a *API) Stream(
 	ctx context.Context,
 	c account.Caller,
@@ -105,14 +104,14 @@ func (a *API) Stream(
 	return func(ctx huma.Context) {
 		defer done()
 		_, w := humago.Unwrap(ctx)
-		wake, stop := listen() // before the first look: nothing falls between
+		wake, stop := listen() // before the first read, so that no event is missed
 		defer stop()
 		a.follow(ctx.Context(), w, c, wake, next)
 	}, nil
 }
 
-// follow sends events until nothing can follow, the client is gone, its key no longer
-// allows it or the service stops; then the client comes back with Last-Event-ID.
+// follow sends events until no more can follow, the client is gone, its key is no longer valid or the service stops.
+// The client then reconnects with Last-Event-ID.
 func (a *API) follow(
 	ctx context.Context,
 	w http.ResponseWriter,
@@ -134,7 +133,7 @@ func (a *API) follow(
 		return err == nil && conn.Flush() == nil
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would buffer events
 	w.WriteHeader(http.StatusOK)
 	poll := time.NewTicker(streamPoll)
 	defer poll.Stop()
@@ -145,7 +144,7 @@ func (a *API) follow(
 	for a.Ready.Load() {
 		events, end, err := next(ctx)
 		if err != nil {
-			return // the site is gone, or the database: coming back finds out which
+			return // the site is gone, or the database is unavailable: a reconnect finds out which
 		}
 		for _, e := range events {
 			data, err := Encode(e.Data)
@@ -155,7 +154,7 @@ func (a *API) follow(
 			last = time.Now()
 		}
 		if len(events) == MaxEvents {
-			continue // there is more
+			continue // there are more
 		}
 		if end != nil {
 			if data, err := Encode(end); err == nil {
@@ -178,10 +177,10 @@ func (a *API) follow(
 	}
 }
 
-// Watch ends a stream when the key that opened it was revoked or has expired, or its user
-// was suspended, and when what it is about is no longer theirs, as still says. A database that does not answer ends nothing.
+// Watch cancels a stream when its key was revoked or has expired, when its user was suspended, and when still returns
+// an error, because its subject is no longer the caller's. An unavailable database doesn't end streams.
 func (a *API) Watch(ctx context.Context, cancel context.CancelFunc, c account.Caller, still ...func(context.Context) error) {
-	defer cancel() // also after a panic: what is not watched ends
+	defer cancel() // also after a panic: a stream must not continue unwatched
 	tick := time.NewTicker(checkTime)
 	defer tick.Stop()
 	for {

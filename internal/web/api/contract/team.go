@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// ErrMismatch is for credentials of another owner than the one that a request names.
+// ErrMismatch returns the fault for a credential of another owner than the request names.
 func ErrMismatch(c account.Caller, name string) error {
 	acts := "the personal account of " + c.Email
 	if c.Team != "" {
@@ -19,7 +19,7 @@ func ErrMismatch(c account.Caller, name string) error {
 		"it acts for "+acts+"; use a key of the team that is meant").Got(name)
 }
 
-// LogIn writes a line into the log of a team, for what a person does with a credential of their personal account.
+// LogIn writes to a team's audit log what a person does with a credential of their personal account.
 func (a *API) LogIn(ctx context.Context, tx *db.Tx, c account.Caller, owner account.OwnerID, d audit.Event) error {
 	by := c.Actor(From(ctx).Addr)
 	by.Owner = owner

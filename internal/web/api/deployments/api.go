@@ -1,5 +1,4 @@
-// Package deployments owns the operations that put files live: deployments and their logs, uploads,
-// and deploy hooks.
+// Package deployments owns the operations that deploy: deployments and their logs, uploads, and deploy hooks.
 package deployments
 
 import (
@@ -9,20 +8,20 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Deployments *deploy.Deployments
 	Git         *pushes.Pushes
 	Uploads     *upload.Uploads
 }
 
-// API answers the operations of deployments.
+// API implements the operations of deployments.
 type API struct {
 	*contract.API
 	Config
 }
 
-// Register lists the operations of deployments.
+// Register registers the operations of deployments.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.deploymentRoutes()

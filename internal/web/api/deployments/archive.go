@@ -39,14 +39,14 @@ type leftBody struct {
 	Reason string `json:"reason" example:"secrets"`
 }
 
-// maxLeft is how many files that are left out are named.
+// maxLeft caps how many skipped files are listed.
 const maxLeft = 50
 
-// archiveRoute registers deploying an archive, which is read while it arrives.
+// archiveRoute registers the deployment of an archive, which is read while it arrives.
 func (a *API) archiveRoute(r contract.Route) {
 	r.Method, r.Status, r.Raw, r.Limited = http.MethodPost, http.StatusOK, true, true
 	op := a.Operation(r, reflect.TypeFor[archiveBody]())
-	op.Middlewares = nil // the body stays as it comes
+	op.Middlewares = nil // don't read the body as JSON
 	op.Responses["409"] = &huma.Response{}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
 	for _, kind := range []string{"application/zip", "application/gzip", "application/zstd", "application/x-tar"} {
@@ -74,7 +74,7 @@ func (a *API) archiveRoute(r contract.Route) {
 	})
 }
 
-// deployArchive uploads an archive and deploys it. With an Idempotency-Key the same archive is deployed once.
+// deployArchive uploads an archive and deploys it. With an Idempotency-Key, the same archive is deployed once.
 func (a *API) deployArchive(ctx context.Context, r contract.Route, in *archiveIn, body *paced) (*contract.Reply, error) {
 	c, err := r.Permit(contract.From(ctx).Caller)
 	if err != nil {
@@ -109,21 +109,21 @@ func (a *API) deployArchive(ctx context.Context, r contract.Route, in *archiveIn
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), contract.HandlerTimeout)
 		defer cancel()
-		// Otherwise it is deleted a day later.
+		// If this fails, it is deleted a day later.
 		_ = a.DB.Write(ctx, func(tx *db.Tx) error { return a.Uploads.DeleteTx(ctx, tx, c.Owner, u.ID) })
 	}()
 	u, left, err := a.Uploads.ReceiveArchive(ctx, c.Owner, u.ID, body)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Holds(ctx, c); err != nil { // a body may take long, in which the key is revoked
+	if err := a.Holds(ctx, c); err != nil { // the key may have been revoked while the body arrived
 		return nil, err
 	}
 	whole, err := a.Uploads.Complete(ctx, c.Owner, u.ID)
 	if err != nil {
 		return nil, err
 	}
-	// The body is part of what the key was used for.
+	// The archive's content is part of the idempotent request.
 	print = sha256.Sum256(append(print[:], u.Manifest...))
 	kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
 		if err := a.HoldTx(ctx, tx, c); err != nil {

@@ -116,7 +116,7 @@ func (a *API) deploymentRoutes() {
 	contract.Post(a.API, retry, a.retryDeployment)
 }
 
-// deployment returns a deployment that the caller may touch, by either spelling of its id.
+// deployment returns a deployment that the caller may access, by either spelling of its id.
 func (a *API) deployment(ctx context.Context, c account.Caller, id string) (deployment.Deployment, error) {
 	d, err := a.Deployments.Get(ctx, c.Owner, deployment.ParseID(id))
 	if err != nil {
@@ -159,7 +159,7 @@ func (a *API) listDeployments(ctx context.Context, c account.Caller, in *listDep
 	return contract.Paged(shown, p, total), a.namePulls(ctx, a.DB, in.ID, shown)
 }
 
-// namePulls fills in the titles of the pull requests of a site's deployments.
+// namePulls adds the titles of pull requests to a site's deployments.
 func (a *API) namePulls(ctx context.Context, r db.Reader, id site.ID, list []deploymentBody) error {
 	var numbers []int
 	for _, b := range list {
@@ -280,7 +280,7 @@ func showDeployment(d deployment.Deployment) deploymentBody {
 		return stageBody{s.Name, s.Status, contract.When(s.StartedAt), contract.When(s.CompletedAt)}
 	})
 	if d.StartedAt != 0 && d.CompletedAt != 0 {
-		// From the times as they are shown, whole seconds.
+		// Computed from the displayed times, which are whole seconds.
 		secs := int64(d.CompletedAt.Sub(d.StartedAt).Seconds())
 		b.Duration = &secs
 	}

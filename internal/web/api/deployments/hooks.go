@@ -97,7 +97,7 @@ func (a *API) listHooks(ctx context.Context, c account.Caller, in *contract.Part
 	if err != nil {
 		return contract.Data[hookBody]{}, err
 	}
-	// The URL of a hook outlives the access of whoever has read it, so apps read those of their own hooks alone.
+	// A hook's URL outlives the access of an app that reads it, so apps only read their own hooks.
 	made, err := a.OAuth.Made(ctx, a.DB, c, oauth.DeployHook)
 	if err != nil {
 		return contract.Data[hookBody]{}, err
@@ -250,7 +250,7 @@ func (a *API) allowedHook(ctx context.Context, c account.Caller, id string) erro
 	return c.RequireSite(s)
 }
 
-// networks reads addresses and ranges; the result is never nil.
+// networks parses addresses and ranges; the result is never nil.
 func networks(list []string) ([]netip.Prefix, error) {
 	out := []netip.Prefix{}
 	for _, s := range list {
@@ -263,7 +263,7 @@ func networks(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// expiry reads a moment that lies ahead.
+// expiry parses a time in the future.
 func expiry(s string) (db.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || !t.After(time.Now()) {
@@ -323,7 +323,7 @@ type calledHook struct {
 	BodyIgnored  bool          `json:"bodyIgnored,omitempty" doc:"True if the body is over 32 KiB or not UTF-8 text. The build doesn't get it."`
 }
 
-// admitHook returns the hook that is called, if this caller may call it now.
+// admitHook returns the called hook, if this caller may call it now.
 func (a *API) admitHook(ctx context.Context, r db.Reader, in *callHookIn) (site.Hook, error) {
 	hook, err := a.Sites.Hook(ctx, r, site.HookID(in.Hook))
 	if err == nil {
@@ -333,15 +333,15 @@ func (a *API) admitHook(ctx context.Context, r db.Reader, in *callHookIn) (site.
 		return site.Hook{}, err
 	}
 	body := contract.From(ctx).Body
-	if hook.Rules.Secret != "" && len(body) > contract.MaxBody { // it can't be checked
+	if hook.Rules.Secret != "" && len(body) > contract.MaxBody { // its signature can't be checked
 		return site.Hook{}, contract.ErrTooLarge
 	}
 	return hook, hook.Admit(contract.From(ctx).Addr, body, in.Signature)
 }
 
-// answerHook calls a hook, once where the call has an Idempotency-Key.
+// answerHook handles a hook's call, once per Idempotency-Key.
 func (a *API) answerHook(ctx context.Context, r contract.Route, in *callHookIn) (*contract.Reply, error) {
-	hook, err := a.admitHook(ctx, a.DB, in) // also where the answer is stored
+	hook, err := a.admitHook(ctx, a.DB, in) // even if there is a stored answer
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +351,7 @@ func (a *API) answerHook(ctx context.Context, r contract.Route, in *callHookIn) 
 	if err != nil {
 		return nil, err
 	}
-	// The path holds a secret: its digest stands for it in what is stored.
+	// The path contains a secret, so its digest is stored.
 	k.Scope, k.Path = "hook/"+hookDigest(in.Hook), "/hooks/deploy"
 	kept, replayed, err := a.Answers.Once(ctx, k, print, func(tx *db.Tx) ([]byte, error) {
 		out, err := a.callHook(ctx, tx, in)
@@ -399,7 +399,7 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 		call.Body = string(body)
 	}
 	d, folded, err := a.Deployments.TriggerHookTx(ctx, tx, hook.ID, call)
-	if err == nil && !folded { // one that was folded into another changed nothing
+	if err == nil && !folded { // a merged call changed nothing
 		err = a.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: hook.Owner, Via: "deploy hook " + hook.Name, Addr: contract.From(ctx).Addr},
 			audit.Event{Action: "deployment.triggered", Subject: string(d.ID)})
 	}
@@ -410,14 +410,14 @@ func (a *API) callHook(ctx context.Context, tx *db.Tx, in *callHookIn) (calledHo
 	return calledHook{Message: text, DeploymentID: d.ID, Status: string(d.Status), Deduplicated: folded, BodyIgnored: ignored}, err
 }
 
-// skipsForge says why a call that a Git forge makes of a deploy hook deploys nothing;
-// empty for one that does, and for callers of other kinds.
+// skipsForge returns why a Git provider's call of a deploy hook deploys nothing; empty if it deploys, and for other
+// callers.
 func (a *API) skipsForge(ctx context.Context, tx *db.Tx, hook site.Hook, branch string) (string, error) {
 	req := contract.From(ctx)
 	if !pushes.FromForge(req.HTTP.Header) {
 		return "", nil
 	}
-	if len(req.Body) > contract.MaxBody { // what it tells of can't be read
+	if len(req.Body) > contract.MaxBody { // its event can't be read
 		return "", contract.ErrTooLarge
 	}
 	s, err := a.Sites.GetTx(ctx, tx, hook.Owner, hook.Site)
@@ -426,7 +426,7 @@ func (a *API) skipsForge(ctx context.Context, tx *db.Tx, hook site.Hook, branch 
 
 var hookForm = lazyregexp.New(`^/hooks/deploy/(dhk_[a-z2-7]{52})$`)
 
-// calls recognizes calls of deploy hooks.
+// calls handles calls of deploy hooks.
 type calls struct{ a *API }
 
 func (calls) Most() int { return contract.MaxBody }
@@ -445,7 +445,7 @@ func (c calls) Key(ctx context.Context, r *http.Request) (string, bool) {
 	return "hook:" + hookDigest(m[1]), true
 }
 
-// hookDigest stands for a deploy hook where its id, a secret, must not.
+// hookDigest identifies a deploy hook where its id, a secret, must not appear.
 func hookDigest(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:])

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// maxLines is the most lines in one answer.
+// maxLines caps the lines in one answer.
 const maxLines = 10_000
 
 type logBody struct {
@@ -66,7 +66,7 @@ func (a *API) logs(ctx context.Context, r contract.Route, in *logsIn) (func(huma
 			if err != nil {
 				return nil, err
 			}
-			if len(lines) == 0 && status.Ended() { // all of it was sent: 204 tells an EventSource not to come back
+			if len(lines) == 0 && status.Ended() { // everything was sent: 204 tells an EventSource not to reconnect
 				return func(ctx huma.Context) { ctx.SetStatus(http.StatusNoContent) }, nil
 			}
 		}

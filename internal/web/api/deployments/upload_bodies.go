@@ -18,13 +18,13 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// How fast a client has to send files.
+// Minimum speed of uploads.
 const (
 	slowest   = 16 << 10         // bytes per second on average
-	headStart = 30 * time.Second // that a body may take beside
+	headStart = 30 * time.Second // in addition
 )
 
-// paced reads a body for as long as it keeps coming.
+// paced reads a body as long as it arrives fast enough.
 type paced struct {
 	io.Reader
 	conn  *http.ResponseController
@@ -34,27 +34,27 @@ type paced struct {
 
 func (p *paced) Read(b []byte) (int, error) {
 	until := p.begun.Add(headStart + time.Duration(p.n/slowest)*time.Second)
-	_ = p.conn.SetReadDeadline(until) // not supported by recorders in tests: then there is none
+	_ = p.conn.SetReadDeadline(until) // not supported by test recorders
 	n, err := p.Reader.Read(b)
 	p.n += int64(n)
 	return n, err
 }
 
-// sent is a request whose body is read while it comes.
+// sent is a request whose body is read while it arrives.
 type sent struct {
 	caller account.Caller
 	id     upload.ID // of the upload
-	blob   string    // of the path. Optional.
+	blob   string    // digest in the path. Optional.
 	http   *http.Request
 	answer http.Header
 	body   io.Reader
 }
 
-// rawRoute registers a route whose body is no JSON, and is read by fn while it comes.
+// rawRoute registers a route whose body isn't JSON and is read by fn while it arrives.
 func rawRoute[O any](a *API, r contract.Route, kind string, fn func(ctx context.Context, s sent) (O, error)) {
 	r.Raw, r.Limited = true, true
 	op := a.Operation(r, reflect.TypeFor[O]())
-	op.Middlewares = nil // the body stays as it comes
+	op.Middlewares = nil // don't read the body as JSON
 	op.Responses["409"] = &huma.Response{}
 	op.RequestBody = &huma.RequestBody{
 		Required: true,
@@ -93,7 +93,7 @@ func receiveRaw[O any](
 			out, err = fn(ctx, sent{c, id, digest, req, w.Header(), &paced{Reader: req.Body, conn: conn, begun: time.Now()}})
 		}
 		if err == nil {
-			err = a.Holds(ctx, c) // a body may take long, in which the key is revoked
+			err = a.Holds(ctx, c) // the key may have been revoked while the body arrived
 		}
 		var body []byte
 		if err == nil {
@@ -111,7 +111,7 @@ func receiveRaw[O any](
 	}
 }
 
-// maxNeeded is how many missing contents the answer to a manifest lists.
+// maxNeeded caps the missing contents in the answer to a manifest.
 const maxNeeded = 1000
 
 type manifestBody struct {

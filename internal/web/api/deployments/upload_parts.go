@@ -14,7 +14,7 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// offsetHeader is the field of the same meaning in tus and in the drafts of resumable uploads.
+// offsetHeader has the meaning that it has in tus and in the drafts of resumable uploads.
 const offsetHeader = "Upload-Offset"
 
 type partBody struct {
@@ -27,7 +27,7 @@ func showPart(p upload.Progress) partBody {
 	return partBody{p.Offset, p.Size, missingBody{p.Missing.Files, p.Missing.Bytes}}
 }
 
-// partRoutes registers sending one file in parts, and asking how far that is.
+// partRoutes registers uploading a file in parts, and reading its progress.
 func (a *API) partRoutes(r contract.Route) {
 	get := r
 	get.ID, get.Summary = "getUploadBlob", "Read the progress of a blob"

@@ -83,7 +83,7 @@ func (a *API) uploadRoutes() {
 			"Production requires the scope `deployments:write`, a preview `previews:write`."))
 }
 
-// upload returns an upload that the caller may touch.
+// upload returns an upload that the caller may access.
 func (a *API) upload(ctx context.Context, c account.Caller, id upload.ID) (upload.Upload, error) {
 	u, err := a.Uploads.Get(ctx, c.Owner, id)
 	if err != nil {

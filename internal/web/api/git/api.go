@@ -1,5 +1,5 @@
-// Package git owns the operations of what connects sites to Git providers: Git settings and hooks,
-// pull requests, GitHub Apps and connected accounts.
+// Package git owns the operations that connect sites to Git providers: Git settings and hooks, pull requests, GitHub
+// Apps and connected accounts.
 package git
 
 import (
@@ -9,20 +9,20 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Connections *connection.Connections
 	Git         *pushes.Pushes
 }
 
-// API answers the operations of Git.
+// API implements the operations of Git.
 type API struct {
 	*contract.API
 	Config
-	pushes *db.Batch // that forges tell of
+	pushes *db.Batch // writes concurrent pushes together
 }
 
-// Register lists the operations of Git.
+// Register registers the operations of Git.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c, core.DB.NewBatch()}
 	a.gitRoutes()

@@ -165,7 +165,7 @@ func (a *API) getGit(ctx context.Context, c account.Caller, in *contract.ByID[si
 	return a.showGitWith(ctx, a.DB, c, s)
 }
 
-// showGitWith is showGit with the connection that the site uses.
+// showGitWith is showGit with the site's connection.
 func (a *API) showGitWith(ctx context.Context, r db.Reader, c account.Caller, s pushes.Settings) (gitBody, error) {
 	b := a.showGit(s)
 	if oauth.IsApp(c) {
@@ -213,7 +213,7 @@ type updateGitIn struct {
 	}
 }
 
-// hashPreviewPassword takes its time outside of the transaction.
+// hashPreviewPassword runs before the transaction because hashing is slow.
 func (a *API) hashPreviewPassword(ctx context.Context, c account.Caller, in *updateGitIn) (string, error) {
 	if in.Body.Password == nil {
 		return "", nil
@@ -221,7 +221,7 @@ func (a *API) hashPreviewPassword(ctx context.Context, c account.Caller, in *upd
 	return a.Sites.PasswordHash(ctx, c.Owner, in.ID, *in.Body.Password)
 }
 
-// protectPreviews changes what previews ask visitors for.
+// protectPreviews changes the protection of previews.
 func (a *API) protectPreviews(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, how, password *string, hash string) error {
 	v, err := a.Sites.ServingOf(ctx, tx, id)
 	if err != nil {
@@ -287,7 +287,7 @@ func (a *API) updateGit(
 	case err != nil || in.Body.PollMinutes == nil:
 	case !oauth.IsApp(c):
 		err = a.OAuth.TakenOverTx(ctx, tx, oauth.Polling, string(in.ID))
-	case now.PollMinutes == 0: // it ends with the app's access
+	case now.PollMinutes == 0: // polling ends with the app's access
 		err = a.OAuth.MadeTx(ctx, tx, c, oauth.Polling, string(in.ID))
 	}
 	if err == nil && (in.Body.Connection != nil || in.Body.Report != nil) {
@@ -312,7 +312,7 @@ func (a *API) updateGit(
 	return out, did, err
 }
 
-// allowWorkflows lets workflows get keys that act for the caller: as lasting and wide as the caller's own.
+// allowWorkflows lets workflows get keys that act for the caller, with at most the caller's own rights and lifetime.
 func (a *API) allowWorkflows(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, w pushes.Workflows) error {
 	if !c.Unrestricted() || c.Expires != 0 || len(c.Nets) > 0 {
 		return fault.New(fault.Forbidden, "wider_key", "This API key can't allow workflows",
@@ -326,7 +326,7 @@ func (a *API) allowWorkflows(ctx context.Context, tx *db.Tx, c account.Caller, i
 	return a.Git.AllowTx(ctx, tx, c.Owner, id, w)
 }
 
-// useConnection changes what is not nil of how a site uses a connected account.
+// useConnection changes the fields of a site's connection that aren't nil.
 func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id site.ID, to *string, report *bool) error {
 	s, err := a.Sites.GetTx(ctx, tx, c.Owner, id)
 	if err != nil {
@@ -337,7 +337,7 @@ func (a *API) useConnection(ctx context.Context, tx *db.Tx, c account.Caller, id
 		return err
 	}
 	if to != nil {
-		if id := connection.ID(*to); id != "" && id != u.Connection { // it may open more than the caller's sites
+		if id := connection.ID(*to); id != "" && id != u.Connection { // it may give access to more than the caller's sites
 			if err := c.RequireAllSites(); err != nil {
 				return err
 			}
@@ -386,7 +386,7 @@ type calledGitHook struct {
 func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHookIn) (*contract.Reply, error) {
 	id := pushes.HookID(in.Hook)
 	req := contract.From(ctx)
-	if req.Push == nil { // else it was found just now
+	if req.Push == nil { // otherwise it was found already
 		set, err := a.Git.ByHook(ctx, a.DB, id)
 		if err != nil {
 			return nil, err
@@ -400,10 +400,10 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 	if len(req.Body) > forge.MaxBody {
 		return nil, forge.TooLarge(forge.MaxBody)
 	}
-	if err := set.Verify(req.HTTP.Header, req.Body); err != nil { // also where the answer is stored
+	if err := set.Verify(req.HTTP.Header, req.Body); err != nil { // even if there is a stored answer
 		return nil, err
 	}
-	event, err := forge.Read(req.HTTP.Header, req.Body) // a large one takes a while, and no transaction waits for it
+	event, err := forge.Read(req.HTTP.Header, req.Body) // large events take time, which no transaction should wait for
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +453,7 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 		}
 		return r.Keep(out)
 	}
-	if k.Key == "" { // as forges call: many at once go to the disk together
+	if k.Key == "" { // as Git providers call: concurrent calls share a commit
 		var answer []byte
 		err := a.pushes.Write(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 			answer, err = handle(ctx, tx)
@@ -467,7 +467,7 @@ func (a *API) callGitHook(ctx context.Context, r contract.Route, in *callGitHook
 
 var gitHookForm = lazyregexp.New(`^/hooks/git/(ghk_[a-z2-7]{52})$`)
 
-// gitCalls recognizes calls of Git hooks.
+// gitCalls handles calls of Git hooks.
 type gitCalls struct{ a *API }
 
 func (gitCalls) Most() int { return forge.MaxBody }

@@ -37,7 +37,7 @@ type calledGitHubApp struct {
 	Sites   []appSiteBody `json:"sites,omitempty" doc:"Result for each site of the repository."`
 }
 
-// answerGitHubApp handles an event that GitHub sends for an app.
+// answerGitHubApp handles a GitHub App's event.
 func (a *API) answerGitHubApp(ctx context.Context, r contract.Route, in *callGitHubAppIn) (*contract.Reply, error) {
 	out, err := a.callGitHubApp(ctx, in.Hook)
 	if err != nil {
@@ -99,8 +99,8 @@ func (a *API) callGitHubApp(ctx context.Context, hook string) (out calledGitHubA
 	return out, nil
 }
 
-// usesApp reports whether an app's events are for a site: its owner connected an account
-// with the app, and is not suspended.
+// usesApp reports whether an app's events apply to a site: its owner connected an account with the app, and isn't
+// suspended.
 func (a *API) usesApp(ctx context.Context, tx *db.Tx, s site.Site, id connection.AppID) (bool, error) {
 	uses, err := a.Connections.UsesApp(ctx, tx, s.ID, id)
 	if err != nil || !uses {
@@ -115,7 +115,7 @@ func (a *API) usesApp(ctx context.Context, tx *db.Tx, s site.Site, id connection
 
 var appHookForm = lazyregexp.New(`^` + connection.HookPath + `([A-Za-z0-9_-]{43})$`)
 
-// appCalls recognizes calls of the webhooks of GitHub Apps.
+// appCalls handles calls of GitHub Apps' webhooks.
 type appCalls struct{ a *API }
 
 func (appCalls) Most() int { return forge.MaxBody }

@@ -59,7 +59,7 @@ type stripeIn struct {
 	Account string `path:"account" doc:"Id from the webhook's URL."`
 }
 
-// registerCards lists the operations of cards. r and w make routes that read and write.
+// registerCards registers the operations of cards. r and w make routes that read and write.
 func (a *API) registerCards(r, w func(path, id, summary, doc, noun string) contract.Route) {
 	contract.Get(a.API, r("/billing/payment-method", "getPaymentMethod", "Get the payment method",
 		"The card that invoices are charged to. 404 if none is stored.", "card"), a.getCard)
@@ -84,7 +84,7 @@ func (a *API) registerCards(r, w func(path, id, summary, doc, noun string) contr
 	}, reflect.TypeFor[takenBody](), a.callStripeHook)
 }
 
-// cardCurrency is the currency that a request names, or the account's.
+// cardCurrency returns the request's currency, or the account's.
 func (a *API) cardCurrency(ctx context.Context, c account.Caller, name string) (money.Currency, error) {
 	if name == "" {
 		return a.billingCurrency(ctx, c), nil
@@ -155,7 +155,7 @@ func (a *API) callStripeHook(ctx context.Context, r contract.Route, in *stripeIn
 
 var stripeForm = lazyregexp.New(`^` + stripe.HookPath + `(sta_[a-z2-7]{26})$`)
 
-// stripeCalls recognizes calls of Stripe.
+// stripeCalls handles calls of Stripe.
 type stripeCalls struct{ a *API }
 
 func (stripeCalls) Most() int { return contract.MaxBody }

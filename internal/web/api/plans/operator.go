@@ -44,7 +44,7 @@ type LimitGrantBody struct {
 	Reason string  `json:"reason"`
 }
 
-// MarginBody is what a version of a plan brings and costs.
+// MarginBody is the revenue and cost of a plan's version.
 type MarginBody struct {
 	Plan          string  `json:"plan" example:"pro"`
 	Seller        *string `json:"seller" doc:"Id of the seller whose customers have it. Null: the installation." example:"harbor"`
@@ -63,7 +63,7 @@ type RefundBody struct {
 	Status string  `json:"status" enum:"pending,completed,failed"`
 }
 
-// ReconcileBody says what was compared with the payment provider.
+// ReconcileBody is the result of a comparison with the payment provider.
 type ReconcileBody struct {
 	Provider    string   `json:"provider" enum:"manual,stripe"`
 	ReadUntil   *string  `json:"readUntil" format:"date-time" doc:"Events of the provider were read up to here."`
@@ -77,7 +77,7 @@ type customersIn struct {
 	Limit  contract.Whole `query:"limit" doc:"Number of customers, at most 100. Default: 25."`
 }
 
-// CustomerIn names a customer.
+// CustomerIn identifies a customer.
 type CustomerIn struct {
 	ID string `path:"id" doc:"Owner id, user id, team id, email address of a user, or slug of a team."`
 }
@@ -116,7 +116,7 @@ type creditIn struct {
 	}
 }
 
-// OperatorsInvoiceIn names an invoice of any account.
+// OperatorsInvoiceIn identifies an invoice of any account.
 type OperatorsInvoiceIn struct {
 	ID string `path:"id" doc:"The invoice's id or number."`
 }
@@ -145,7 +145,7 @@ type refundIn struct {
 	}
 }
 
-// registerOperator lists what those who run the installation do.
+// registerOperator registers the operations for operators.
 func (a *API) registerOperator() {
 	r := func(path, id, summary, doc, noun string) contract.Route {
 		return contract.Route{

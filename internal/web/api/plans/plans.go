@@ -1,5 +1,5 @@
-// Package plans owns the operations of plans, the account's subscription, its invoices and payments. They exist where there is
-// billing.
+// Package plans owns the operations of plans, the account's subscription, its invoices and payments. They exist if
+// billing is on.
 package plans
 
 import (
@@ -76,7 +76,7 @@ type SubscriptionBody struct {
 	CreatedAt          string                 `json:"createdAt" format:"date-time"`
 }
 
-// ChoiceFields name a plan in requests.
+// ChoiceFields identify a plan in requests.
 type ChoiceFields struct {
 	Plan     string `json:"plan" maxLength:"40" example:"pro"`
 	Interval string `json:"interval,omitempty" enum:"month,year" doc:"Default: month, or year if the plan has no price by the month."`
@@ -95,7 +95,7 @@ type previewIn struct {
 	}
 }
 
-// PreviewBody says what an action would do and cost.
+// PreviewBody is the effect and price of an action.
 type PreviewBody struct {
 	Digest      string        `json:"digest" doc:"Send it with the action to get exactly this result or an error."`
 	EffectiveAt string        `json:"effectiveAt" format:"date-time"`
@@ -182,7 +182,7 @@ type DeletionBody struct {
 	Notices int64  `json:"notices" doc:"Number of notices that were sent, of 3."`
 }
 
-// ProfileBody is the billing profile with what is known of its VAT number.
+// ProfileBody is the billing profile with the state of its VAT number.
 type ProfileBody struct {
 	Name     string        `json:"name"`
 	Address  string        `json:"address"`
@@ -210,17 +210,17 @@ type cancelIn struct {
 type API struct {
 	*contract.API
 	Billing *billing.Billing
-	Stripe  *stripe.Stripe // nil: no cards are accepted
+	Stripe  *stripe.Stripe // nil: cards aren't accepted
 	Sellers *seller.Hosts
 }
 
-// Register lists the operations of plans and invoices.
+// Register registers the operations of plans and invoices.
 func Register(core *contract.API, b *billing.Billing, s *stripe.Stripe, h *seller.Hosts) {
 	a := &API{core, b, s, h}
 	r := func(path, id, summary, doc, noun string) contract.Route {
 		return contract.Route{
 			Path: path, ID: id, Tag: "Billing", Summary: summary, Doc: doc, Scope: account.BillingRead, Noun: noun, Wide: true,
-			Finds: slices.Contains([]string{"subscription", "card", "invoice", "action"}, noun), // the account's own, which it may not have
+			Finds: slices.Contains([]string{"subscription", "card", "invoice", "action"}, noun), // the account may not have one
 		}
 	}
 	w := func(path, id, summary, doc, noun string) contract.Route {
@@ -325,7 +325,7 @@ func (a *API) getSubscription(ctx context.Context, c account.Caller, _ *struct{}
 	return a.showSubscription(ctx, a.DB, s)
 }
 
-// billingAct carries a billing action out.
+// billingAct performs a billing action.
 func (a *API) billingAct(
 	ctx context.Context, tx *db.Tx, c account.Caller, do billing.Action, digest, did string,
 ) (SubscriptionBody, audit.Event, error) {
@@ -417,7 +417,7 @@ func (a *API) showProfile(ctx context.Context, r db.Reader, p party.Profile, own
 	return ProfileBody{p.Name, p.Address, p.Country, p.VATID, p.Email, string(p.VAT), deletion}, err
 }
 
-// deletion returns what is announced of the deletion of an account's sites.
+// deletion returns the announced deletion of an account's sites, or nil.
 func (a *API) deletion(ctx context.Context, r db.Reader, owner account.OwnerID) (*DeletionBody, error) {
 	p, on, err := retention.Of(ctx, r, owner)
 	if err != nil || !on {
@@ -453,7 +453,7 @@ func (a *API) getBudget(ctx context.Context, c account.Caller, _ *struct{}) (Mon
 	return inMoney(m.Currency, m.Amount), err
 }
 
-// billingCurrency is the currency of the account's plan, or EUR.
+// billingCurrency returns the currency of the account's plan, or EUR.
 func (a *API) billingCurrency(ctx context.Context, c account.Caller) money.Currency {
 	if s, err := a.Billing.Subscription(ctx, a.DB, c.Owner); err == nil {
 		if v, err := a.Billing.Version(ctx, a.DB, s.Version); err == nil {

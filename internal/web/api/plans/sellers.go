@@ -15,7 +15,7 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// SellerBody is somebody who resells.
+// SellerBody is a reseller.
 type SellerBody struct {
 	ID        string  `json:"id" example:"harbor"`
 	Name      string  `json:"name" example:"Harbor"`
@@ -27,7 +27,7 @@ type SellerBody struct {
 	Customers int64   `json:"customers" doc:"Number of accounts that are assigned to it."`
 }
 
-// SellerSettings are who invoices, and on which terms. Fields that are left out have their default.
+// SellerSettings are a reseller's name, address and terms. Omitted fields have their default.
 type SellerSettings struct {
 	Seller struct {
 		Name    string `json:"name" example:"Harbor Hosting GmbH"`
@@ -47,7 +47,7 @@ type SellerSettings struct {
 	Cards         string           `json:"cards,omitempty" enum:",required,optional"`
 }
 
-// SellerIn names a seller.
+// SellerIn identifies a reseller.
 type SellerIn struct {
 	ID string `path:"id" doc:"The seller's id."`
 }
@@ -87,7 +87,7 @@ type assignIn struct {
 	}
 }
 
-// registerSellers lists what operators do with those who resell.
+// registerSellers registers the operations with which operators manage resellers.
 func (a *API) registerSellers(r func(path, id, summary, doc, noun string) contract.Route) {
 	create := r("/sellers", "createSeller", "Add a seller", "A reseller, with a name and a series of invoices of its own.", "seller")
 	create.Status = 201
@@ -122,7 +122,7 @@ func (a *API) getSeller(ctx context.Context, _ account.Caller, in *SellerIn) (Se
 	return a.showSeller(s), err
 }
 
-// readLogo reads a logo in base64; an empty text is the removal of the one that is there.
+// readLogo decodes a logo in base64; an empty text removes the current one.
 func readLogo(text string) ([]byte, error) {
 	if text == "" {
 		return []byte{}, nil
@@ -134,7 +134,7 @@ func readLogo(text string) ([]byte, error) {
 	return seller.ReadLogo(bytes.NewReader(raw))
 }
 
-// saveSeller writes a seller, and its host unless that is nil, and returns it as it is now.
+// saveSeller saves a reseller, and its host unless host is nil, and returns it.
 func (a *API) saveSeller(
 	ctx context.Context, tx *db.Tx, s seller.Seller, host *string, did string,
 ) (out SellerBody, _ audit.Event, err error) {
@@ -213,7 +213,7 @@ func (a *API) setSellerSettings(
 	if err != nil {
 		return out, did, err
 	}
-	file, err := json.Marshal(in.Body) // has the form of the file of the command
+	file, err := json.Marshal(in.Body) // in the form that the command reads from a file
 	if err != nil {
 		return out, did, err
 	}

@@ -7,18 +7,18 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Apps *app.Apps
 }
 
-// API answers the operations of programs.
+// API implements the operations of programs.
 type API struct {
 	*contract.API
 	Config
 }
 
-// Register lists the operations of programs.
+// Register registers the operations of programs.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.programRoutes()

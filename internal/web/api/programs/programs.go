@@ -195,7 +195,7 @@ func (a *API) runCommand(
 	}
 	parsed := framework.ParseCommand(command)
 	op, err := a.Apps.RunTx(ctx, tx, c, in.ID, s.LiveDeployment, task.Command{Argv: parsed.Argv, Shell: parsed.Shell}, timeout)
-	program := "a shell" // its text may spell a secret out
+	program := "a shell" // its text may contain a secret
 	if len(parsed.Argv) > 0 {
 		program = parsed.Argv[0]
 	}
@@ -209,7 +209,7 @@ type siteMetricsIn struct {
 	Step  string         `query:"step" doc:"The time that a point covers: 1m or 15m (up to 25 hours ago) or 1h (up to 31 days ago). Default: depends on since."`
 }
 
-// metricSteps lists the durations that a point may stand for.
+// metricSteps lists the durations of a data point.
 var metricSteps = map[string]time.Duration{"": 0, "1m": time.Minute, "15m": 15 * time.Minute, "1h": time.Hour}
 
 type metricsBody struct {
@@ -231,8 +231,7 @@ type metricSpan struct {
 	FiguresBody
 }
 
-// FiguresBody holds the figures of a time span. It is exported because huma sees no fields
-// of embedded types that are not.
+// FiguresBody holds the figures of a period. It is exported because huma ignores embedded types that aren't.
 type FiguresBody struct {
 	Requests    int64                 `json:"requests"`
 	Bytes       int64                 `json:"bytes" doc:"Bytes of response bodies."`
@@ -361,7 +360,7 @@ func (a *API) listCrons(ctx context.Context, c account.Caller, in *contract.Part
 	out := []cronBody{}
 	for _, t := range list {
 		if t.Schedule == "" {
-			continue // a worker
+			continue // background processes have no requests
 		}
 		b := cronBody{
 			Name: t.Name, Schedule: t.Schedule, Command: t.Command.String(), NextAt: contract.When(t.Next),
@@ -400,7 +399,7 @@ func (a *API) runCron(
 	return contract.ShowOperation(op), audit.Event{Action: "site.command", Subject: string(in.ID), Detail: "cron:" + in.Name}, err
 }
 
-// hasProgram reports whether a program answers for the site.
+// hasProgram reports whether the site is served by a program.
 func hasProgram(s site.Site) bool {
 	return s.Runtime != "" && s.Runtime != "static" && s.LiveDeployment != ""
 }
@@ -489,7 +488,7 @@ func (a *API) siteLogs(ctx context.Context, r contract.Route, in *siteLogsIn) (f
 			for _, l := range lines {
 				list, f.After = append(list, contract.Event{N: l.N, Data: showProgramLine(l)}), l.N
 			}
-			f.After, f.Limit = max(f.After, 1), contract.MaxEvents // from now on all that follows
+			f.After, f.Limit = max(f.After, 1), contract.MaxEvents // stream everything from now on
 			return list, nil, err
 		})
 	}
@@ -516,7 +515,7 @@ func showProgramLine(l applog.Line) programLine {
 	return programLine{l.N, l.At.String(), l.Level, l.Message, l.Stream, l.Process, contract.Some(string(l.Deployment))}
 }
 
-// ShowProcess is a site's program, null where it has none.
+// ShowProcess returns the state of a site's program; null if it has none.
 func ShowProcess(apps *app.Apps, s *site.Site) *ProcessBody {
 	if apps == nil || !hasProgram(*s) {
 		return nil

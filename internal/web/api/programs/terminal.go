@@ -31,8 +31,7 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// How long a terminal may be open, with and without anything happening in it, and how many bytes it may show: as in the
-// dashboard.
+// Limits of a terminal: time with and without activity, and bytes of output. They equal the dashboard's.
 const (
 	terminalTime   = time.Hour
 	terminalIdle   = 15 * time.Minute
@@ -40,19 +39,19 @@ const (
 	maxTyped       = 64 << 10 // bytes of a message
 )
 
-// How often it is looked whether a terminal may stay open, and every how many looks its connection is tried.
+// Interval of checks that a terminal may stay open, and the number of checks between pings.
 const (
 	terminalCheck = 3 * time.Second
 	checksPerPing = 5
 )
 
-// closeRefused closes a WebSocket for a reason of ours.
+// closeRefused is the close code for our own reasons.
 const closeRefused websocket.StatusCode = 4000
 
-// maxReason is the most bytes of the reason in a closing frame (RFC 6455, section 5.5).
+// maxReason caps the bytes of the reason in a close frame (RFC 6455 §5.5).
 const maxReason = 123
 
-// terminalShell is the command of a terminal without one: the best shell that the sandbox has.
+// terminalShell is the default command: the best shell that the sandbox has.
 const terminalShell = `if command -v bash >/dev/null 2>&1; then export PS1='\w \$ '; exec bash --norc --noprofile; fi; export PS1='$ '; exec sh -i`
 
 type terminalIn struct {
@@ -90,7 +89,7 @@ func (a *API) terminalRoute() {
 	contract.Writes(a.API, r, op, a.openTerminal)
 }
 
-// terminalSite returns the site, where it allows a terminal.
+// terminalSite returns the site if it allows terminals.
 func (a *API) terminalSite(ctx context.Context, c account.Caller, id site.ID) (site.Site, error) {
 	s, err := a.Site(ctx, c, id)
 	switch {
@@ -147,7 +146,7 @@ func (a *API) openTerminal(ctx context.Context, r contract.Route, in *terminalIn
 		done := sync.OnceFunc(done)
 		defer done()
 		req, w := humago.Unwrap(hctx)
-		// The key is the only credential, which no browser adds by itself: there is no origin to check.
+		// The origin needs no check: the only credential is the key, which browsers don't add by themselves.
 		conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
 		if err != nil {
 			a.Log.DebugContext(ctx, "terminal not opened", "site", s.ID, "err", err)
@@ -162,7 +161,7 @@ func (a *API) openTerminal(ctx context.Context, r contract.Route, in *terminalIn
 	}, nil
 }
 
-// terminal is one that is open.
+// terminal is an open terminal.
 type terminal struct {
 	a    *API
 	c    account.Caller
@@ -171,8 +170,8 @@ type terminal struct {
 
 	ctx    context.Context
 	end    context.CancelCauseFunc
-	shown  int64        // bytes; the output's alone
-	active atomic.Int64 // when something was typed or shown, in nanoseconds
+	shown  int64        // bytes; only used by the output
+	active atomic.Int64 // time of the last input or output, in nanoseconds
 }
 
 var (
@@ -183,14 +182,14 @@ var (
 	errKey    = &fault.Error{Kind: fault.Invalid, Message: "Closed: the credential is no longer valid"}
 )
 
-// serve runs x until it ends, or the terminal may no longer be open. done gives its place back.
+// serve runs x until it exits or the terminal must be closed. done releases its place.
 func (t *terminal) serve(ctx context.Context, x app.Execution, done func()) {
-	// The connection is the WebSocket's: the request's context says nothing about it any more.
+	// The WebSocket has taken over the connection, so the request's context doesn't end with it.
 	late, cancel := context.WithTimeoutCause(db.WithShare(context.WithoutCancel(ctx), string(t.c.Owner)), terminalTime, errTime)
 	defer cancel()
 	t.ctx, t.end = context.WithCancelCause(late)
 	defer t.end(nil)
-	if err := t.audit("site.terminal", ""); err != nil { // what can't be recorded does not happen
+	if err := t.audit("site.terminal", ""); err != nil { // without an audit log entry, the terminal doesn't start
 		t.refuse(err)
 		return
 	}
@@ -202,7 +201,7 @@ func (t *terminal) serve(ctx context.Context, x app.Execution, done func()) {
 	var receiving panics.Background
 	receiving.Go(func() {
 		defer typed.Close()
-		defer t.end(errLeft) // before the program hears of it: this is why it ends
+		defer t.end(errLeft) // before the program is killed, so that this is the reason
 		t.receive(typed, sizes)
 	})
 	// right: terminal of a key
@@ -213,7 +212,7 @@ func (t *terminal) serve(ctx context.Context, x app.Execution, done func()) {
 		err = context.Cause(t.ctx)
 	}
 	in.Close()
-	done() // who hears of the end may open the next
+	done() // before the client learns of the end, so that it can open the next one
 	if err != nil {
 		t.refuse(err)
 	} else if last, err := json.Marshal(terminalEnd{exit.Code, exit.Reason}); err == nil {
@@ -225,7 +224,7 @@ func (t *terminal) serve(ctx context.Context, x app.Execution, done func()) {
 	_ = t.audit("site.terminal_closed", "after "+time.Since(begun).Round(time.Second).String())
 }
 
-// refuse closes the connection with the reason why there is no terminal, or no longer.
+// refuse closes the connection with the reason.
 func (t *terminal) refuse(err error) {
 	reason := "Internal error"
 	if f := fault.As(err); f != nil {
@@ -239,17 +238,17 @@ func (t *terminal) refuse(err error) {
 	_ = t.conn.Close(closeRefused, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
 }
 
-// receive takes what the client sends, until it sends no more.
+// receive passes the client's input on until it ends.
 func (t *terminal) receive(typed io.Writer, sizes chan runtime.Size) {
 	for {
-		kind, data, err := t.conn.Read(context.WithoutCancel(t.ctx)) // an end would cut off the last words
+		kind, data, err := t.conn.Read(context.WithoutCancel(t.ctx)) // canceling the read would cut off the last output
 		if err != nil {
 			return
 		}
 		if kind == websocket.MessageBinary {
 			t.active.Store(time.Now().UnixNano())
 			if _, err := typed.Write(data); err != nil {
-				return // the program has ended
+				return // the program has exited
 			}
 			continue
 		}
@@ -258,7 +257,7 @@ func (t *terminal) receive(typed io.Writer, sizes chan runtime.Size) {
 			_ = t.conn.Close(websocket.StatusInvalidFramePayloadData, "Unknown message")
 			return
 		}
-		select { // the newest counts
+		select { // the newest size counts
 		case <-sizes:
 		default:
 		}
@@ -267,12 +266,12 @@ func (t *terminal) receive(typed io.Writer, sizes chan runtime.Size) {
 }
 
 func (t *terminal) send(kind websocket.MessageType, p []byte) error {
-	ctx, done := context.WithTimeout(context.WithoutCancel(t.ctx), contract.SendTime) // the last words come after its end
+	ctx, done := context.WithTimeout(context.WithoutCancel(t.ctx), contract.SendTime) // the last output comes after the end
 	defer done()
 	return t.conn.Write(ctx, kind, p)
 }
 
-// Write shows what the program wrote.
+// Write sends the program's output to the client.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.active.Store(time.Now().UnixNano())
 	t.shown += int64(len(p))
@@ -287,7 +286,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep ends the terminal when the client is gone, nothing happens, or the site no longer allows it.
+// keep closes the terminal when the client is gone, it is idle, or the site no longer allows it.
 func (t *terminal) keep() {
 	tick := time.NewTicker(terminalCheck)
 	defer tick.Stop()
@@ -301,14 +300,14 @@ func (t *terminal) keep() {
 			t.end(errIdle)
 			return
 		}
-		if _, err := t.a.terminalSite(t.ctx, t.c, t.site); fault.As(err) != nil { // a database that doesn't answer ends nothing
+		if _, err := t.a.terminalSite(t.ctx, t.c, t.site); fault.As(err) != nil { // an unavailable database doesn't close it
 			t.end(err)
 			return
 		}
 		if n%checksPerPing == 0 {
 			waiting, done := context.WithTimeout(t.ctx, contract.SendTime)
 			err := t.conn.Ping(waiting)
-			late := waiting.Err() != nil // it may be that its input isn't read at the moment
+			late := waiting.Err() != nil // the program may not be reading its input at the moment
 			done()
 			if err != nil && !late {
 				t.end(errLeft)

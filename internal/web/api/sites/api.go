@@ -1,5 +1,5 @@
-// Package sites owns the operations of sites: their settings, variables, domains, databases,
-// backups, transfers, and the long-running work on them.
+// Package sites owns the operations of sites: their settings, variables, domains, databases, backups and transfers, and
+// long-running operations on them.
 package sites
 
 import (
@@ -18,7 +18,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Apps         *app.Apps
 	Backups      *backup.Backups
@@ -30,17 +30,17 @@ type Config struct {
 	Rules        *ruletest.Rules
 	Teams        *team.Teams
 	WordPress    *wordpress.WordPress
-	Certificates certs.Addresses // of sites' own addresses
+	Certificates certs.Addresses // of sites' own host names
 }
 
-// API answers the operations of the sites.
+// API implements the operations of sites.
 type API struct {
 	*contract.API
 	Config
-	dumps *fair.Pool // databases that are downloaded
+	dumps *fair.Pool // limits downloads of databases
 }
 
-// Register lists the operations of the sites.
+// Register registers the operations of sites.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c, newDumps()}
 	a.siteRoutes()

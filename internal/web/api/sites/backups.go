@@ -39,7 +39,7 @@ type backupBody struct {
 	ExpiresAt   *string   `json:"expiresAt" format:"date-time" doc:"Null: kept until it is deleted or the schedule no longer keeps it."`
 }
 
-// scheduleBody is when a site is backed up.
+// scheduleBody is a site's backup schedule.
 type scheduleBody struct {
 	Every string   `json:"every" enum:"off,hourly,daily,weekly"`
 	At    string   `json:"at" example:"03:00" doc:"Time of day in UTC. Weekly backups run on Sunday."`
@@ -52,7 +52,7 @@ type keepBody struct {
 	Monthly int `json:"monthly" minimum:"0" maximum:"366"`
 }
 
-// schedulePatch holds what can be changed of it.
+// schedulePatch holds the changeable fields of a schedule.
 type schedulePatch struct {
 	Every *string `json:"every,omitempty" enum:"off,hourly,daily,weekly"`
 	At    *string `json:"at,omitempty" example:"03:00"`
@@ -101,7 +101,7 @@ func (a *API) backupRoutes() {
 	a.downloadRoute(download)
 }
 
-// ownBackup returns a backup that the caller may touch.
+// ownBackup returns a backup that the caller may access.
 func (a *API) ownBackup(ctx context.Context, c account.Caller, id backup.ID) (backup.Backup, error) {
 	b, err := a.Backups.Get(ctx, c.Owner, id)
 	if err != nil {
@@ -116,7 +116,7 @@ type listBackupsIn struct {
 	Type string `query:"type" enum:"manual,scheduled,before_update,before_restore,before_delete" doc:"Only backups of this type."`
 }
 
-// maxListed is how many backups a list without pages has.
+// maxListed caps the backups in a list without pages.
 const maxListed = 1000
 
 func (a *API) listBackups(ctx context.Context, c account.Caller, in *listBackupsIn) (contract.Data[backupBody], error) {
@@ -336,7 +336,7 @@ func (a *API) download(ctx context.Context, r contract.Route, in *downloadIn) (f
 		}
 		if err := write(ctx, contract.Patiently(ctx, w)); err != nil {
 			a.Log.InfoContext(ctx, "backup download failed", "backup", b.ID, "err", err)
-			panic(http.ErrAbortHandler) // half an archive must not look whole
+			panic(http.ErrAbortHandler) // a partial archive must not look complete
 		}
 	}, nil
 }
@@ -371,7 +371,7 @@ func showSchedule(s backup.Schedule) scheduleBody {
 }
 
 func (p *schedulePatch) read() (out backup.SchedulePatch) {
-	out.Every, out.At = p.Every, p.At // nil: as it is
+	out.Every, out.At = p.Every, p.At // nil: unchanged
 	if p.Keep != nil {
 		out.Daily, out.Weekly, out.Monthly = p.Keep.Daily, p.Keep.Weekly, p.Keep.Monthly
 	}

@@ -105,7 +105,7 @@ func (a *API) createDatabase(
 	return showDatabase(x), audit.Event{Action: "database.created", Subject: string(in.ID), Detail: x.Name}, err
 }
 
-// database returns the caller's, or a NotFound fault: also where the key is for other sites.
+// database returns the caller's database, or a NotFound fault, also if the key is restricted to other sites.
 func (a *API) database(ctx context.Context, r db.Reader, c account.Caller, id database.ID) (database.Database, error) {
 	x, err := a.Databases.Get(ctx, r, c.Owner, id)
 	if err != nil {

@@ -102,7 +102,7 @@ func (a *API) domainRoutes() {
 		a.verifyDomain)
 }
 
-// domain returns a domain that the caller may touch.
+// domain returns a domain that the caller may access.
 func (a *API) domain(ctx context.Context, r db.Reader, c account.Caller, id domain.ID) (domain.Domain, error) {
 	d, err := a.Domains.Get(ctx, r, c.Owner, id)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Bounds of downloads of databases. One reads in a transaction for as long as its client takes, and what the
-// database's programs overwrite meanwhile is kept for it.
+// Limits of database downloads. Each reads in a transaction for as long as its client takes, during which MariaDB must
+// keep all overwritten rows.
 const (
 	maxDumps = 8
 	dumpTime = time.Hour
@@ -70,7 +70,7 @@ func (a *API) dump(ctx context.Context, r contract.Route, in *contract.ByID[data
 			out.begin()
 			return
 		}
-		// What can't be recorded is not sent.
+		// Without an audit log entry, nothing is sent.
 		err := a.DB.Write(ctx, func(tx *db.Tx) error {
 			did := audit.Event{Action: "database.downloaded", Subject: string(x.Site), Detail: x.Name}
 			return a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), did)
@@ -94,12 +94,12 @@ func (a *API) dump(ctx context.Context, r contract.Route, in *contract.ByID[data
 			a.Fail(w, req, err)
 		default:
 			a.Log.InfoContext(ctx, "download of database failed", "database", x.ID, "err", err)
-			panic(http.ErrAbortHandler) // half a dump must not look whole
+			panic(http.ErrAbortHandler) // a partial dump must not look complete
 		}
 	}, nil
 }
 
-// begun is an answer whose header is sent with its first byte: what fails before that has a status of its own.
+// begun is an answer whose header is sent with its first byte, so that earlier errors have their own status.
 type begun struct {
 	w    http.ResponseWriter
 	to   io.Writer

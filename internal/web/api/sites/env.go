@@ -28,7 +28,7 @@ type varBody struct {
 	UpdatedAt string   `json:"updatedAt" format:"date-time"`
 }
 
-// newVar is a variable as it is sent.
+// newVar is a variable in a request.
 type newVar struct {
 	Key    string   `json:"key" pattern:"^[A-Za-z_][A-Za-z0-9_]*$" patternDescription:"letters, digits and underscores, not beginning with a digit" doc:"Letters, digits and underscores, not beginning with a digit."`
 	Value  string   `json:"value" doc:"At most 32 KiB."`
@@ -37,26 +37,26 @@ type newVar struct {
 	Branch string   `json:"branch,omitempty" maxLength:"244" doc:"Only previews of this branch, or of branches that match: * matches any characters. If a key has several values, the longest matching pattern wins; a value without a branch is the fallback." example:"feature/*"`
 }
 
-// newVars is one variable or an array of them, as they were sent.
+// newVars is one variable or an array of them, not yet decoded.
 type newVars struct{ raw json.RawMessage }
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (newVars) Schema(r huma.Registry) *huma.Schema {
 	one := r.Schema(reflect.TypeFor[newVar](), true, "")
 	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
 }
 
-// UnmarshalJSON keeps the text: the handler reads it, to say which variable is wrong.
+// UnmarshalJSON stores the text: the handler decodes it, so that errors name the variable.
 func (n *newVars) UnmarshalJSON(b []byte) error {
 	n.raw = bytes.Clone(b)
 	return nil
 }
 
-// read checks and decodes them, and says whether they came as an array.
+// read checks and decodes the variables, and reports whether they were an array.
 func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
 	odd := fault.New(fault.Invalid, "invalid_body", "Invalid variables", "send one variable or an array of them")
 	var v any
-	if json.Unmarshal(n.raw, &v) != nil { // a number beyond all bounds, for instance
+	if json.Unmarshal(n.raw, &v) != nil { // such as a number that is too large
 		return nil, false, odd
 	}
 	schema := r.Schema(reflect.TypeFor[newVar](), true, "")
@@ -80,13 +80,13 @@ func (n newVars) read(r huma.Registry) (list []newVar, many bool, err error) {
 	return list, many, nil
 }
 
-// setVars is the answer: the object, or {"data": […]} for an array.
+// setVars is the answer: an object, or {"data": […]} for an array.
 type setVars struct {
 	list []varBody
 	many bool
 }
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (setVars) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		r.Schema(reflect.TypeFor[varBody](), true, ""),
@@ -94,7 +94,7 @@ func (setVars) Schema(r huma.Registry) *huma.Schema {
 	}}
 }
 
-// MarshalJSON writes either.
+// MarshalJSON writes one of the two forms.
 func (s setVars) MarshalJSON() ([]byte, error) {
 	if s.many {
 		return contract.Encode(contract.Data[varBody]{Data: s.list})
@@ -139,14 +139,14 @@ type setEnvIn struct {
 	Body newVars
 }
 
-// sealedEnv holds the variables that a request sets, ready to be written.
+// sealedEnv holds encrypted variables, ready to be written.
 type sealedEnv struct {
 	vars   site.SealedVars
-	many   bool   // they came as an array
+	many   bool   // they were an array
 	detail string // for the audit log
 }
 
-// sealEnv does all that can be done before the database's one writer is needed.
+// sealEnv does the work that doesn't need the database's only writer.
 func (a *API) sealEnv(ctx context.Context, c account.Caller, in *setEnvIn) (p sealedEnv, err error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return p, err

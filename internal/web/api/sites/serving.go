@@ -76,7 +76,7 @@ type updateServingIn struct {
 	}
 }
 
-// hashPassword takes its time outside of the transaction.
+// hashPassword runs before the transaction because hashing is slow.
 func (a *API) hashPassword(ctx context.Context, c account.Caller, in *updateServingIn) (string, error) {
 	if in.Body.Password == nil {
 		return "", nil

@@ -20,7 +20,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// NewSiteBody is a site just made: it has no domains and no updatedAt yet.
+// NewSiteBody is a new site, without domains and updatedAt.
 type NewSiteBody struct {
 	ID            site.ID     `json:"id" example:"site_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Name          string      `json:"name"`
@@ -157,7 +157,7 @@ func (a *API) listSites(ctx context.Context, c account.Caller, in *listSitesIn) 
 	return contract.Paged(bodies, p, total), err
 }
 
-// credential lets a private repository be read.
+// credential is the credential for a private repository.
 type credential struct {
 	Token     string `json:"token,omitempty" doc:"An access token, for https." writeOnly:"true"`
 	User      string `json:"user,omitempty" doc:"Username for the token, if the host requires one."`
@@ -286,7 +286,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 		return siteBody{}, did, err
 	}
 	s, err := a.Sites.UpdateTx(ctx, tx, c.Owner, in.ID, p)
-	if err == nil && own { // else the connected account would open the repository once the credential is removed
+	if err == nil && own { // else the connected account would give access to the repository once the credential is removed
 		err = a.Connections.UseTx(ctx, tx, c.Owner, in.ID, s.Repository, connection.Use{})
 	}
 	if err == nil && s.Repository != now.Repository && oauth.IsApp(c) { // deploying its pushes ends with the app's access
@@ -310,7 +310,7 @@ func (a *API) updateSite(ctx context.Context, tx *db.Tx, c account.Caller, in *u
 	return out, did, err
 }
 
-// parts names what a change of a site concerns, as the settings page does.
+// parts names the changed sections of the settings page.
 func (in *updateSiteIn) parts() (list []string) {
 	b := in.Body
 	for _, p := range []struct {
@@ -496,7 +496,7 @@ func (a *API) showSite(ctx context.Context, r db.Reader, s site.Site) (siteBody,
 	return all[0], nil
 }
 
-// showSites shows sites of one owner.
+// showSites returns the bodies of an owner's sites.
 func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]siteBody, error) {
 	out := make([]siteBody, len(list))
 	if len(list) == 0 {
@@ -518,7 +518,7 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 	if err != nil {
 		return nil, err
 	}
-	for i := range list { // in place: a body is long, and there are many
+	for i := range list { // in place: bodies are large, and there are many
 		s, b, c := &list[i], &out[i], certificates.Of(slugs[i])
 		b.NewSiteBody = a.showNewSite(s)
 		b.Domains = contract.Each(domains[names[i]], func(d domain.Summary) domainSummary {
@@ -535,7 +535,7 @@ func (a *API) showSites(ctx context.Context, r db.Reader, list []site.Site) ([]s
 	return out, nil
 }
 
-// newWordPress are the settings of a new WordPress.
+// newWordPress holds the settings of a new WordPress.
 type newWordPress struct {
 	Title      string `json:"title,omitempty" doc:"Title. Default: the site's name."`
 	AdminEmail string `json:"adminEmail,omitempty" doc:"The administrator's email address. Default: yours."`

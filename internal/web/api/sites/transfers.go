@@ -128,7 +128,7 @@ func (a *API) acceptTransfer(
 	if err != nil {
 		return siteBody{}, did, err
 	}
-	// The sender's log says it too: who accepted is not one of theirs, so nobody acts there.
+	// The sender's log gets an entry without an actor, because the person who accepted isn't one of the sender's.
 	if err := a.Accounts.AuditTx(ctx, tx, audit.Actor{Owner: t.From, Via: "transfer " + t.ID}, audit.Event{
 		Action: "site.transferred", Subject: string(p.Site.ID), Detail: p.Site.Name + " to " + team.NameOf(c),
 	}); err != nil {

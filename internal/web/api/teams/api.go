@@ -8,19 +8,19 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
-	SSO   *sso.SSO // Optional: without it there are no sign-in providers.
+	SSO   *sso.SSO // Optional: nil means that there are no sign-in providers.
 	Teams *team.Teams
 }
 
-// API answers the operations of teams.
+// API implements the operations of teams.
 type API struct {
 	*contract.API
 	Config
 }
 
-// Register lists the operations of teams.
+// Register registers the operations of teams.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.teamRoutes()

@@ -51,7 +51,7 @@ type auditIn struct {
 	Limit  contract.Whole `query:"limit" doc:"Entries per page: 25 by default, at most 100."`
 }
 
-// maxExport is how many lines one export has at most.
+// maxExport caps the entries in an export.
 const maxExport = 1_000_000
 
 func (a *API) auditRoutes() {
@@ -111,7 +111,7 @@ func (a *API) teamAudit(ctx context.Context, r contract.Route, in *auditIn) (fun
 	}, err
 }
 
-// exportAudit writes every matching line. It ends like other streams: when the caller's rights do.
+// exportAudit writes every matching entry. Like streams, it ends when the caller's rights do.
 func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter) (func(huma.Context), error) {
 	done, ok := a.Streams.Begin(c.User, contract.From(ctx).Addr)
 	if !ok {
@@ -151,7 +151,7 @@ func (a *API) exportAudit(ctx context.Context, c account.Caller, f audit.Filter)
 			}
 			if err != nil {
 				a.Log.InfoContext(ctx, "export of audit log failed", "owner", c.Owner, "err", err)
-				panic(http.ErrAbortHandler) // half a log must not look whole
+				panic(http.ErrAbortHandler) // a partial log must not look complete
 			}
 			n += len(list)
 			if len(list) < f.Limit {

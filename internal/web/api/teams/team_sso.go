@@ -23,7 +23,7 @@ type ProviderBody struct {
 	CreatedAt   string         `json:"createdAt" format:"date-time"`
 }
 
-// SSODomain is an email domain that a team's provider speaks for once it is verified.
+// SSODomain is an email domain of a team's provider, which signs in its addresses once verified.
 type SSODomain struct {
 	ID         sso.DomainID `json:"id" example:"sdm_25o5kzh3mc7yw4tn6pqd2xlfae"`
 	Domain     string       `json:"domain"`
@@ -111,7 +111,7 @@ func (a *API) createTeamProvider(
 	return a.showProvider(p, nil), audit.Event{Action: "sso_provider.added", Subject: string(p.ID), Detail: p.Issuer}, err
 }
 
-// joinRole is a role that may be left out.
+// joinRole is an optional role.
 func joinRole(r *string) account.Role {
 	if r == nil {
 		return ""
@@ -199,7 +199,7 @@ type TeamDomainIn struct {
 	Domain sso.DomainID `path:"domain"`
 }
 
-// lookedAt is what the DNS had at the place of a domain's record.
+// lookedAt is the DNS content at a domain's verification record.
 type lookedAt struct {
 	id    sso.DomainID
 	found []string

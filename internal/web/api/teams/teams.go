@@ -137,7 +137,7 @@ func (a *API) teamRoutes() {
 	a.auditRoutes()
 }
 
-// own checks that the team which a path names is the one that the caller acts for.
+// own checks that the team in the path is the one that the caller acts for.
 func (a *API) own(ctx context.Context, c account.Caller, name string) error {
 	if c.Team != "" && (c.Team == name || c.Slug == name) {
 		return nil
@@ -240,7 +240,7 @@ type deleteTeamIn struct {
 	}
 }
 
-// deletedTeam is 200 where the team is gone, and 202 with an operation where its sites are deleted first.
+// deletedTeam is 200 if the team is deleted, and 202 with an operation if its sites must be deleted first.
 type deletedTeam struct {
 	Message   string                  `json:"message"`
 	Operation *contract.OperationBody `json:"operation,omitempty" doc:"The operation that deletes the sites, then the team."`
@@ -259,10 +259,10 @@ func (a *API) deleteTeam(ctx context.Context, tx *db.Tx, c account.Caller, in *d
 		err = contract.OneOf("sites", in.Sites, "delete")
 	}
 	if err == nil {
-		err = account.LockOwnerTx(ctx, tx, c.Owner) // whoever removes the caller at this moment comes before or after
+		err = account.LockOwnerTx(ctx, tx, c.Owner) // waits for a concurrent removal of the caller
 	}
 	if err == nil {
-		// The line goes first: with the team goes the membership that it is checked against.
+		// Write the entry first: it requires a membership, which is deleted with the team.
 		err = a.Accounts.AuditTx(ctx, tx, c.Actor(contract.From(ctx).Addr), audit.Event{Action: "team.deleted", Subject: c.Team, Detail: c.Slug})
 	}
 	if err != nil {
@@ -341,7 +341,8 @@ func (a *API) setEmergencyOwner(
 	return showMember(m), did, err
 }
 
-// beforeOwn writes the line of what callers do to their own membership before they do it: afterwards it would be refused.
+// beforeOwn writes the audit log entry before a caller changes their own membership, because afterwards it would be
+// refused.
 func (a *API) beforeOwn(ctx context.Context, tx *db.Tx, c account.Caller, user account.UserID, did *audit.Event) error {
 	if user != c.User || c.Service {
 		return nil
@@ -433,7 +434,7 @@ func (a *API) createInvitation(
 	return newInvitationBody{showInvitation(i), a.acceptURL(token)}, did, err
 }
 
-// acceptURL is the page that an invitation is accepted on; nil where it was mailed.
+// acceptURL returns the page for accepting an invitation; nil if it was mailed.
 func (a *API) acceptURL(token string) *string {
 	if a.Accounts.Mails() {
 		return nil
@@ -505,7 +506,7 @@ func (a *API) listSiteMembers(ctx context.Context, c account.Caller, in *contrac
 	return a.members(ctx, c, in.PartIn, team.MemberFilter{Site: in.ID})
 }
 
-// members answers members of the caller's team: all of them, unless a page is asked for.
+// members lists members of the caller's team, or a page of them if requested.
 func (a *API) members(
 	ctx context.Context, c account.Caller, in contract.PartIn, f team.MemberFilter,
 ) (out contract.Data[memberBody], err error) {
@@ -578,7 +579,7 @@ func (a *API) removeSiteMember(
 	return contract.Message{Message: "Role removed"}, did, err
 }
 
-// requireTeam is for what a personal account has not.
+// requireTeam returns a fault for personal accounts.
 func requireTeam(c account.Caller) error {
 	if c.Team != "" {
 		return nil

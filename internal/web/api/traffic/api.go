@@ -1,5 +1,4 @@
-// Package traffic owns the operations that read what was counted: visits of sites, access logs, and
-// what an account uses.
+// Package traffic owns the operations that read statistics: visits of sites, access logs, and an account's usage.
 package traffic
 
 import (
@@ -8,19 +7,19 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Traffic *traffic.Traffic
 	Usage   *usage.Usage
 }
 
-// API answers the operations of what was counted.
+// API implements the operations of statistics.
 type API struct {
 	*contract.API
 	Config
 }
 
-// Register lists the operations of what was counted.
+// Register registers the operations of statistics.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.trafficRoutes()

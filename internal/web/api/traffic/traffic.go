@@ -34,8 +34,7 @@ type trafficSpan struct {
 	CountsBody
 }
 
-// CountsBody holds the counts of a time span. It is exported because huma sees no fields of embedded
-// types that are not.
+// CountsBody holds the counts of a period. It is exported because huma ignores embedded types that aren't.
 type CountsBody struct {
 	Requests int64                 `json:"requests"`
 	Pages    int64                 `json:"pages" doc:"Requests for HTML pages of the site, including those answered with 304."`
@@ -177,19 +176,19 @@ func (a *API) accessLog(ctx context.Context, r contract.Route, in *accessLogIn) 
 			return
 		}
 		if a.Traffic.Log(req.Context(), c.Owner, in.ID, since, &patientWriter{w, http.NewResponseController(w)}) != nil {
-			panic(http.ErrAbortHandler) // half a file must not look whole
+			panic(http.ErrAbortHandler) // a partial file must not look complete
 		}
 	}, nil
 }
 
-// patientWriter gives each write of a long answer its own deadline.
+// patientWriter sets a new deadline for each write of a long answer.
 type patientWriter struct {
 	io.Writer
 	conn *http.ResponseController
 }
 
 func (w *patientWriter) Write(b []byte) (int, error) {
-	w.conn.SetWriteDeadline(time.Now().Add(contract.SendTime)) // where there is none to be set, there is none
+	w.conn.SetWriteDeadline(time.Now().Add(contract.SendTime)) // test writers have no deadline
 	return w.Writer.Write(b)
 }
 
@@ -199,10 +198,10 @@ type siteTrafficIn struct {
 	Step  step           `query:"step" doc:"The time that a point covers. Default: a step that gives about a hundred points or fewer."`
 }
 
-// step is how much time a point stands for.
+// step is the duration of a data point.
 type step string
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (step) Schema(huma.Registry) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeString}
 	for _, k := range traffic.Steps {
@@ -240,7 +239,7 @@ func (a *API) siteTraffic(ctx context.Context, c account.Caller, in *siteTraffic
 	}
 	s, err := a.Traffic.Series(ctx, c.Owner, in.ID, from, by)
 	if f := fault.As(err); f != nil && f.Code == "invalid_since" {
-		f.Received = string(in.Since) // as it was sent, not what it came to
+		f.Received = string(in.Since) // as sent, not as parsed
 	}
 	if err != nil {
 		return trafficBody{}, err

@@ -38,7 +38,7 @@ type usagePoint struct {
 // usageMeter is a meter's name.
 type usageMeter string
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (usageMeter) Schema(huma.Registry) *huma.Schema {
 	s := &huma.Schema{Type: huma.TypeString}
 	for _, m := range usage.Meters {
@@ -55,10 +55,10 @@ type usageIn struct {
 	Site  id.Site    `query:"siteId" doc:"Only what this site used. Default: all sites, and what belongs to no site, such as backups."`
 }
 
-// usageTime stays text until it is read, so that the error is ours.
+// usageTime is parsed by the handler, so that the error is ours.
 type usageTime string
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (usageTime) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (s usageTime) parse(name string) (db.Time, error) {

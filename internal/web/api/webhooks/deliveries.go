@@ -132,7 +132,7 @@ func (a *API) redeliverAll(
 	return contract.ShowOperation(op), did, err
 }
 
-// moment reads a time as since does; empty is 0.
+// moment parses a time in the formats of since; empty is 0.
 func moment(field, text string) (db.Time, error) {
 	if text == "" {
 		return 0, nil

@@ -39,7 +39,7 @@ type offerBody struct {
 	Body    string            `json:"body" doc:"The exact bytes that are signed."`
 }
 
-// listenerRoutes: like webhooks, listeners hear of all sites.
+// listenerRoutes registers the operations of listeners, which receive events of all sites, like webhooks.
 func (a *API) listenerRoutes() {
 	r := func(path, id, summary, doc string) contract.Route {
 		return contract.Route{
@@ -139,7 +139,7 @@ func (a *API) fetchDeliveries(ctx context.Context, r contract.Route, in *fetchDe
 			return nil, err
 		}
 	}
-	if _, err := a.Webhooks.Fetch(ctx, c.Owner, id, after); err != nil { // an ended listener is a 404, not an empty stream
+	if _, err := a.Webhooks.Fetch(ctx, c.Owner, id, after); err != nil { // for an ended listener, answer 404 instead of an empty stream
 		return nil, err
 	}
 	return a.Stream(
@@ -147,7 +147,7 @@ func (a *API) fetchDeliveries(ctx context.Context, r contract.Route, in *fetchDe
 		c,
 		func() (<-chan struct{}, func()) { return a.Webhooks.Listen(id) },
 		func(ctx context.Context) (list []contract.Event, end any, err error) {
-			for { // until all that is there has been asked for
+			for { // until all existing deliveries were read
 				offers, err := a.Webhooks.Fetch(db.WithShare(ctx, string(c.Owner)), c.Owner, id, after)
 				for _, o := range offers {
 					list, after = append(list, contract.Event{N: o.N, Data: showOffer(o)}), o.N

@@ -72,7 +72,7 @@ func (a *API) notifyRoutes() {
 		a.testChannel)
 }
 
-// kindWord is how a kind is called on the wire.
+// kindWord returns the API's name of a kind.
 func kindWord(k notify.Kind) string {
 	if k == notify.Mail {
 		return "email"
@@ -80,7 +80,7 @@ func kindWord(k notify.Kind) string {
 	return string(k)
 }
 
-// kindOf returns the kind that a word on the wire names.
+// kindOf returns the kind with a name of the API.
 func kindOf(word string) notify.Kind {
 	if word == "email" {
 		return notify.Mail
@@ -164,9 +164,9 @@ func (a *API) createChannel(
 	return showChannel(made), did, err
 }
 
-// sitesOf refuses sites that are not the caller's.
+// sitesOf refuses sites that aren't the caller's.
 func (a *API) sitesOf(ctx context.Context, c account.Caller, sites []string) error {
-	for _, named := range sites[:min(len(sites), 100)] { // more are refused by their number
+	for _, named := range sites[:min(len(sites), 100)] { // more are refused because of their number
 		if _, err := a.Site(ctx, c, id.Site(named)); err != nil {
 			return err
 		}

@@ -45,8 +45,8 @@ type pinged struct {
 	DeliveryID delivery.ID `json:"deliveryId" example:"dlv_25o5kzh3mc7yw4tn6pqd2xlfae"`
 }
 
-// webhookRoutes: a webhook hears of all sites of its user, so a key that is restricted
-// to some may not have any.
+// webhookRoutes registers the operations of webhooks. A webhook receives events of all the user's sites, so keys
+// restricted to some sites have no access.
 func (a *API) webhookRoutes() {
 	r := func(path, id, summary, doc string, s account.Scope) contract.Route {
 		return contract.Route{Path: path, ID: id, Tag: "Webhooks", Summary: summary, Doc: doc, Scope: s, Noun: "webhook", Wide: true}

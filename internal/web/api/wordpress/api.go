@@ -8,19 +8,19 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// Config names the services that these operations call.
+// Config holds the services that these operations call.
 type Config struct {
 	Operations *operation.Operations
 	WordPress  *wordpress.WordPress
 }
 
-// API answers the operations of WordPress sites.
+// API implements the operations of WordPress sites.
 type API struct {
 	*contract.API
 	Config
 }
 
-// Register lists the operations of WordPress sites.
+// Register registers the operations of WordPress sites.
 func Register(core *contract.API, c Config) {
 	a := &API{core, c}
 	a.wordpressRoutes()

@@ -211,8 +211,8 @@ type updateWordPressIn struct {
 	}
 }
 
-// checkWordPressPatch refuses null, and what only WordPress itself changes. How a field is now
-// is not asked, since WordPress would have to be awake for it.
+// checkWordPressPatch refuses null and fields that only WordPress itself changes. It doesn't compare them with their
+// current values, because that would have to wake WordPress.
 func checkWordPressPatch(ctx context.Context) error {
 	fixed := map[string]string{
 		"version": "update WordPress to change it",
@@ -275,7 +275,7 @@ type loginBody struct {
 	ExpiresAt string `json:"expiresAt" format:"date-time"`
 }
 
-// prepareLogin makes the link before the transaction: it asks WordPress.
+// prepareLogin makes the link before the transaction, because it calls WordPress.
 func (a *API) prepareLogin(ctx context.Context, c account.Caller, in *contract.ByID[site.ID]) (wordpress.Login, error) {
 	if _, err := a.Site(ctx, c, in.ID); err != nil {
 		return wordpress.Login{}, err

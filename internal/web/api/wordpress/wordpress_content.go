@@ -11,7 +11,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// contentBody is how much content a WordPress has.
+// contentBody counts the content of a WordPress.
 type contentBody struct {
 	Posts    []postsBody `json:"posts" doc:"By type, the most first, at most 50 types. Trash, revisions and automatic drafts don't count. Empty where counting took too long."`
 	Comments *amountBody `json:"comments" doc:"Without spam and trash. Null where counting took too long, as the other fields."`

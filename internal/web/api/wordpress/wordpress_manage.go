@@ -14,7 +14,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// wordpressManagement are operations on plugins, themes and users of a WordPress.
+// wordpressManagement registers the operations on plugins, themes and users.
 func (a *API) wordpressManagement() {
 	r := func(path, id, summary, doc string) contract.Route {
 		return contract.Route{
@@ -111,7 +111,7 @@ type updateWordPressUserIn struct {
 	}
 }
 
-// userNumber reads a user's id; 0 where it is none.
+// userNumber parses a user's id; 0 if it is invalid.
 func userNumber(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// wordpressWork are the operations of a WordPress site.
+// wordpressWork registers the long-running operations on a WordPress site.
 func (a *API) wordpressWork() {
 	r := func(path, id, summary, doc string) contract.Route {
 		return contract.Route{
@@ -70,7 +70,7 @@ type chosen struct {
 	slugs []string
 }
 
-// Schema is how the reference shows it.
+// Schema returns its schema in the document.
 func (chosen) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		OneOf: []*huma.Schema{
@@ -80,7 +80,7 @@ func (chosen) Schema(huma.Registry) *huma.Schema {
 	}
 }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON accepts both forms.
 func (c *chosen) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
@@ -167,7 +167,7 @@ func (a *API) cloneSite(
 	}
 	o, err := a.WordPress.CloneTx(ctx, tx, c.Owner, in.ID, in.Body.Name)
 	if err == nil {
-		err = c.RequireAllSites() // it makes one
+		err = c.RequireAllSites() // it creates a site
 	}
 	return contract.ShowOperation(o), audit.Event{Action: "site.cloned", Subject: string(in.ID)}, err
 }
@@ -192,22 +192,21 @@ func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pus
 	return contract.ShowOperation(o), audit.Event{Action: "site.pushed", Subject: string(in.Body.To), Detail: string(in.ID)}, err
 }
 
-// importPatience is how long the client of an import may be silent.
+// importPatience is how long an import may receive nothing.
 const importPatience = time.Minute
 
-// importRoute registers the upload of an archive: its body is no JSON, and is stored while
-// it comes.
+// importRoute registers the upload of an archive. Its body isn't JSON, and is stored while it arrives.
 func (a *API) importRoute(r contract.Route) {
 	r.Method, r.Raw, r.Limited = http.MethodPost, true, true
 	op := a.Operation(r, reflect.TypeFor[contract.OperationBody]())
-	op.Responses["409"], op.Middlewares = &huma.Response{}, nil // the body stays as it comes
+	op.Responses["409"], op.Middlewares = &huma.Response{}, nil // don't read the body as JSON
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	op.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content:  map[string]*huma.MediaType{"application/gzip": binary, "application/zip": binary},
 	}
 	contract.Writes(a.API, r, op, a.importArchive)
-	// After it is registered: huma would read a body that may be JSON, whatever it is.
+	// Set after the registration: otherwise huma would read every body as JSON.
 	op.RequestBody.Content["application/json"] = &huma.MediaType{Schema: a.Schemas().Schema(reflect.TypeFor[importFrom](), true, "")}
 }
 
@@ -248,7 +247,7 @@ func (a *API) importArchive(ctx context.Context, r contract.Route, in *contract.
 	}, nil
 }
 
-// importFrom is an import whose archive the service fetches.
+// importFrom is an import of an archive that the service downloads.
 type importFrom struct {
 	URL    string `json:"url" format:"uri" doc:"URL of the archive; https."`
 	SHA256 string `json:"sha256,omitempty" doc:"SHA-256 of the archive, in hexadecimal. An archive with another hash is rejected."`
@@ -303,7 +302,7 @@ func (a *API) beginImport(
 	id site.ID,
 	begin func(tx *db.Tx) (operation.Operation, error),
 ) (o contract.OperationBody, err error) {
-	if err := a.Holds(ctx, c); err != nil { // an archive may take hours, in which the key is revoked
+	if err := a.Holds(ctx, c); err != nil { // the key may have been revoked while the archive arrived
 		return o, err
 	}
 	err = a.DB.Write(ctx, func(tx *db.Tx) error {
@@ -323,7 +322,7 @@ func (a *API) beginImport(
 	return o, err
 }
 
-// arriving reads for as long as the client sends something every importPatience.
+// arriving reads as long as the client sends something every importPatience.
 type arriving struct {
 	io.Reader
 	conn *http.ResponseController
