@@ -36,6 +36,8 @@ type commands struct {
 	Billing  billingCommand  `cmd:"" group:"Operate" help:"Manage plans, invoices and payments of an installation that sells hosting (slipway serve --billing)."`
 	Node     nodeCommand     `cmd:"" group:"Operate" help:"Manage the nodes of an installation that several processes serve."`
 	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
+	GC       gcCommand       `cmd:"" group:"Operate" name:"gc" help:"Free disk space now: delete stored files that nothing refers to, and shrink the database. The service does so every hour."`
+	Database databaseCommand `cmd:"" group:"Operate" help:"Manage the database of an installation whose service is stopped."`
 	Webhooks webhooksCommand `cmd:"" group:"Operate" help:"Receive webhooks for local development."`
 	CA       caCommand       `cmd:"" group:"Operate" name:"ca" help:"Manage the local certificate authority."`
 	Upgrade  upgradeCommand  `cmd:"" group:"Operate" help:"Upgrade the program, and go back by itself if the new one does not work."`

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -63,6 +64,9 @@ func run(args []string) int {
 		err = stdout.err
 	}
 	if err != nil {
+		if c.env == nil && errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+			err = fmt.Errorf("%w: run it as root", err)
+		}
 		return complain(err)
 	}
 	return 0

@@ -32,6 +32,7 @@ import (
 	"slipway/internal/git/fetch"
 	"slipway/internal/launch"
 	"slipway/internal/operator/admin"
+	"slipway/internal/operator/cleanup"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/doctor"
 	"slipway/internal/operator/installation"
@@ -460,7 +461,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	})
 	h.Apps.Connect(launches, h.Notify)
 	h.Backups.Connect(h.WordPress, launches)
-	h.hasJobs = append(h.hasJobs, refill.New(refill.Config{
+	h.hasJobs = append(h.hasJobs, cleanup.New(cleanup.Config{DB: h.DB, Operations: h.Operations, Garbage: unused}), refill.New(refill.Config{
 		DB: h.DB, Operations: h.Operations, Places: h.places, Storage: kept.Storage, Programs: launches, Sites: h.Backups,
 		Copies: whole, Log: s.Log,
 	}))
@@ -609,6 +610,9 @@ func (h *node) prepare(ctx context.Context) error {
 		return err
 	}
 	h.DB.Guard(h.self.Guard)
+	if err := h.DB.Shrinkable(ctx); err != nil {
+		h.s.Log.WarnContext(ctx, "the database can't return free space to the disk", "err", err)
+	}
 	if err := h.Apps.Adopt(ctx, h.Databases); err != nil {
 		return err
 	}

@@ -346,8 +346,8 @@ func TestTreeIsLinked(t *testing.T) {
 	if run := of(filepath.Join(dir, "bin/run")); run.Mode&0o777 != 0o555 || run.Ino == of(filepath.Join(dir, "same")).Ino {
 		t.Errorf("an executable has mode %o and shares its file with one that is none", run.Mode)
 	}
-	if removed, _, err := blobs.Sweep(t.Context(), func(blob.Digest) bool { return false }, 0); err != nil || removed == 0 {
-		t.Fatalf("swept %d: %v", removed, err)
+	if swept, err := blobs.Sweep(t.Context(), func(blob.Digest) bool { return false }, 0); err != nil || swept.Files == 0 {
+		t.Fatalf("swept %+v: %v", swept, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "same")); err != nil || string(text) != "same" {
 		t.Errorf("a tree lost a file to the sweep of its blob: %q %v", text, err)

@@ -78,11 +78,14 @@ func show(checks []Check, out io.Writer) error {
 
 // Examine checks everything once.
 func Examine(ctx context.Context, s installation.Store, m config.SMTP, certificates Certificates) []Check {
-	checks := []Check{{
-		Name: "data directory",
-		Text: s.DataDir + " has no installation: check --data-dir, or start slipway serve, which makes one",
-	}}
-	if s.Exists() {
+	var checks []Check
+	missing := s.Find()
+	switch {
+	case errors.Is(missing, fs.ErrPermission):
+		checks = []Check{{"data directory", false, true, missing.Error() + ": run it as root"}}
+	case missing != nil:
+		checks = []Check{{Name: "data directory", Text: missing.Error()}}
+	default:
 		checks = []Check{
 			lastUpgrade(s),
 			autoUpgrades(s),
@@ -106,7 +109,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		phpTools(ctx),
 	)
 	dir := scratch(s)
-	if !s.Exists() { // a check makes no installation
+	if missing != nil { // a check makes no installation
 		if made, err := os.MkdirTemp("", "slipway-doctor-"); err == nil {
 			defer os.RemoveAll(made)
 			dir = made

@@ -28,6 +28,13 @@ func DiskSpace(dir string) (size, free int64, err error) {
 	return int64(st.Blocks) * st.Bsize, free, nil
 }
 
+// DiskFiles returns how many files the file system that holds dir has room for in all, and how many more.
+func DiskFiles(dir string) (all, free int64, err error) {
+	var st unix.Statfs_t
+	err = unix.Statfs(dir, &st)
+	return int64(st.Files), int64(st.Ffree), err
+}
+
 // cachesLeave is how much of a disk's size caches leave free at most.
 const cachesLeave = 10 << 30
 

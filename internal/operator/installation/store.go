@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -87,8 +90,18 @@ func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, erro
 		log = slog.New(slog.DiscardHandler)
 	}
 	if s.Database == "" { // SQLite makes files that others can read
-		if f, err := os.OpenFile(s.Path("slipway.db"), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		f, err := os.OpenFile(s.Path("slipway.db"), os.O_CREATE|os.O_EXCL, 0o600)
+		switch {
+		case err == nil:
 			f.Close()
+		case errors.Is(err, fs.ErrExist): // opening and closing it would end SQLite's locks
+			err = unix.Access(s.Path("slipway.db"), unix.R_OK|unix.W_OK)
+			if err != nil {
+				err = &fs.PathError{Op: "open", Path: s.Path("slipway.db"), Err: err}
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open database: %w", err)
 		}
 	}
 	d, err := db.Open(ctx, db.Config{URL: s.URL(), Log: log})
@@ -222,15 +235,18 @@ func (s Store) Lock() (release func(), err error) {
 	}, nil
 }
 
-// Exists reports whether an installation is there: it makes nothing.
-func (s Store) Exists() bool {
+// Find returns an error unless an installation is there, which is fs.ErrPermission if this user can't tell. It makes
+// nothing.
+func (s Store) Find() error {
 	for _, name := range []string{"secrets.key", "slipway.db"} {
-		if _, err := os.Stat(s.Path(name)); err == nil {
-			return true
+		if _, err := os.Stat(s.Path(name)); err == nil || errors.Is(err, fs.ErrPermission) {
+			return err
 		}
 	}
-	_, err := os.Stat(s.DataDir)
-	return err == nil && s.Database != ""
+	if _, err := os.Stat(s.DataDir); err == nil && s.Database != "" {
+		return nil
+	}
+	return fmt.Errorf("%s has no installation: check --data-dir, or start slipway serve, which makes one", s.DataDir)
 }
 
 // Protect takes from other users what the data directory, its database and its key allow them, and returns what it changed, a line each.

@@ -56,7 +56,7 @@ func TestProtect(t *testing.T) {
 		t.Errorf("changed %q, %v; want a line for each of %d", changed, err, len(want))
 	}
 	modes("mended")
-	if !s.Exists() || (Store{DataDir: t.TempDir()}).Exists() {
+	if s.Find() != nil || (Store{DataDir: t.TempDir()}).Find() == nil {
 		t.Error("an installation is there once it has a key")
 	}
 }

@@ -60,6 +60,15 @@ func Register(to prometheus.Registerer, r db.Reader, dir string, mailer *mail.Ma
 			return free, err
 		},
 	)
+	files := func(which func(all, free int64) int64) func(context.Context) (int64, error) {
+		return func(context.Context) (int64, error) {
+			all, free, err := installation.DiskFiles(dir)
+			return which(all, free), err
+		}
+	}
+	gauge("slipway_disk_files", "Files that the disk of the data directory has room for (inodes). 0: it doesn't count them.",
+		files(func(all, _ int64) int64 { return all }))
+	gauge("slipway_disk_free_files", "How many more files it has room for.", files(func(_, free int64) int64 { return free }))
 	standing := func(read func(x backup.Standing, now db.Time) time.Duration) func(context.Context) (int64, error) {
 		return func(ctx context.Context) (int64, error) {
 			x, err := backup.StandingOf(ctx, r)

@@ -54,6 +54,9 @@ func TestRegister(t *testing.T) {
 	if got["slipway_installation_backups_damaged"] != 2 {
 		t.Error("damaged backups are not counted")
 	}
+	if all, free := got["slipway_disk_files"], got["slipway_disk_free_files"]; all < free || free < 0 || all > 0 && free == 0 {
+		t.Errorf("%v of %v files are free", free, all)
+	}
 	if _, there := got["slipway_mails_failed_total"]; !there {
 		t.Error("mails are not counted")
 	}

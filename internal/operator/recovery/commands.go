@@ -140,8 +140,8 @@ func inService(
 		}
 		place = abs
 	}
-	if _, err := os.Stat(s.Path("secrets.key")); err != nil {
-		return fmt.Errorf("%s is no data directory of Slipway", s.DataDir)
+	if err := s.Find(); err != nil {
+		return err
 	}
 	if unlock, err := s.Lock(); err == nil {
 		unlock()

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+	"golang.org/x/sys/unix"
 
 	"slipway/internal/operator/admin"
 	"slipway/internal/operator/config"
@@ -80,6 +81,9 @@ func (s *Setup) questions(a *Answers) []question {
 // Ask returns the answers, and the text of settings that they make. Nothing is written yet.
 func (s *Setup) Ask() (Answers, string, error) {
 	text, err := s.settings()
+	if err == nil {
+		err = writable(s.File)
+	}
 	if err != nil {
 		return Answers{}, "", err
 	}
@@ -102,6 +106,20 @@ func (s *Setup) Finish(ctx context.Context, store installation.Store, a Answers,
 	}
 	fmt.Fprintf(s.Out, "\nWritten: %s\n", s.File)
 	return s.firstUser(ctx, store, a)
+}
+
+// writable returns an error if this user can't write a file, before anything is asked.
+func writable(file string) error {
+	dir := filepath.Dir(file)
+	for ; ; dir = filepath.Dir(dir) { // it is made with the folders that are missing
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "write", Path: file, Err: err}
+	}
+	return nil
 }
 
 // settings returns the file as it is, or that of a new installation.

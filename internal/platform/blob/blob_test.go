@@ -243,9 +243,9 @@ func TestSweep(t *testing.T) {
 	if err := b.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	removed, size, err := s.Sweep(t.Context(), func(d blob.Digest) bool { return d == kept }, 24*time.Hour)
-	if removed != 1 || size != 7 || err != nil {
-		t.Errorf("Sweep = %d, %d, %v; want 1, 7, nil", removed, size, err)
+	swept, err := s.Sweep(t.Context(), func(d blob.Digest) bool { return d == kept }, 24*time.Hour)
+	if swept.Files != 1 || swept.Bytes != 7 || swept.Young != 3 || err != nil {
+		t.Errorf("Sweep = %+v, %v; want one of 7 bytes, and three that are young", swept, err)
 	}
 	for _, d := range []blob.Digest{kept, young, again, batched} {
 		if _, err := s.ReadAll(t.Context(), d, 100); err != nil {
@@ -340,8 +340,8 @@ func TestSweepMeetsPut(t *testing.T) {
 			if err := os.Chtimes(file(path, d), old, old); err != nil {
 				t.Fatal(err)
 			}
-			if n, _, err := sweeper.Sweep(t.Context(), func(blob.Digest) bool { return false }, 24*time.Hour); n != 1 || err != nil {
-				t.Fatalf("swept %d, %v; want the old one", n, err)
+			if swept, err := sweeper.Sweep(t.Context(), func(blob.Digest) bool { return false }, 24*time.Hour); swept.Files != 1 || err != nil {
+				t.Fatalf("swept %+v, %v; want the old one", swept, err)
 			}
 			if err := <-putDone; err != nil {
 				t.Fatal(err)
@@ -370,7 +370,7 @@ func TestSweepWhilePutting(t *testing.T) {
 			case <-done:
 				return
 			default:
-				if _, _, err := s.Sweep(t.Context(), func(blob.Digest) bool { return false }, time.Hour); err != nil {
+				if _, err := s.Sweep(t.Context(), func(blob.Digest) bool { return false }, time.Hour); err != nil {
 					t.Error(err)
 					return
 				}

@@ -77,40 +77,51 @@ func (s *Store) undeleted(ctx context.Context, start time.Time, put map[Digest]b
 	}
 }
 
-// Sweep deletes every blob that keep doesn't want and that wasn't put within grace. It returns the number of deleted
-// blobs and their bytes. Grace must exceed RefreshAfter plus the time between putting a blob and recording its
-// reference.
-func (s *Store) Sweep(ctx context.Context, keep func(Digest) bool, grace time.Duration) (removed int, size int64, err error) {
+// Swept counts what a sweep deleted, and what it will delete once grace is over.
+type Swept struct {
+	Files      int
+	Bytes      int64
+	Young      int
+	YoungBytes int64
+}
+
+// Sweep deletes every blob that keep doesn't want and that wasn't put within grace. Grace must exceed RefreshAfter plus
+// the time between putting a blob and recording its reference.
+func (s *Store) Sweep(ctx context.Context, keep func(Digest) bool, grace time.Duration) (done Swept, err error) {
 	if !s.sweeping.TryLock() {
-		return 0, 0, errors.New("sweep blobs: another sweep is running")
+		return done, errors.New("sweep blobs: another sweep is running")
 	}
 	defer s.sweeping.Unlock()
 	before := time.Now().Add(-grace)
 	var page []Digest
 	turn := func() error {
 		n, bytes, err := s.sweep(ctx, page, before)
-		removed, size, page = removed+n, size+bytes, page[:0]
+		done.Files, done.Bytes, page = done.Files+n, done.Bytes+bytes, page[:0]
 		return err
 	}
 	for e, err := range s.backend.List(ctx) {
 		if err != nil {
-			return removed, size, fmt.Errorf("sweep blobs: %w", err)
+			return done, fmt.Errorf("sweep blobs: %w", err)
 		}
 		d, err := ParseDigest(e.Name)
-		if err != nil || !e.Time.Before(before) || keep(d) {
+		if err != nil || keep(d) {
+			continue
+		}
+		if !e.Time.Before(before) {
+			done.Young, done.YoungBytes = done.Young+1, done.YoungBytes+e.Size
 			continue
 		}
 		page = append(page, d)
 		if len(page) == sweepPage {
 			if err := turn(); err != nil {
-				return removed, size, fmt.Errorf("sweep blobs: %w", err)
+				return done, fmt.Errorf("sweep blobs: %w", err)
 			}
 		}
 	}
 	if err := turn(); err != nil {
-		return removed, size, fmt.Errorf("sweep blobs: %w", err)
+		return done, fmt.Errorf("sweep blobs: %w", err)
 	}
-	return removed, size, nil
+	return done, nil
 }
 
 // sweep deletes one page, except blobs renewed since they were listed.

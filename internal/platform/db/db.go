@@ -101,7 +101,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 // in memory what a statement needs to be undone (in a file each changed page was written
 // twice), and folds the log back every 8 MB, so that pages that change often are written less. Readers have
 // small page caches, in kB: the kernel has the pages in memory once for all of them, and
-// eight copies of 16 MB made nothing faster.
+// eight copies of 16 MB made nothing faster. A new file can return free pages: see Shrink.
 func (d *DB) openSQLite(path string, c Config) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open database: %w", err)
@@ -115,7 +115,7 @@ func (d *DB) openSQLite(path string, c Config) error {
 	var err error
 	if d.write, err = sql.Open(
 		"sqlite",
-		base+"&_txlock=immediate&_pragma=cache_size(-16000)&_pragma=temp_store(2)&_pragma=wal_autocheckpoint(2000)",
+		base+"&_txlock=immediate&_pragma=auto_vacuum(2)&_pragma=cache_size(-16000)&_pragma=temp_store(2)&_pragma=wal_autocheckpoint(2000)",
 	); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
@@ -143,8 +143,7 @@ func (d *DB) openSQLite(path string, c Config) error {
 
 // apart opens a pool that is nobody else's on SQLite's file.
 func (d *DB) apart() (*sql.DB, error) {
-	path := strings.TrimPrefix(d.url, "sqlite:")
-	conn, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)&_pragma=cache_size(-2000)")
+	conn, err := sql.Open("sqlite", "file:"+(&url.URL{Path: d.file()}).EscapedPath()+"?_pragma=busy_timeout(10000)&_pragma=cache_size(-2000)")
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
@@ -196,7 +195,7 @@ func (d *DB) Ping(ctx context.Context) error { return d.read.PingContext(ctx) }
 // whether the disk has room.
 func (d *DB) TakesWrites(ctx context.Context) error {
 	if d.single {
-		if err := disk.Room(filepath.Dir(strings.TrimPrefix(d.url, "sqlite:")), 1<<20); err != nil {
+		if err := disk.Room(filepath.Dir(d.file()), 1<<20); err != nil {
 			return err
 		}
 		return d.Ping(ctx)

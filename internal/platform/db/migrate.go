@@ -226,7 +226,7 @@ func (d *DB) lockDirectory(ctx context.Context) (unlock func(), err error) {
 	if !d.single {
 		return func() {}, nil
 	}
-	dir, err := os.Open(filepath.Dir(strings.TrimPrefix(d.url, "sqlite:")))
+	dir, err := os.Open(filepath.Dir(d.file()))
 	if err != nil {
 		return nil, err
 	}

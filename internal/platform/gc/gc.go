@@ -1,4 +1,5 @@
-// Package gc owns garbage collection: deleting stored blobs that nothing refers to.
+// Package gc owns garbage collection: deleting stored blobs that nothing refers to, and returning free pages of the
+// database to the disk.
 //
 // Every package that refers to blobs registers its roots. A collection is a job that runs on
 // one node at a time: it asks all roots, and deletes blobs that none of them marks and that
@@ -31,11 +32,13 @@ type Config struct {
 	DB    *db.DB
 	Blobs *blob.Store
 	Log   *slog.Logger
-	// Grace is how long unmarked blobs stay. Optional: 0 means 2 hours, longer than any time between a put and its
-	// reference.
+	// Grace is how long unmarked blobs stay. Optional: 0 means the constant of this name.
 	Grace time.Duration
 	Every time.Duration // Optional: 0 means an hour.
 }
+
+// Grace is longer than any time between a put of a blob and its reference.
+const Grace = 2 * time.Hour
 
 // Collector collects garbage. Register all roots, then call [Collector.Work].
 type Collector struct {
@@ -50,7 +53,7 @@ type root struct {
 
 // New returns a Collector without roots, which refuses to collect.
 func New(c Config) *Collector {
-	c.Grace = cmp.Or(c.Grace, 2*time.Hour)
+	c.Grace = cmp.Or(c.Grace, Grace)
 	c.Every = cmp.Or(c.Every, time.Hour)
 	return &Collector{c: c}
 }
@@ -67,7 +70,7 @@ func (Job) Kind() string { return "gc.collect" }
 // Work registers the job.
 func (c *Collector) Work(j *job.Jobs) {
 	job.Handle(j, job.Policy{Timeout: 6 * time.Hour, Attempts: 1 << 30}, func(ctx context.Context, _ Job, _ int64) error {
-		if _, _, err := c.Collect(ctx); err != nil {
+		if _, err := c.Collect(ctx); err != nil {
 			return err
 		}
 		return job.Later(c.c.Every)
@@ -82,28 +85,41 @@ func (c *Collector) Schedule(ctx context.Context) error {
 	})
 }
 
-// Collect deletes unreferenced blobs and returns their number and bytes.
-func (c *Collector) Collect(ctx context.Context) (removed int, size int64, err error) {
+// Freed says what a collection freed.
+type Freed struct {
+	blob.Swept
+	Database int64 // bytes that the database's file is smaller
+	Rewrite  bool  // the database's file can't get smaller before it is rewritten
+}
+
+// Collect deletes unreferenced blobs and shrinks the database's file.
+func (c *Collector) Collect(ctx context.Context) (done Freed, err error) {
 	if len(c.roots) == 0 {
-		return 0, 0, fmt.Errorf("collect garbage: no roots are registered")
+		return done, fmt.Errorf("collect garbage: no roots are registered")
 	}
 	// Eight bytes of a digest suffice: a collision only keeps some garbage.
 	keep := map[uint64]struct{}{}
 	for _, r := range c.roots {
 		err := r.mark(ctx, func(d blob.Digest) { keep[binary.LittleEndian.Uint64(d[:])] = struct{}{} })
 		if err != nil {
-			return 0, 0, fmt.Errorf("collect garbage: roots of %s: %w", r.name, err)
+			return done, fmt.Errorf("collect garbage: roots of %s: %w", r.name, err)
 		}
 	}
-	removed, size, err = c.c.Blobs.Sweep(ctx, func(d blob.Digest) bool {
+	done.Swept, err = c.c.Blobs.Sweep(ctx, func(d blob.Digest) bool {
 		_, ok := keep[binary.LittleEndian.Uint64(d[:])]
 		return ok
 	}, c.c.Grace)
-	if removed > 0 {
-		c.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", removed, "bytes", size)
+	if done.Files > 0 {
+		c.c.Log.InfoContext(ctx, "unreferenced files deleted", "files", done.Files, "bytes", done.Bytes)
 	}
 	if err != nil {
-		return removed, size, fmt.Errorf("collect garbage: %w", err)
+		return done, fmt.Errorf("collect garbage: %w", err)
 	}
-	return removed, size, nil
+	if done.Database, err = c.c.DB.Shrink(ctx); done.Database > 0 {
+		c.c.Log.InfoContext(ctx, "free space of the database returned", "bytes", done.Database)
+	}
+	if err == nil {
+		done.Rewrite, err = c.c.DB.Rigid(ctx)
+	}
+	return done, err
 }

@@ -125,18 +125,18 @@ func TestCollect(t *testing.T) {
 		w.age()
 		young := w.put(n, "young")
 		w.fails = errors.New("unreadable")
-		if removed, _, err := n.Collect(t.Context()); err == nil || removed != 0 || !w.there(garbage) ||
+		if done, err := n.Collect(t.Context()); err == nil || done.Files != 0 || !w.there(garbage) ||
 			!strings.Contains(err.Error(), "roots of test") {
-			t.Errorf("with an unreadable root: %d removed, %v", removed, err)
+			t.Errorf("with an unreadable root: %+v, %v", done, err)
 		}
 		w.fails = nil
-		if removed, size, err := n.Collect(t.Context()); removed != 1 || size != 7 || err != nil {
-			t.Errorf("collected %d blobs, %d bytes, %v; want 1, 7", removed, size, err)
+		if done, err := n.Collect(t.Context()); done.Swept != (blob.Swept{Files: 1, Bytes: 7, Young: 1, YoungBytes: 5}) || err != nil {
+			t.Errorf("collected %+v, %v; want 1 of 7 bytes, and a young one of 5", done, err)
 		}
 		if !w.there(marked) || !w.there(young) || w.there(garbage) {
 			t.Errorf("marked %v, young %v, garbage %v", w.there(marked), w.there(young), w.there(garbage))
 		}
-		if _, _, err := gc.New(gc.Config{DB: n.db, Blobs: n.blobs, Log: slog.New(slog.DiscardHandler)}).Collect(t.Context()); err == nil {
+		if _, err := gc.New(gc.Config{DB: n.db, Blobs: n.blobs, Log: slog.New(slog.DiscardHandler)}).Collect(t.Context()); err == nil {
 			t.Error("collected without any root")
 		}
 	})
@@ -158,11 +158,11 @@ func TestCollectWhileAnotherNodePublishes(t *testing.T) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				w.age()
-				n, _, err := sweeper.Collect(ctx)
+				done, err := sweeper.Collect(ctx)
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
-				swept += n
+				swept += done.Files
 			}
 		})
 		for i := range 40 {
