@@ -23,6 +23,9 @@ type Proxies struct {
 
 // From reports whether the peer at an address (host:port) is a trusted proxy.
 func (p Proxies) From(remote string) bool {
+	if len(p.Networks) == 0 {
+		return false
+	}
 	peer, err := netip.ParseAddrPort(remote)
 	return err == nil && p.trusts(plain(peer.Addr()))
 }

@@ -443,6 +443,12 @@ func TestSecondFactor(t *testing.T) {
 	if _, _, err := a.PassFactor(ctx, pending, codes[4], laptop); !fault.Is(err, fault.Unauthorized) {
 		t.Error("a renewed recovery code still works:", err)
 	}
+	if alive(t, a, byCode) || !alive(t, a, full) {
+		t.Error("want renewed codes to end the session that an earlier one confirmed, and no other")
+	}
+	if _, byCode, err = a.PassFactor(ctx, pending, renewed[1], laptop); err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	wins := 0

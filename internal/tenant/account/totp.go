@@ -59,7 +59,8 @@ func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, er
 	return f, nil
 }
 
-// RenewCodes replaces the recovery codes of a second factor that is on.
+// RenewCodes replaces the recovery codes of a second factor that is on, and ends the sessions that an earlier code confirmed but the one
+// that asks: codes are often renewed because somebody else may have them.
 func (a *Accounts) RenewCodes(ctx context.Context, by audit.Actor) (codes []string, err error) {
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		if err := HoldTx(ctx, tx, by); err != nil {
@@ -76,6 +77,9 @@ func (a *Accounts) RenewCodes(ctx context.Context, by audit.Actor) (codes []stri
 			return err
 		}
 		if codes, err = a.newCodes(ctx, tx, by.User); err != nil {
+			return err
+		}
+		if err := endConfirmedTx(ctx, tx, by.User, by.Session, ByRecovery); err != nil {
 			return err
 		}
 		return a.AuditTx(ctx, tx, by, audit.Event{Action: "second_factor.codes_renewed", Subject: string(by.User)})
@@ -95,9 +99,16 @@ func (a *Accounts) DropTOTPTx(ctx context.Context, tx *db.Tx, owner UserID, exce
 			return fmt.Errorf("disable two-factor authentication: %w", err)
 		}
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2 AND method IN ($3, $4)`, owner, except, ByTOTP, ByRecovery)
-	if err != nil {
-		return fmt.Errorf("end sessions of authenticator app: %w", err)
+	if err := endConfirmedTx(ctx, tx, owner, except, ByTOTP); err != nil {
+		return err
+	}
+	return endConfirmedTx(ctx, tx, owner, except, ByRecovery)
+}
+
+// endConfirmedTx ends a user's sessions but one that a method confirmed.
+func endConfirmedTx(ctx context.Context, tx *db.Tx, owner UserID, except SessionID, by Method) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2 AND method = $3`, owner, except, by); err != nil {
+		return fmt.Errorf("end sessions confirmed by %s: %w", by, err)
 	}
 	return nil
 }
