@@ -17,15 +17,15 @@ import (
 	"slipway/e2e/world"
 )
 
-// The site that is backed up: 20,000 files and a database, a GiB together.
+// The site to back up: 20,000 files and a database, 1 GiB in total.
 const (
 	backupFiles = 20_000
 	backupBytes = 960 << 20
-	backupRows  = 64 << 10 // of a KiB
+	backupRows  = 64 << 10 // rows of 1 KiB
 )
 
-// backups measures a backup and a restore of a site of one GiB against tar, zstd and
-// MariaDB's own programs, in turns on the same files and the same server.
+// backups measures a backup and a restore of a site of 1 GiB against tar, zstd and MariaDB's own programs, alternating
+// on the same files and server.
 func (b *bench) backups(w *world.World) error {
 	if err := os.MkdirAll(w.Dir, 0o755); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (b *bench) backups(w *world.World) error {
 		}
 		syscall.Sync()
 		best(1, time.Since(start))
-		// A place of its own each time: what is there already is not stored again.
+		// Each round has its own repository: content that is already stored isn't stored again.
 		if err := w.Stop(b.ctx); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (b *bench) backups(w *world.World) error {
 	b.timing(fmt.Sprintf("backup of 1 GiB, %d files and a database", backupFiles), took[0], took[1],
 		"tar \\| zstd and mariadb-dump \\| zstd, synced", "≤ 1.2×")
 
-	// One in a hundred files and rows is another, then another hundredth: as often as the first.
+	// Each round changes every 101st file and 1% of the rows, different ones each time.
 	for round := range 3 {
 		if err := change(storage, 7+round); err != nil {
 			return err
@@ -206,7 +206,7 @@ type takenBackup struct {
 	took        time.Duration
 }
 
-// takeBackup takes a backup and says how long that was; verifying it comes after.
+// takeBackup takes a backup and measures it, without the verification that follows.
 func (b *bench) takeBackup(w *world.World, site string) (x takenBackup, err error) {
 	start := time.Now()
 	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+site+"/backups", nil, &x); err != nil {
@@ -219,7 +219,7 @@ func (b *bench) takeBackup(w *world.World, site string) (x takenBackup, err erro
 	return x, w.Call(b.ctx, b.key, "GET", "/backups/"+x.ID, nil, &x)
 }
 
-// verified waits until a backup is verified, so that this is no part of what comes next.
+// verified waits until a backup is verified, so that the next measurement doesn't include it.
 func (b *bench) verified(w *world.World, id string) error {
 	return world.Until(b.ctx, 100*time.Millisecond, func() (bool, error) {
 		var x struct{ VerifiedAt, Error *string }
@@ -233,7 +233,7 @@ func (b *bench) verified(w *world.World, id string) error {
 	})
 }
 
-// ended waits until the status of something is the wanted one.
+// ended waits until a resource has the wanted status.
 func (b *bench) ended(w *world.World, path, want, bad string) error {
 	return world.Until(b.ctx, 5*time.Millisecond, func() (bool, error) {
 		var x struct {
@@ -250,7 +250,7 @@ func (b *bench) ended(w *world.World, path, want, bad string) error {
 	})
 }
 
-// fillFolder writes files of all sizes, half of which compress.
+// fillFolder writes files of various sizes, half of which are compressible.
 func fillFolder(dir string) error {
 	r := mathrand.New(mathrand.NewPCG(1, 2))
 	noise := make([]byte, 8<<20)
@@ -277,7 +277,7 @@ func fillFolder(dir string) error {
 	return nil
 }
 
-// change writes to every 101st file: every other one has an even number, and compresses.
+// change overwrites every 101st file; every other one has an even number and is compressible.
 func change(dir string, from int) error {
 	for i := from; i < backupFiles; i += 101 {
 		name := filepath.Join(dir, fmt.Sprintf("%03d", i/100), fmt.Sprintf("%d.bin", i))
@@ -292,7 +292,7 @@ func change(dir string, from int) error {
 	return nil
 }
 
-// mariaDB starts a server of its own and returns where it listens.
+// mariaDB starts a separate server and returns its address.
 func mariaDB(ctx context.Context, dir string) (address string, stop func(), err error) {
 	ports, err := world.FreePorts(1)
 	if err != nil {
@@ -332,7 +332,7 @@ func mariaDB(ctx context.Context, dir string) (address string, stop func(), err 
 	return ports[0], stop, err
 }
 
-// sqlClient is MariaDB's own client on a server.
+// sqlClient runs MariaDB's own client.
 type sqlClient struct{ address string }
 
 func (c sqlClient) command(program string, args ...string) *exec.Cmd {
@@ -385,7 +385,7 @@ func (c sqlClient) fill(schema string) error {
 	return cmd.Wait()
 }
 
-// pipe runs two programs, the output of the first one into the second, and that's into a file.
+// pipe runs two programs: the first one's output goes to the second, whose output goes to a file.
 func pipe(_ context.Context, file string, from, to *exec.Cmd) (err error) {
 	if to.Stdin, err = from.StdoutPipe(); err != nil {
 		return err

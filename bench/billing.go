@@ -26,21 +26,21 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// senders is how many connections events come over.
+// senders is the number of connections that send events.
 const senders = 16
 
-// customers is how many owners have a subscription.
+// customers is the number of owners with a subscription.
 const customers = 10_000
 
-// meters are those that the plan charges.
+// meters lists the meters that the plan charges for.
 var meters = []usage.Meter{usage.Bandwidth, usage.Requests, usage.Build, usage.CPU}
 
-// setClock shows what it is set to.
+// setClock is a clock that the benchmark sets.
 type setClock struct{ at db.Time }
 
 func (c *setClock) Now() db.Time { return c.at }
 
-// billing measures the end of a period for many owners, previews of a price, and what Stripe's webhook takes in.
+// billing measures the end of a period for many owners, price previews, and Stripe's webhook.
 func (b *bench) billing(w *world.World) error {
 	away := stripetest.New()
 	server := httptest.NewServer(away)
@@ -82,7 +82,7 @@ func (b *bench) billing(w *world.World) error {
 	}
 	hook := "http://" + w.Listen + regexp.MustCompile(`/hooks/stripe/sta_\w+`).FindString(connected)
 	var events atomic.Int64
-	took, err = b.repeatBy(w, senders, func(*rand.Rand) world.Request { // Stripe waits for no answer before it sends the next
+	took, err = b.repeatBy(w, senders, func(*rand.Rand) world.Request { // Stripe sends the next event without waiting for an answer
 		n := events.Add(1)
 		body := fmt.Appendf(nil, `{"id":"evt_%d","type":"payment_intent.succeeded","livemode":false,"data":{"object":{"id":"pi_%d"}}}`, n, n)
 		signed := http.Header{"Stripe-Signature": {stripetest.Sign(body, secret, time.Now())}}
@@ -100,7 +100,7 @@ func (b *bench) billing(w *world.World) error {
 	return nil
 }
 
-// period gives many owners a subscription and a month of usage, and lets the month end.
+// period gives many owners a subscription and a month of usage, and ends the month.
 func (b *bench) period(w *world.World) error {
 	d, err := open(b.ctx, w)
 	if err != nil {
@@ -199,8 +199,8 @@ func (b *bench) period(w *world.World) error {
 	)
 }
 
-// capped measures a site whose owner has little left of a limit of bandwidth, so that its answers take a loan, beside one
-// whose owner has no limit.
+// capped measures a site whose owner is close to the bandwidth limit, so that answers must reserve bandwidth, against
+// one whose owner has no limit.
 func (b *bench) capped(w *world.World) error {
 	other, err := w.User("other@example.test")
 	if err != nil {
@@ -210,7 +210,7 @@ func (b *bench) capped(w *world.World) error {
 	if err := os.WriteFile(at, []byte("[users.\"other@example.test\"]\n\"bandwidth.bytes\" = 8589934000\n"), 0o600); err != nil {
 		return err
 	}
-	w.Flags[1] = at // of --limits
+	w.Flags[1] = at // the value of --limits
 	if err := b.stopped(w, func() error { return nil }); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (b *bench) capped(w *world.World) error {
 		return err
 	}
 	defer d.Close()
-	// The site is live, and the edge takes loans for it.
+	// Wait until the site is live and the edge has reserved bandwidth for it.
 	if err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
 		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: "https://" + capped + "/4k.bin"})
 		if err != nil || a.Status != http.StatusOK {

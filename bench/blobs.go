@@ -11,8 +11,7 @@ import (
 	"slipway/internal/platform/blob/s3test"
 )
 
-// blobs measures the store of files in a bucket beside the one in a directory: by itself,
-// and under a deployment.
+// blobs measures storing files in a bucket against a directory: alone, and as part of a deployment.
 func (b *bench) blobs(w *world.World) error {
 	server, err := s3test.Start(filepath.Join(b.dir, "s3"))
 	if err != nil {

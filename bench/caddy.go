@@ -13,13 +13,13 @@ import (
 	"slipway/e2e/world"
 )
 
-// caddy is a yardstick for files, built from its own module in bench/caddy.
+// caddy is a baseline for static files, built from the separate module bench/caddy.
 type caddy struct {
 	addr string
 	cmd  *exec.Cmd
 }
 
-// startCaddy serves root with the certificate that lies in certs.
+// startCaddy serves root with the certificate in certs.
 func startCaddy(ctx context.Context, dir, certs, host, root string) (*caddy, error) {
 	program := filepath.Join(dir, "caddy")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
@@ -77,10 +77,10 @@ https://%s:%s {
 
 func (c *caddy) stop() {
 	c.cmd.Process.Signal(syscall.SIGTERM)
-	c.cmd.Wait() // it was told to end: how is no news
+	c.cmd.Wait() // the exit status of a stopped process doesn't matter
 }
 
-// answers waits until somebody listens at an address.
+// answers waits until a server listens on an address.
 func answers(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

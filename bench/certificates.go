@@ -11,8 +11,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// certificates measures what many certificates take that are in memory because visitors
-// came for them: of public authorities, and of the installation's own.
+// certificates measures the memory of many certificates that are loaded because of visits: those of public authorities,
+// and the installation's own.
 func (b *bench) certificates(w *world.World) error {
 	host, id, err := b.tlsSite(w)
 	if err != nil {
@@ -25,7 +25,7 @@ func (b *bench) certificates(w *world.World) error {
 	if err != nil {
 		return fmt.Errorf("seed domains: %w", err)
 	}
-	// Nothing is due, so the authority is never asked.
+	// No certificate is due for renewal, so the authority isn't contacted.
 	w.Flags = append(w.Flags, "--acme-ca", "https://127.0.0.1:1/directory")
 	if err := b.warm(w, "of public authorities", host, hosts, `slipway_certificate_lookups_total{result="miss"}`); err != nil {
 		return err
@@ -43,14 +43,13 @@ func (b *bench) certificates(w *world.World) error {
 	return b.warm(w, "of the local authority", host, hosts, "slipway_edge_certificates_minted_total")
 }
 
-// warm has every host visited twice, by others than those the memory was measured with
-// before, and reads from a counter how many of the second visits found no certificate in
-// memory.
+// warm visits every host twice, after memory was measured with other hosts, and reads from a metric how many second
+// visits found no certificate in memory.
 func (b *bench) warm(w *world.World, whose, other string, hosts []string, misses string) error {
 	if err := w.Start(b.ctx); err != nil {
 		return err
 	}
-	// As many handshakes for one host grow what has nothing to do with certificates.
+	// First the same number of handshakes for one host, to exclude growth that has other causes.
 	if err := b.visitAll(w.HTTPS, slices.Repeat([]string{other}, len(hosts))); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (b *bench) warm(w *world.World, whose, other string, hosts []string, misses
 	return nil
 }
 
-// visitAll makes a handshake for every host, several at a time.
+// visitAll performs a handshake for every host, several concurrently.
 func (b *bench) visitAll(addr string, hosts []string) error {
 	var (
 		group sync.WaitGroup
@@ -113,7 +112,7 @@ func (b *bench) visitAll(addr string, hosts []string) error {
 	return errors.Join(first, b.ctx.Err())
 }
 
-// counter is the value of one metric of the running program.
+// counter returns the value of a metric of the program.
 func (b *bench) counter(w *world.World, name string) (v float64, err error) {
 	a, err := w.Do(b.ctx, world.Request{Method: "GET", URL: "http://" + w.Listen + "/metrics"})
 	if err == nil {

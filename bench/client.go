@@ -15,10 +15,10 @@ import (
 	"slipway/e2e/world"
 )
 
-// manyFiles is the most that a folder may have.
+// manyFiles is the maximum number of files in a folder.
 const manyFiles = 200_000
 
-// client measures the command line: its start, and what it costs to deploy a folder beside rsync of the same folder.
+// client measures the command line: its startup, and deploying a folder against rsync of the same folder.
 func (b *bench) client(w *world.World) error {
 	var starts, nothing []time.Duration
 	for range 50 {
@@ -40,7 +40,7 @@ func (b *bench) client(w *world.World) error {
 	return b.folders(w)
 }
 
-// beginning has a folder with one page live by two commands.
+// beginning deploys a folder with one page by two commands.
 func (b *bench) beginning(w *world.World) error {
 	var took []time.Duration
 	for n := range 5 {
@@ -63,7 +63,7 @@ func (b *bench) beginning(w *world.World) error {
 	return nil
 }
 
-// slipway runs a command in a folder, and returns how long it took and the most memory that it had, in kB.
+// slipway runs a command in a folder, and returns its duration and maximum memory in kB.
 func (b *bench) slipway(w *world.World, dir string, args ...string) (took time.Duration, memory int64, err error) {
 	cmd := exec.CommandContext(b.ctx, b.binary, args...)
 	cmd.Dir = dir
@@ -81,7 +81,7 @@ func (b *bench) slipway(w *world.World, dir string, args ...string) (took time.D
 	return took, memory, nil
 }
 
-// folders deploys folders by the command line, and copies them by rsync.
+// folders deploys folders with the command line, and copies them with rsync.
 func (b *bench) folders(w *world.World) error {
 	if _, err := exec.LookPath("rsync"); err != nil {
 		return errors.New("rsync is needed: apt-get install rsync")
@@ -146,7 +146,7 @@ func (b *bench) folders(w *world.World) error {
 	return nil
 }
 
-// goalOf is the goal of a deployment in which little has changed.
+// goalOf returns the goal for deploying few changes.
 func goalOf(files int) string {
 	if files == 10_000 {
 		return "≤ 1500 ms"
@@ -154,7 +154,8 @@ func goalOf(files int) string {
 	return ""
 }
 
-// pagesIn writes so many files, all but the home page of some 2 KiB, a hundred in a folder, old enough for their digests to be remembered.
+// pagesIn writes n files of about 2 KiB, except for the home page, a hundred per folder. They are old enough for their
+// digests to be cached.
 func pagesIn(dir string, n int) error {
 	old := time.Now().Add(-time.Hour)
 	for i := range n - 1 {
@@ -172,7 +173,7 @@ func pagesIn(dir string, n int) error {
 	return os.WriteFile(filepath.Join(dir, "index.html"), []byte("home"), 0o644)
 }
 
-// withoutMCP takes the place of internal/web/mcp.
+// withoutMCP replaces internal/web/mcp.
 const withoutMCP = `package mcp
 
 import (
@@ -205,7 +206,7 @@ func New(Config) *Server { return &Server{} }
 func (s *Server) ServeHTTP(http.ResponseWriter, *http.Request) {}
 `
 
-// agentsSize builds the program, without the tables for debuggers as it is released, with and without the MCP server and its library.
+// agentsSize compares the program's size, stripped as in releases, with and without the MCP server and its library.
 func (b *bench) agentsSize(*world.World) error {
 	sources, err := filepath.Glob(filepath.Join(world.Root(), "internal/web/mcp/*.go"))
 	if err != nil || len(sources) == 0 {
@@ -214,7 +215,7 @@ func (b *bench) agentsSize(*world.World) error {
 	var overlay struct{ Replace map[string]string }
 	overlay.Replace = map[string]string{}
 	for _, name := range sources {
-		overlay.Replace[name] = "" // left out
+		overlay.Replace[name] = "" // omit the file
 	}
 	list, stand := filepath.Join(b.dir, "overlay.json"), filepath.Join(b.dir, "mcp.go")
 	overlay.Replace[sources[0]] = stand

@@ -15,7 +15,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// deploy measures a site of a hundred files, as a new site and with all of them changed.
+// deploy measures deployments of a site with a hundred files: as a new site, and with all files changed.
 func (b *bench) deploy(w *world.World) error {
 	first, again, clone, err := b.deployments(w)
 	if err != nil {
@@ -27,7 +27,7 @@ func (b *bench) deploy(w *world.World) error {
 	return nil
 }
 
-// deployments makes new sites of a hundred files and then changes all of them.
+// deployments creates sites of a hundred files, and then changes all files.
 func (b *bench) deployments(w *world.World) (first, again, clone []time.Duration, err error) {
 	browser, err := w.Browser()
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) deployments(w *world.World) (first, again, clone []time.Duration
 	return first, again, clone, nil
 }
 
-// redeploy measures a large site of which one file changed.
+// redeploy measures a large site with one changed file.
 func (b *bench) redeploy(w *world.World) error {
 	browser, err := w.Browser()
 	if err != nil {
@@ -130,7 +130,7 @@ func (b *bench) redeployOnce(w *world.World, browser *http.Client, id, url, mark
 	return time.Since(start), err
 }
 
-// shows returns when a site's page holds the marker.
+// shows waits for the marker on a site's page and returns the time.
 func (b *bench) shows(w *world.World, browser *http.Client, url, marker string) error {
 	return world.Until(b.ctx, time.Millisecond, func() (bool, error) {
 		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: url + "/"})
@@ -140,8 +140,7 @@ func (b *bench) shows(w *world.World, browser *http.Client, url, marker string) 
 
 func (b *bench) content(name string) string { return filepath.Join(b.dir, "content", name) }
 
-// commit fills a repository with n files of about 4 KB that nobody has seen before; the
-// start page holds the marker.
+// commit writes n new files of about 4 KB to a repository; the home page contains the marker.
 func (b *bench) commit(w *world.World, name string, n int, marker string) error {
 	files := map[string]string{"index.html": marker}
 	for i := 1; i < n; i++ {
@@ -161,7 +160,7 @@ func (b *bench) commit(w *world.World, name string, n int, marker string) error 
 	return err
 }
 
-// cloneAndCopy is the yardstick: the same bytes from the same host safely to disk.
+// cloneAndCopy is the baseline: it copies the same files from the same host to disk, synced.
 func (b *bench) cloneAndCopy(w *world.World, name string) (time.Duration, error) {
 	dir, err := os.MkdirTemp(b.dir, "yardstick-")
 	if err != nil {
@@ -177,7 +176,7 @@ func (b *bench) cloneAndCopy(w *world.World, name string) (time.Duration, error)
 	return time.Since(start), err
 }
 
-// copySynced copies a tree without .git, each file and each folder synced.
+// copySynced copies a tree without .git, and syncs each file and folder.
 func copySynced(from, to string) error {
 	var folders []string
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {

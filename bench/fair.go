@@ -12,8 +12,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// fair measures what one user's writes cost another: two clients of the first post arrays
-// of a thousand variables without a pause, and the second posts one variable at a time.
+// fair measures how much one user's writes slow another user's: two clients of the first user constantly post arrays of
+// a thousand variables, while the second posts single variables.
 func (b *bench) fair(w *world.World) error {
 	other, err := w.User("other@example.test")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// http3 measures files over HTTP/3 beside Caddy, which has the same library. The client is
-// that library, too, and takes more of the machine than either server.
+// http3 measures files over HTTP/3 against Caddy, which uses the same library. So does the client, which uses more of
+// the machine than either server.
 func (b *bench) http3(w *world.World) error {
 	root := filepath.Join(w.Dir, "files")
 	host, _, err := b.staticSite(w, root)
@@ -57,8 +57,7 @@ func (b *bench) http3(w *world.World) error {
 	return nil
 }
 
-// loadHTTP3 asks one server for one file for a while: 8 connections, 8 requests at a time
-// on each.
+// loadHTTP3 requests one file from a server for a while: 8 connections with 8 concurrent requests each.
 func (b *bench) loadHTTP3(p *peer, host, file string) (l loaded, err error) {
 	_, port, err := net.SplitHostPort(p.addr)
 	if err != nil {

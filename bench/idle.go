@@ -12,16 +12,15 @@ import (
 	"slipway/e2e/world"
 )
 
-// idle measures what connections that wait for their next request take: TLS and HTTP/2 or
-// HTTP/1.1, one answer each, then silence. They come from many addresses of the loopback
-// network, because one may hold an eighth of all alone.
+// idle measures the memory of idle connections: TLS with HTTP/2 or HTTP/1.1, after one answer. They come from many
+// loopback addresses, because one address may only have an eighth of all connections.
 func (b *bench) idle(w *world.World) error {
 	host, _, err := b.staticSite(w, filepath.Join(w.Dir, "files"))
 	if err != nil {
 		return err
 	}
 	for _, proto := range []string{"h2", "http/1.1"} {
-		// What the connections before left behind would be used again, and not be seen.
+		// Restart first: memory left by earlier connections would be reused and hide the growth.
 		if err := w.Stop(b.ctx); err != nil {
 			return err
 		}
@@ -71,7 +70,7 @@ func (b *bench) idle(w *world.World) error {
 	return nil
 }
 
-// openIdle opens the i-th connection and has one answer.
+// openIdle opens the i-th connection and reads one answer.
 func (b *bench) openIdle(w *world.World, host, proto string, i int) (*tls.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i/1000+1))}, Timeout: 30 * time.Second}
 	raw, err := d.DialContext(b.ctx, "tcp", w.HTTPS)

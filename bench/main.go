@@ -1,10 +1,9 @@
-// Command bench measures what users wait for and what operators pay for, on the real
-// program, and sets each figure beside a yardstick measured in the same run.
+// Command bench measures what users wait for and what operators pay for, on the real program. It compares each result
+// with a baseline measured in the same run.
 //
-// It starts the program as a stranger would, through package world; only what is there
-// by the thousand (sites, deployments, domains with certificates, deliveries) goes
-// straight into the database, for making it by asking would take an hour. nginx, the
-// yardstick for TLS, is unpacked for the run where it is not installed.
+// It runs the program through package world. Only data in large numbers (sites, deployments, domains with certificates,
+// deliveries) is written directly to the database, because creating it through the API would take an hour. nginx, the
+// baseline for TLS, is unpacked for the run if it isn't installed.
 package main
 
 import (
@@ -22,12 +21,12 @@ import (
 	"slipway/e2e/world"
 )
 
-// row is one line of the result.
+// row is one row of the result.
 type row struct {
 	part, what, value, yardstick, ratio, goal string
 }
 
-const email = "bench@example.test" // of the user who has everything
+const email = "bench@example.test" // the user who owns everything
 
 // bench is one run.
 type bench struct {
@@ -35,12 +34,12 @@ type bench struct {
 	dir    string
 	binary string
 	key    string
-	part   string // of the result: what rows are added to
+	part   string // heading to which rows are added
 	rows   []row
-	nginx  string // what it says it is
-	series int    // of deployments so far
+	nginx  string // its version text
+	series int    // number of deployments so far
 
-	postgres string // address of a PostgreSQL cluster to make databases in; empty: SQLite
+	postgres string // URL of a PostgreSQL cluster; empty: SQLite
 
 	sites, live, certs, pageSites, files, rounds, idleConns, deliveries, deploys int
 	switchCount, wordpresses, programCount                                       int
@@ -138,7 +137,7 @@ func (b *bench) run(only, write string) (err error) {
 		b.part = m.part
 		start := time.Now()
 		if err := b.inWorld(m.name, m.run); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", m.name, err)) // what the others measure stands
+			failed = append(failed, fmt.Errorf("%s: %w", m.name, err)) // the other measurements still count
 			fmt.Fprintf(os.Stderr, "  FAILED: %v\n", err)
 		}
 		if b.ctx.Err() != nil {
@@ -161,7 +160,7 @@ func (b *bench) run(only, write string) (err error) {
 	return errors.Join(failed...)
 }
 
-// inWorld runs one measurement on an installation of its own that is running.
+// inWorld runs one measurement on its own running installation.
 func (b *bench) inWorld(name string, run func(*world.World) error) error {
 	w, err := world.New(b.binary, filepath.Join(b.dir, name))
 	if err != nil {
@@ -184,14 +183,14 @@ func (b *bench) inWorld(name string, run func(*world.World) error) error {
 	return run(w)
 }
 
-// add writes down one figure.
+// add adds one row.
 func (b *bench) add(r row) {
 	r.part = b.part
 	b.rows = append(b.rows, r)
 	fmt.Fprintln(os.Stderr, strings.TrimRight(fmt.Sprintf("  %s: %s; %s; %s", r.what, r.value, r.yardstick, r.ratio), " ;"))
 }
 
-// timing writes down one duration beside its yardstick.
+// timing adds one duration and its baseline.
 func (b *bench) timing(what string, ours, yardstick time.Duration, name, goal string) {
 	r := row{what: what, value: ms(ours), goal: goal}
 	if yardstick > 0 {
@@ -210,7 +209,7 @@ func ms(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// quantile returns the q-th quantile (0 to 1) of durations, which it sorts.
+// quantile sorts durations and returns the q-th quantile (0 to 1).
 func quantile(d []time.Duration, q float64) time.Duration {
 	slices.Sort(d)
 	return d[min(len(d)-1, int(q*float64(len(d))))]

@@ -9,8 +9,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// memory measures what the process takes and how long it needs to start: with nothing,
-// and with many live sites.
+// memory measures the memory and startup time of the process: empty, and with many live sites.
 func (b *bench) memory(w *world.World) error {
 	empty, err := b.starts(w)
 	if err != nil {
@@ -26,7 +25,7 @@ func (b *bench) memory(w *world.World) error {
 	}
 	b.add(row{what: "memory, idle", value: megabytes(idle), yardstick: "not of its file " + megabytes(own) + " (≤ 18 MB)", goal: "≤ 50 MB"})
 
-	// One real site, whose release all others serve too.
+	// One real site, whose release all other sites share.
 	if err := b.commit(w, "bench/shared", 20, "shared"); err != nil {
 		return err
 	}
@@ -117,16 +116,16 @@ func (b *bench) starts(w *world.World) (time.Duration, error) {
 	return median(took), nil
 }
 
-// settled is the resident memory, in kB, after three quiet seconds.
+// settled returns the resident memory in kB after three quiet seconds.
 func settled(w *world.World) (int, error) {
 	time.Sleep(3 * time.Second)
 	return resident(w)
 }
 
-// resident is the resident memory of the program now, in kB.
+// resident returns the program's current resident memory in kB.
 func resident(w *world.World) (int, error) { return status(w, "VmRSS") }
 
-// anonymous is the part of it that is no file's.
+// anonymous returns the part of resident memory that isn't mapped from files.
 func anonymous(w *world.World) (int, error) { return status(w, "RssAnon") }
 
 func status(w *world.World, name string) (int, error) {

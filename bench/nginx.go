@@ -22,18 +22,18 @@ import (
 	"slipway/e2e/world"
 )
 
-// nginx is the yardstick for TLS, with as many workers as there are cores.
+// nginx is the baseline for TLS, with one worker per core.
 type nginx struct {
 	addr, version string
 	cmd           *exec.Cmd
 }
 
-// startNginx serves a certificate of its own on the curve given, for one host.
+// startNginx serves one host with a new certificate on the given curve.
 func startNginx(ctx context.Context, dir, host string, curve elliptic.Curve) (*nginx, error) {
 	return runNginx(ctx, dir, host, curve, "return 204;")
 }
 
-// startNginxFiles serves the files in root, tuned as its own documentation says.
+// startNginxFiles serves the files in root, tuned as nginx's documentation recommends.
 func startNginxFiles(ctx context.Context, dir, host, root string) (*nginx, error) {
 	return runNginx(ctx, dir, host, elliptic.P256(), fmt.Sprintf(`root %s;
 		sendfile on; tcp_nopush on; tcp_nodelay on;
@@ -55,7 +55,7 @@ func runNginx(ctx context.Context, dir, host string, curve elliptic.Curve, serve
 	}
 	user := ""
 	if os.Geteuid() == 0 {
-		user = "user root root;" // the account that it was built for may not be there
+		user = "user root root;" // its default user may not exist
 	}
 	conf := filepath.Join(dir, "nginx.conf")
 	text := fmt.Sprintf(`daemon off;
@@ -108,11 +108,10 @@ http {
 
 func (n *nginx) stop() {
 	n.cmd.Process.Signal(syscall.SIGTERM)
-	n.cmd.Wait() // it was told to end: how is no news
+	n.cmd.Wait() // the exit status of a stopped process doesn't matter
 }
 
-// versions returns what `nginx -V` says of itself and of the TLS library that it runs with,
-// which it names last.
+// versions returns the versions of nginx and of its TLS library from `nginx -V`.
 func versions(text string) string {
 	out := "nginx " + regexp.MustCompile(`[0-9][0-9.]*`).FindString(text)
 	if libraries := regexp.MustCompile(`[A-Za-z]*SSL [0-9][0-9a-z.]*`).FindAllString(text, -1); len(libraries) > 0 {
@@ -121,8 +120,8 @@ func versions(text string) string {
 	return out
 }
 
-// findNginx finds nginx, or unpacks Debian's package into dir: installing it would leave
-// a web server running on port 80 of whoever measures.
+// findNginx finds nginx, or unpacks Debian's package into dir. It doesn't install the package, which would leave a web
+// server running on port 80.
 func findNginx(ctx context.Context, dir string) (string, error) {
 	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -138,7 +137,7 @@ func findNginx(ctx context.Context, dir string) (string, error) {
 		return nil
 	}
 	err := run("apt-get", "download", "-qq", "nginx")
-	if err != nil && os.Geteuid() == 0 { // a fresh machine has no lists yet
+	if err != nil && os.Geteuid() == 0 { // a new machine has no package lists yet
 		err = errors.Join(run("apt-get", "update", "-qq"), run("apt-get", "download", "-qq", "nginx"))
 	}
 	packages, _ := filepath.Glob(filepath.Join(dir, "nginx_*.deb"))
@@ -151,8 +150,7 @@ func findNginx(ctx context.Context, dir string) (string, error) {
 	return filepath.Join(dir, "package", "usr", "sbin", "nginx"), nil
 }
 
-// writeCertificate makes a certificate as short as those of the local authority: one,
-// signed by an authority that is not sent along.
+// writeCertificate makes a certificate as short as the local authority's: one, without the authority's own.
 func writeCertificate(dir, host string, curve elliptic.Curve) error {
 	authority, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {

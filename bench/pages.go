@@ -18,8 +18,7 @@ const (
 	pageWeight = 100_000 // bytes
 )
 
-// pages measures every page of the dashboard, as somebody with many sites who runs the
-// installation too.
+// pages measures every page of the dashboard, as an operator with many sites.
 func (b *bench) pages(w *world.World) error {
 	_, model, err := b.tlsSite(w)
 	if err != nil {
@@ -92,7 +91,7 @@ func (b *bench) pages(w *world.World) error {
 	return b.assets(r)
 }
 
-// stopped does something while the program is down.
+// stopped calls do while the program is stopped.
 func (b *bench) stopped(w *world.World, do func() error) error {
 	if err := w.Stop(b.ctx); err != nil {
 		return err
@@ -103,8 +102,7 @@ func (b *bench) stopped(w *world.World, do func() error) error {
 	return w.Start(b.ctx)
 }
 
-// furnish gives a site and its owner what the REST interface makes quickly, and returns
-// a webhook.
+// furnish fills a site and its owner's account through the REST API, and returns a webhook.
 func (b *bench) furnish(w *world.World, site string) (hook string, err error) {
 	var vars []map[string]string
 	for n := range busyVariables {
@@ -135,11 +133,11 @@ func (b *bench) call(w *world.World, method, path string, body, out any) error {
 	return w.Call(b.ctx, b.key, method, path, body, out)
 }
 
-// reader is a browser that is signed in.
+// reader is a signed-in browser.
 type reader struct {
 	client *http.Client
 	base   string
-	plain  bool // asks for nothing compressed
+	plain  bool // requests uncompressed answers
 }
 
 func signIn(w *world.World) (*reader, error) {
@@ -147,7 +145,7 @@ func signIn(w *world.World) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Answers are weighed as they come, so nothing is unpacked on the way.
+	// The compressed size is measured, so the client must not decompress.
 	r := &reader{base: "http://" + w.Listen, client: &http.Client{
 		Jar: jar, Transport: &http.Transport{DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -163,7 +161,7 @@ func signIn(w *world.World) (*reader, error) {
 	return r, nil
 }
 
-// get fetches a page as a browser asks for it.
+// get fetches a page like a browser.
 func (r *reader) get(path string) (world.Answer, error) {
 	q, err := http.NewRequest("GET", r.base+path, nil)
 	if err != nil {
@@ -183,7 +181,7 @@ func (r *reader) get(path string) (world.Answer, error) {
 	return a, nil
 }
 
-// link returns the first link on a page that begins so.
+// link returns the first link on a page with a prefix.
 func (r *reader) link(path, begin string) (string, error) {
 	a, err := r.get(path)
 	if err != nil {
@@ -197,11 +195,11 @@ func (r *reader) link(path, begin string) (string, error) {
 	return begin + end, nil
 }
 
-// ids matches what differs between the paths of two runs.
+// ids matches the parts of paths that differ between runs.
 var ids = regexp.MustCompile(`[a-z]+_[a-z0-9]{26}|VARIABLE_\d+`)
 
-// page writes down the time and the weight of one page. One that takes too long is
-// measured again, twice at most: p99 of so few is what the machine did once.
+// page measures the time and size of one page. A slow page is measured again, up to twice, because with few samples p99
+// is a single outlier.
 func (b *bench) page(r *reader, p *painter, path string) error {
 	var p50, p99 time.Duration
 	var weight int
@@ -228,7 +226,7 @@ func (b *bench) page(r *reader, p *painter, path string) error {
 	return nil
 }
 
-// fetch gets a page again and again and returns how long each took, and its bytes.
+// fetch fetches a page repeatedly and returns the durations and the size.
 func (b *bench) fetch(r *reader, path string) (took []time.Duration, weight int, err error) {
 	for end := time.Now().Add(b.load / 10); len(took) < 30 || len(took) < 100 && time.Now().Before(end); {
 		start := time.Now()
@@ -241,8 +239,7 @@ func (b *bench) fetch(r *reader, path string) (took []time.Duration, weight int,
 	return took, weight, nil
 }
 
-// assets weighs what the pages load beside their HTML, style sheets' own files among it.
-// Browsers keep it for good.
+// assets measures the size of the pages' assets, including those of style sheets. Browsers cache them permanently.
 func (b *bench) assets(r *reader) error {
 	all, sum := []string{}, 0
 	find := func(in []byte) {

@@ -14,10 +14,10 @@ import (
 	"slipway/internal/deploy/screenshot"
 )
 
-// paintTime is how long a page may take to be seen, from the click on.
+// paintTime is the goal for the time from a click to the first paint.
 const paintTime = 300 * time.Millisecond
 
-// painter is a Chromium that is signed in as a reader is. nil where there is none on this host.
+// painter is a signed-in Chromium; nil if the host has none.
 type painter struct {
 	ctx  context.Context
 	stop func()
@@ -52,8 +52,8 @@ func newPainter(ctx context.Context, r *reader) (*painter, error) {
 	return p, nil
 }
 
-// paint opens a page a few times and returns how long each took until its first content was painted: PerformancePaintTiming, from the
-// start of the navigation on, with what pages share in the browser's cache.
+// paint opens a page several times and returns each time from the start of the navigation to the first contentful paint
+// (PerformancePaintTiming), with shared assets in the browser's cache.
 func (p *painter) paint(path string) (took []time.Duration, err error) {
 	const script = `performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0`
 	for range 5 {
@@ -84,8 +84,7 @@ func (p *painter) paint(path string) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// painted describes the first paint of a page, and whether it came in time. One that is late is measured again, twice at most, as the
-// time of its answer is.
+// painted measures the first paint of a page, and whether it was late. A late page is measured again, up to twice.
 func (p *painter) painted(path string) (text string, late bool, err error) {
 	if p == nil {
 		return "no browser", false, nil

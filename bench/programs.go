@@ -18,7 +18,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// benchScript is the plain Node.js server of these measurements.
+// benchScript is the simple Node.js server of these measurements.
 const benchScript = "bench-of-programs.js"
 
 var benchProgram = map[string]string{
@@ -27,13 +27,13 @@ var benchProgram = map[string]string{
 process.on('SIGTERM', () => process.exit(0))`,
 }
 
-// program is one site that is a Node.js server.
+// program is a site with a Node.js server.
 type program struct {
 	id, url string
 	client  *http.Client
 }
 
-// programs measures what stands between a visitor and a Node.js server.
+// programs measures the overhead between a visitor and a Node.js server.
 func (b *bench) programs(w *world.World) error {
 	sites := make([]program, 11)
 	dir := filepath.Join(w.Dir, "app")
@@ -83,7 +83,7 @@ func (b *bench) programs(w *world.World) error {
 	return nil
 }
 
-// program makes a site and waits until it answers.
+// program creates a site and waits until it answers.
 func (b *bench) program(w *world.World, name, repo string) (p program, err error) {
 	var made struct{ Data struct{ ID, URL string } }
 	if err = b.call(w, "POST", "/sites", map[string]any{
@@ -125,7 +125,7 @@ func hello(c *http.Client, url string) error {
 	return err
 }
 
-// bareProgram is the same server without anything around it.
+// bareProgram is the same server without Slipway.
 type bareProgram struct {
 	addr string
 	cmd  *exec.Cmd
@@ -154,8 +154,7 @@ func (p *bareProgram) stop() {
 	_ = p.cmd.Wait()
 }
 
-// wake measures the first request to a program that sleeps, beside the start of the bare
-// one, if there is one, in turns.
+// wake measures the first request to a sleeping program, alternating with the start of the bare one if there is one.
 func (b *bench) wake(w *world.World, p program, what, goal string, start func() (*bareProgram, error)) error {
 	if err := b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1}}, nil); err != nil {
 		return err
@@ -200,8 +199,8 @@ func (b *bench) wake(w *world.World, p program, what, goal string, start func() 
 	return b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"sleepAfterSeconds": 900}}, nil)
 }
 
-// addedLatency measures one request after the other, through TLS and the edge, and to the
-// bare program, in turns of a hundred.
+// addedLatency measures sequential requests through TLS and the edge against the bare program, alternating every
+// hundred.
 func (b *bench) addedLatency(p program, bare *bareProgram) error {
 	direct := &http.Client{}
 	var ours, theirs []time.Duration
@@ -230,8 +229,8 @@ func (b *bench) addedLatency(p program, bare *bareProgram) error {
 	return nil
 }
 
-// throughput lets h2load ask through the edge, and through nginx before the bare program,
-// in turns: HTTP/1.1 over TLS, 32 connections.
+// throughput runs h2load against the edge, and against nginx with the bare program, alternating: HTTP/1.1 over TLS, 32
+// connections.
 func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	if _, err := exec.LookPath("h2load"); err != nil {
 		return fmt.Errorf("h2load makes the load, please apt-get install nghttp2-client: %w", err)
@@ -251,7 +250,7 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	}
 	defer front.stop()
 	service := w.PID()
-	if err := p.get(); err != nil { // it may sleep
+	if err := p.get(); err != nil { // wake it
 		return err
 	}
 	ofProgram := map[int]bool{}
@@ -265,14 +264,14 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	}
 	for _, of := range []struct {
 		suffix, goal string
-		load         []string // how h2load asks
+		load         []string // h2load's arguments
 	}{
 		{"", "1.0×", []string{"--h1", "-c32"}},
 		{", HTTP/2", "1.0×", []string{"-c8", "-m8"}},
 		{", HTTP/2, POST of 1 KiB", "", []string{"-c8", "-m8", "-d", body}},
 	} {
 		var ours, theirs, ratios []float64
-		var edge, app, nginx, plain []float64 // µs of CPU of a request
+		var edge, app, nginx, plain []float64 // µs of CPU per request
 		for range 5 {
 			a, cpu, err := b.perSecond(of.load, w.HTTPS, strings.TrimPrefix(p.url,
 				"https://"), func(pid, _ int) bool { return pid == service }, func(pid, _ int) bool { return ofProgram[pid] })
@@ -315,8 +314,8 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	return nil
 }
 
-// perSecond returns how many requests are answered in a second, and how many microseconds of CPU
-// each kind of process uses for one. load says how h2load asks.
+// perSecond returns the requests per second, and the microseconds of CPU per request of each kind of process. load is
+// h2load's arguments.
 func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, group int) bool) (rate float64, cpu []float64, err error) {
 	name, _, _ := strings.Cut(host, ":")
 	_, port, _ := net.SplitHostPort(addr)
@@ -327,7 +326,7 @@ func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, g
 		}
 	}
 	seconds := max(1, int(b.load/time.Second)/2)
-	// it waits for ever where a server ends connections
+	// h2load hangs if the server closes connections.
 	ctx, done := context.WithTimeout(b.ctx, time.Duration(seconds)*time.Second+30*time.Second)
 	defer done()
 	out, err := exec.CommandContext(ctx, "h2load", slices.Concat(load, []string{
@@ -339,7 +338,7 @@ func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, g
 	if err != nil {
 		return 0, nil, fmt.Errorf("h2load: %w: %s", err, out)
 	}
-	// What is still under way at the end counts as failed or errored.
+	// Requests in flight at the end count as failed or errored.
 	ok := loadStatuses.FindSubmatch(out)
 	if ok == nil {
 		return 0, nil, fmt.Errorf("h2load says %s", out)
@@ -358,8 +357,7 @@ func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, g
 	return float64(n) / float64(seconds), cpu, nil
 }
 
-// programMemory measures what ten running programs take beside the programs themselves:
-// what the service grows by, and what its helpers hold for themselves.
+// programMemory measures the memory of ten running programs besides their own: the service's growth and its helpers.
 func (b *bench) programMemory(w *world.World, sites []program) error {
 	idle, err := settled(w)
 	if err != nil {
@@ -391,8 +389,8 @@ func (b *bench) programMemory(w *world.World, sites []program) error {
 	return nil
 }
 
-// helperMemory adds up the proportional memory (kB) of the processes below ours that are
-// not programs, and counts the programs.
+// helperMemory returns the proportional memory (kB) of our child processes that aren't programs, and the number of
+// programs.
 func helperMemory(service int) (kb, programs int) {
 	for _, pid := range below(service) {
 		if pid == service {
@@ -403,7 +401,7 @@ func helperMemory(service int) (kb, programs int) {
 		case strings.HasPrefix(string(line), "node\x00"+benchScript):
 			programs++
 			continue
-		case strings.HasPrefix(string(line), "php-fpm"): // of the PHP site, a program too
+		case strings.HasPrefix(string(line), "php-fpm"): // the PHP site's, also a program
 			continue
 		}
 		n := 0

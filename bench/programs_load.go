@@ -20,9 +20,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// loadScript is the Node.js server of these measurements: its version stands in a header and
-// in the body, it counts uploads, sends events, and echoes what comes over an upgraded
-// connection.
+// loadScript is the Node.js server of these measurements: it has its version in a header and in the body, counts
+// uploads, sends events, and echoes data on an upgraded connection.
 const loadScript = "load-of-programs.js"
 
 func loadProgram(version string) map[string]string {
@@ -87,7 +86,7 @@ func (b *bench) programsLoad(w *world.World) error {
 	return nil
 }
 
-// commit makes the next version.
+// commit commits the next version.
 func (s *loadSite) commit() error {
 	dir, err := os.MkdirTemp(s.b.dir, "load-")
 	if err != nil {
@@ -102,7 +101,7 @@ func (s *loadSite) commit() error {
 	return err
 }
 
-// deploy brings the next version live.
+// deploy deploys the next version.
 func (s *loadSite) deploy() error {
 	if err := s.commit(); err != nil {
 		return err
@@ -123,7 +122,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// upload sends 1 GiB and watches the service's memory.
+// upload uploads 1 GiB and checks the service's memory.
 func (s *loadSite) upload() error {
 	const size = 1 << 30
 	before, most := s.rss(), 0
@@ -163,7 +162,7 @@ func (s *loadSite) upload() error {
 	return nil
 }
 
-// sockets opens 1,000 upgraded connections and talks on each.
+// sockets opens 1,000 upgraded connections and uses each.
 func (s *loadSite) sockets() error {
 	const many = 1000
 	u, err := url.Parse(s.url)
@@ -220,7 +219,7 @@ func (s *loadSite) sockets() error {
 	return nil
 }
 
-// events listens to streams for as long as b.long and misses nothing.
+// events reads streams for b.long and checks that no event is missing.
 func (s *loadSite) events() error {
 	const streams = 50
 	want := int(s.b.long / time.Second)
@@ -259,8 +258,8 @@ func (s *loadSite) events() error {
 	return nil
 }
 
-// traffic sends requests at a rate until ctx ends. Every answer must be whole and of one
-// release; check hears of each failure.
+// traffic sends requests at a rate until ctx ends. Every answer must be complete and from one release; check receives
+// each failure.
 func (s *loadSite) traffic(ctx context.Context, rate int, check func(err error)) (sent *atomic.Int64, wait func()) {
 	sent = &atomic.Int64{}
 	var all sync.WaitGroup
@@ -315,7 +314,7 @@ func (s *loadSite) once(post bool) error {
 	return nil
 }
 
-// switches deploys 100 times while 500 requests a second come.
+// switches deploys 100 times under 500 requests per second.
 func (s *loadSite) switches() error {
 	const rate = 500
 	ctx, cancel := context.WithCancel(s.b.ctx)
@@ -346,14 +345,14 @@ func (s *loadSite) switches() error {
 	return nil
 }
 
-// kills ends the service at random moments of deployments under traffic. Afterwards the
-// newest version that was live answers, and nothing else runs.
+// kills kills the service at random moments of deployments under traffic. Afterwards, the newest live version must
+// answer, and no other may run.
 func (s *loadSite) kills() error {
 	const times = 20
 	var longest time.Duration
 	for range times {
 		ctx, cancel := context.WithCancel(s.b.ctx)
-		_, wait := s.traffic(ctx, 100, func(error) {}) // what is under way in a kill is lost
+		_, wait := s.traffic(ctx, 100, func(error) {}) // requests in flight at a kill are lost
 		if err := s.commit(); err != nil {
 			cancel()
 			return err
@@ -417,7 +416,7 @@ func (s *loadSite) visit() (string, error) {
 	return string(text), err
 }
 
-// processesOf counts the Node.js processes of a script.
+// processesOf returns the number of Node.js processes that run a script.
 func processesOf(script string) (n int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range all {

@@ -14,16 +14,15 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Of the applications on the machine, how many run and how many are woken.
+// The numbers of running and woken applications on the machine.
 const (
 	manyRun  = 50
 	manyWake = 40
 )
 
-// programsMany measures a machine with many applications of which fifty run: what the
-// service takes, what a visitor of one that runs waits, one of one that sleeps, and who
-// deploys another. One is deployed; the others' rows are copies of its, so that all share
-// its release, and everything after that is the real service's.
+// programsMany measures a machine with many applications of which fifty run: the service's memory, the latency of a
+// running one, waking a sleeping one, and deploying. One application is deployed; the others are copies of its rows
+// with the same release.
 func (b *bench) programsMany(w *world.World) error {
 	if err := b.repository(w, "app", benchProgram); err != nil {
 		return err
@@ -119,7 +118,7 @@ func (b *bench) programsMany(w *world.World) error {
 	return nil
 }
 
-// wakes asks sleeping programs one after the other and returns how long each took to answer.
+// wakes requests sleeping programs one after the other and returns the durations.
 func wakes(browser *http.Client, sites []program) (took []time.Duration, err error) {
 	for _, p := range sites {
 		begun := time.Now()
@@ -131,7 +130,7 @@ func wakes(browser *http.Client, sites []program) (took []time.Duration, err err
 	return took, nil
 }
 
-// repository commits files as one of the benchmarks' repositories.
+// repository commits files to one of the benchmarks' repositories.
 func (b *bench) repository(w *world.World, name string, files map[string]string) error {
 	dir := filepath.Join(w.Dir, name)
 	if err := world.WriteFiles(dir, files); err != nil {
@@ -141,8 +140,8 @@ func (b *bench) repository(w *world.World, name string, files map[string]string)
 	return err
 }
 
-// deployPrograms makes applications one after the other and returns how long each took until
-// it was live, and the first one's id.
+// deployPrograms deploys applications one after the other. It returns the time until each was live, and the first one's
+// id.
 func (b *bench) deployPrograms(w *world.World, name string, n int) (took []time.Duration, first string, err error) {
 	for i := range n {
 		begun := time.Now()
@@ -162,8 +161,7 @@ func (b *bench) deployPrograms(w *world.World, name string, n int) (took []time.
 	return took, first, nil
 }
 
-// seedPrograms writes n copies of an application's rows into the database, which no program may
-// be using.
+// seedPrograms writes n copies of an application's rows to the database, which must not be in use.
 func seedPrograms(ctx context.Context, w *world.World, model string, n int) (sites []program, err error) {
 	d, err := open(ctx, w)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // pushHook is a Git hook of a site.
 type pushHook struct{ site, repo, address, url, secret string }
 
-// pushSite makes a site of a small repository, waits until it is live, and gives it a hook.
+// pushSite makes a site from a small repository, waits until it is live, and adds a hook.
 func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
 	h.repo = "bench/" + name
 	if err := b.commit(w, h.repo, 3, "first"); err != nil {
@@ -42,7 +42,7 @@ func (b *bench) pushSite(w *world.World, name string) (h pushHook, err error) {
 	return h, err
 }
 
-// push sends a push as GitHub does, and returns what was answered and how long that took.
+// push sends a push event like GitHub, and returns the answer and its duration.
 func (h pushHook) push(client *http.Client, commit string, n int) (status int, deployment string, took time.Duration, err error) {
 	body, err := json.Marshal(map[string]any{
 		"ref": "refs/heads/main", "before": strings.Repeat("b", 40), "after": commit, "n": n,
@@ -84,7 +84,7 @@ func (b *bench) deploymentsOf(w *world.World, site string) ([]pushedDeployment, 
 	return list.Data, err
 }
 
-// settled waits until no deployment of the sites is open.
+// settled waits until the sites have no open deployments.
 func (b *bench) settled(w *world.World, hooks []pushHook) error {
 	for _, h := range hooks {
 		err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
@@ -100,8 +100,8 @@ func (b *bench) settled(w *world.World, hooks []pushHook) error {
 	return nil
 }
 
-// pushedLive measures from git commit and git push, with a post-receive hook that tells of
-// it as GitHub does, to the new page being served.
+// pushedLive measures the time from git commit and git push, with a post-receive hook that sends GitHub's event, to the
+// new page.
 func (b *bench) pushedLive(w *world.World, h pushHook) (took []time.Duration, err error) {
 	if err := w.Git.Tell(h.repo, h.url, h.secret); err != nil {
 		return nil, err
@@ -132,8 +132,8 @@ func (b *bench) pushedLive(w *world.World, h pushHook) (took []time.Duration, er
 	return took, nil
 }
 
-// push measures from a push being answered to its deployment being started, and what a
-// thousand calls at once meet, with the program killed right after the last answer.
+// push measures the time from the answer to a push until the deployment starts, and a thousand concurrent calls after
+// which the program is killed.
 func (b *bench) push(w *world.World) error {
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64}}
 	defer client.CloseIdleConnections()
@@ -206,7 +206,7 @@ func (b *bench) push(w *world.World) error {
 		}
 		commits[i] = list[0].CommitHash
 	}
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the following variables
 	var all sync.WaitGroup
 	var wrong error
 	var slowest []time.Duration

@@ -9,9 +9,9 @@ import (
 	"slipway/e2e/world"
 )
 
-const readers = 4 // twice the cores of a small machine, which they share with the program
+const readers = 4 // twice the cores of a small machine, which the program shares
 
-// read measures reading while the database holds many sites of one user.
+// read measures reads while the database holds many sites of one user.
 func (b *bench) read(w *world.World) error {
 	if err := w.Stop(b.ctx); err != nil {
 		return err
@@ -55,12 +55,12 @@ func (b *bench) read(w *world.World) error {
 	return nil
 }
 
-// repeat sends requests from several clients at once and returns how long each took.
+// repeat sends requests from several concurrent clients and returns the durations.
 func (b *bench) repeat(w *world.World, next func(*rand.Rand) world.Request) ([]time.Duration, error) {
 	return b.repeatBy(w, readers, next)
 }
 
-// repeatBy is repeat with so many clients.
+// repeatBy is repeat with a given number of clients.
 func (b *bench) repeatBy(w *world.World, clients int, next func(*rand.Rand) world.Request) ([]time.Duration, error) {
 	var (
 		mu    sync.Mutex // guards all and first

@@ -15,7 +15,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// relay measures what a node adds whose visitors ask for a program of another one.
+// relay measures the overhead of requests that arrive at a node without the program.
 func (b *bench) relay(w *world.World) error {
 	if b.postgres == "" {
 		fmt.Fprintln(os.Stderr, "  left out: several nodes need PostgreSQL (go run ./scripts/withpostgres go run ./bench -only relay)")
@@ -63,7 +63,7 @@ func (b *bench) relay(w *world.World) error {
 		return err
 	}
 	var local, relayed []time.Duration
-	for range 30 { // in turns
+	for range 30 { // alternate
 		for _, x := range []struct {
 			program
 			took *[]time.Duration
@@ -88,7 +88,8 @@ func (b *bench) relay(w *world.World) error {
 	if err != nil || runtime.NumCPU() < 2 {
 		return err
 	}
-	// Two machines have two processors: the node that has the program keeps one to itself, also where it is asked directly.
+	// Two machines would have two processors, so the program's node gets one of its own, even when it is called
+	// directly.
 	if err := errors.Join(w.Stop(b.ctx), other.Stop(b.ctx), on(1, func() error { return w.Start(b.ctx) })); err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (b *bench) relay(w *world.World) error {
 	})
 }
 
-// rates measures in turns what a node answers for a program of its own, and what another one does for the same.
+// rates compares, alternating, a node's answers for its own program with another node's answers for the same program.
 func (b *bench) rates(what string, w, other *world.World, host string) error {
 	var ours, theirs, ratios []float64
 	for range 5 {
@@ -132,7 +133,7 @@ func (b *bench) rates(what string, w, other *world.World, host string) error {
 	return nil
 }
 
-// on does something on one processor, with the processes that it starts.
+// on runs do, and the processes that it starts, on one processor.
 func on(processor int, do func() error) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

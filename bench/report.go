@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 )
 
-// table is the result for a terminal.
+// table formats the result for a terminal.
 func (b *bench) table() string {
 	var out bytes.Buffer
 	t := tabwriter.NewWriter(&out, 0, 4, 3, ' ', 0)
@@ -30,10 +30,9 @@ const (
 	separator = "|---|---|---|---|---|---|"
 )
 
-// update puts rows into the document's tables, each below the heading of its part and in the
-// place of the one that says the same of the same yardstick. A row that has none there comes
-// after the others, a part that has none before the notes. What people wrote stays, a remark
-// behind a goal too.
+// update replaces rows in the document's tables: those with the same text and baseline, below the heading of their
+// part. New rows are appended, and new parts inserted before the notes. Other text is kept, including remarks after a
+// goal.
 func update(document string, rows []row, machine, day string) string {
 	lines := strings.Split(document, "\n")
 	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, lastRun) }); i >= 0 {
@@ -74,7 +73,7 @@ func update(document string, rows []row, machine, day string) string {
 	return strings.Join(lines, "\n")
 }
 
-// line is the row of a table; remarked is the goal that stood there.
+// line formats a row of a table; remarked is the previous goal with its remark.
 func (r row) line(remarked, day string) string {
 	goal := cmp.Or(r.goal, "–")
 	if strings.HasPrefix(remarked, r.goal) && r.goal != "" {
@@ -83,7 +82,7 @@ func (r row) line(remarked, day string) string {
 	return "| " + strings.Join([]string{r.what, r.value, cmp.Or(r.yardstick, "–"), cmp.Or(r.ratio, "–"), goal, day}, " | ") + " |"
 }
 
-// cells are those of a table's row; nil: the line is none.
+// cells returns the cells of a table's row; nil if the line isn't one.
 func cells(line string) []string {
 	if !strings.HasPrefix(line, "| ") || !strings.HasSuffix(line, " |") {
 		return nil
@@ -95,7 +94,7 @@ func cells(line string) []string {
 	return list
 }
 
-// servers says which of the programs that rows are told apart by a yardstick names.
+// servers returns the servers that a baseline names, for those rows that differ only in them.
 func servers(yardstick string) string {
 	for _, name := range []string{"nginx", "caddy"} {
 		if strings.HasPrefix(yardstick, name) {
@@ -105,7 +104,7 @@ func servers(yardstick string) string {
 	return ""
 }
 
-// machine says where the figures were made.
+// machine describes the machine of the measurements.
 func (b *bench) machine() string {
 	m := fmt.Sprintf("%d cores (%s), %s of memory, %s, %s", runtime.NumCPU(), processor(), memory(), runtime.GOOS, runtime.Version())
 	if b.nginx != "" {

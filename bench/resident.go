@@ -9,8 +9,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// resident measures what the process takes after many deployments: what they leave behind
-// in memory must not grow with their number.
+// resident measures the process's memory after many deployments, which must not grow with their number.
 func (b *bench) resident(w *world.World) error {
 	idle, err := rested(w)
 	if err != nil {
@@ -59,7 +58,7 @@ func (b *bench) resident(w *world.World) error {
 		for _, id := range wait {
 			if err := b.succeeded(w, id); err != nil {
 				failed++
-				if failed > sites*rounds/20 { // a host that is too slow once changes nothing here
+				if failed > sites*rounds/20 { // a single slow host doesn't change the result
 					return err
 				}
 			}
@@ -89,12 +88,12 @@ func (b *bench) settledSite(w *world.World, id string) error {
 	return b.ends(w, "/sites/"+id, "active", "error")
 }
 
-// succeeded waits for the success of a deployment.
+// succeeded waits until a deployment succeeds.
 func (b *bench) succeeded(w *world.World, id string) error {
 	return b.ends(w, "/deployments/"+id, "success", "failed")
 }
 
-// ends waits until what is at a path has one status, and fails when it has the other.
+// ends waits until the resource at a path has the status good, and fails if it has the status bad.
 func (b *bench) ends(w *world.World, path, good, bad string) (err error) {
 	ctx, done := context.WithTimeout(b.ctx, 5*time.Minute)
 	defer done()
@@ -109,8 +108,7 @@ func (b *bench) ends(w *world.World, path, good, bad string) (err error) {
 	return errors.Join(err, waited)
 }
 
-// rested waits until the process's memory falls no more, for at most half a minute, and
-// returns it.
+// rested waits until the process's memory stops falling, at most 30 s, and returns it.
 func rested(w *world.World) (now int, err error) {
 	for range 10 {
 		before := now

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// open opens the database of an installation, which no program may be using.
+// open opens an installation's database, which must not be in use.
 func open(ctx context.Context, w *world.World) (*db.DB, error) {
 	for i, f := range w.Flags {
 		if f == "--database" {
@@ -21,7 +21,7 @@ func open(ctx context.Context, w *world.World) (*db.DB, error) {
 	return db.Open(ctx, db.Config{URL: "sqlite:" + filepath.Join(w.Data, "slipway.db")})
 }
 
-// emptyDatabase makes a database in a PostgreSQL cluster and returns its address.
+// emptyDatabase creates a database in a PostgreSQL cluster and returns its URL.
 func emptyDatabase(ctx context.Context, cluster, name string) (string, error) {
 	admin, err := db.Open(ctx, db.Config{URL: cluster})
 	if err != nil {
@@ -41,7 +41,7 @@ func emptyDatabase(ctx context.Context, cluster, name string) (string, error) {
 	return u.String(), nil
 }
 
-// on says which database a figure is of, where it isn't SQLite.
+// on returns the name of the database for a row's text; empty for SQLite.
 func (b *bench) on() string {
 	if b.postgres == "" {
 		return ""
@@ -49,14 +49,14 @@ func (b *bench) on() string {
 	return ", PostgreSQL"
 }
 
-// next takes the next number of a counter.
+// next increments a counter and returns it.
 func next(ctx context.Context, tx *db.Tx, counter string) (n int64, err error) {
 	err = tx.QueryRow(ctx, "UPDATE "+counter+" SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&n)
 	return n, err
 }
 
-// seedSites writes active sites of the one user straight into the database, which no
-// program may be using, and returns their ids. Those with a release are live.
+// seedSites writes active sites of the user to the database, which must not be in use, and returns their ids. Sites
+// with a release are live.
 func seedSites(ctx context.Context, w *world.World, n int, release string) ([]string, error) {
 	d, err := open(ctx, w)
 	if err != nil {
@@ -110,7 +110,7 @@ func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) e
 	return err
 }
 
-// releaseOf is the release that a site serves.
+// releaseOf returns the release that a site serves.
 func releaseOf(ctx context.Context, w *world.World, id string) (release string, err error) {
 	d, err := open(ctx, w)
 	if err != nil {

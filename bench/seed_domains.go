@@ -18,7 +18,7 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// authority signs certificates as public ones do: with an intermediate that is sent along.
+// authority signs certificates like a public one, with an intermediate certificate.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -48,7 +48,7 @@ func newAuthority() (*authority, error) {
 	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// issue makes a certificate with what public ones carry, and its key, both PEM.
+// issue returns a certificate like a public authority's, and its key, both in PEM.
 func (a *authority) issue(host string, n int) (chain, private []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -76,8 +76,8 @@ func (a *authority) issue(host string, n int) (chain, private []byte, err error)
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), nil
 }
 
-// seedDomains writes domains of a site that are proven, routed and have a certificate
-// each, and returns their names. No program may be using the database.
+// seedDomains writes verified, routed domains of a site, each with a certificate, and returns their names. The database
+// must not be in use.
 func seedDomains(ctx context.Context, w *world.World, site string, n int) ([]string, error) {
 	d, err := open(ctx, w)
 	if err != nil {
@@ -115,7 +115,7 @@ func seedDomains(ctx context.Context, w *world.World, site string, n int) ([]str
 	return hosts, nil
 }
 
-// seedDomain writes one; the next check and the next order are far away.
+// seedDomain writes one domain. Its next check and renewal are far in the future.
 func seedDomain(ctx context.Context, tx *db.Tx, sealer *seal.Sealer, site, host string, chain, key []byte) error {
 	route, err := next(ctx, tx, "live_version")
 	if err != nil {

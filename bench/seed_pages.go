@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// What the one site and the one webhook hold that the pages are measured with.
+// Amounts of data of the site and the webhook whose pages are measured.
 const (
 	busyDeployments = 200
 	busyLines       = 5000
@@ -27,11 +27,11 @@ const (
 	auditLines      = 5000
 )
 
-// crowd holds what the pages show.
+// crowd identifies what the pages show.
 type crowd struct{ site, deployment, domain, user string }
 
-// seedCrowd writes sites with deployments and a domain each, copies of a real site's
-// deployment, and the last of them is busy. No program may be using the database.
+// seedCrowd writes sites, each with copies of a real site's deployment and a domain; the last one has much data. The
+// database must not be in use.
 func (b *bench) seedCrowd(w *world.World, model string) (c crowd, err error) {
 	release, err := releaseOf(b.ctx, w, model)
 	if err != nil {
@@ -112,7 +112,7 @@ func seedVisits(ctx context.Context, tx *db.Tx, site string) error {
 	return nil
 }
 
-// seedRest writes the long log, other users and what was done.
+// seedRest writes a long log, other users, and audit log entries.
 func (b *bench) seedRest(tx *db.Tx, c *crowd) error {
 	if err := seedVisits(b.ctx, tx, c.site); err != nil {
 		return err
@@ -156,8 +156,7 @@ func (b *bench) seedRest(tx *db.Tx, c *crowd) error {
 	return nil
 }
 
-// seedDeliveries writes what a webhook's endpoint was sent: every third failed three
-// times with a page of HTML for an answer.
+// seedDeliveries writes a webhook's deliveries. Every third failed three times with an HTML page as the response.
 func seedDeliveries(ctx context.Context, w *world.World, hook string) error {
 	d, err := open(ctx, w)
 	if err != nil {

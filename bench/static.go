@@ -20,25 +20,24 @@ import (
 	"slipway/e2e/world"
 )
 
-// The files of the site that is measured. Nothing in them compresses, so that all servers
-// send the same bytes.
+// Files of the measured site. They are incompressible, so that all servers send the same bytes.
 var staticFiles = map[string]int{"4k.bin": 4 << 10, "100k.bin": 100 << 10}
 
 const staticRounds = 5
 
-// peer is a server that is measured: ours or a yardstick.
+// peer is a measured server: Slipway or a baseline.
 type peer struct {
 	name, addr string
 	pid        int
 }
 
-// loaded holds what one slice of load came to.
+// loaded is the result of one round of load.
 type loaded struct {
-	rate, cpu float64 // requests per second; µs of the server's CPU time per request
+	rate, cpu float64 // requests per second; µs of the server's CPU per request
 	p99       time.Duration
 }
 
-// static measures files over TLS beside nginx and Caddy, with the same client, in turn.
+// static measures files over TLS against nginx and Caddy, alternating, with the same client.
 func (b *bench) static(w *world.World) error {
 	if _, err := exec.LookPath("h2load"); err != nil {
 		return fmt.Errorf("h2load makes the load, please apt-get install nghttp2-client: %w", err)
@@ -91,12 +90,12 @@ func (b *bench) static(w *world.World) error {
 	return b.hosts(w, host, id)
 }
 
-// compare measures the peers in turn and writes down the medians, ours beside each other.
+// compare measures the peers, alternating, and adds rows with the medians.
 func (b *bench) compare(what, host, file string, args []string, peers []*peer, goals []string) error {
 	return b.compareBy(what, peers, goals, func(p *peer) (loaded, error) { return b.h2load(p, host, file, args) })
 }
 
-// compareBy does the same with any client.
+// compareBy is compare with any client.
 func (b *bench) compareBy(what string, peers []*peer, goals []string, load func(*peer) (loaded, error)) error {
 	got := make([][]loaded, len(peers))
 	for range staticRounds {
@@ -130,7 +129,7 @@ func (b *bench) compareBy(what string, peers []*peer, goals []string, load func(
 	return nil
 }
 
-// middle returns the median of each figure.
+// middle returns the median of each field.
 func middle(all []loaded) (m loaded) {
 	of := func(f func(loaded) float64) float64 {
 		var v []float64
@@ -150,7 +149,7 @@ var (
 	loadStatuses = regexp.MustCompile(`status codes: (\d+) 2xx`)
 )
 
-// h2load asks one server for one file for a while.
+// h2load requests one file from a server for a while.
 func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err error) {
 	log := filepath.Join(b.dir, "h2load.log")
 	os.Remove(log)
@@ -178,7 +177,7 @@ func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err
 	if err != nil {
 		return l, err
 	}
-	// A run by time counts what is still under way at its end as failed or errored.
+	// In a run with a duration, requests in flight at the end count as failed or errored.
 	m, ok := loadRequests.FindSubmatch(out), loadStatuses.FindSubmatch(out)
 	if m == nil || ok == nil {
 		return l, fmt.Errorf("h2load says %s", out)
@@ -194,7 +193,7 @@ func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err
 		return l, err
 	}
 	var times []time.Duration
-	for line := range strings.Lines(string(text)) { // begun, status, microseconds
+	for line := range strings.Lines(string(text)) { // start, status, microseconds
 		fields := strings.Fields(line)
 		if len(fields) != 3 || fields[1] != "200" {
 			continue
@@ -212,7 +211,7 @@ func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err
 	return l, nil
 }
 
-// staticSite deploys the files, which also lie in root for the others.
+// staticSite deploys the files, and writes them to root for the other servers.
 func (b *bench) staticSite(w *world.World, root string) (host, id string, err error) {
 	random := rand.NewChaCha8([32]byte{1})
 	files := map[string]string{"index.html": "<h1>static</h1>"}
@@ -256,8 +255,8 @@ func (b *bench) staticSite(w *world.World, root string) (host, id string, err er
 	return u.Hostname(), created.Data.ID, b.shows(w, browser, created.Data.URL, "static")
 }
 
-// hosts measures one site, and random ones of very many: as many connections, each to a
-// host of its own, that ask for 4 KiB again and again.
+// hosts measures one site against random ones of very many sites: the same number of connections, each to a different
+// host, which repeatedly request 4 KiB.
 func (b *bench) hosts(w *world.World, host, id string) error {
 	const conns = 512
 	_, domain, _ := strings.Cut(host, ".")
@@ -304,7 +303,7 @@ func (b *bench) hosts(w *world.World, host, id string) error {
 	return nil
 }
 
-// askHosts opens connections, one after the other, and then asks on all at once.
+// askHosts opens connections one after the other, and then sends requests on all concurrently.
 func (b *bench) askHosts(w *world.World, n int, host func(int) string) (l loaded, err error) {
 	type client struct {
 		*tls.Conn
@@ -324,7 +323,7 @@ func (b *bench) askHosts(w *world.World, n int, host func(int) string) (l loaded
 			return l, err
 		}
 		clients = append(clients, client{c, []byte("GET /4k.bin HTTP/1.1\r\nHost: " + name + "\r\n\r\n")})
-		if err := askOnce(c, clients[i].request, buf); err != nil { // so that everything is in memory
+		if err := askOnce(c, clients[i].request, buf); err != nil { // load everything into memory
 			return l, err
 		}
 	}
@@ -397,7 +396,7 @@ func askRead(c *tls.Conn, buf []byte) error {
 	}
 }
 
-// residentGroup is the resident set of all processes of a group, in kB.
+// residentGroup returns the resident memory of a process group in kB.
 func residentGroup(group int) (kb int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -406,10 +405,10 @@ func residentGroup(group int) (kb int, err error) {
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
-			continue // it has ended
+			continue // the process has exited
 		}
 		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), ") ")
-		fields := strings.Fields(rest) // from the third, the state, on: proc(5)
+		fields := strings.Fields(rest) // fields from the third on (state): proc(5)
 		if len(fields) < 22 || fields[2] != strconv.Itoa(group) {
 			continue
 		}

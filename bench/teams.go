@@ -15,15 +15,15 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// The large team: what an agency with many clients has.
+// A large team, such as an agency's.
 const (
 	teamMembers = 500
 	teamSites   = 5000
 	teamGuests  = 100 // of the members, each with a role on three sites
 )
 
-// teams measures the lists of a large team, as an owner and as a guest of ten of its sites read them, and what a request
-// with an app's token costs beside one with a key.
+// teams measures the lists of a large team for an owner and for a guest of ten sites, and requests with an app's token
+// against those with a key.
 func (b *bench) teams(w *world.World) error {
 	var made struct{ ID, Key string }
 	if err := b.call(w, "POST", "/teams", map[string]any{"name": "Bench", "slug": "bench"}, &made); err != nil {
@@ -80,8 +80,8 @@ func (b *bench) teams(w *world.World) error {
 	return b.tokens(w, owner, ids)
 }
 
-// tokens compares a request with an app's token to one with a key, for a personal account and for the team: each round sends
-// a batch with either, so that what the machine does besides is in both.
+// tokens compares requests with an app's token to those with a key, for a personal account and for the team. Batches of
+// both alternate, so that other load affects both.
 func (b *bench) tokens(w *world.World, teamKey string, ids []string) error {
 	own, err := seededOwn(b, w)
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *bench) tokens(w *world.World, teamKey string, ids []string) error {
 		var with [2][]time.Duration
 		for round := range 60 {
 			for i := range 2 {
-				i := (i + round) % 2 // who is first changes
+				i := (i + round) % 2 // alternate the order
 				took, err := batch([]string{of.key, token}[i])
 				if err != nil {
 					return err
@@ -142,7 +142,7 @@ func (b *bench) tokens(w *world.World, teamKey string, ids []string) error {
 	return nil
 }
 
-// seededOwn gives the user of the bench sites of their own.
+// seededOwn gives the benchmark's user their own sites.
 func seededOwn(b *bench, w *world.World) (ids []string, err error) {
 	err = b.stopped(w, func() error {
 		d, err := open(b.ctx, w)
@@ -160,7 +160,7 @@ func seededOwn(b *bench, w *world.World) (ids []string, err error) {
 	return ids, err
 }
 
-// token lets the user of the bench authorize an app to read sites, for a team or for themselves.
+// token authorizes an app for the benchmark's user to read sites of a team, or of the user.
 func (b *bench) token(w *world.World, person *world.Person, app, redirect, team string) (string, error) {
 	const verifier = "a-verifier-that-has-at-least-forty-three-characters"
 	sum := sha256.Sum256([]byte(verifier))
@@ -194,7 +194,7 @@ func (b *bench) token(w *world.World, person *world.Person, app, redirect, team 
 	return pair.Access, err
 }
 
-// seedOwned writes sites of an owner straight into the database.
+// seedOwned writes an owner's sites to the database.
 func seedOwned(ctx context.Context, d *db.DB, owner, name string, n int) (ids []string, err error) {
 	err = d.Write(ctx, func(tx *db.Tx) error {
 		for i := range n {
@@ -212,7 +212,7 @@ func seedOwned(ctx context.Context, d *db.DB, owner, name string, n int) (ids []
 	return ids, err
 }
 
-// seedTeam writes the sites, members and guests of the large team straight into the database, and a log of changes.
+// seedTeam writes the sites, members and guests of the large team, and its audit log, to the database.
 func seedTeam(ctx context.Context, w *world.World, team string) ([]string, error) {
 	d, err := open(ctx, w)
 	if err != nil {
@@ -262,7 +262,7 @@ func seedTeam(ctx context.Context, w *world.World, team string) ([]string, error
 			err = tx.QueryRow(ctx, `SELECT id FROM users WHERE email = 'guest@example.test'`).Scan(&self)
 		}
 		guest(self, 0, 10)
-		if !d.Single() { // within a minute PostgreSQL does it by itself
+		if !d.Single() { // PostgreSQL would do it within a minute
 			run(`ANALYZE`)
 		}
 		return err

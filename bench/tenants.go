@@ -23,15 +23,15 @@ import (
 	"slipway/e2e/world"
 )
 
-// tenant is an owner in tenants: one who works, or one who takes all they can get.
+// tenant is an owner: a normal one, or one that uses all available resources.
 type tenant struct {
 	key                     string
-	static, app, wp         string // addresses
+	static, app, wp         string // hosts
 	staticID, appID, blogID string
 	client                  *http.Client
 }
 
-// eveProgram does what a hostile tenant's does.
+// eveProgram is the program of a hostile tenant.
 var eveProgram = map[string]string{
 	"package.json": `{"name": "eve", "private": true, "scripts": {"start": "node eve.js"}}`,
 	"eve.js": `const fs = require('fs')
@@ -47,8 +47,8 @@ require('http').createServer((q, r) => {
 `,
 }
 
-// tenants measures what is left to an owner while two others take all that they can get, each
-// from addresses of their own, with everything that worked as an attack once, for b.long.
+// tenants measures the service for one owner while two others use all resources that they can get, from their own
+// addresses, with every attack that once worked, for b.long.
 func (b *bench) tenants(w *world.World) error {
 	for i, f := range w.Flags {
 		if f == "--rate-limit" {
@@ -141,8 +141,7 @@ func (b *bench) tenants(w *world.World) error {
 	return nil
 }
 
-// tenant makes an account with a static site, a program and a WordPress, whose visitors come
-// from an address.
+// tenant creates an account with a static site, a program and a WordPress site, whose visitors have one address.
 func (b *bench) tenant(w *world.World, email, from, static, app string, run map[string]any) (*tenant, error) {
 	key, err := w.User(email)
 	if err != nil {
@@ -198,13 +197,13 @@ func (b *bench) tenant(w *world.World, email, from, static, app string, run map[
 	return t, nil
 }
 
-// watched holds how long one tenant's requests took.
+// watched holds the durations of one tenant's requests.
 type watched struct {
 	of     map[string]*latencies
-	memory int // of the service, in kB, at most
+	memory int // maximum of the service, in kB
 }
 
-// watch asks for all that a tenant has, at a visitor's pace, for a while.
+// watch requests everything of a tenant at a visitor's pace for a while.
 func (b *bench) watch(w *world.World, t *tenant, long time.Duration) (out watched, err error) {
 	v := visitor{Long: long, Sites: w.HTTPS, Asks: map[string]ask{
 		"API":       {URL: "http://" + w.Listen + "/api/v1/sites", Key: t.key, Every: 200 * time.Millisecond},
@@ -233,7 +232,7 @@ func (b *bench) watch(w *world.World, t *tenant, long time.Duration) (out watche
 	return out, err
 }
 
-// attacks returns all that a hostile tenant does again and again, each from one visitor.
+// attacks returns the actions that a hostile tenant repeats, each from one visitor.
 func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)) {
 	get := func(address string, header ...string) func(context.Context) {
 		return func(ctx context.Context) {
@@ -262,7 +261,7 @@ func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)
 	api := func(method, path string, body any) func(context.Context) {
 		return func(ctx context.Context) {
 			_, _ = w.Do(ctx, world.Request{Method: method, Path: path, Key: e.key, Body: body})
-			select { // so many that some are let in
+			select { // more than are admitted
 			case <-time.After(300 * time.Millisecond):
 			case <-ctx.Done():
 			}
@@ -287,7 +286,7 @@ func (b *bench) attacks(w *world.World, e *tenant) (list []func(context.Context)
 	return append(list, list[0], list[1], list[2], list[11]) // some twice
 }
 
-// drip is a body of which a byte comes every ten seconds.
+// drip is a body that sends a byte every ten seconds.
 type drip struct{ n int }
 
 func (d *drip) Read(p []byte) (int, error) {
@@ -302,8 +301,8 @@ func (d *drip) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// unread asks for what has many header fields over HTTP/2, with a field in the table that each
-// request names many times, and reads nothing for a while.
+// unread sends HTTP/2 requests with many header fields, all referring to the same entry of the header table, and
+// doesn't read the answers for a while.
 func (b *bench) unread(ctx context.Context, w *world.World, site string) {
 	u, err := url.Parse(site)
 	if err != nil {

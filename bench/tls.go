@@ -20,21 +20,20 @@ import (
 )
 
 const (
-	tlsRounds = 5               // pairs of one measurement
+	tlsRounds = 5               // pairs per measurement
 	tlsSlice  = 1 * time.Second // of one side of a pair
 )
 
-// tls measures handshakes beside nginx with the same kind of key, by the same client.
+// tls measures handshakes against nginx with the same kind of key and the same client.
 //
-// The client costs more than either server and shares their cores, so the rates are
-// closer to each other than the servers are. What a server takes for itself is told by
-// the CPU time that the kernel charges it with.
+// The client needs more processor time than either server and shares their cores, so the rates differ less than the
+// servers do. The servers' own cost is their CPU time.
 func (b *bench) tls(w *world.World) error {
 	host, _, err := b.tlsSite(w)
 	if err != nil {
 		return err
 	}
-	// The client checks the handshake's signature, but no chain: that is the same for both.
+	// The client verifies the handshake's signature, but no chain, which would cost the same for both.
 	plain := &tls.Config{ServerName: host, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
 	state, err := visit(w.HTTPS, plain)
 	if err != nil {
@@ -49,7 +48,7 @@ func (b *bench) tls(w *world.World) error {
 		return err
 	}
 	n, err := startNginx(b.ctx, dir, host, key.Curve)
-	if err != nil { // what is ours is worth knowing all the same
+	if err != nil { // measure ours anyway
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		n = nil
 	} else {
@@ -71,7 +70,7 @@ func (b *bench) tls(w *world.World) error {
 	return nil
 }
 
-// tlsSite makes a site.
+// tlsSite creates a site.
 func (b *bench) tlsSite(w *world.World) (host, id string, err error) {
 	if err := b.commit(w, "bench/tls", 3, "tls"); err != nil {
 		return "", "", err
@@ -97,12 +96,12 @@ func (b *bench) tlsSite(w *world.World) (host, id string, err error) {
 	return u.Hostname(), created.Data.ID, b.shows(w, browser, created.Data.URL, "tls")
 }
 
-// shaken holds what one slice of handshakes came to.
+// shaken is the result of one round of handshakes.
 type shaken struct {
-	took   []time.Duration // from dialling to the finished handshake
+	took   []time.Duration // from dialing to the end of the handshake
 	wall   time.Duration
 	cpu    time.Duration // of the server
-	agreed tls.CurveID   // on how keys are exchanged
+	agreed tls.CurveID   // key exchange group
 }
 
 func (s shaken) rate() float64   { return float64(len(s.took)) / s.wall.Seconds() }
@@ -116,8 +115,7 @@ func (s shaken) alone() string {
 	return fmt.Sprintf("%.0f/s (%.0f µs each)", s.perCPU(), 1e6/s.perCPU())
 }
 
-// pairs measures ours and nginx, if it is there, in turn, and writes down the medians of
-// the ratios.
+// pairs measures Slipway and, if it is available, nginx, alternating, and adds rows with the medians of the ratios.
 func (b *bench) pairs(w *world.World, n *nginx, config *tls.Config, resume bool, goal string) error {
 	var ours, theirs shaken
 	var rates, cpus []float64
@@ -163,7 +161,7 @@ func (s *shaken) add(more shaken) {
 	s.agreed = more.agreed
 }
 
-// shake makes handshakes for a while, from several clients at once.
+// shake performs handshakes for a while from several concurrent clients.
 func (b *bench) shake(addr string, pid int, config *tls.Config, resume bool) (shaken, error) {
 	var (
 		mu    sync.Mutex // guards all and first
@@ -183,7 +181,7 @@ func (b *bench) shake(addr string, pid int, config *tls.Config, resume bool) (sh
 			var err error
 			if resume {
 				c.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-				_, err = visit(addr, c) // for a ticket
+				_, err = visit(addr, c) // to get a ticket
 			}
 			ready.Done()
 			<-start
@@ -217,21 +215,21 @@ func (b *bench) shake(addr string, pid int, config *tls.Config, resume bool) (sh
 	return all, errors.Join(first, err)
 }
 
-// visited is how a handshake ended, and when.
+// visited is the result and the time of a handshake.
 type visited struct {
 	tls.ConnectionState
 	done time.Time
 }
 
-// visit makes a connection and a handshake, and says goodbye without a request: what the
-// server sends until it hangs up are its tickets, and its part is over by then.
+// visit connects, performs a handshake, and closes without a request. Until then, the server has sent its session
+// tickets, so its part is complete.
 func visit(addr string, config *tls.Config) (visited, error) {
 	raw, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
 		return visited{}, err
 	}
 	defer raw.Close()
-	raw.(*net.TCPConn).SetLinger(0) // all was said; thousands of closed connections would use up the ports
+	raw.(*net.TCPConn).SetLinger(0) // else thousands of closed connections would use up the ports
 	raw.SetDeadline(time.Now().Add(10 * time.Second))
 	conn := tls.Client(raw, config)
 	if err := conn.Handshake(); err != nil {
@@ -245,14 +243,13 @@ func visit(addr string, config *tls.Config) (visited, error) {
 	return v, err
 }
 
-// cpuTime returns what a process group has used of the CPUs so far.
+// cpuTime returns the CPU time of a process group so far.
 func cpuTime(group int) (time.Duration, error) {
 	return cpuOf(func(_, of int) bool { return of == group })
 }
 
-// cpuOf returns what some processes have used of the CPUs so far, told by their ids and their
-// groups. The kernel counts it in hundredths of a second (USER_HZ, the same on every Linux that
-// Go runs on).
+// cpuOf returns the CPU time so far of the processes that is selects by pid and process group. The kernel counts in
+// units of 10 ms (USER_HZ is 100 on every Linux that Go supports).
 func cpuOf(is func(pid, group int) bool) (time.Duration, error) {
 	var total time.Duration
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -262,10 +259,10 @@ func cpuOf(is func(pid, group int) bool) (time.Duration, error) {
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
-			continue // it has ended
+			continue // the process has exited
 		}
 		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), ") ")
-		fields := strings.Fields(rest) // from the third, the state, on: proc(5)
+		fields := strings.Fields(rest) // fields from the third on (state): proc(5)
 		if len(fields) < 13 {
 			continue
 		}

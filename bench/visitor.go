@@ -18,34 +18,33 @@ import (
 	"slipway/e2e/world"
 )
 
-// visitor holds what a process of its own asks for, like visitors whose computers have nothing else to
-// do: it runs before all else here, so that what it measures is the service's time and not
-// its own waiting beside a load generator.
+// visitor is a separate process that sends requests like visitors with idle computers. It runs with a high priority, so
+// that it measures the service's time and not its own waiting for a processor.
 type visitor struct {
 	Asks  map[string]ask
-	Sites string // HOST:PORT of the sites where an address names no other port
+	Sites string // HOST:PORT of the sites, for URLs without a port
 	Long  time.Duration
 }
 
-// ask is one request again and again, at a visitor's pace.
+// ask is a request that is repeated at a visitor's pace.
 type ask struct {
 	URL   string
-	Key   string        // of the API. Optional.
-	Every time.Duration // begun that often, but never two at once
-	Fresh bool          // with another query each time, so that no cache has the answer
+	Key   string        // API key. Optional.
+	Every time.Duration // interval; requests don't overlap
+	Fresh bool          // with a different query each time, to bypass caches
 }
 
-// latencies are how long the answers to one ask took.
+// latencies holds the durations of the answers to one ask.
 type latencies struct {
 	Took   []time.Duration
 	Failed int
-	Why    string // of the first that failed
+	Why    string // reason of the first failure
 }
 
-// visiting is the argument with which this program visits instead of measuring.
+// visiting is the argument with which this program acts as a visitor.
 const visiting = "visit"
 
-// run starts the process and returns what it saw.
+// run starts the process and returns its results.
 func (v visitor) run(ctx context.Context) (map[string]*latencies, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,7 +64,7 @@ func (v visitor) run(ctx context.Context) (map[string]*latencies, error) {
 	return saw, json.Unmarshal(out.Bytes(), &saw)
 }
 
-// visitMain is that process.
+// visitMain is the main function of that process.
 func visitMain() error {
 	var v visitor
 	if err := json.NewDecoder(os.Stdin).Decode(&v); err != nil {
@@ -84,7 +83,7 @@ func visitMain() error {
 			}
 			return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
 		},
-		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // the installation's own authority vouches for it
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // the certificates are from the installation's own authority
 		DisableCompression: true, ForceAttemptHTTP2: true,
 	}}
 	ctx, done := context.WithTimeout(context.Background(), v.Long)

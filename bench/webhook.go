@@ -9,8 +9,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// webhook measures the way of an event from the answer of the request that caused it to
-// the receiver.
+// webhook measures the time from the answer to the request that caused an event until the receiver has it.
 func (b *bench) webhook(w *world.World) error {
 	if err := b.commit(w, "bench/small", 3, "small"); err != nil {
 		return err
@@ -53,7 +52,7 @@ func (b *bench) webhook(w *world.World) error {
 		if err != nil {
 			return err
 		}
-		took = append(took, max(0, hits[0].At.Sub(answered))) // it may be there before the answer is read
+		took = append(took, max(0, hits[0].At.Sub(answered))) // it may arrive before the answer is read
 	}
 	b.add(row{
 		what:  "webhook, first attempt after commit",

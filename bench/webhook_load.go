@@ -18,10 +18,10 @@ import (
 	"slipway/internal/platform/db"
 )
 
-const loadHooks = 50 // webhooks that the pending deliveries are spread over
+const loadHooks = 50 // webhooks that share the pending deliveries
 
-// webhookLoad measures how fast pending deliveries reach a TLS receiver after a start,
-// beside a sender that keeps nothing and signs nothing.
+// webhookLoad measures how fast pending deliveries reach a TLS receiver after a start, against a sender that stores and
+// signs nothing.
 func (b *bench) webhookLoad(w *world.World) error {
 	var hooks []string
 	for n := range loadHooks {
@@ -83,7 +83,7 @@ func (b *bench) webhookLoad(w *world.World) error {
 	return nil
 }
 
-// seedPending writes deliveries that are due, as many of each webhook.
+// seedPending writes due deliveries, the same number for each webhook.
 func seedPending(ctx context.Context, w *world.World, hooks []string, body string, n int) error {
 	d, err := open(ctx, w)
 	if err != nil {
@@ -116,8 +116,7 @@ func seedPending(ctx context.Context, w *world.World, hooks []string, body strin
 	return nil
 }
 
-// bareSender posts a body n times with as many workers as the service's endpoints may
-// have in flight, and returns the rate.
+// bareSender posts a body n times with as many workers as the service has concurrent deliveries, and returns the rate.
 func bareSender(ctx context.Context, w *world.World, body []byte, n int) (float64, error) {
 	ca, err := os.ReadFile(w.Hooks.CA)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// webhookRate measures the first attempts while events come at a steady 1,000 deliveries
-// a second.
+// webhookRate measures first attempts at a steady 1,000 deliveries per second.
 func (b *bench) webhookRate(w *world.World) error {
 	const hooks, each, lasts = 20, 20 * time.Millisecond, 20 * time.Second
 	if err := b.subscribe(w, b.key, w.Hooks.URL+"/rate", hooks); err != nil {
@@ -39,9 +38,9 @@ func (b *bench) webhookRate(w *world.World) error {
 	return nil
 }
 
-// webhookHanging measures the first attempts to healthy endpoints while 100 others take
-// each request and answer none for 15 s. The healthy ones belong half to the same user and
-// half to another, and every event goes to all endpoints of its user.
+// webhookHanging measures first attempts to healthy endpoints while 100 others accept requests but don't answer for 15
+// s. Half of the healthy ones belong to the same user, half to another, and every event goes to all endpoints of its
+// user.
 func (b *bench) webhookHanging(w *world.World) error {
 	const hanging, healthy, each, lasts = 100, 10, 100 * time.Millisecond, 40 * time.Second
 	other, err := w.User("other@example.test")
@@ -89,9 +88,8 @@ func (b *bench) webhookHanging(w *world.World) error {
 	return nil
 }
 
-// webhookLive measures how many deliveries arrive a second, and what one costs the server, while
-// events come as fast as the API takes them: unlike what waits at a start, they are written
-// and sent a few at a time.
+// webhookLive measures the deliveries per second, and their CPU time, while events are created as fast as the API
+// accepts them. Unlike deliveries that are pending at a start, these are written and sent in small batches.
 func (b *bench) webhookLive(w *world.World) error {
 	const hooks, clients, lasts = 10, 8, 15 * time.Second
 	if err := b.subscribe(w, b.key, w.Hooks.URL+"/live", hooks); err != nil {
@@ -161,7 +159,7 @@ func (b *bench) webhookLive(w *world.World) error {
 	return nil
 }
 
-// subscribe makes webhooks that hear of changed sites.
+// subscribe creates webhooks for changes of sites.
 func (b *bench) subscribe(w *world.World, key, url string, n int) error {
 	for i := range n {
 		err := w.Call(b.ctx, key, "POST", "/webhooks", map[string]any{
@@ -176,7 +174,7 @@ func (b *bench) subscribe(w *world.World, key, url string, n int) error {
 	return nil
 }
 
-// quietSite makes a site of one page, and waits until it is live: nothing else happens to it.
+// quietSite creates a site with one page, and waits until it is live.
 func (b *bench) quietSite(w *world.World, key, name string) (string, error) {
 	if err := b.repository(w, "quiet", map[string]string{"index.html": "quiet"}); err != nil {
 		return "", err
@@ -199,7 +197,7 @@ func (b *bench) quietSite(w *world.World, key, name string) (string, error) {
 	})
 }
 
-// renameSteadily changes a site again and again, however long an answer takes.
+// renameSteadily renames a site at a fixed interval, regardless of the duration of answers.
 func (b *bench) renameSteadily(w *world.World, key, site string, n int, each time.Duration) error {
 	tick := time.NewTicker(each)
 	defer tick.Stop()
@@ -221,8 +219,7 @@ func (b *bench) renameSteadily(w *world.World, key, site string, n int, each tim
 	return all
 }
 
-// firstAttempts waits for n first attempts below a path, and returns how long each took
-// from the moment that its event tells.
+// firstAttempts waits for n first attempts below a path, and returns the time from each event to its attempt.
 func (b *bench) firstAttempts(w *world.World, path string, n int) ([]time.Duration, error) {
 	var took []time.Duration
 	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)

@@ -10,8 +10,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// wordpress measures what an owner and a visitor of a WordPress wait for. The core is
-// Debian's; the first site, which puts it together, doesn't count.
+// wordpress measures waiting times of a WordPress site's owner and visitors. The core is Debian's; the first site,
+// which installs it, doesn't count.
 func (b *bench) wordpress(w *world.World) error {
 	w.Flags = append(w.Flags, "--wordpress-source", "debian")
 	if err := w.Stop(b.ctx); err != nil {

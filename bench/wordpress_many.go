@@ -15,8 +15,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// wordpressMany measures what many WordPress sites take of a machine while ten of them are
-// awake: memory of everything below the service, the database server included.
+// wordpressMany measures the memory of many WordPress sites of which ten are awake: the service and all its child
+// processes, including the database server.
 func (b *bench) wordpressMany(w *world.World) error {
 	w.Flags = append(w.Flags, "--wordpress-source", "debian")
 	if err := unlimitedDatabases(w); err != nil {
@@ -64,7 +64,7 @@ func (b *bench) wordpressMany(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	// The first visit starts the database server; it is counted apart from the sites.
+	// The first visit starts the database server, which is measured separately.
 	visit := func(i int) (time.Duration, error) {
 		begun := time.Now()
 		a, err := w.Site(b.ctx, browser, world.Request{
@@ -77,7 +77,7 @@ func (b *bench) wordpressMany(w *world.World) error {
 		}
 		return time.Since(begun), err
 	}
-	// Scheduled events that were due at the start have woken some, and with them the database server.
+	// Scheduled events that were due at the start may have woken sites and the database server.
 	if err := world.Until(b.ctx, time.Second, func() (bool, error) { return !runsPHP(w), nil }); err != nil {
 		return err
 	}
@@ -131,14 +131,14 @@ func (b *bench) wordpressMany(w *world.World) error {
 	return nil
 }
 
-// runsPHP reports whether a site's PHP runs below the service.
+// runsPHP reports whether any site's PHP is running.
 func runsPHP(w *world.World) bool {
 	return slices.ContainsFunc(below(w.PID()), func(pid int) bool {
 		return strings.HasPrefix(field(fmt.Sprintf("/proc/%d/status", pid), "Name"), "php-fpm")
 	})
 }
 
-// unlimitedDatabases lets one user have a database for each of the sites.
+// unlimitedDatabases lets one user have a database for each site.
 func unlimitedDatabases(w *world.World) error {
 	i := slices.Index(w.Flags, "--limits")
 	f, err := os.OpenFile(w.Flags[i+1], os.O_WRONLY|os.O_APPEND, 0)
@@ -149,8 +149,7 @@ func unlimitedDatabases(w *world.World) error {
 	return errors.Join(err, f.Close())
 }
 
-// settledTree is the proportional memory, in kB, of the service and all processes below it
-// after three quiet seconds.
+// settledTree returns the proportional memory, in kB, of the service and its descendants after three quiet seconds.
 func settledTree(w *world.World) int {
 	time.Sleep(3 * time.Second)
 	kb := 0
@@ -162,7 +161,7 @@ func settledTree(w *world.World) int {
 	return kb
 }
 
-// below lists a process and all its descendants.
+// below returns a process and all its descendants.
 func below(root int) []int {
 	parents := map[int]int{}
 	names, _ := filepath.Glob("/proc/[0-9]*/status")

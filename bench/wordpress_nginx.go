@@ -19,14 +19,14 @@ import (
 	"slipway/internal/program/php"
 )
 
-// bareWordPress is the yardstick: nginx with FastCGI cache and PHP-FPM as the host runs
-// them, in front of the same core, the same database and the same php.ini.
+// bareWordPress is the baseline: the host's nginx with FastCGI cache and PHP-FPM, with the same core, database and
+// php.ini.
 type bareWordPress struct {
 	*nginx
 	fpm *exec.Cmd
 }
 
-// environmentOf asks a site's WordPress for the variables that it runs with.
+// environmentOf reads the environment of a site's WordPress.
 func environmentOf(ctx context.Context, w *world.World, client *http.Client, id, url string) ([]string, error) {
 	plugins := filepath.Join(w.Data, "storage", id, "wp-content", "mu-plugins")
 	if err := os.MkdirAll(plugins, 0o755); err != nil {
@@ -50,7 +50,7 @@ func environmentOf(ctx context.Context, w *world.World, client *http.Client, id,
 	if err := a.JSON(&vars); err != nil {
 		return nil, err
 	}
-	// of no preview
+	// not a preview's
 	vars["SLIPWAY_WP_DATABASE_SOCKET"] = filepath.Join(w.Data, "mariadb", "sockets", id+"."+filepath.Base(""), "mysqld.sock")
 	var env []string
 	for k, v := range vars {
@@ -122,7 +122,7 @@ func (b *bareWordPress) stop() {
 	_ = b.fpm.Wait()
 }
 
-// besideNginx measures cached and uncached pages beside it.
+// besideNginx measures cached and uncached pages against the baseline.
 func (b *bench) besideNginx(w *world.World, client *http.Client, id, url string) error {
 	dir := filepath.Join(w.Dir, "nginx-wordpress")
 	if err := os.MkdirAll(filepath.Join(dir, "cache"), 0o755); err != nil {
@@ -139,7 +139,7 @@ func (b *bench) besideNginx(w *world.World, client *http.Client, id, url string)
 		return err
 	}
 	defer bare.stop()
-	// the yardstick's certificate is its own
+	// the baseline has a self-signed certificate
 	plain := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: name}}
 	defer plain.CloseIdleConnections()
 	page := func(addr, cookie string) (time.Duration, error) {
@@ -158,7 +158,7 @@ func (b *bench) besideNginx(w *world.World, client *http.Client, id, url string)
 		}
 		return time.Since(begun), err
 	}
-	for _, addr := range []string{w.HTTPS, bare.addr} { // both have the page
+	for _, addr := range []string{w.HTTPS, bare.addr} { // both have cached the page
 		if _, err := page(addr, ""); err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// objectCache measures a page past the page cache of two sites with the same content, of which one
-// has an object cache. They are asked in turn.
+// objectCache compares uncached pages of two sites with the same content, one of which has an object cache. Requests
+// alternate.
 func (b *bench) objectCache(w *world.World, browser *http.Client, with, without wordPressSite) error {
 	var state struct {
 		ObjectCache struct {
@@ -57,7 +57,7 @@ func (b *bench) objectCache(w *world.World, browser *http.Client, with, without 
 				return err
 			}
 			switch {
-			case round < 10: // PHP's own caches fill
+			case round < 10: // until PHP's own caches are filled
 			case s == with:
 				ours = append(ours, took)
 			default:
@@ -69,5 +69,5 @@ func (b *bench) objectCache(w *world.World, browser *http.Client, with, without 
 	return nil
 }
 
-// wordPressSite is a site of the measurement.
+// wordPressSite is a site of this measurement.
 type wordPressSite struct{ id, url string }

@@ -1,8 +1,8 @@
-// Command builds measures what the sandbox costs and what the caches save: figures as
-// ratios, each beside a yardstick measured in the same run.
+// Command builds measures the cost of the sandbox and the benefit of the caches. Results are ratios to a baseline
+// measured in the same run.
 //
-// It needs npm, bubblewrap and the npm registry. It runs as root or as a plain user; as
-// root, the bare commands run under the same uid as the sandboxed ones.
+// It needs npm, bubblewrap and the npm registry. It runs as root or as a normal user; as root, commands without a
+// sandbox run under the same uid as those in it.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// benchUID is one that no site has.
+// benchUID is a uid that no site has.
 const benchUID = 199_997
 
 func main() {
@@ -52,7 +52,7 @@ type flags []string
 func (f *flags) String() string     { return strings.Join(*f, " ") }
 func (f *flags) Set(s string) error { *f = append(*f, s); return nil }
 
-// row is one line of the result.
+// row is one row of the result.
 type row struct{ what, ours, yardstick, ratio, goal string }
 
 func run(ctx context.Context, starts, rounds int, projects, more []string) (err error) {
@@ -61,7 +61,7 @@ func run(ctx context.Context, starts, rounds int, projects, more []string) (err 
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // the bare commands' uid walks through it
+	if err := os.Chmod(dir, 0o755); err != nil { // the build user needs access
 		return err
 	}
 	var rows []row
@@ -83,11 +83,10 @@ func run(ctx context.Context, starts, rounds int, projects, more []string) (err 
 	return t.Flush()
 }
 
-// project is the Vite and React project of the end-to-end tests.
+// project returns the Vite and React project of the end-to-end tests.
 func project() string { return filepath.Join(world.Root(), "e2e/builds/testdata/projects/vite-react") }
 
-// overhead runs the same command bare and in the sandbox, in turn, so that whatever else
-// the machine does falls on both.
+// overhead alternates the same command with and without the sandbox, so that other load affects both.
 func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error) {
 	runner, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox")})
 	if err != nil {
@@ -133,7 +132,7 @@ func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error
 			if err != nil || !res.OK() {
 				return nil, nil, fmt.Errorf("%s in the sandbox: %v, %w\n%s", argv, res, err, said.Bytes())
 			}
-			if i > 0 { // the first warms both up
+			if i > 0 { // the first round warms up both
 				bare, boxed = append(bare, first), append(boxed, time.Since(at))
 			}
 		}
@@ -159,8 +158,8 @@ func overhead(ctx context.Context, dir string, starts, rounds int) ([]row, error
 	}), nil
 }
 
-// product measures through the real program: second builds against first and bare ones, and how
-// long a line takes from being written to a client that follows the log.
+// product measures through the real program: second builds against first builds and builds without a sandbox, and the
+// delay of log lines until a client receives them.
 func product(ctx context.Context, dir string, projects, more []string) ([]row, error) {
 	binary, err := world.Build(dir)
 	if err != nil {
@@ -217,7 +216,7 @@ func create(ctx context.Context, w *world.World, key, repo string) (site, deploy
 	return made.Data.ID, deployment, err
 }
 
-// ended waits for a deployment's success and returns how long it took from its start.
+// ended waits for a deployment's success and returns its duration.
 func ended(ctx context.Context, w *world.World, key, id string) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -239,7 +238,7 @@ func ended(ctx context.Context, w *world.World, key, id string) (took time.Durat
 	return took, err
 }
 
-// delay follows the log of a build that writes the time, and compares it with its own.
+// delay follows the log of a build that prints the time, and compares it with the time of arrival.
 func delay(ctx context.Context, w *world.World, key string) ([]time.Duration, error) {
 	src := filepath.Join(w.Dir, "stamps")
 	err := world.WriteFiles(src, map[string]string{
@@ -294,7 +293,7 @@ func delay(ctx context.Context, w *world.World, key string) ([]time.Duration, er
 	return took, nil
 }
 
-// quantile returns the q-th quantile (0 to 1) of durations, which it sorts.
+// quantile sorts durations and returns the q-th quantile (0 to 1).
 func quantile(d []time.Duration, q float64) time.Duration {
 	slices.Sort(d)
 	return d[min(len(d)-1, int(q*float64(len(d))))]

@@ -14,9 +14,9 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// real measures projects whose packages and whose own scripts run when they are installed:
-// the first build beside npm ci and the build with an empty cache of npm, the second beside
-// both with npm's cache, and beside the bare build on installed dependencies.
+// real measures projects with dependencies and install scripts. The first build is compared with npm ci and a build
+// with an empty npm cache; the second build with the same with npm's cache, and with a build whose dependencies are
+// already installed.
 func real(ctx context.Context, dir string, w *world.World, key string, projects []string) (rows []row, err error) {
 	for _, name := range projects {
 		from := filepath.Join(world.Root(), "bench/builds/testdata", name)
@@ -24,7 +24,7 @@ func real(ctx context.Context, dir string, w *world.World, key string, projects 
 		case "vite-react":
 			from = project()
 		case "next":
-			from = filepath.Join(world.Root(), "e2e/programs/testdata/next") // a server: it is live when it answers
+			from = filepath.Join(world.Root(), "e2e/programs/testdata/next") // it is live when it answers
 		}
 		got, err := realOne(ctx, dir, w, key, name, from)
 		if err != nil {
@@ -65,7 +65,7 @@ func realOne(ctx context.Context, dir string, w *world.World, key, name, from st
 	if _, err := w.Git.Commit("bench/"+name, "main", repo, "bench"); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(filepath.Join(work, ".npm")); err != nil { // cold means that nothing is at hand
+	if err := os.RemoveAll(filepath.Join(work, ".npm")); err != nil { // a cold start has no cache
 		return nil, err
 	}
 	install, err := run(0, "npm", "ci", "--no-audit", "--no-fund")

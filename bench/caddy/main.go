@@ -1,5 +1,5 @@
-// Command caddy is Caddy as its own project builds it: a yardstick for the benchmarks. It
-// has a go.mod of its own, so that nothing of it is in the product's.
+// Command caddy is Caddy as its project builds it, as a baseline for benchmarks. It has its own go.mod, so that the
+// product doesn't depend on it.
 package main
 
 import (

@@ -13,21 +13,21 @@ import (
 	"strings"
 )
 
-// Drawer is the list of requests that one page of the dashboard shows.
+// Drawer is the list of API requests on a page of the dashboard.
 type Drawer struct {
-	Page     string // the address below the dashboard's
+	Page     string // path in the dashboard
 	Commands []string
 }
 
 var (
 	shownRequest = regexp.MustCompile(`(?s)<div class="call" data-test="rest">.*?<code>(curl .*?)</code></pre>`)
 	pageLink     = regexp.MustCompile(`<a [^>]*href="(/[^"#]*)`)
-	// leave are links that do something else than show a page of the dashboard.
+	// leave matches links that don't show a page of the dashboard.
 	leave = regexp.MustCompile(`^/(docs|assets|oauth|live)(/|$)|/download|/follow$|/export|/raw|\.(txt|log|csv|json)$|[?&]format=`)
 )
 
-// Drawers follows the links of the pages from these on, and returns the drawers of all pages with one. Addresses that differ in their
-// query alone are one page.
+// Drawers follows links, starting at the given pages, and returns the drawers of all pages that have one. URLs that
+// differ only in the query count as the same page.
 func (p *Person) Drawers(from ...string) (all []Drawer, err error) {
 	const most = 500 // pages
 	seen := map[string]bool{}
@@ -67,12 +67,12 @@ func (p *Person) Drawers(from ...string) (all []Drawer, err error) {
 	return all, nil
 }
 
-// whole are the addresses of what has parts with addresses of their own.
+// whole matches the resources that contain other resources.
 var whole = regexp.MustCompile(`/(sites|teams)/[\w-]+(\s|$)`)
 
 var shownMethod = regexp.MustCompile(`^curl -X (\w+) `)
 
-// order says when a request is run: those that only read first, those that take away or stop last.
+// order returns the order of a request: reads first, deletions and stops last.
 func order(command string) int {
 	m := shownMethod.FindStringSubmatch(command)
 	last := strings.Contains(command, "/stop") || strings.Contains(command, "/transfer")
@@ -89,8 +89,8 @@ func order(command string) int {
 	return 1
 }
 
-// RunDrawers pastes each request of the drawers into a shell, once, and returns how many there were and those that failed. Before is
-// called before each. Optional.
+// RunDrawers runs each request of the drawers once in a shell, and returns their number and those that failed. before,
+// if not nil, is called before each.
 func (w *World) RunDrawers(ctx context.Context, dir string, all []Drawer, env map[string]string, before func(command string) error) (n int, failed []string, err error) {
 	if err := os.WriteFile(filepath.Join(dir, ".curlrc"), []byte(curlrc), 0o600); err != nil {
 		return 0, nil, err

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// Serve and ServeFlags are variables by which the stories are told to an installation that runs programs elsewhere: the first names
-// the program that serves in the place of slipway, the second what it gets beside the flags of serve, with "{port}" for a free port and
-// "{world}" for a number of the installation's own, which is the port that its nodes listen on.
+// Serve and ServeFlags are environment variables for testing an installation that runs programs elsewhere. Serve is the
+// program to run instead of slipway, ServeFlags its additional flags, in which "{port}" stands for a free port and
+// "{world}" for the installation's number, which is the port of its nodes.
 const (
 	Serve      = "SLIPWAY_E2E_SERVE"
 	ServeFlags = "SLIPWAY_E2E_SERVE_FLAGS"
-	// Volumes names the directory that has what sites store there, by their ids.
+	// Volumes is the directory of sites' storage in that case, by site id.
 	Volumes = "SLIPWAY_E2E_VOLUMES"
 )
 
 func elsewhere() bool { return os.Getenv(Serve) != "" }
 
-// Elsewhere reports whether programs run in another place than the service: what it ran when it was killed goes on there until it is back.
+// Elsewhere reports whether programs run outside the service. They continue when it is killed, until it is back.
 func (w *World) Elsewhere() bool { return elsewhere() }
 
-// OwnServers reports whether the installation runs servers of its own for databases and object caches, and not the operator.
+// OwnServers reports whether the installation runs its own servers for databases and object caches, rather than using
+// the operator's.
 func (w *World) OwnServers() bool { return w.fleet == nil && !elsewhere() }
 
-// addMariaDB makes an operator's server, as installations have that run programs elsewhere.
+// addMariaDB starts an operator's server, which installations need that run programs elsewhere.
 func (w *World) addMariaDB() (err error) {
 	dir := filepath.Join(w.Dir, "mariadb")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -39,7 +40,7 @@ func (w *World) addMariaDB() (err error) {
 	return nil
 }
 
-// serves returns the program that serves, and its whole command line.
+// serves returns the service's program and command line.
 func (w *World) serves() (program string, args []string, err error) {
 	program = os.Getenv(Serve)
 	if program == "" {

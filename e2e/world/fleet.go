@@ -21,16 +21,16 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// NodesVar is the variable that, with the value 2, makes every world an installation of two nodes, which share what an operator of
-// several machines shares: PostgreSQL, an object store, a directory for storage, MariaDB and Redis. Each request goes to either.
+// NodesVar is an environment variable. If it is 2, every world is an installation of two nodes that share PostgreSQL,
+// an object store, a directory for storage, MariaDB and Redis. Each request goes to either node.
 const NodesVar = "SLIPWAY_E2E_NODES"
 
-// dsnVar names the PostgreSQL cluster to tests.
+// dsnVar is the environment variable for the tests' PostgreSQL cluster.
 const dsnVar = "SLIPWAY_TEST_DSN"
 
 func several() bool { return os.Getenv(NodesVar) == "2" }
 
-// onPostgres runs this test program once more, with a throw-away PostgreSQL.
+// onPostgres runs this test program again with a temporary PostgreSQL.
 func onPostgres() int {
 	program := filepath.Join(os.Getenv(Built), "withpostgres")
 	if os.Getenv(Built) == "" {
@@ -60,7 +60,7 @@ func onPostgres() int {
 	return 0
 }
 
-// MainOnPostgres is Main with a throw-away PostgreSQL, if none is named.
+// MainOnPostgres is Main with a temporary PostgreSQL if no other one is configured.
 func MainOnPostgres(tests interface{ Run() int }, binary *string) int {
 	if os.Getenv(dsnVar) == "" {
 		return onPostgres()
@@ -68,18 +68,18 @@ func MainOnPostgres(tests interface{ Run() int }, binary *string) int {
 	return Main(tests, binary)
 }
 
-// fleet holds the nodes of one installation and what they share. A node listens on the world's ports, at a loopback address of its
-// own; at the world's addresses connections are passed on to any of them.
+// fleet holds the nodes of one installation and what they share. Each node listens on the world's ports at its own
+// loopback address. Connections to the world's addresses are forwarded to either.
 type fleet struct {
 	nodes []*World
-	own   [][]string // flags that a node alone has
+	own   [][]string // flags of single nodes
 	ends  []func()
 }
 
 // hosts are the nodes' loopback addresses.
 var hosts = []string{"127.0.0.2", "127.0.0.3"}
 
-// objects is the object store of this process's worlds. It ends with the process.
+// objects starts the object store of this process's worlds, which ends with the process.
 var objects = sync.OnceValues(func() (*s3test.Server, error) {
 	dir, err := os.MkdirTemp("", "buckets-")
 	if err != nil {
@@ -100,7 +100,7 @@ func newFleet(w *World) (_ *fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f.ends = append(f.ends, func() { _ = drop() }) // the cluster goes with the tests
+	f.ends = append(f.ends, func() { _ = drop() }) // the cluster is deleted with the tests
 	store, err := objects()
 	if err != nil {
 		return nil, err
@@ -110,12 +110,12 @@ func newFleet(w *World) (_ *fleet, err error) {
 		return nil, err
 	}
 	w.Flags = append(w.Flags, "--database", database, "--blobs", bucket, "--backup-to", filepath.Join(w.Dir, "backups"), "--base-url", "http://"+w.Listen)
-	if !elsewhere() { // where it is in volumes
+	if !elsewhere() { // there, volumes have it
 		storage := filepath.Join(w.Dir, "storage")
 		if err := os.Mkdir(storage, 0o711); err != nil {
 			return nil, err
 		}
-		if err := os.Chmod(storage, 0o711); err != nil { // programs reach their own folder below it
+		if err := os.Chmod(storage, 0o711); err != nil { // programs need access to their own folder below it
 			return nil, err
 		}
 		w.Flags = append(w.Flags, "--storage", storage)
@@ -164,13 +164,13 @@ func newFleet(w *World) (_ *fleet, err error) {
 	return f, nil
 }
 
-// at returns an address's port at another host.
+// at returns an address with another host.
 func at(host, address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return net.JoinHostPort(host, port)
 }
 
-// balance passes the connections of a listener on to the nodes, each to any that takes it, until the listener is closed.
+// balance forwards the connections of a listener to a random node that accepts them, until the listener is closed.
 func balance(l net.Listener, address string) {
 	for {
 		c, err := l.Accept()
@@ -200,7 +200,7 @@ func balance(l net.Listener, address string) {
 	}
 }
 
-// each calls do with all nodes at once, with the flags and the environment that the world has now.
+// each calls do for all nodes concurrently, with the world's current flags and environment.
 func (f *fleet) each(w *World, do func(node *World) error) error {
 	errs := make([]error, len(f.nodes))
 	var all sync.WaitGroup
@@ -224,7 +224,7 @@ func (f *fleet) log(bytes int) string {
 	return b.String()
 }
 
-// close ends what the nodes share; they have been killed.
+// close stops what the nodes share. The nodes must have been killed.
 func (f *fleet) close() {
 	for _, node := range f.nodes {
 		clearGroups(node.Data)
@@ -235,8 +235,8 @@ func (f *fleet) close() {
 	}
 }
 
-// transport returns what sends the requests of a client: t, or, where there are several nodes, one like t for each, of which every
-// request takes any.
+// transport returns t, or, if there are several nodes, a transport that sends each request through a random copy of t,
+// one per node.
 func (w *World) transport(t *http.Transport) http.RoundTripper {
 	if w.fleet == nil {
 		return t
@@ -259,7 +259,8 @@ func (w *World) transport(t *http.Transport) http.RoundTripper {
 	return out
 }
 
-// Everywhere returns a client of each node that a client of a world reaches: what has changed is seen there one after the other.
+// Everywhere returns a client for each node of a world's client, because a change becomes visible on one node after the
+// other.
 func Everywhere(c *http.Client) (all []*http.Client) {
 	nodes, ok := c.Transport.(anyNode)
 	if !ok {
@@ -273,14 +274,14 @@ func Everywhere(c *http.Client) (all []*http.Client) {
 	return all
 }
 
-// Somewhere returns a client of any one node that a client of a world reaches, as a balancer gives somebody with cookies one: what
-// each node keeps for itself, such as cached pages, is to be seen there alone.
+// Somewhere returns a client for one node of a world's client, like a load balancer with sticky sessions. Tests of what
+// a node stores itself, such as cached pages, need it.
 func Somewhere(c *http.Client) *http.Client {
 	all := Everywhere(c)
 	return all[mathrand.IntN(len(all))]
 }
 
-// Nodes returns how many nodes the installation has.
+// Nodes returns the number of nodes.
 func (w *World) Nodes() int {
 	if w.fleet == nil {
 		return 1
@@ -288,7 +289,7 @@ func (w *World) Nodes() int {
 	return len(w.fleet.nodes)
 }
 
-// Database returns the address of the installation's database.
+// Database returns the URL of the installation's database.
 func (w *World) Database() string {
 	if n := slices.Index(w.Flags, "--database"); n >= 0 {
 		return w.Flags[n+1]
@@ -296,7 +297,7 @@ func (w *World) Database() string {
 	return "sqlite:" + filepath.Join(w.Data, "slipway.db")
 }
 
-// Storage is the directory of the storage of all sites.
+// Storage returns the directory of all sites' storage.
 func (w *World) Storage() string {
 	if dir := os.Getenv(Volumes); dir != "" {
 		return dir
@@ -307,7 +308,7 @@ func (w *World) Storage() string {
 	return filepath.Join(w.Data, "storage")
 }
 
-// Holds are the directories in which the installation keeps what belongs to sites, but for backups.
+// Holds lists the directories with sites' data, except backups.
 func (w *World) Holds() []string {
 	if w.fleet == nil {
 		return []string{w.Data}
@@ -319,7 +320,7 @@ func (w *World) Holds() []string {
 	return all
 }
 
-// Schemas is the pattern of the folders of all databases of sites.
+// Schemas returns a pattern for the folders of all sites' databases.
 func (w *World) Schemas() string {
 	if !w.OwnServers() {
 		return filepath.Join(w.Dir, "mariadb", "data", "s??????????????????????????")
@@ -327,14 +328,14 @@ func (w *World) Schemas() string {
 	return filepath.Join(w.Data, "mariadb", "owners", "*", "data", "s??????????????????????????")
 }
 
-// anyNode sends each request through any of its transports.
+// anyNode sends each request through a random transport.
 type anyNode []*http.Transport
 
 func (a anyNode) RoundTrip(q *http.Request) (*http.Response, error) {
 	return a[mathrand.IntN(len(a))].RoundTrip(q)
 }
 
-// CloseIdleConnections is called by that of the client.
+// CloseIdleConnections implements the method that http.Client calls.
 func (a anyNode) CloseIdleConnections() {
 	for _, t := range a {
 		t.CloseIdleConnections()

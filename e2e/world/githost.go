@@ -25,9 +25,9 @@ type GitHost struct {
 	root   string
 	server *httptest.Server
 
-	mu     sync.Mutex        // guards all below, and one commit at a time
-	tokens map[string]string // repository → what it wants to see as password; absent: public
-	last   map[string]string // repository → the last commit
+	mu     sync.Mutex        // guards the following fields, and serializes commits
+	tokens map[string]string // repository → required password; public if missing
+	last   map[string]string // repository → newest commit
 }
 
 func newGitHost(root string) (*GitHost, error) {
@@ -40,17 +40,17 @@ func newGitHost(root string) (*GitHost, error) {
 	return g, nil
 }
 
-// Close ends the server.
+// Close stops the server.
 func (g *GitHost) Close() { g.server.CloseClientConnections(); g.server.Close() }
 
-// Private makes a repository ask for a token, as password of any user.
+// Private makes a repository require a token as the password of any user.
 func (g *GitHost) Private(name, token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tokens[name] = token
 }
 
-// backend is Git's own server.
+// backend is Git's own HTTP server.
 var backend = sync.OnceValues(func() (string, error) {
 	dir, err := git(".", nil, "--exec-path")
 	return filepath.Join(dir, "git-http-backend"), err
@@ -97,8 +97,8 @@ func (g *GitHost) serve(w http.ResponseWriter, r *http.Request) {
 	}).ServeHTTP(w, r)
 }
 
-// Commit makes the tree of a repository's branch equal to dir, as one more commit upon the last one of any branch, and
-// returns the commit's id. The repository is made when it isn't there.
+// Commit makes the tree of a repository's branch equal to dir, with a new commit on top of the newest commit of any
+// branch, and returns the commit's id. It creates the repository if it doesn't exist.
 func (g *GitHost) Commit(name, branch, dir, message string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +115,7 @@ func (g *GitHost) Commit(name, branch, dir, message string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Stories commit hundreds of times: this is one process, where add, commit and push are a dozen.
+	// fast-import is one process, whereas add, commit and push take a dozen, and tests commit hundreds of times.
 	id, err := git(bare, stream, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--force")
 	if err != nil {
 		return "", err
@@ -130,7 +130,7 @@ func (g *GitHost) Commit(name, branch, dir, message string) (string, error) {
 	return id, nil
 }
 
-// commitStream is what git fast-import makes a commit of. It answers with the commit's id.
+// commitStream returns the input with which git fast-import makes a commit and prints its id.
 func commitStream(branch, dir, message, parent string) (io.Reader, error) {
 	var b bytes.Buffer
 	data := func(text []byte) { fmt.Fprintf(&b, "data %d\n%s\n", len(text), text) }
@@ -178,7 +178,7 @@ func commitStream(branch, dir, message, parent string) (io.Reader, error) {
 	return &b, err
 }
 
-// Path is where a repository is on disk.
+// Path returns a repository's path on disk.
 func (g *GitHost) Path(name string) string { return filepath.Join(g.root, name+".git") }
 
 func git(dir string, stdin io.Reader, args ...string) (string, error) {
@@ -206,7 +206,7 @@ func WriteFiles(dir string, files map[string]string) error {
 	return nil
 }
 
-// postReceive tells an address of each pushed ref, in the words of GitHub.
+// postReceive sends each pushed ref to a URL, in GitHub's format.
 const postReceive = `#!/bin/sh
 set -e
 while read -r before after ref; do
@@ -216,7 +216,7 @@ while read -r before after ref; do
 done
 `
 
-// Tell makes a repository call an address after each push to it, signed with a secret.
+// Tell makes a repository call a URL after each push, signed with a secret.
 func (g *GitHost) Tell(name, url, secret string) error {
 	script := strings.NewReplacer("NAME", name, "SECRET", secret, "URL", url).Replace(postReceive)
 	dir := filepath.Join(g.Path(name), "hooks")

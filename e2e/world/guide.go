@@ -13,28 +13,28 @@ import (
 	"time"
 )
 
-// Guide is a page of docs with blocks of a terminal: commands, each after "$ ", and what the terminal shows of it.
+// Guide is a page of docs with terminal blocks: commands, each after "$ ", and their output.
 type Guide struct {
-	Name    string                            // of the file, without .md
-	Key     string                            // of somebody who has an account already. Optional: Email gets one.
-	Email   string                            // of the person at the terminal, who has an account and a key, $KEY
+	Name    string                            // name of the file, without .md
+	Key     string                            // API key of an existing user. Optional: by default, Email gets one.
+	Email   string                            // the user, who has an account and the API key $KEY
 	Files   map[string]string                 // in the home directory
-	Setup   []string                          // commands before the first of the page
-	Replace []string                          // pairs: what the page shows, and what is run and shown instead. Optional.
-	React   func(shown string) (typed string) // what happens while a command shows this. Optional.
+	Setup   []string                          // commands that run before the first of the page
+	Replace []string                          // pairs of the page's text and what replaces it in commands and output. Optional.
+	React   func(shown string) (typed string) // returns what to type when a command shows this. Optional.
 }
 
-// SignIn is the command with which a guide's person signs in.
+// SignIn is the command with which a guide's user signs in.
 const SignIn = `printf %s "$KEY" | slipway login --token https://slipway.example`
 
-// TerminalBlock is a block of a guide with commands and what the terminal shows.
+// TerminalBlock matches a terminal block of a guide.
 var TerminalBlock = regexp.MustCompile("(?ms)^```terminal\n(.*?)^```$")
 
-// GuidePath is the file of a guide.
+// GuidePath returns the file of a guide.
 func GuidePath(name string) string { return filepath.Join(Root(), "docs", name+".md") }
 
-// RunGuide runs the commands of a guide in order, at a terminal in an empty directory, and compares what it shows with what the
-// guide shows; with update, it writes that into the guide instead.
+// RunGuide runs a guide's commands in order, at a terminal in an empty directory, and compares the output with the
+// guide's. With update, it writes the output into the guide instead.
 func (w *World) RunGuide(ctx context.Context, g Guide, home string, update bool) error {
 	text, err := os.ReadFile(GuidePath(g.Name))
 	if err != nil {
@@ -112,7 +112,7 @@ func (w *World) RunGuide(ctx context.Context, g Guide, home string, update bool)
 	return wrong
 }
 
-// commandsOf returns those of a block: what follows "$ ", with the next line where one ends with a backslash.
+// commandsOf returns the commands of a block: the lines after "$ ", with continuations after a backslash.
 func commandsOf(block string) (list []string) {
 	open := false
 	for line := range strings.Lines(block) {
@@ -131,7 +131,7 @@ func commandsOf(block string) (list []string) {
 	return list
 }
 
-// What differs from one run to the next, and what stands for it when a guide is compared.
+// Patterns of text that differs between runs, with their replacements for the comparison.
 var (
 	differing = []struct {
 		what *regexp.Regexp
@@ -150,9 +150,9 @@ var (
 		{regexp.MustCompile(`\b([a-z]{2,6})_[0-9A-Za-z]{8,}`), "${1}_ID"},
 		{regexp.MustCompile(`\b[0-9a-f]{7,64}\b`), "HASH"},
 		{regexp.MustCompile(`\b[BCDFGHJKLMNPQRSTVWXZ]{4}-?[BCDFGHJKLMNPQRSTVWXZ]{4}\b`), "CODE"},
-		{regexp.MustCompile(`\b[a-z2-7]{12}--`), "ID--"}, // of a deployment's address
+		{regexp.MustCompile(`\b[a-z2-7]{12}--`), "ID--"}, // of a deployment's host name
 		{regexp.MustCompile(` +\n`), "\n"},
-		{regexp.MustCompile(`  +`), "  "}, // columns are as wide as what is in them
+		{regexp.MustCompile(`  +`), "  "}, // columns are as wide as their content
 	}
 )
 
@@ -165,7 +165,7 @@ func masked(text string) string {
 
 var deviceCode = regexp.MustCompile(`Open (\S+)\nand enter the code (\S+)\.`)
 
-// reaction is what the guide's person does about what a command shows.
+// reaction returns what the guide's user does when a command shows a text.
 func (w *World) reaction(g Guide) func(shown string) string {
 	allowed := false
 	return func(shown string) string {
@@ -176,7 +176,7 @@ func (w *World) reaction(g Guide) func(shown string) string {
 				err = person.Device(found[1], found[2], "allow")
 			}
 			if err != nil {
-				return "\x03" // the command ends, and shows that nobody allowed it
+				return "\x03" // Ctrl-C: the access wasn't allowed
 			}
 		}
 		if g.React != nil {

@@ -2,8 +2,8 @@ package world
 
 import "testing"
 
-// Long leaves a story to make test-all: one that shows in depth, with large applications, or at every moment of a kill what
-// shorter ones show once, and takes some ten seconds or more.
+// Long skips a test unless make test-all runs it: a test that takes over ten seconds because it covers in depth, with
+// large applications, or at every moment of a kill what shorter ones cover once.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Person is somebody at the dashboard: a browser that keeps cookies and follows redirects, without scripts.
+// Person is a user of the dashboard: a browser with cookies and redirects, but without scripts.
 type Person struct {
 	Client *http.Client
 	base   string
@@ -20,7 +20,7 @@ type Person struct {
 
 // Person signs a user in at the dashboard.
 func (w *World) Person(email string) (*Person, error) {
-	client, err := w.Browser() // finds the sites, too
+	client, err := w.Browser() // also resolves the sites
 	if err != nil {
 		return nil, err
 	}
@@ -36,15 +36,15 @@ func (w *World) Person(email string) (*Person, error) {
 	return p, err
 }
 
-// Page is where a person has come to.
+// Page is the page at which a person has arrived.
 type Page struct {
 	URL    *url.URL
 	Status int
-	Onward string // the address that the page leads to by itself; empty: none
+	Onward string // URL to which the page redirects by itself; empty if none
 	Body   string
 }
 
-// Open follows an address, or sends a form there.
+// Open opens a URL, or submits a form to it.
 func (p *Person) Open(at string, form url.Values) (Page, error) {
 	body, method := io.Reader(http.NoBody), http.MethodGet
 	if form != nil {
@@ -74,7 +74,7 @@ var (
 	offeredScope  = regexp.MustCompile(`name="scopes" value="([^"]+)"`)
 )
 
-// decision fills in the form of a consent page.
+// decision returns the completed form of a consent page.
 func decision(page Page, decision string) url.Values {
 	form := url.Values{"decision": {decision}, "reach": {"all"}, "expires": {"1d"}}
 	for _, m := range offeredScope.FindAllStringSubmatch(page.Body, -1) {
@@ -83,8 +83,8 @@ func decision(page Page, decision string) url.Values {
 	return form
 }
 
-// Consent decides ("allow" or "deny") about what an app asks for at an address, and returns the one to which the person is
-// led back. An app that is refused without a question gets no decision.
+// Consent answers an app's request for access ("allow" or "deny") at a URL, and returns the URL of the redirect. If the
+// request is refused without a question, there is no decision.
 func (p *Person) Consent(at, decide string) (string, error) {
 	page, err := p.Open(at, nil)
 	if err == nil && page.Onward == "" {
@@ -102,7 +102,7 @@ func (p *Person) Consent(at, decide string) (string, error) {
 	return page.Onward, err
 }
 
-// Device types a device's code at an address, and decides about it.
+// Device enters a device's code at a URL and decides about it.
 func (p *Person) Device(at, code, decide string) error {
 	page, err := p.Open(at, url.Values{"code": {code}})
 	if err != nil {

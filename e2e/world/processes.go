@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// podSpec is what a program elsewhere is given, as its processes see it: a pod's, on a node that is namespaces of this machine.
+// podSpec is the path of a remote program's specification, as its processes see it in their pod.
 const podSpec = "root/slipway/spec/spec.json"
 
-// Processes returns the pids of all that runs with a text in its command line and belongs to this installation: its sandboxes show
-// the installation's folder, its pods are told an address of its edge. Root is needed for those of pods.
+// Processes returns the pids of this installation's processes with a text in their command line. Sandboxes are
+// recognized by the installation's folder, pods by an address of its edge. Pods require root.
 func (w *World) Processes(text string) (pids []string) {
-	data := []byte(strings.TrimPrefix(w.Dir, filepath.Dir(os.TempDir())) + "/") // which may be a file system of its own
+	data := []byte(strings.TrimPrefix(w.Dir, filepath.Dir(os.TempDir())) + "/") // the temporary folder may be a separate file system
 	_, port, _ := net.SplitHostPort(w.HTTPS)
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range all {
-		// What has ended meanwhile has no files.
+		// A process that has exited has no files.
 		line, err := os.ReadFile(name)
 		if err != nil || !bytes.Contains(line, []byte(text)) {
 			continue

@@ -28,31 +28,30 @@ import (
 	"time"
 )
 
-// Delivery is one webhook request as it came in.
+// Delivery is a received webhook request.
 type Delivery struct {
 	Path   string
 	Header http.Header
 	Body   []byte
 	At     time.Time
-	Status int // what it was answered with
+	Status int // status of the answer
 
 	Event string          // from the body
 	Data  json.RawMessage // from the body
 }
 
-// Receiver is an HTTPS server that keeps what is delivered to it. Its certificate comes
-// from an authority of its own.
+// Receiver is an HTTPS server that stores its requests. Its certificate is from its own authority.
 type Receiver struct {
 	URL    string // https://localhost:port
 	CA     string // file with the authority's certificate
 	server *httptest.Server
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the following fields
 	got    []Delivery
-	answer map[string][]int         // path → statuses still to be given; then 200
+	answer map[string][]int         // path → statuses of the next answers; then 200
 	held   map[string]chan struct{} // path → closed when its requests may be answered
-	files  map[string][]byte        // path → what a GET gets
-	more   chan struct{}            // closed and renewed with every delivery
+	files  map[string][]byte        // path → content for GET
+	more   chan struct{}            // closed and replaced at every delivery
 }
 
 func newReceiver(dir string) (*Receiver, error) {
@@ -73,20 +72,20 @@ func newReceiver(dir string) (*Receiver, error) {
 	if err := os.WriteFile(r.CA, ca, 0o644); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(r.CA, 0o644); err != nil { // whatever the umask is: builds and programs read it
+	if err := os.Chmod(r.CA, 0o644); err != nil { // regardless of the umask: builds and programs read it
 		return nil, err
 	}
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.receive))
 	r.server.TLS = &tls.Config{Certificates: []tls.Certificate{leaf}}
-	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // killed clients are the point here
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of killed clients are expected
 	r.server.StartTLS()
 	_, port, _ := net.SplitHostPort(r.server.Listener.Addr().String())
 	r.URL = "https://localhost:" + port
 	return r, nil
 }
 
-// Hang starts a second server, with a port of its own, that takes requests and answers
-// none of them before so much time has passed.
+// Hang starts a second server on another port that accepts requests and answers none of them until the given time has
+// passed.
 func (r *Receiver) Hang(long time.Duration) (url string, end func(), err error) {
 	ended := make(chan struct{})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
@@ -103,13 +102,13 @@ func (r *Receiver) Hang(long time.Duration) (url string, end func(), err error) 
 	return "https://localhost:" + port, func() { close(ended); s.CloseClientConnections(); s.Close() }, err
 }
 
-// Close ends the server.
+// Close stops the server.
 func (r *Receiver) Close() { r.server.CloseClientConnections(); r.server.Close() }
 
-// Certificate is the receiver's, for localhost and 127.0.0.1, for other servers that who trusts CA is to trust.
+// Certificate returns the receiver's certificate for localhost and 127.0.0.1, for other servers whose clients trust CA.
 func (r *Receiver) Certificate() tls.Certificate { return r.server.TLS.Certificates[0] }
 
-// authority makes a certificate authority and a certificate for localhost from it.
+// authority makes a certificate authority and a certificate for localhost.
 func authority() (ca []byte, leaf tls.Certificate, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -153,7 +152,7 @@ func authority() (ca []byte, leaf tls.Certificate, err error) {
 
 func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(q.Body, 1<<20))
-	if err != nil { // the sender died in the middle: nothing was delivered
+	if err != nil { // the sender died: nothing was delivered
 		return
 	}
 	d := Delivery{Path: q.URL.Path, Header: q.Header.Clone(), Body: body, At: time.Now(), Status: 200}
@@ -194,22 +193,21 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 	io.WriteString(w, "thanks")
 }
 
-// Answer gives the next deliveries to a path these statuses; after them it is 200 again.
+// Answer sets the statuses of the next deliveries to a path. Later ones get 200.
 func (r *Receiver) Answer(path string, statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer[path] = append(r.answer[path], statuses...)
 }
 
-// Serve gives a file to whoever gets that path.
+// Serve sets the content of a path.
 func (r *Receiver) Serve(path string, file []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.files[path] = file
 }
 
-// Hold keeps requests to a path, those that come later included, without an answer until
-// release is called.
+// Hold keeps current and later requests to a path unanswered until release is called.
 func (r *Receiver) Hold(path string) (release func()) {
 	held := make(chan struct{})
 	r.mu.Lock()
@@ -223,18 +221,17 @@ func (r *Receiver) Hold(path string) (release func()) {
 	})
 }
 
-// All returns what was delivered so far.
+// All returns all deliveries so far.
 func (r *Receiver) All() []Delivery { return r.From(0) }
 
-// From returns what was delivered so far without the first n: whoever looks again and again
-// at much asks for what is new.
+// From returns the deliveries so far except the first n, for callers that poll.
 func (r *Receiver) From(n int) []Delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Delivery(nil), r.got[n:]...)
 }
 
-// Wait returns the deliveries that match as soon as there are n of them.
+// Wait returns the matching deliveries as soon as there are n.
 func (r *Receiver) Wait(ctx context.Context, n int, match func(Delivery) bool) ([]Delivery, error) {
 	for {
 		r.mu.Lock()
@@ -257,7 +254,7 @@ func (r *Receiver) Wait(ctx context.Context, n int, match func(Delivery) bool) (
 	}
 }
 
-// Signature returns what X-Service-Signature must be for a body and a secret.
+// Signature returns the X-Service-Signature of a body with a secret.
 func Signature(secret string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)

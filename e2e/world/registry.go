@@ -17,9 +17,9 @@ import (
 	"slipway/internal/platform/egress"
 )
 
-// Registry returns the flags with which the program reaches the npm registry from a machine
-// behind a private mirror: where the registry's addresses are not public, they are allowed
-// one by one, and where npm is told to trust further roots, so is the program.
+// Registry returns the flags that let the program use the npm registry behind a private mirror: they allow the
+// registry's addresses if these aren't public, and trust the additional root certificates that npm is configured to
+// trust.
 var Registry = sync.OnceValues(func() ([]string, error) {
 	out, err := exec.Command("npm", "config", "get", "registry").Output()
 	if err != nil {
@@ -48,7 +48,7 @@ var Registry = sync.OnceValues(func() ([]string, error) {
 	return flags, nil
 })
 
-// Roots is the file of further roots that npm is told to trust; empty for none.
+// Roots returns the file of npm's additional root certificates, or "".
 func Roots() string {
 	if roots := os.Getenv("NODE_EXTRA_CA_CERTS"); roots != "" {
 		return roots

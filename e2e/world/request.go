@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// Request is one request to the program.
+// Request is a request to the program.
 type Request struct {
 	Method string
 	Path   string // below /api/v1 …
-	URL    string // … or the whole address
-	Key    string // Bearer. Optional.
-	Body   any    // []byte and string are sent as they are, anything else as JSON. Optional.
+	URL    string // … or the whole URL
+	Key    string // API key. Optional.
+	Body   any    // []byte and string are sent unchanged, other values as JSON. Optional.
 	Header http.Header
 }
 
-// Answer holds what came back, read to its end.
+// Answer is a complete response.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -40,7 +40,7 @@ func (a Answer) JSON(out any) error {
 	return nil
 }
 
-// Err is nil for 2xx, and says what came instead otherwise.
+// Err returns nil for 2xx, and otherwise describes the response.
 func (a Answer) Err() error {
 	if a.Status/100 == 2 {
 		return nil
@@ -48,7 +48,7 @@ func (a Answer) Err() error {
 	return fmt.Errorf("status %d: %.500s", a.Status, a.Body)
 }
 
-// Do sends one request to the REST interface.
+// Do sends a request to the REST API.
 func (w *World) Do(ctx context.Context, r Request) (Answer, error) {
 	request, err := w.request(ctx, r)
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *World) request(ctx context.Context, r Request) (*http.Request, error) {
 	return request, nil
 }
 
-// Call sends a request with a key and decodes a 2xx answer into out, unless that is nil.
+// Call sends a request with a key and decodes a 2xx answer into out, unless out is nil.
 func (w *World) Call(ctx context.Context, key, method, path string, body, out any) error {
 	answer, err := w.Do(ctx, Request{Method: method, Path: path, Key: key, Body: body})
 	if err == nil {
@@ -106,7 +106,7 @@ func (w *World) Call(ctx context.Context, key, method, path string, body, out an
 	return answer.JSON(out)
 }
 
-// Read reads what came back to its end.
+// Read reads a response to its end.
 func Read(r *http.Response, err error) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
@@ -116,8 +116,8 @@ func Read(r *http.Response, err error) (Answer, error) {
 	return Answer{r.StatusCode, r.Header, body}, err
 }
 
-// Browser returns a client that finds every host of this installation and trusts its
-// authority, follows no redirect and unpacks nothing.
+// Browser returns a client that resolves every host of this installation and trusts its authority, doesn't follow
+// redirects and doesn't decompress.
 func (w *World) Browser() (*http.Client, error) {
 	roots, err := w.Trust()
 	if err != nil {
@@ -138,7 +138,7 @@ func (w *World) Browser() (*http.Client, error) {
 	}, nil
 }
 
-// address is where a name's port is: a name without one means the sites' own ports.
+// address returns the address for a host. Without a port it is the sites' own.
 func (w *World) address(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	switch port {
@@ -150,7 +150,7 @@ func (w *World) address(addr string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// Site fetches an address of a site, as a browser would.
+// Site requests a URL of a site like a browser.
 func (w *World) Site(ctx context.Context, client *http.Client, r Request) (Answer, error) {
 	request, err := w.request(ctx, r)
 	if err != nil {
@@ -159,18 +159,18 @@ func (w *World) Site(ctx context.Context, client *http.Client, r Request) (Answe
 	return Read(client.Do(request))
 }
 
-// Wait is Until or Watch.
+// Wait is the type of Until and Watch.
 type Wait func(ctx context.Context, pause time.Duration, look func() (bool, error)) error
 
-// Until calls look until it returns true, and fails with its last error when ctx ends. It looks after each pause, and more seldom
-// where it takes long: after a twentieth of what it has waited, at most half a second. Many stories wait at once, and each look is work
-// for the program.
+// Until calls look until it returns true, and returns its last error when ctx ends. It polls at intervals of pause, and
+// less often during long waits: after a twentieth of the time waited, at most every 0.5 s. Many tests wait
+// concurrently, and each poll takes the program's time.
 func Until(ctx context.Context, pause time.Duration, look func() (bool, error)) error {
 	start := time.Now()
 	return until(ctx, func() time.Duration { return max(pause, min(time.Since(start)/20, time.Second/2)) }, look)
 }
 
-// Watch is Until for what is over soon after it has come: it looks after each pause, however long it takes.
+// Watch is Until for a state that may not last: it always polls at intervals of pause.
 func Watch(ctx context.Context, pause time.Duration, look func() (bool, error)) error {
 	return until(ctx, func() time.Duration { return pause }, look)
 }
@@ -189,9 +189,8 @@ func until(ctx context.Context, pause func() time.Duration, look func() (bool, e
 	}
 }
 
-// Patience is how long something may take here that takes at most d on a machine with
-// nothing else to do: as many times longer as there are processes that want to run for each
-// processor, in the last minute or now, and at most ten times as long.
+// Patience returns a limit for something that takes at most d on an idle machine: d times the number of runnable
+// processes per processor, now or in the last minute, at most ten times.
 func Patience(d time.Duration) time.Duration {
 	var one, five, fifteen float64
 	var now int

@@ -19,19 +19,19 @@ import (
 	"slipway/internal/web/docs"
 )
 
-// curlrc makes curl say the status of the answer on standard error, whatever else a command says.
+// curlrc makes curl print the answer's status on stderr.
 const curlrc = "silent\nshow-error\nwrite-out = \"%{stderr}%{http_code}\"\n"
 
 var shellVariable = regexp.MustCompile(`\$([A-Z][A-Z_]*)`)
 
-// defaultKey is the variable with the key of a step that names none.
+// defaultKey is the variable with the API key of steps that name none.
 const defaultKey = "SLIPWAY_KEY"
 
 var examples = regexp.MustCompile(`(?s)<code data-example="(\w+)">(.*?)</code>`)
 
-// RunScenario runs the steps of a scenario in a shell, with the text that the program's own pages show
-// for them, and these variables. What else a command names is looked up when it is needed. A later step that calls an operation again differs from what
-// the page shows, and is rendered as the page would.
+// RunScenario runs the steps of a scenario in a shell, with the commands that the program's own pages show, and these
+// variables. Other placeholders are looked up when needed. If a later step calls the same operation with other values,
+// its command is rendered as the page would.
 func (w *World) RunScenario(ctx context.Context, dir string, s docs.Scenario, env map[string]string, lookup func(name string, env map[string]string) (string, error)) error {
 	if err := os.WriteFile(filepath.Join(dir, ".curlrc"), []byte(curlrc), 0o600); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (w *World) RunScenario(ctx context.Context, dir string, s docs.Scenario, en
 	return nil
 }
 
-// Example returns what a page of the reference, such as sites or sites?lang=go, shows for an operation.
+// Example returns the command that a page of the reference, such as sites or sites?lang=go, shows for an operation.
 func (w *World) Example(ctx context.Context, page, operation string) (string, error) {
 	a, err := w.Do(ctx, Request{Method: "GET", URL: "http://" + w.Listen + "/docs/" + page})
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *World) Example(ctx context.Context, page, operation string) (string, er
 
 func sameStep(a, b docs.Step) bool { return a.Body == b.Body && a.Query == b.Query && a.Key == b.Key }
 
-// again turns the command that is shown for a step into the one of another step of the same operation.
+// again converts the command shown for a step to that of another step of the same operation.
 func again(command string, shown, step docs.Step) (string, error) {
 	quote := func(s string) string {
 		return " \\\n  --json '" + shellVariable.ReplaceAllStringFunc(s, func(v string) string { return `'"` + v + `"'` }) + "'"
@@ -125,7 +125,7 @@ func again(command string, shown, step docs.Step) (string, error) {
 	if step.Body != "" {
 		out += quote(step.Body)
 	} else if shown.Body != "" && !strings.Contains(out, " -X ") {
-		out = strings.Replace(out, "curl ", "curl -X POST ", 1) // --json says so
+		out = strings.Replace(out, "curl ", "curl -X POST ", 1) // --json implies it
 	}
 	out = strings.Replace(out, "Bearer $"+cmp.Or(shown.Key, defaultKey)+`"`, "Bearer $"+cmp.Or(step.Key, defaultKey)+`"`, 1)
 	if out == command {
@@ -134,7 +134,7 @@ func again(command string, shown, step docs.Step) (string, error) {
 	return out, nil
 }
 
-// shell runs a command as a user would paste it, and returns what it prints and the status of the answer.
+// shell runs a command as a user would paste it, and returns its output and the answer's status.
 func shell(ctx context.Context, dir, command string, env map[string]string) (out string, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience(2*time.Minute))
 	defer cancel()
@@ -174,7 +174,7 @@ func pick(body, path string) (string, error) {
 	return text, nil
 }
 
-// waitFor waits until a field of what the API answers has a value; a value that says that it never will ends it.
+// waitFor waits until a field of an API answer has a value, and fails at a value from which it can't get there.
 func (w *World) waitFor(ctx context.Context, env map[string]string, key string, until [3]string) error {
 	path := os.Expand(until[0], func(name string) string { return env[name] })
 	ctx, cancel := context.WithTimeout(ctx, Patience(5*time.Minute))

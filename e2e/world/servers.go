@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// MariaDB starts an operator's server in dir, which takes nobody without TLS and has the receiver's certificate. It returns its
-// address for --mariadb, and how to end it.
+// MariaDB starts an operator's server in dir, which requires TLS and has the receiver's certificate. It returns its
+// address for --mariadb, and a function that stops it.
 func MariaDB(dir string, certificate *Receiver) (address string, stop func(), err error) {
 	ports, err := FreePorts(1)
 	if err != nil {
@@ -22,7 +22,7 @@ func MariaDB(dir string, certificate *Receiver) (address string, stop func(), er
 	if err := writeCertificate(dir, certificate); err != nil {
 		return "", nil, err
 	}
-	// No user without a name, which MariaDB would prefer to the sites' for who comes from this machine.
+	// Delete the anonymous users: MariaDB would prefer them to the sites' users for connections from this machine.
 	if err := os.WriteFile(filepath.Join(dir, "init.sql"), []byte("DELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\n"+
 		"CREATE USER IF NOT EXISTS admin@'%' IDENTIFIED BY 'secret' REQUIRE SSL;\n"+
 		"GRANT ALL PRIVILEGES ON *.* TO admin@'%' WITH GRANT OPTION;\n"), 0o600); err != nil {
@@ -42,8 +42,8 @@ func MariaDB(dir string, certificate *Receiver) (address string, stop func(), er
 	return "mysql://admin:secret@" + ports[0] + "?tls=true&ca=" + url.QueryEscape(certificate.CA), stop, err
 }
 
-// Redis starts an operator's server in dir, which takes nobody without TLS and has the receiver's certificate. It returns its
-// address for --redis, and how to end it.
+// Redis starts an operator's server in dir, which requires TLS and has the receiver's certificate. It returns its
+// address for --redis, and a function that stops it.
 func Redis(dir string, certificate *Receiver) (address string, stop func(), err error) {
 	ports, err := FreePorts(1)
 	if err != nil {

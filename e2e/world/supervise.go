@@ -21,14 +21,14 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// supervisedVar tells a test program that another one watches over it.
+// supervisedVar says that this test program has a supervisor.
 const supervisedVar = "SLIPWAY_E2E_SUPERVISED"
 
 // supervise runs this test program once more, in a folder for everything that is temporary,
 // and returns its exit status. However it ends, by a panic, a timeout or SIGKILL, what it
 // started is killed and the folder removed: processes whose parent has died become ours.
 func supervise() (status int) {
-	runtime.LockOSThread() // the signal of a parent's death is that of the thread that forked
+	runtime.LockOSThread() // the parent-death signal belongs to the thread that forked
 	dir, err := os.MkdirTemp("", "e2e-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755) // some tests run the program as another user
@@ -50,7 +50,7 @@ func supervise() (status int) {
 		return 1
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last to see where it hangs
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last one to a test that hangs
 	go func() {
 		for s := range signals {
 			cmd.Process.Signal(s)
@@ -58,7 +58,7 @@ func supervise() (status int) {
 	}()
 	for {
 		var end syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &end, 0, nil) // orphans too, so that none stays a zombie
+		pid, err := syscall.Wait4(-1, &end, 0, nil) // including orphans, so that none stays a zombie
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
@@ -79,7 +79,7 @@ func supervise() (status int) {
 		fmt.Fprintf(os.Stderr, "processes %v that the tests started don't end\n", left)
 		status = max(status, 1)
 	}
-	// Installations whose folder is still there were not closed.
+	// Installations whose folder still exists weren't closed.
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && e.Name() == "builds" {
 			clearGroups(filepath.Dir(path))
@@ -102,8 +102,8 @@ func supervise() (status int) {
 	return status
 }
 
-// endChildren kills this process's children, and theirs as soon as they become ours, until
-// there are none. It returns those that are left after so long.
+// endChildren kills this process's children, and orphans that become its children, until there are none. It returns
+// those left after patience.
 func endChildren(patience time.Duration) (left []int) {
 	for deadline := time.Now().Add(patience); ; {
 		left = children(os.Getpid())
@@ -118,7 +118,7 @@ func endChildren(patience time.Duration) (left []int) {
 				break
 			}
 		}
-		time.Sleep(10 * time.Millisecond) // until the kernel is done with them
+		time.Sleep(10 * time.Millisecond) // until the kernel has removed them
 	}
 }
 
@@ -130,7 +130,7 @@ func children(pid int) (list []int) {
 		if err != nil {
 			continue
 		}
-		// The name is in parentheses and may hold anything: proc_pid_stat(5).
+		// The name is in parentheses and may contain anything: proc_pid_stat(5).
 		f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(f) > 1 && f[1] == strconv.Itoa(pid) {
 			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
@@ -140,7 +140,7 @@ func children(pid int) (list []int) {
 	return list
 }
 
-// clearGroups removes the control groups that an installation which was killed has left.
+// clearGroups deletes the cgroups of an installation that was killed.
 func clearGroups(data string) {
 	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 	defer done()

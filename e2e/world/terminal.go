@@ -15,18 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a shell of somebody who has the program: its commands run on a pseudo-terminal, one after the other, and
-// keep their working directory and variables.
+// Terminal is a user's shell. Its commands run in a pseudo-terminal, one after the other, and share the working
+// directory and variables.
 type Terminal struct {
-	// React is given what the running command has shown so far, whenever that is more, and returns what is typed then. Optional.
+	// React receives the output of the running command so far, whenever it has grown, and returns what to type.
+	// Optional.
 	React func(shown string) (typed string)
 
-	state string // what the next command begins with: shell commands
+	state string // shell commands that restore directory and variables
 	env   []string
 	dir   string
 }
 
-// Terminal makes one whose home, the working directory at first, is an empty directory.
+// Terminal returns a terminal with an empty directory as its home and first working directory.
 func (w *World) Terminal(home string) *Terminal {
 	return &Terminal{state: filepath.Join(home, ".state"), dir: home, env: []string{
 		"HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
@@ -36,7 +37,7 @@ func (w *World) Terminal(home string) *Terminal {
 	}}
 }
 
-// Run runs a command, and returns what the terminal shows of it and its status.
+// Run runs a command, and returns the displayed output and the exit status.
 func (t *Terminal) Run(ctx context.Context, command string) (shown string, status int, err error) {
 	ours, theirs, err := openTerminal()
 	if err != nil {
@@ -46,7 +47,7 @@ func (t *Terminal) Run(ctx context.Context, command string) (shown string, statu
 	if _, err := os.Stat(t.state); err == nil {
 		command = ". " + t.state + "\n" + command
 	}
-	// The shell outlives Ctrl-C, which ends the command.
+	// Ctrl-C ends the command, but not the shell.
 	command = "trap : INT\n" + command + "\nstatus=$?; { echo \"cd '$PWD'\"; export -p; } > " + t.state + "; exit $status"
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Env = t.dir, t.env
@@ -58,7 +59,7 @@ func (t *Terminal) Run(ctx context.Context, command string) (shown string, statu
 	}
 	var raw strings.Builder
 	buffer := make([]byte, 4096)
-	for { // a terminal whose programs have ended answers EIO
+	for { // reading fails with EIO after all programs have exited
 		n, err := ours.Read(buffer)
 		if err != nil {
 			break
@@ -69,7 +70,7 @@ func (t *Terminal) Run(ctx context.Context, command string) (shown string, statu
 		}
 		so, err := screen(raw.String())
 		if err != nil {
-			continue // the rest of a sequence is still to come
+			continue // the rest of an escape sequence is missing
 		}
 		if typed := t.React(so); typed != "" {
 			if _, err := ours.WriteString(typed); err != nil {
@@ -116,13 +117,14 @@ func openTerminal() (ours, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// looks matches what changes only how text looks: colors (ECMA-48's SGR), character sets (ECMA-35), and xterm's modes.
+// looks matches sequences that only affect appearance: colors (ECMA-48 SGR), character sets (ECMA-35), and xterm's
+// modes.
 var looks = regexp.MustCompile(`^\x1b(\[[0-9;]*m|[()][0B]|\[\?[0-9;]*[hl])`)
 
-// rest returns the beginning of what comes at i.
+// rest returns the beginning of the text at i.
 func rest(text []rune, i int) string { return string(text[i:min(i+16, len(text))]) }
 
-// screen returns what is to be seen of what was written to a terminal of any width: lines that were drawn anew are there once.
+// screen returns what a terminal of any width displays: lines that were redrawn occur once.
 func screen(raw string) (string, error) {
 	var out strings.Builder
 	var line []rune
@@ -135,12 +137,12 @@ func screen(raw string) (string, error) {
 		case r == '\n':
 			out.WriteString(strings.TrimRight(string(line), " ") + "\n")
 			line, at = nil, 0
-		case r == 0x1b && i+2 < len(text) && text[i+1] == '[' && text[i+2] == 'K': // erase to the end of the line, ECMA-48
+		case r == 0x1b && i+2 < len(text) && text[i+1] == '[' && text[i+2] == 'K': // erase to the end of the line (ECMA-48)
 			line, i = line[:min(at, len(line))], i+2
 		case r == '\b':
 			at = max(at-1, 0)
 		case r == 0x1b && looks.MatchString(rest(text, i)):
-			i += len(looks.FindString(rest(text, i))) - 1 // which is ASCII
+			i += len(looks.FindString(rest(text, i))) - 1 // the sequence is ASCII
 		case r < ' ' && r != '\t':
 			return "", fmt.Errorf("the terminal was sent %q, which the tests don't know", rest(text, i))
 		default:

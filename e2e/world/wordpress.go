@@ -10,8 +10,8 @@ import (
 
 var wordPressVersion = regexp.MustCompile(`\$wp_version = '[^']*'`)
 
-// DebianWordPress makes a directory Debian's WordPress under a version, of links to what Debian installed. It may be there already,
-// under another version.
+// DebianWordPress fills a directory with links to Debian's WordPress, with the given version. The directory may already
+// have another version.
 func DebianWordPress(to, version string) error {
 	const debian = "/usr/share/wordpress"
 	text, err := os.ReadFile(debian + "/wp-includes/version.php")

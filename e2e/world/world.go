@@ -1,10 +1,9 @@
-// Package world owns a whole installation as strangers meet it: the real program in a
-// process of its own, a Git host to fetch from and a receiver that webhooks go to.
+// Package world owns a complete test installation: the real program in its own process, a Git host to fetch from, and a
+// receiver for webhooks.
 //
-// It talks to the program only through its command line and its ports, so whatever a
-// test or a benchmark sees through it a user would see too. Everything listens on
-// loopback and lives in one folder. Of the product's packages it uses only what clears up
-// after it.
+// It uses the program only through its command line and its ports, so that tests and benchmarks see what users see.
+// Everything listens on loopback and is stored in one folder. The only product packages that it uses are those that
+// clean up after it.
 package world
 
 import (
@@ -28,11 +27,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Built is the variable that names a folder where the program and the scripts, withpostgres for several nodes among them, are built
-// already: linking them for each package of tests takes a while.
+// Built is the environment variable for a folder with the built program and scripts, including withpostgres: linking
+// them for each test package takes long.
 const Built = "SLIPWAY_E2E_BUILT"
 
-// Build builds the program into dir, and returns the program's path.
+// Build builds the program into dir, and returns its path.
 func Build(dir string) (string, error) {
 	if built := os.Getenv(Built); built != "" {
 		program := filepath.Join(dir, "slipway")
@@ -40,9 +39,9 @@ func Build(dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return program, os.WriteFile(program, text, 0o755) // a copy, because other users may not reach the folder
+		return program, os.WriteFile(program, text, 0o755) // a copy, because other users may not have access to the folder
 	}
-	// One at a time: the helper is written to where the program is built from.
+	// One build at a time: the helper is written to the source folder.
 	helper := filepath.Join(Root(), "internal", "platform", "sandbox")
 	lock, err := os.Open(helper)
 	if err == nil {
@@ -66,8 +65,8 @@ func Build(dir string) (string, error) {
 	return filepath.Join(dir, "slipway"), nil
 }
 
-// Main builds the program, tells where it is, runs the tests and takes it away again, with
-// all that they started. It returns their exit status.
+// Main builds the program, sets binary to its path, runs the tests, and deletes the program and everything that the
+// tests started. It returns the exit status.
 func Main(tests interface{ Run() int }, binary *string) int {
 	if several() && os.Getenv(dsnVar) == "" {
 		return onPostgres()
@@ -90,7 +89,7 @@ func Main(tests interface{ Run() int }, binary *string) int {
 	return tests.Run()
 }
 
-// Root is the folder of the project's sources, below which tests and tools run.
+// Root returns the root of the source tree.
 func Root() string {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -105,37 +104,36 @@ func Root() string {
 	panic("no go.mod above the working directory")
 }
 
-// World is one installation. Its methods may be called from several goroutines, Start,
-// Stop and Kill from one at a time.
+// World is one installation. Its methods are safe for concurrent use, except Start, Stop and Kill.
 type World struct {
 	Binary, Dir, Data string
-	Listen, HTTP      string // host:port of the REST interface and of the sites without TLS
+	Listen, HTTP      string // host:port of the REST API, and of the sites without TLS
 	HTTPS             string // host:port of the sites
 	Git               *GitHost
 	Hooks             *Receiver
-	Flags             []string // what serve gets beside its addresses
-	Env               []string // beside this process's own
+	Flags             []string // additional flags of serve
+	Env               []string // in addition to this process's own
 
-	// Sockets are passed on to serve as systemd does it.
+	// Sockets are passed to serve as systemd would.
 	Sockets []*os.File
 
-	stopServers func() // Optional: the operator's, where programs run elsewhere.
+	stopServers func() // operator's servers, if programs run elsewhere. Optional.
 
-	fleet  *fleet // Optional: the nodes that it runs on instead of one process.
+	fleet  *fleet // the nodes, instead of one process. Optional.
 	client *http.Client
 	mu     sync.Mutex // guards proc and roots
 	proc   *process
-	roots  *x509.CertPool // of the local authority, once asked for
+	roots  *x509.CertPool // of the local authority, cached
 }
 
-// process is one life of the program.
+// process is one run of the program.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how; read after done
+	done chan struct{} // closed when it has exited
+	err  error         // exit error; read after done
 }
 
-// New makes the Git host and the receiver, and chooses ports. It starts no process.
+// New makes the Git host and the receiver, and chooses ports. It doesn't start the program.
 func New(binary, dir string) (*World, error) {
 	w := &World{Binary: binary, Dir: dir, Data: filepath.Join(dir, "data")}
 	ports, err := FreePorts(3)
@@ -150,7 +148,7 @@ func New(binary, dir string) (*World, error) {
 		w.Git.Close()
 		return nil, err
 	}
-	limits := filepath.Join(dir, "limits.toml") // one user has all that a benchmark makes
+	limits := filepath.Join(dir, "limits.toml") // one user owns everything in a benchmark
 	if err := os.WriteFile(limits,
 		[]byte("[defaults]\nsites = \"unlimited\"\ndomains = \"unlimited\"\ndeployments.pending = \"unlimited\"\nwebhooks = \"unlimited\"\n"),
 		0o600); err != nil {
@@ -169,7 +167,7 @@ func New(binary, dir string) (*World, error) {
 			return nil, err
 		}
 	}
-	if elsewhere() && w.fleet == nil { // a fleet has one
+	if elsewhere() && w.fleet == nil { // a fleet has its own
 		if err := w.addMariaDB(); err != nil {
 			w.Git.Close()
 			w.Hooks.Close()
@@ -183,8 +181,7 @@ func New(binary, dir string) (*World, error) {
 	return w, nil
 }
 
-// Close kills the program if it runs, with what it started, and ends the Git host and the
-// receiver.
+// Close kills the program, if it runs, and everything that it started, and stops the Git host and the receiver.
 func (w *World) Close() {
 	w.Kill()
 	if w.fleet != nil {
@@ -200,21 +197,20 @@ func (w *World) Close() {
 	w.client.CloseIdleConnections()
 }
 
-// claims keep the ports of this process from other tests: while they are open nobody else
-// gets one of the same name.
+// claims reserve this process's ports against other tests: while a claim is open, no other process can open one with
+// the same name.
 var claims struct {
 	sync.Mutex
 	of []net.Listener
 }
 
-// FreePorts finds addresses that nobody listens on, below the range from which the
-// kernel takes ports for outgoing connections (32768 and up on Linux): they stay free
-// while the program is down between two lives, from other tests too.
+// FreePorts returns unused addresses below the range of ports for outgoing connections (32768 and up on Linux). They
+// stay reserved while the program is stopped between two runs.
 func FreePorts(n int) ([]string, error) {
 	var out []string
 	for range 1000 {
 		port := 10_000 + rand.IntN(22_000)
-		// Ours until this process ends, also while the program that listens there is dead.
+		// Reserved until this process ends, even while the program isn't running.
 		claim, err := net.Listen("unix", fmt.Sprintf("@slipway-e2e-port-%d", port))
 		if err != nil {
 			continue
@@ -236,16 +232,15 @@ func FreePorts(n int) ([]string, error) {
 	return nil, errors.New("no free ports")
 }
 
-// Args is the whole command line of serve.
+// Args returns the arguments of serve.
 func (w *World) Args(more ...string) []string {
 	return slices.Concat([]string{
 		"serve", "--data-dir", w.Data, "--listen", w.Listen, "--edge-http", w.HTTP, "--edge-https", w.HTTPS,
 	}, w.Flags, more)
 }
 
-// Start starts the program and returns when it is ready, or with its own last words when
-// it ended instead. Once more where its ports are taken: a child that the life before was making when
-// it was killed holds them until it is another program.
+// Start starts the program and returns when it is ready, or with its last output if it exited. If its ports are in use,
+// it tries again: a child that a killed program was just forking holds them until it calls exec.
 func (w *World) Start(ctx context.Context) error {
 	if w.fleet != nil {
 		return w.fleet.start(ctx, w)
@@ -262,7 +257,7 @@ func (w *World) Start(ctx context.Context) error {
 	return err
 }
 
-// Launch starts the program and returns at once.
+// Launch starts the program and returns immediately.
 func (w *World) Launch() error {
 	if w.fleet != nil {
 		return w.fleet.each(w, (*World).Launch)
@@ -279,14 +274,14 @@ func (w *World) Launch() error {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = w.Dir, append(os.Environ(), w.Env...)
 	if len(w.Sockets) > 0 {
-		// LISTEN_PID is the number of the process that takes the sockets: the shell's, which becomes it.
+		// LISTEN_PID is the pid of the process that takes the sockets, which is the shell's, because exec keeps it.
 		cmd = exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, program}, args...)...)
 		cmd.Dir, cmd.ExtraFiles = w.Dir, w.Sockets
 		cmd.Env = append(append(os.Environ(), w.Env...), fmt.Sprintf("LISTEN_FDS=%d", len(w.Sockets)))
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	// A test that panics must not leave it running. (The signal comes with the end of the
-	// thread that forked; Go ends none but those that a goroutine locked.)
+	// If a test panics, the program must end. (The signal is sent when the thread that forked ends. Go ends only
+	// threads that a goroutine locked.)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -299,7 +294,7 @@ func (w *World) Launch() error {
 	return nil
 }
 
-// Ready asks until the program says that it is ready.
+// Ready waits until the program reports that it is ready.
 func (w *World) Ready(ctx context.Context) error {
 	if w.fleet != nil {
 		return w.fleet.each(w, func(node *World) error { return node.Ready(ctx) })
@@ -307,7 +302,7 @@ func (w *World) Ready(ctx context.Context) error {
 	w.mu.Lock()
 	p := w.proc
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // only a broken program uses it up
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // only a broken program takes this long
 	defer cancel()
 	for {
 		answer, err := w.Do(ctx, Request{Method: "GET", URL: "http://" + w.Listen + "/readyz"})
@@ -324,7 +319,7 @@ func (w *World) Ready(ctx context.Context) error {
 	}
 }
 
-// Stop asks the program to end and returns how it did: nil means status 0.
+// Stop stops the program and returns its exit error; nil means status 0.
 func (w *World) Stop(ctx context.Context) error {
 	if w.fleet != nil {
 		return w.fleet.each(w, func(node *World) error { return node.Stop(ctx) })
@@ -348,7 +343,7 @@ func (w *World) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the program with SIGKILL, if it runs, and returns when it is gone.
+// Kill sends SIGKILL to the program, if it runs, and returns when it has exited.
 func (w *World) Kill() {
 	if w.fleet != nil {
 		_ = w.fleet.each(w, func(node *World) error { node.Kill(); return nil })
@@ -360,7 +355,7 @@ func (w *World) Kill() {
 	}
 }
 
-// PID is the program's process id, that of the first of several nodes, or 0.
+// PID returns the program's pid, of the first node if there are several, or 0.
 func (w *World) PID() int {
 	if w.fleet != nil {
 		return w.fleet.nodes[0].PID()
@@ -371,7 +366,7 @@ func (w *World) PID() int {
 	return 0
 }
 
-// Ended is closed when the program's present life, that of the first of several nodes, is over.
+// Ended returns a channel that is closed when the program's current run ends, of the first node if there are several.
 func (w *World) Ended() <-chan struct{} {
 	if w.fleet != nil {
 		return w.fleet.nodes[0].Ended()
@@ -395,7 +390,7 @@ func (w *World) running() *process {
 	}
 }
 
-// Log is the end of what the program said.
+// Log returns the last bytes of the program's output.
 func (w *World) Log(bytes int) string {
 	if w.fleet != nil {
 		return w.fleet.log(bytes)
@@ -407,10 +402,10 @@ func (w *World) Log(bytes int) string {
 	return string(text[max(0, len(text)-bytes):])
 }
 
-// CLI runs one command of the program on this installation's data.
+// CLI runs a command of the program on this installation's data.
 func (w *World) CLI(stdin string, args ...string) (string, error) {
 	cmd := exec.Command(w.Binary, append(args, "--data-dir", w.Data)...)
-	for i, f := range w.Flags { // where the data is belongs to every command
+	for i, f := range w.Flags { // every command needs the data's location
 		if f == "--database" {
 			cmd.Args = append(cmd.Args, f, w.Flags[i+1])
 		}
@@ -424,10 +419,10 @@ func (w *World) CLI(stdin string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// Password is the one of every user.
+// Password is every user's password.
 const Password = "correct horse battery staple 9"
 
-// User makes a user and a key of theirs that may do everything, or what the scopes say.
+// User creates a user with an API key that has all scopes, or the given ones.
 func (w *World) User(email string, scopes ...string) (key string, err error) {
 	if _, err := w.CLI(Password+"\n", "user", "create", "--email", email); err != nil {
 		return "", err
@@ -435,7 +430,7 @@ func (w *World) User(email string, scopes ...string) (key string, err error) {
 	return w.Key(email, scopes...)
 }
 
-// Key makes one more key of a user.
+// Key creates another API key of a user.
 func (w *World) Key(email string, scopes ...string) (key string, err error) {
 	args := []string{"key", "create", "--user", email, "--name", "test"}
 	for _, s := range scopes {
@@ -444,7 +439,7 @@ func (w *World) Key(email string, scopes ...string) (key string, err error) {
 	return w.CLI("", args...)
 }
 
-// Trust returns the roots that verify the sites' certificates: the installation's own.
+// Trust returns the roots of the sites' certificates: the installation's own authority.
 func (w *World) Trust() (*x509.CertPool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
