@@ -24,9 +24,9 @@ import (
 // supervisedVar says that this test program has a supervisor.
 const supervisedVar = "SLIPWAY_E2E_SUPERVISED"
 
-// supervise runs this test program once more, in a folder for everything that is temporary,
-// and returns its exit status. However it ends, by a panic, a timeout or SIGKILL, what it
-// started is killed and the folder removed: processes whose parent has died become ours.
+// supervise runs this test program again, with its own folder for temporary files, and returns the exit status. After
+// any end, including a panic, a timeout or SIGKILL, it kills what the tests started and deletes the folder. Orphaned
+// processes become its children.
 func supervise() (status int) {
 	runtime.LockOSThread() // the parent-death signal belongs to the thread that forked
 	dir, err := os.MkdirTemp("", "e2e-")

@@ -1,5 +1,6 @@
-// Command changes makes a release of what the folder changes has: go run ./scripts/changes 1.2.3 moves its lines to CHANGELOG.md
-// as that version, of today, and writes it to VERSION. Without a version it prints what the next release would say.
+// Command changes makes a release from the folder changes: go run ./scripts/changes 1.2.3 moves its lines to
+// CHANGELOG.md as that version with today's date, and writes the version to VERSION. Without a version, it prints the
+// notes of the next release.
 package main
 
 import (

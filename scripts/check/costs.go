@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// costs names the file to which ondatabases adds what each test program cost.
+// costs is the environment variable for the file in which ondatabases records the cost of each test program.
 const costs = "SLIPWAY_TEST_COSTS"
 
-// costliest is how many packages the table at the end shows.
+// costliest is the number of packages in the table at the end.
 const costliest = 15
 
-// cost says how long something took and how much processor time it used, with its children.
+// cost is the duration and the processor time of something, including its children.
 type cost struct {
 	name            string
 	took, processor time.Duration
 }
 
-// table writes the costs of steps, each with how busy it kept a processor (200 %: two of them),
-// and of the packages that cost the most. Steps that ran beside others are in the sum of processor
-// time, not in the time that the whole took.
+// table writes the costs of steps, each with its processor utilization (200 %: two processors), and of the most
+// expensive packages. Steps that ran beside others count toward the total processor time, but not toward the total
+// duration.
 func table(to io.Writer, steps, packages []cost, whole, idle time.Duration) {
 	fmt.Fprintf(to, "%12s %10s %6s\n", "took", "processor", "busy")
 	var used time.Duration
@@ -60,13 +60,13 @@ func (c cost) line(to io.Writer) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// notes is the file to which ondatabases adds lines.
+// notes is the file in which ondatabases records costs.
 type notes struct {
 	name string
 	own  bool
 }
 
-// makeNotes makes the file. If the environment names one, lines are added to that one, and it stays.
+// makeNotes creates the file. If the environment names an existing one, lines are appended to it, and it is kept.
 func makeNotes() (notes, error) {
 	if name := os.Getenv(costs); name != "" {
 		return notes{name: name}, nil
@@ -86,7 +86,7 @@ func (n notes) remove() {
 	}
 }
 
-// testRun is a test program that runs, or has run, on one database.
+// testRun is a running or completed test program on one database.
 type testRun struct {
 	folder, database string
 	began            time.Time
@@ -94,7 +94,7 @@ type testRun struct {
 	took, processor  time.Duration
 }
 
-// readNotes reads lines of ondatabases, the earliest test program first. Folders are relative to root.
+// readNotes parses ondatabases' lines, the earliest test program first. Folders are relative to root.
 func readNotes(text []byte, root string) (found []testRun) {
 	for line := range bytes.Lines(text) {
 		event, rest, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
@@ -122,7 +122,7 @@ func readNotes(text []byte, root string) (found []testRun) {
 	return found
 }
 
-// packageCosts returns what the test programs of a step cost that ended.
+// packageCosts returns the costs of a step's completed test programs.
 func packageCosts(all []testRun, step string) (found []cost) {
 	for _, t := range all {
 		if t.ended {
@@ -132,8 +132,8 @@ func packageCosts(all []testRun, step string) (found []cost) {
 	return found
 }
 
-// progress says how many of so many packages are done, which have run the longest and still do, and which have failed. The go
-// command prints results in the order of its arguments, so a failure may be known long before it is printed.
+// progress says how many packages are done, which ones have been running longest, and which have failed. The go command
+// prints results in the order of its arguments, so a failure may be known long before it is printed.
 func progress(all []testRun, packages int, now time.Time) string {
 	seen, open := map[string]bool{}, map[string]bool{}
 	var running, failed []string
@@ -157,8 +157,7 @@ func progress(all []testRun, packages int, now time.Time) string {
 	return text + ", running: " + strings.Join(running[:min(3, len(running))], ", ")
 }
 
-// idleTime is for how long the processors have had nothing to do since the machine started, summed
-// up. It is 0 where the kernel doesn't say.
+// idleTime returns the processors' total idle time since boot; 0 if the kernel doesn't report it.
 func idleTime() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -167,8 +166,7 @@ func idleTime() time.Duration {
 	return parseIdle(string(text))
 }
 
-// parseIdle adds up idle and iowait, the fourth and fifth number of the first line, which are
-// hundredths of seconds.
+// parseIdle adds idle and iowait, the fourth and fifth number of the first line, in units of 10 ms.
 func parseIdle(stat string) (idle time.Duration) {
 	first, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(first)

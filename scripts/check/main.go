@@ -1,8 +1,7 @@
-// Command check runs what must be green, says what it runs and how long each
-// step took, and ends with 1 if anything was not.
+// Command check runs the checks that must pass, reports what it runs and how long each step took, and exits with 1 if
+// one failed.
 //
-// A step that fails shows its whole output and the others still run, so that one run
-// tells everything there is to mend.
+// A failed step shows its whole output, and the other steps still run, so that one run reports all problems.
 package main
 
 import (
@@ -24,25 +23,25 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// step is one thing that must be green: a command.
+// step is a command that must succeed.
 type step struct {
 	name    string
 	argv    []string
-	env     []string // beside this process's own
-	without []string // instead of argv where that ends with unavailable …
-	lost    string   // … and what is not run then
-	silent  bool     // anything on standard output is a failure
-	shown   bool     // output appears as it comes
-	beside  string   // its nice value; it runs beside the others and is reported at the end
+	env     []string // in addition to this process's own
+	without []string // runs instead of argv if that exits with unavailable …
+	lost    string   // … and what is skipped then
+	silent  bool     // any output on stdout is a failure
+	shown   bool     // show output immediately
+	beside  string   // nice value; the step runs beside the others and is reported at the end
 
-	needs    func() error // says what is missing, without which the step is not run. Optional.
-	packages int          // whose tests ondatabases runs; 0: another command
+	needs    func() error // returns what is missing to run the step. Optional.
+	packages int          // packages whose tests ondatabases runs; 0 for other commands
 }
 
-// pictures is the sheet of what the browser tests saw, for people to look at.
+// pictures is a page with the browser tests' screenshots, for people to look at.
 var pictures = filepath.Join(cmp.Or(os.Getenv("SLIPWAY_SHOTS"), "bin/shots"), "index.html")
 
-const unavailable = 77 // exit status of withpostgres where there is no PostgreSQL
+const unavailable = 77 // exit status of withpostgres without PostgreSQL
 
 func main() {
 	quick := flag.Bool("quick", false, "what takes less than two minutes and starts no server: for while one works")
@@ -51,7 +50,7 @@ func main() {
 	flag.Parse()
 	paint, out := machine.Colors(os.Stdout), newScreen(os.Stdout)
 	if !*quick {
-		switch { // on two cores, with full and with empty caches
+		switch { // minutes on two cores, with full and with empty caches
 		case *long:
 			announce(out, 60, 65)
 		case *race:
@@ -63,7 +62,7 @@ func main() {
 		install(out)
 		stop()
 	}
-	os.Remove(pictures) // of an earlier run: no word of it if this one makes none
+	os.Remove(pictures) // from an earlier run, so that it isn't reported if this one makes none
 	root, err := os.Getwd()
 	if err != nil {
 		fmt.Println(err)
@@ -160,19 +159,20 @@ func main() {
 	fmt.Printf("%s in %s\n", paint("32;1", "green"), rounded(time.Since(started)))
 }
 
-// needed are the Debian packages that tests need beside Go. Where one of a group can't be had, the other groups are installed.
+// needed lists the Debian packages that tests need besides Go, in groups. If a package of one group isn't available,
+// the other groups are still installed.
 var needed = [][]string{
 	{
 		"git", "bubblewrap", "curl", "nodejs", "npm", "chromium", "php-cli", "python3", "python3-cryptography",
 		"python3-zstandard", "mariadb-server", "redis-server", "php-fpm", "php-gd", "php-mysql", "php", "wordpress",
 		"wordpress-theme-twentytwentythree", "systemd", "shellcheck", "sqlite3", "minisign", "openssl", "zsh", "fish", "mandoc", "jq",
 	},
-	{"chromium-headless-shell"},                         // older Debians have chromium alone, which does as well
+	{"chromium-headless-shell"},                         // older Debian versions only have chromium, which works too
 	{"php-fpm", "php-curl", "php-mbstring", "composer"}, // for PHP sites
 	{"postgresql"},
 }
 
-// announce says how many minutes a run takes and what it installs.
+// announce prints the estimated minutes and what will be installed.
 func announce(to io.Writer, warm, cold int) {
 	fmt.Fprintf(to, "This takes about %d minutes on two cores, and %d the first time, when everything is downloaded and compiled.\n", warm, cold)
 	if missing := machine.Missing(slices.Compact(slices.Sorted(slices.Values(slices.Concat(needed...))))...); len(missing) > 0 {
@@ -182,7 +182,7 @@ func announce(to io.Writer, warm, cold int) {
 	}
 }
 
-// install installs them, as far as they are missing.
+// install installs the missing packages.
 func install(to io.Writer) {
 	for _, packages := range needed {
 		if err := machine.Install(packages...); err != nil {
@@ -191,16 +191,17 @@ func install(to io.Writer) {
 	}
 }
 
-// plainTags are of tests that need more than Go: a browser, and linters from the npm registry.
+// plainTags are the build tags of tests that need more than Go: a browser, and linters from the npm registry.
 const plainTags = "-tags=browser,lint"
 
-// tags are these and that of the sandbox's helper, which is built into the program.
+// tags are all build tags, including that of the sandbox's helper, which is embedded in the program.
 const tags = plainTags + ",slipway_init"
 
-// Up to half of what compilers and linters do is collecting garbage. ondatabases keeps this from the tests.
+// lean reduces garbage collection, which takes up to half of the time of compilers and linters. ondatabases removes it
+// for the tests.
 var lean = []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
 
-// goTest is the step that tests packages under ondatabases.
+// goTest returns the step that tests packages with ondatabases.
 func goTest(root string, paths []string, args ...string) step {
 	return step{
 		argv: slices.Concat([]string{"go", "test", "-count=1", "-timeout=1h", "-vet=off", "-exec=" + filepath.Join(root, "bin", "ondatabases")},
@@ -209,13 +210,13 @@ func goTest(root string, paths []string, args ...string) step {
 	}
 }
 
-// steps are those of make test, and with long ones those of make test-all.
+// steps returns the steps of make test or, if long is set, of make test-all.
 func steps(root string, long bool) []step {
 	bin := func(name string) string { return filepath.Join(root, "bin", name) }
-	// Tests of one package run side by side, too. One package more than processors: the stories that begin first often wait for
-	// a build or a browser.
+	// Tests of one package also run in parallel. One more package than processors runs at a time, because the
+	// end-to-end tests, which begin first, often wait for a build or a browser.
 	tests := goTest(root, longestFirst(tested(plainTags, "./...")), tags, fmt.Sprintf("-short=%t", !long), fmt.Sprintf("-p=%d", runtime.NumCPU()+1))
-	// Everything once, and what has statements of its own for a database once more on PostgreSQL.
+	// Every test runs once, and packages with SQL statements again on PostgreSQL.
 	tests.name, tests.lost = "tests", "services on PostgreSQL"
 	tests.without = append([]string{bin("onscratch")}, tests.argv...)
 	tests.argv = append([]string{bin("onscratch"), bin("withpostgres")}, tests.argv...)
@@ -229,16 +230,16 @@ func steps(root string, long bool) []step {
 		tools(long),
 		{name: "formatting", argv: []string{bin("gofumpt"), "-l", "."}, silent: true, beside: "0"},
 		{name: "modules", argv: []string{"go", "mod", "tidy", "-diff"}, beside: "0"},
-		// what S3 is tested against is fetched and built here, not while a test waits
+		// The S3 server for tests is downloaded and built here, so that no test has to wait for it.
 		{name: "object store", argv: []string{"go", "-C", "tools/versitygw", "tool", "-n", "versitygw"}, env: lean},
 		{name: "stripe-mock", argv: []string{"go", "-C", "tools/stripemock", "tool", "-n", "stripe-mock"}, env: lean},
 		{name: "program", argv: []string{"go", "build", "-tags=slipway_init", "-o", "bin/e2e/", "./cmd/slipway", "./scripts/withpostgres"}, env: lean},
-		// It compiles all that tests and staticcheck need. Beside them, each of the three would compile it for itself.
+		// vet compiles everything that tests and staticcheck need. If they ran at the same time, each would compile it.
 		{name: "go vet", argv: []string{"go", "vet", tags, "./..."}, env: lean},
-		// The stories below e2e, which begin first, wait for much. This fills that time.
+		// The end-to-end tests, which begin first, wait a lot. staticcheck uses that time.
 		{name: "staticcheck", argv: []string{bin("staticcheck"), tags, "./..."}, beside: "10", env: lean},
-		// Where an earlier `make test-cluster` has compiled Kubernetes and its client: twelve seconds of one processor. Elsewhere
-		// both would take ten minutes.
+		// This step runs only if an earlier `make test-cluster` has compiled Kubernetes and its client: it takes 12 s
+		// of one processor, and ten minutes otherwise.
 		{
 			name: "cluster", argv: []string{bin("cluster"), "-api"}, without: []string{"true"},
 			lost: "the engine on Kubernetes (make test-cluster builds what its tests need)", beside: "10", env: lean,
@@ -257,11 +258,11 @@ func steps(root string, long bool) []step {
 	return all
 }
 
-// helper builds the sandbox's helper.
+// helper is the step that builds the sandbox's helper.
 var helper = step{name: "helper", argv: []string{"go", "generate", "./internal/platform/sandbox"}, env: lean}
 
-// tools downloads and builds the commands that the other steps run: go run would hide their exit status, and a download would
-// speak in between.
+// tools downloads and builds the commands that other steps run: go run would hide their exit status, and downloads
+// would print messages.
 func tools(long bool) step {
 	linters := "go build -modfile=tools/go.mod -o bin/ mvdan.cc/gofumpt honnef.co/go/tools/cmd/staticcheck"
 	if long {
@@ -271,7 +272,7 @@ func tools(long bool) step {
 	return step{name: "tools", argv: []string{"sh", "-ec", own + "\n" + linters}, env: lean}
 }
 
-// race tests the packages of the product with the race detector, which needs a C compiler.
+// race returns the step that tests the product's packages with the race detector, which needs a C compiler.
 func race(root string) step {
 	s := goTest(root, tested("-tags=", "./internal/..."), "-tags=slipway_init", "-short", "-race")
 	s.name, s.lost, s.needs = "race detector", "the race detector", compiler
@@ -280,10 +281,10 @@ func race(root string) step {
 	return s
 }
 
-// raceSteps are those of make race.
+// raceSteps returns the steps of make race.
 func raceSteps(root string) []step { return []step{helper, tools(false), race(root)} }
 
-// compiler returns an error where cgo has no C compiler.
+// compiler returns an error if there is no C compiler for cgo.
 func compiler() error {
 	out, err := exec.Command("go", "env", "CC").Output()
 	if err != nil {
@@ -296,7 +297,7 @@ func compiler() error {
 	return nil
 }
 
-// vulnerabilities is the Go project's database.
+// vulnerabilities is the URL of the Go project's vulnerability database.
 const vulnerabilities = "https://vuln.go.dev"
 
 // answers returns an error if url can't be fetched.
@@ -307,7 +308,7 @@ func answers(url string) error {
 	return nil
 }
 
-// slow are the packages whose tests start servers, sandboxes or a browser, or take half a minute.
+// slow lists packages whose tests start servers, sandboxes or a browser, or take half a minute.
 var slow = []string{
 	"slipway/e2e", "slipway/bench", "slipway/internal/program", "slipway/internal/backup",
 	"slipway/internal/wordpress", "slipway/internal/web/dashboard", "slipway/internal/web/api",
@@ -321,7 +322,7 @@ func isSlow(path string) bool {
 	return slices.ContainsFunc(slow, func(s string) bool { return path == s || strings.HasPrefix(path, s+"/") })
 }
 
-// quickSteps are those of make quick.
+// quickSteps returns the steps of make quick.
 func quickSteps() []step {
 	packages := slices.DeleteFunc(tested(plainTags, "./..."), isSlow)
 	return []step{
@@ -337,14 +338,14 @@ func quickSteps() []step {
 	}
 }
 
-// longest are the packages whose tests take the longest.
+// longest lists the packages whose tests take the longest.
 var longest = []string{
 	"slipway/e2e/nodes", "slipway/e2e/wordpress", "slipway/e2e/builds", "slipway/e2e/programs", "slipway/e2e/browser", "slipway/e2e",
 	"slipway/e2e/domains",
 }
 
-// longestFirst puts the packages whose tests take the longest first, and then the slow ones, in
-// whose order go test begins: one that began last would leave a processor idle.
+// longestFirst sorts the packages with the longest tests first, then the slow ones. go test begins them in this order;
+// a long one that began last would leave a processor idle.
 func longestFirst(packages []string) []string {
 	rank := func(path string) int {
 		if i := slices.Index(longest, path); i >= 0 {
@@ -359,7 +360,7 @@ func longestFirst(packages []string) []string {
 	return packages
 }
 
-// list asks go about packages.
+// list returns the output of go list for packages.
 func list(tags, format, packages string) string {
 	out, err := exec.Command("go", "list", tags, "-f", format, packages).Output()
 	if err != nil {
@@ -373,20 +374,20 @@ func list(tags, format, packages string) string {
 	return string(out)
 }
 
-// tested returns the packages that have tests. The sandbox's helper need not be there.
+// tested returns the packages that have tests. It works without the sandbox's helper.
 func tested(tags, packages string) []string {
 	return strings.Fields(list(tags, "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", packages))
 }
 
-// onBoth returns the folders of the packages that are tested on both databases: those with
-// statements of their own, and those whose tests have several nodes at one database. The others
-// reach a database through these alone.
+// onBoth returns the folders of the packages that are tested on both databases: those with SQL statements, and those
+// whose tests run several nodes with one database. Other packages use a database only through these.
 func onBoth() []string {
 	all := importing(list(plainTags, "{{.Dir}} {{.TestImports}} {{.XTestImports}}", "./internal/..."), "slipway/internal/platform/dbtest")
 	return slices.DeleteFunc(all, func(dir string) bool { return !needsBoth(dir) })
 }
 
-// onNodes returns those of onBoth that have no statements of their own: of them, tests of several nodes alone run on both.
+// onNodes returns the folders of onBoth without SQL statements: only their tests with several nodes run on both
+// databases.
 func onNodes() []string {
 	return slices.DeleteFunc(onBoth(), func(dir string) bool {
 		names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -402,7 +403,7 @@ var (
 	nodes     = regexp.MustCompile(`\bdbtest\.(URL|Open|Empty)\(`)
 )
 
-// needsBoth reports whether the sources in a folder hold SQL, or its tests open one database twice.
+// needsBoth reports whether the sources in a folder contain SQL, or its tests open one database twice.
 func needsBoth(dir string) bool {
 	names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -415,7 +416,7 @@ func needsBoth(dir string) bool {
 	})
 }
 
-// importing reads lines of a folder and what its tests import, in brackets.
+// importing parses lines with a folder and, in brackets, what its tests import.
 func importing(list, imported string) (found []string) {
 	for line := range strings.Lines(list) {
 		path, imports, _ := strings.Cut(strings.TrimSpace(line), " [")
@@ -427,17 +428,17 @@ func importing(list, imported string) (found []string) {
 	return found
 }
 
-// ending tells how a step ended.
+// ending is the result of a step.
 type ending struct {
 	err     error
-	without string // why what it needs is not there
+	without string // why its requirements are missing
 	took    time.Duration
-	tests   []string // lines that tell of the tests that failed
+	tests   []string // output lines about failed tests
 
-	processor time.Duration // what it and its children used
+	processor time.Duration // including children
 }
 
-// run runs a step, and tells to what it says: all of it when it failed or is shown.
+// run runs a step and writes its result to to, with its output if it failed or is shown.
 func (s step) run(to io.Writer) (e ending) {
 	at := time.Now()
 	if s.needs != nil {
@@ -467,7 +468,7 @@ func (s step) execute(argv []string, to io.Writer, e *ending) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	if s.silent { // the go command reports downloads on standard error, and all is well
+	if s.silent { // the go command prints downloads on stderr, which isn't a failure
 		cmd.Stderr = &aside
 	}
 	e.err = cmd.Run()
@@ -484,22 +485,22 @@ func (s step) execute(argv []string, to io.Writer, e *ending) {
 	e.tests = lines.failed
 }
 
-// indented puts two spaces before each line, leaves out packages without tests, and keeps
-// what failed, so that it can be said once more at the end of all that is printed.
+// indented indents each line by two spaces, omits packages without tests, and keeps lines about failures to repeat them
+// at the end.
 type indented struct {
 	to     io.Writer
 	line   []byte
 	failed []string
-	more   int // lines that still belong to what failed last
+	more   int // lines that still belong to the last failure
 }
 
-// Of a test that failed, this many lines are said again, and of all together.
+// Lines repeated at the end, per failed test and in total.
 const (
 	linesOfATest   = 15
 	linesOfFailing = 120
 )
 
-// keep notes a line that tells of a test that failed.
+// keep stores a line about a failed test.
 func (w *indented) keep(line string) {
 	switch text := strings.TrimSpace(line); {
 	case strings.HasPrefix(text, "--- FAIL"), strings.HasPrefix(text, "panic: "), strings.HasPrefix(text, "fatal error: "):
@@ -530,7 +531,7 @@ func (w *indented) Write(p []byte) (int, error) {
 	}
 }
 
-// exitCode is a command's exit status, or -1 where it has none.
+// exitCode returns a command's exit status, or -1 if it has none.
 func exitCode(err error) int {
 	var e *exec.ExitError
 	if errors.As(err, &e) {
@@ -541,7 +542,7 @@ func exitCode(err error) int {
 
 func rounded(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
-// short keeps a long command on one line.
+// short abbreviates a command to one line.
 func short(argv []string) string {
 	s := strings.Join(argv, " ")
 	if len(s) > 90 {

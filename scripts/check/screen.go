@@ -12,15 +12,15 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// screen is where check writes: its output and, while a step runs, how far the step is. On a terminal the progress is one line
-// below the output that changes in place, elsewhere a line now and then.
+// screen writes check's output and the progress of the running step: on a terminal in one line below the output,
+// elsewhere in a line now and then.
 type screen struct {
-	columns func() int // of the terminal. nil: not a terminal
+	columns func() int // width of the terminal; nil if it isn't one
 	every   time.Duration
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the following fields
 	to    io.Writer
-	below bool // the progress is shown below the output
+	below bool // whether the progress is shown
 }
 
 func newScreen(to *os.File) *screen {
@@ -38,7 +38,7 @@ func newScreen(to *os.File) *screen {
 	return s
 }
 
-// Write writes whole lines.
+// Write writes complete lines.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.to.Write(p)
 }
 
-// clear removes the progress. The caller holds the lock.
+// clear removes the progress. The caller holds mu.
 func (s *screen) clear() {
 	if s.below {
 		io.WriteString(s.to, "\r\x1b[K")
@@ -54,7 +54,7 @@ func (s *screen) clear() {
 	s.below = false
 }
 
-// follow shows what progress returns for the time that has passed, until stop is called.
+// follow shows the result of progress for the elapsed time until stop is called.
 func (s *screen) follow(progress func(took time.Duration) string) (stop func()) {
 	began := time.Now()
 	tick := time.NewTicker(s.every)

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// unavailable is the exit status where there is no API server yet. scripts/check reads it.
+// unavailable is the exit status without an API server. scripts/check reads it.
 const unavailable = 77
 
-// alone vets the module cluster and runs those of its tests that need an API server and no node: as anybody, in seconds, once
-// an earlier run has built it and compiled what speaks to it.
+// alone vets the module cluster and runs its tests that need an API server but no node. It needs no root and takes
+// seconds, after an earlier run has built the API server and compiled its client.
 func alone() (code int, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

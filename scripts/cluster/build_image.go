@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// buildImage is the image of the tests' builds: Node.js, npm, PHP and Composer of this machine, what their scripts call, and
-// the program that carries builds out.
+// buildImage is the image in which tests' builds run: this machine's Node.js, npm, PHP and Composer, the programs that
+// their scripts call, and the program that runs builds.
 const buildImage = "localhost/slipway-build:test"
 
-// buildPrograms are what is in it of this machine.
+// buildPrograms lists the programs of this machine in the image.
 var buildPrograms = []string{
 	"node", "sh", "bash", "env", "cat", "chmod", "cp", "date", "echo", "grep", "head", "ln", "ls", "mkdir", "mkfifo", "mv", "pwd", "rm", "sed", "sleep",
 	"tail", "tr", "uname", "wc",
@@ -35,11 +35,11 @@ func buildFiles(dir string) (contents, error) {
 	return files, nil
 }
 
-// composer adds Composer, as Debian has it: the libraries that it needs are where all of PHP's are.
+// composer adds Debian's Composer, whose libraries are in PHP's shared folder.
 func (c contents) composer() error {
 	_, php := phpVersion()
 	c["usr/bin/php"], c["usr/bin/composer"] = linkTo+"php"+php, "/usr/bin/composer"
-	c["etc/ssl/certs/ca-certificates.crt"] = "/etc/ssl/certs/ca-certificates.crt" // it asks nobody, and needs it all the same
+	c["etc/ssl/certs/ca-certificates.crt"] = "/etc/ssl/certs/ca-certificates.crt" // Composer requires it even offline
 	return c.tree("/usr/share/php")
 }
 
@@ -53,7 +53,7 @@ func (c contents) npm() error {
 	}
 	tree := filepath.Dir(filepath.Dir(npm)) // …/npm/bin/npm-cli.js
 	if strings.HasPrefix(npm, "/usr/share/nodejs/") {
-		tree = "/usr/share/nodejs" // Debian's has its dependencies there
+		tree = "/usr/share/nodejs" // Debian's npm has its dependencies there
 	}
 	if filepath.Base(filepath.Dir(filepath.Dir(npm))) != "npm" {
 		return fmt.Errorf("npm is not where it is expected: %s", npm)

@@ -16,34 +16,35 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// ofChart is the environment variable that tells the process inside that it runs the test of the chart.
+// ofChart is the environment variable that makes the process in the cluster run the test of the chart.
 const ofChart = "SLIPWAY_CLUSTER_OF_CHART"
 
-// ofImages is one that names a folder with the images that the test needs, such as an earlier run made: they are not made then.
+// ofImages is the environment variable for a folder with existing images of an earlier run, so that they aren't made
+// again.
 const ofImages = "SLIPWAY_CLUSTER_IMAGES"
 
-// ofEarlier is one that names the commit that the test upgrades from. Without it, that is this one.
+// ofEarlier is the environment variable for the commit to upgrade from; by default it is the current one.
 const ofEarlier = "SLIPWAY_CLUSTER_FROM"
 
-// chartTag is the version of the images that the test of the chart installs. What it upgrades to is the same by another name, unless an
-// earlier commit is named.
+// chartTag is the version of the images that the chart's test installs. It upgrades to the same images under another
+// name, unless an earlier commit is set.
 const (
 	chartTag = "1.0.0"
 	nextTag  = "1.0.1"
 )
 
-// chartImages are those that it needs, as they are released, by their names on the command line of scripts/image.
+// chartImages are the images that the test needs, by their names on the command line of scripts/image.
 var chartImages = map[string]string{
 	"cluster": "slipway-cluster:" + chartTag, "build": "slipway-build:" + chartTag, "node24": "slipway-runtime:" + chartTag + "-node24",
 }
 
-// These are the folders of what is upgraded from where that is an earlier commit: its source, and its images.
+// Folders with the source and the images of the earlier commit.
 const (
 	earlier       = "earlier"
 	earlierImages = "earlier-images"
 )
 
-// buildChart builds what the test of the chart needs. The first layers of images, which take minutes, are kept.
+// buildChart builds what the chart's test needs. It caches the first layers of images, which take minutes.
 func buildChart(dir, kept string) error {
 	if err := machine.Install("mmdebstrap", "npm", "git", "postgresql"); err != nil {
 		return err
@@ -81,7 +82,7 @@ func buildChart(dir, kept string) error {
 	return nil
 }
 
-// chartTest makes the command of the cluster's tests that of the chart's.
+// chartTest turns the command of the cluster's tests into that of the chart's.
 func (n *starting) chartTest(c *exec.Cmd) error {
 	ctr := func(args ...string) error {
 		out, err := exec.Command(filepath.Join(n.kept, "deb/usr/bin/ctr"), append([]string{
@@ -108,7 +109,7 @@ func (n *starting) chartTest(c *exec.Cmd) error {
 			return err
 		}
 	}
-	// Pods reach the API server by the address of its Service, which no kube-proxy leads anywhere here.
+	// Pods reach the API server by its Service's address. There is no kube-proxy here, so nftables redirects it.
 	rules := "table ip services {\n"
 	for _, hook := range []string{"prerouting", "output"} {
 		rules += "chain " + hook + " { type nat hook " + hook + " priority -100; ip daddr 10.96.0.1 tcp dport 443 dnat to " + n.address + ":6443; }\n"

@@ -16,16 +16,16 @@ import (
 	"strings"
 )
 
-// runtimeImage is the image of the tests' programs: Node.js and PHP of this machine, a shell, and the entry point.
+// runtimeImage is the image of the tests' programs: this machine's Node.js and PHP, a shell, and the entry point.
 const runtimeImage = "localhost/slipway-runtime:test"
 
-// nodeVersion is that of the machine's Node.js.
+// nodeVersion returns the version of the machine's Node.js.
 func nodeVersion() string {
 	out, _ := exec.Command("node", "--version").Output()
 	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
 }
 
-// phpVersion is that of the machine's PHP; the first two of its numbers name its files.
+// phpVersion returns the version of the machine's PHP. Names of its files contain the first two numbers.
 func phpVersion() (version, minor string) {
 	out, _ := exec.Command("php", "-r", "echo PHP_VERSION;").Output()
 	version = strings.TrimSpace(string(out))
@@ -37,7 +37,7 @@ func pauseImage(dir string) error {
 	return image(filepath.Join(dir, "pause.tar"), "localhost/pause:1", contents{"pause": filepath.Join(dir, "pause")}, "/pause")
 }
 
-// contents are the files of an image by where they are in it, as they are on this machine.
+// contents maps paths in an image to files of this machine.
 type contents map[string]string
 
 // put adds a file with the libraries that it needs.
@@ -71,7 +71,7 @@ func (c contents) programs(names ...string) error {
 	return nil
 }
 
-// glibc adds those libraries of glibc that Node.js doesn't need: native modules of packages link with them.
+// glibc adds libraries of glibc that Node.js doesn't need but native modules link with.
 func (c contents) glibc() error {
 	for _, name := range []string{"librt.so.1", "libresolv.so.2", "libutil.so.1"} {
 		found, err := filepath.Glob("/lib/*-linux-gnu/" + name)
@@ -83,7 +83,7 @@ func (c contents) glibc() error {
 	return nil
 }
 
-// php adds PHP with its workers and extensions.
+// php adds PHP-FPM, the command line and extensions.
 func (c contents) php() error {
 	_, php := phpVersion()
 	if err := c.programs("php"+php, "php-fpm"+php); err != nil {
@@ -99,7 +99,7 @@ func (c contents) php() error {
 		}
 	}
 	c["usr/share/zoneinfo/UTC"] = "/usr/share/zoneinfo/UTC"
-	settings, err := filepath.Glob("/etc/php/" + php + "/*/conf.d/*.ini") // links, of which the image has the files
+	settings, err := filepath.Glob("/etc/php/" + php + "/*/conf.d/*.ini") // links to files that the image has
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c contents) tree(dir string) error {
 		if err == nil {
 			c[at] = linkTo + real
 		}
-		return nil // one that leads nowhere is left out
+		return nil // skip dangling links
 	})
 }
 
@@ -137,10 +137,10 @@ func images(dir string) error {
 	return errors.Join(image(filepath.Join(dir, "runtime.tar"), runtimeImage, files, "/slipway/program"), imageOfBuilds(dir))
 }
 
-// linkTo begins a file's origin that is the target of a link instead.
+// linkTo marks the source of a file as the target of a symbolic link.
 const linkTo = "-> "
 
-// image writes an image of one layer, from files by where they are in it.
+// image writes an image of one layer.
 func image(out, name string, files contents, entry string) error {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)

@@ -1,6 +1,6 @@
-// Command cluster runs the tests of the engine on Kubernetes on a real cluster of one node, or two for what loses one, which it
-// builds, starts and removes. It needs Debian, root and cgroups of version 1, and installs nothing of the
-// cluster on the machine: all of it is in namespaces of its own, and what was built in the user's cache.
+// Command cluster runs the tests of the engine on a real Kubernetes cluster, which it builds, starts and removes. The
+// cluster has one node, or two for tests that lose one. It needs Debian, root and cgroups v1. It doesn't install the
+// cluster on the machine: the cluster runs in its own namespaces, and built files are in the user's cache.
 package main
 
 import (
@@ -25,15 +25,15 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// version is that of Kubernetes, as its module has it.
+// version is the version of Kubernetes, as in the module.
 const version = "v1.36.3"
 
-// controllers are those of cgroups that containers need.
+// controllers lists the cgroup controllers that containers need.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"}
 
 func main() {
 	switch {
-	case filepath.Base(os.Args[0]) == "pause": // in the image of that name
+	case filepath.Base(os.Args[0]) == "pause": // called by that name in the image
 		for {
 			_ = syscall.Pause()
 		}
@@ -74,18 +74,18 @@ func main() {
 	os.Exit(code)
 }
 
-// told are the stories of e2e/programs and e2e/wordpress that are told on the cluster, too. Of the others TestPHPOutOfMemory needs one
-// whose kernel ends a whole pod for want of memory, as it does with cgroups of version 2: with version 1 it ends the one worker that asks
-// for more.
+// told lists the tests of e2e/programs and e2e/wordpress that also run on the cluster. TestPHPOutOfMemory isn't among
+// them, because it needs a kernel that kills a whole pod that is out of memory, as with cgroups v2; with v1 the kernel
+// kills only the worker that asks for more.
 const told = "TestRealApplications|TestInsideAnApplication|TestPHPApplication|TestBackupsOfStorage|TestInstances|TestStoppedDuringAStart|" +
 	"TestWordPress$/^(life|network|update|replace|copy|archives|end)$"
 
-// toldByTwo are those of e2e/programs and e2e/nodes that are told by two processes on one PostgreSQL, each request to either: what is
-// among them needs not be told by one, too, which takes as long.
+// toldByTwo lists the tests of e2e/programs and e2e/nodes that run with two processes on one PostgreSQL, each request
+// going to either. They needn't run with one process, too, which takes as long.
 const toldByTwo = "TestSwitchesDropNothing|TestKilledDuringTraffic|TestBesideTheProgram|" +
 	"TestNotificationsAndDatabaseAway|TestAnyNodeAnswersForPHP|TestDrain|TestNodeEndsUnderLoad"
 
-// both runs the tests of the engine and shows them, and then what the test of the chart said meanwhile.
+// both runs the tests of the engine and shows their output, then the output of the chart's test, which ran meanwhile.
 func both() (code int, err error) {
 	if _, err := prepare(); err != nil { // once
 		return 1, err
@@ -94,7 +94,7 @@ func both() (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	// Both need the client, which side by side each would compile.
+	// Build the shared client first: in parallel, each would compile it.
 	for _, argv := range [][]string{{"go", "generate", "./internal/platform/sandbox"}, {"go", "-C", "cluster", "build", "-tags=slipway_init", "./kube"}} {
 		if err := step(argv, "CGO_ENABLED=0"); err != nil {
 			return 1, err
@@ -114,7 +114,8 @@ func both() (code int, err error) {
 	return 0, errors.Join(ofEngine, ofChart)
 }
 
-// prepare looks whether this machine can run a cluster, and installs and builds what is missing. It returns the folder of what was built.
+// prepare checks that this machine can run a cluster, and installs and builds what is missing. It returns the folder of
+// the built files.
 func prepare() (kept string, err error) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
 		return "", errors.New("this script has to be built with CGO_ENABLED=0: it is a program of images that have no C library")
@@ -130,7 +131,7 @@ func prepare() (kept string, err error) {
 		return "", err
 	}
 	kept = filepath.Join(cache, "slipway-cluster", version)
-	// Debian's packages come from the network, while processors compile.
+	// Download Debian's packages while the processors compile.
 	installed := make(chan error, 1)
 	go func() {
 		err := machine.Install("containernetworking-plugins", "nftables", "iproute2", "nodejs", "mariadb-server", "php-fpm", "php-mysql", "php", "composer",
@@ -149,7 +150,7 @@ func run(only, bench string) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	dir, err := os.MkdirTemp("", "slipway-cluster-") // short: sockets are in it
+	dir, err := os.MkdirTemp("", "slipway-cluster-") // short, because paths of sockets are limited
 	if err != nil {
 		return 1, err
 	}
@@ -162,7 +163,7 @@ func run(only, bench string) (code int, err error) {
 		return 1, fmt.Errorf("-run: %w", err)
 	}
 	builds := [][]string{
-		{"go", "build", "-o", filepath.Join(dir, "pause"), "./scripts/cluster"}, // static, which this process need not be
+		{"go", "build", "-o", filepath.Join(dir, "pause"), "./scripts/cluster"}, // statically linked, unlike this process
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-program"), "./cmd/slipway-program"},
 		{"go", "-C", "cluster", "build", "-o", filepath.Join(dir, "slipway-build"), "./cmd/slipway-build"},
 		{"go", "-C", "cluster", "test", "-c", "-vet=off", "-tags=cluster", "-o", filepath.Join(dir, "cluster.test"), "./kube"},
@@ -213,7 +214,7 @@ func run(only, bench string) (code int, err error) {
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 		Pdeathsig: syscall.SIGKILL,
 	}
-	runtime.LockOSThread() // which Pdeathsig is about
+	runtime.LockOSThread() // Pdeathsig depends on the thread
 	err = c.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
@@ -222,8 +223,8 @@ func run(only, bench string) (code int, err error) {
 	return 0, err
 }
 
-// step runs a command and shows it. Up to half of what compilers do is collecting garbage. Those of the chart yield to those of the engine,
-// whose tests take longer and leave a processor idle now and then.
+// step runs a command and shows its output. GOGC is raised, because garbage collection takes up to half of the
+// compilers' time. The chart's commands have a lower priority than the engine's, whose tests take longer.
 func step(argv []string, env ...string) error {
 	fmt.Println("▸", strings.Join(argv, " "))
 	if os.Getenv(ofChart) != "" {
@@ -235,11 +236,11 @@ func step(argv []string, env ...string) error {
 	return c.Run()
 }
 
-// components are the names by which the one program is called.
+// components lists the names by which the program is called.
 var components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
 
-// buildKubernetes builds Kubernetes from its modules, once: 5 minutes on two cores. Its own packages, most of which are generated, are not
-// optimized, which takes a third less time, but for those in which its API server spends its own.
+// buildKubernetes builds Kubernetes from its modules, once: 5 minutes on two cores. Most of its packages are compiled
+// without optimization, which takes a third less time, except those that dominate the API server's processor time.
 func buildKubernetes(kept string) error {
 	bin := filepath.Join(kept, "bin")
 	all := filepath.Join(bin, "kubernetes")
@@ -267,7 +268,7 @@ func buildKubernetes(kept string) error {
 	return os.Rename(all+".new", all)
 }
 
-// fetchContainerd unpacks containerd and runc of Debian, without installing them: they would start.
+// fetchContainerd unpacks Debian's containerd and runc without installing them, which would start them.
 func fetchContainerd(kept string) error {
 	final := filepath.Join(kept, "deb")
 	if _, err := os.Stat(final); err == nil {
@@ -292,13 +293,13 @@ func fetchContainerd(kept string) error {
 	return os.Rename(filepath.Join(tmp, "all"), final)
 }
 
-// enterGroups makes a cgroup of each controller and enters it. leave removes them again.
+// enterGroups creates a cgroup per controller and enters them; leave deletes them.
 func enterGroups(group string) (leave func(), err error) {
 	const all = "/sys/fs/cgroup/"
 	leave = func() {
 		for _, c := range controllers {
 			_ = os.WriteFile(all+c+"/cgroup.procs", []byte("0"), 0o644)
-			for range 100 { // what was ended is still going
+			for range 100 { // killed processes are still exiting
 				removeGroup(filepath.Join(all, c, group))
 				if _, err := os.Stat(filepath.Join(all, c, group)); err != nil {
 					break
@@ -312,7 +313,7 @@ func enterGroups(group string) (leave func(), err error) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return leave, err
 		}
-		if c == "cpuset" { // empty at first, and no process may enter
+		if c == "cpuset" { // must be filled before a process may enter
 			for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 				text, err := os.ReadFile(all + "cpuset/" + name)
 				if err == nil {
@@ -333,7 +334,7 @@ func enterGroups(group string) (leave func(), err error) {
 	return leave, nil
 }
 
-// removeGroup removes a cgroup and those below it, which have no processes any more.
+// removeGroup deletes a cgroup and those below it, which must have no processes.
 func removeGroup(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -344,7 +345,7 @@ func removeGroup(dir string) {
 	_ = syscall.Rmdir(dir)
 }
 
-// tail shows the end of a log.
+// tail prints the end of a log.
 func tail(name string) {
 	f, err := os.Open(name)
 	if err != nil {

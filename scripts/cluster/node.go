@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is the argument of the process that is the first one of the cluster's namespaces, beside that of the second node's.
+// inside is the argument of the first process in the cluster's namespaces; the other is that of the second node's.
 const (
 	inside  = "inside"
 	inside2 = "inside2"
@@ -30,22 +30,22 @@ const (
 // host is a node of the cluster.
 type host struct {
 	name    string
-	address string // in a network of its own that leads nowhere
-	pods    string // range of the addresses of its pods
-	more    string // of kubelet's settings
+	address string // in its own network, which isn't connected to others
+	pods    string // range of its pods' addresses
+	more    string // additional settings of kubelet
 }
 
-// The second node is there for those tests that lose one. It takes no pods until they let it.
+// The second node is for tests that lose one. It accepts no pods until a test allows it.
 var (
 	first  = host{"n1", "10.99.0.2", "10.244.0.0/24", ""}
 	second = host{"n2", "10.99.1.2", "10.244.1.0/24", "registerWithTaints: [{key: slipway.dev/second, effect: NoSchedule}]\n"}
 )
 
-// between is the first node's address on its way to the second one.
+// between is the first node's address in the network of the two nodes.
 const between = "10.99.1.1"
 
-// node starts a cluster in the namespaces that it is the first process of, and runs the tests in it. All
-// that it starts ends with it.
+// node is the first process in its namespaces. It starts a cluster there and runs the tests. Everything that it starts
+// ends with it.
 func node(dir string, args []string) int {
 	kept, only, bench := args[0], args[1], args[2]
 	n := &starting{host: first, dir: dir, kept: kept, log: filepath.Join(dir, "log")}
@@ -66,7 +66,7 @@ func node(dir string, args []string) int {
 		fmt.Println("cluster:", err)
 		return 1
 	}
-	// Pods write to it; the tests of a machine with little memory would find it there.
+	// Pods write to it; on a machine with little memory, tests would detect that.
 	c := exec.Command(filepath.Join(dir, "cluster.test"), "-test.v", "-test.run", only, "-test.timeout=60m", "-test.bench", bench, "-test.benchtime=50x")
 	php, _ := phpVersion()
 	c.Env = append(os.Environ(),
@@ -95,11 +95,11 @@ func node(dir string, args []string) int {
 	return 0
 }
 
-// testOfNodes is the test that needs two of them.
+// testOfNodes is the test that needs two nodes.
 const testOfNodes = "TestNodes"
 
-// addSecond starts a second node, in namespaces of its own below this one's, and returns the number of its first process: who ends
-// that process takes the node's power away.
+// addSecond starts a second node in its own namespaces below this one's. It returns the pid of the node's first
+// process; killing that process is like a power failure of the node.
 func (n *starting) addSecond() (pid string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -119,7 +119,7 @@ func (n *starting) addSecond() (pid string, err error) {
 	if err := c.Start(); err != nil {
 		return "", err
 	}
-	for _, group := range controllers { // this process goes back, the node stays
+	for _, group := range controllers { // moves this process back; the node's stay
 		if err := os.WriteFile("/sys/fs/cgroup/"+group+"/cgroup.procs", []byte("0"), 0o644); err != nil {
 			return "", err
 		}
@@ -137,7 +137,7 @@ func (n *starting) addSecond() (pid string, err error) {
 	return pid, nil
 }
 
-// node2 is the first process of the second node's namespaces.
+// node2 is the first process in the second node's namespaces.
 func node2(dir, kept string) int {
 	n := &starting{host: second, dir: filepath.Join(dir, second.name), kept: kept, log: filepath.Join(dir, "log", second.name)}
 	if err := n.join(dir); err != nil {
@@ -146,7 +146,7 @@ func node2(dir, kept string) int {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, shortOfMemory)
-	for short := true; ; short = !short { // until the end of the first one
+	for short := true; ; short = !short { // until the first one exits
 		<-signals
 		if err := n.memory(dir, short); err != nil {
 			fmt.Println("cluster: the second node:", err)
@@ -154,13 +154,13 @@ func node2(dir, kept string) int {
 	}
 }
 
-// shortOfMemory is the signal that makes the second node short of memory, and the next time one with enough again.
+// shortOfMemory is the signal that toggles memory pressure on the second node.
 const shortOfMemory = syscall.SIGUSR1
 
-// memory starts the node's kubelet again, which then takes any memory for too little, or not.
+// memory restarts the node's kubelet, which then always or never reports memory pressure.
 func (n *starting) memory(shared string, short bool) error {
 	settings := n.settings()["kubelet.yaml"]
-	if short { // not evictionHard: no pod would be let in again
+	if short { // not evictionHard, which would admit no pods again
 		settings += "evictionSoft: {memory.available: \"99.9%\"}\nevictionSoftGracePeriod: {memory.available: 1s}\n"
 	}
 	if err := n.write(map[string]string{"kubelet.yaml": settings}); err != nil {
@@ -181,7 +181,7 @@ type starting struct {
 	agent *exec.Cmd // its kubelet
 }
 
-// join starts the second node. What all nodes share is in the folder of the first one.
+// join starts the second node. shared is the first node's folder with files for all nodes.
 func (n *starting) join(shared string) error {
 	if err := n.mounts(); err != nil {
 		return fmt.Errorf("mount: %w", err)
@@ -228,8 +228,8 @@ func (n *starting) start() error {
 	return n.daemons()
 }
 
-// mounts gives the node a /sys and cgroups of its own, and files in the place of settings of the kernel
-// that kubelet insists on: those are the machine's.
+// mounts gives the node its own /sys and cgroups, and replaces the kernel settings that kubelet requires by files,
+// because they are the machine's.
 func (n *starting) mounts() error {
 	type mount struct{ source, target, kind, data string }
 	all := []mount{{"sysfs", "/sys", "sysfs", ""}, {"tmpfs", "/sys/fs/cgroup", "tmpfs", ""}}
@@ -252,7 +252,7 @@ func (n *starting) mounts() error {
 			return fmt.Errorf("%s: %w", m.target, err)
 		}
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil { // kubelet's volumes are seen by containers
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil { // so that containers see kubelet's volumes
 		return err
 	}
 	for name, value := range map[string]string{
@@ -281,7 +281,7 @@ func (n *starting) addresses(lines ...string) error {
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
 }
 
-// clusterSettings are the files of the whole cluster.
+// clusterSettings returns the files for the whole cluster.
 func (n *starting) clusterSettings() (files map[string]string, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -305,10 +305,10 @@ func (n *starting) clusterSettings() (files map[string]string, err error) {
 	return files, nil
 }
 
-// settings are the files of this node.
+// settings returns the files for this node.
 func (n *starting) settings() map[string]string {
 	return map[string]string{
-		// One link for each pod, not a bridge: what pods send each other passes the node's rules, too.
+		// One link per pod instead of a bridge, so that traffic between pods passes the node's rules.
 		"cni/10-ptp.conflist": `{"cniVersion":"0.4.0","name":"k8s","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local",
 "dataDir":"` + n.dir + `/ipam","ranges":[[{"subnet":"` + n.pods + `"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`,
 		"containerd.toml": strings.NewReplacer("DIR", n.dir, "KEPT", n.kept).Replace(containerdConfig),
@@ -316,7 +316,7 @@ func (n *starting) settings() map[string]string {
 	}
 }
 
-// write writes what the daemons read.
+// write writes the daemons' files.
 func (n *starting) write(files map[string]string) error {
 	for name, text := range files {
 		file := filepath.Join(n.dir, name)
@@ -383,13 +383,13 @@ shutdownGracePeriod: 0s
 featureGates: {KubeletInUserNamespace: true}
 `
 
-// daemon is launch where nobody asks for the process.
+// daemon is launch without the process.
 func (n *starting) daemon(name string, args ...string) error {
 	_, err := n.launch(name, args...)
 	return err
 }
 
-// launch starts a program of the cluster, whose output is added to a file.
+// launch starts a program of the cluster. Its output is appended to a file.
 func (n *starting) launch(name string, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(n.log, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -408,7 +408,7 @@ func (n *starting) launch(name string, args ...string) (*exec.Cmd, error) {
 	return c, c.Start()
 }
 
-// startPatience is how long a daemon may take to be there, on a machine with much else to do.
+// startPatience is how long a daemon may take to start on a busy machine.
 const startPatience = 3 * time.Minute
 
 func until(what string, ready func() bool) error {
@@ -467,11 +467,11 @@ func (n *starting) kubelet(shared string) (err error) {
 	return err
 }
 
-// images gives the node those that its pods have.
+// images imports the images of the node's pods.
 func (n *starting) images(shared string) error {
 	ctr := filepath.Join(n.kept, "deb/usr/bin/ctr")
 	images := []string{"pause", "runtime", "build"}
-	if os.Getenv(ofChart) != "" { // it has others
+	if os.Getenv(ofChart) != "" { // the chart's test imports its own
 		images = images[:1]
 	}
 	for _, image := range images {

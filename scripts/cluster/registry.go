@@ -15,15 +15,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Of the world a cluster in namespaces of its own reaches the npm registry alone, for the real projects that stories build: at an
-// address that its node has, by a name that its node's DNS server knows, through a socket in the cluster's folder, whose other end is
-// outside. What is sent is between npm and the registry, whose certificate npm checks.
+// A cluster in its own namespaces has no network access except to the npm registry, for tests that build real projects.
+// Its node has an address and a DNS server for the registry, and forwards connections through a socket in the cluster's
+// folder, whose other end is outside. npm checks the registry's certificate, so the connection is end-to-end.
 const (
 	registrySocket  = "registry.sock"
-	registryAddress = "203.0.113.20" // for documentation (RFC 5737), and public to network policies
+	registryAddress = "203.0.113.20" // reserved for documentation (RFC 5737), so network policies treat it as public
 )
 
-// registryName is the host of the registry that npm of this machine is told to use.
+// registryName is the host of the registry that this machine's npm is configured to use.
 var registryName = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("npm", "config", "get", "registry").Output()
 	if err != nil {
@@ -36,7 +36,7 @@ var registryName = sync.OnceValues(func() (string, error) {
 	return strings.ToLower(u.Hostname()), nil
 })
 
-// leadToRegistry leads what is connected to the cluster's socket to the registry, outside of its namespaces.
+// leadToRegistry forwards connections of the cluster's socket to the registry, outside the namespaces.
 func leadToRegistry(dir string) error {
 	name, err := registryName()
 	if err != nil {
@@ -49,13 +49,13 @@ func leadToRegistry(dir string) error {
 	return err
 }
 
-// serveRegistry gives the cluster's node the registry's address and name.
+// serveRegistry adds the registry's address and name to the cluster's node.
 func (n *starting) serveRegistry() error {
 	name, err := registryName()
 	if err != nil {
 		return err
 	}
-	// Not as an address of an interface: none of the node's own is open to programs.
+	// Not an address of an interface: programs have no access to the node's own addresses.
 	if err := n.addresses("route add local " + registryAddress + "/32 dev lo"); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (n *starting) serveRegistry() error {
 	return nil
 }
 
-// lead leads each connection to an address.
+// lead forwards each connection to an address.
 func lead(l net.Listener, network, address string) {
 	for {
 		c, err := l.Accept()
@@ -99,7 +99,7 @@ func lead(l net.Listener, network, address string) {
 	}
 }
 
-// serveNames answers for one name, the registry's, and that there is no other one.
+// serveNames is a DNS server that knows only the registry's name.
 func serveNames(c net.PacketConn, name string) {
 	for b := make([]byte, 1500); ; {
 		size, from, err := c.ReadFrom(b)
@@ -128,7 +128,7 @@ func serveNames(c net.PacketConn, name string) {
 	}
 }
 
-// npmSettings adds the settings that npm of this machine has for all users: further roots that it trusts, for one.
+// npmSettings adds npm's global settings on this machine, such as additional root certificates.
 func (c contents) npmSettings() error {
 	out, err := exec.Command("npm", "config", "get", "globalconfig").Output()
 	if name := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(name) {

@@ -2,9 +2,9 @@ package main
 
 import "fmt"
 
-// builds is the image that builds run in, one pod for each: what the image of one machine has for them, with the Node.js that is
-// there where a project asks for none, and others fetched. The PHP of a build is one that can answer requests, so FPM is there. One
-// program is the pod's entry point and carries the build out.
+// builds is the image in which builds run, one pod per build: the build tools of the single-machine image, with its
+// default Node.js; other versions are downloaded. It includes PHP-FPM, because a build requires a PHP that can serve
+// requests. Its entry point runs the build.
 var builds = kind{
 	title: "Slipway: builds", name: "slipway-build", program: "slipway/build", node: &nodes[1],
 	packages: []string{

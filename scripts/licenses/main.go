@@ -1,8 +1,8 @@
-// Command licenses collects the licenses of what is linked into Slipway's programs and embedded in its pages, in packaging/licenses.gz:
-// a list, and the texts.
+// Command licenses collects the licenses of what is linked into Slipway's programs and embedded in its pages, in
+// packaging/licenses.gz: a list, and the texts.
 //
-// Without -update it fails if that file is out of date. It always fails if a module has no license, if a text isn't known word for word,
-// or if a license isn't on the list of those that Slipway may ship.
+// Without -update, it fails if that file is out of date. It always fails if a module has no license, a text doesn't
+// exactly match a known one, or a license isn't allowed.
 package main
 
 import (
@@ -67,7 +67,7 @@ func write(text string) error {
 	return os.WriteFile(file, b.Bytes(), 0o644)
 }
 
-// program is one that is shipped.
+// program is a shipped program.
 type program struct {
 	folder   string // of its module
 	packages []string
@@ -76,7 +76,7 @@ type program struct {
 
 var (
 	linux = []string{"linux/amd64", "linux/arm64"}
-	// program is what most installations have: its modules are there wherever it is compiled.
+	// slipway comes first, because most installations have only its programs.
 	slipway  = program{".", []string{"./cmd/slipway", "./cmd/slipway-init"}, append([]string{"darwin/arm64", "windows/amd64"}, linux...)}
 	programs = []program{
 		slipway,
@@ -85,13 +85,13 @@ var (
 	}
 )
 
-// part is something that is shipped: a module, or files in this repository.
+// part is a shipped component: a module, or files in this repository.
 type part struct {
 	name  string
-	files []string // with the texts of its licenses
+	files []string // with its license texts
 }
 
-// embedded are the parts that are no module.
+// embedded lists components that aren't modules.
 var embedded = []part{
 	{"Slipway", []string{"LICENSE", "NOTICE"}},
 	{"Inter (typeface of the dashboard)", []string{"internal/web/dashboard/assets/inter-license.txt"}},
@@ -99,7 +99,7 @@ var embedded = []part{
 	{"Podman (seccomp profile of the image)", []string{"packaging/image/seccomp.LICENSE"}},
 }
 
-// collect returns all parts of programs, sorted by name.
+// collect returns all components of programs, sorted by name.
 func collect(programs []program) ([]part, error) {
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -126,10 +126,10 @@ func collect(programs []program) ([]part, error) {
 	return all, nil
 }
 
-// legal matches the files in which modules have licenses and notices.
+// legal matches the names of license and notice files.
 var legal = regexp.MustCompile(`(?i)^(licen[sc]e|copying|unlicense|notice|patents)([-.][a-z0-9_-]+)*?(\.(txt|md|libyaml))?$`)
 
-// modules adds the modules of a program's packages with the legal files of each package's folder and those above it.
+// modules adds the modules of a program's packages, with the legal files in each package's folder and its parents.
 func (p program) modules(system string, found map[string]map[string]bool) error {
 	goos, goarch, _ := strings.Cut(system, "/")
 	list := exec.Command("go", append([]string{
@@ -165,7 +165,7 @@ func (p program) modules(system string, found map[string]map[string]bool) error 
 	return nil
 }
 
-// render returns the list and the texts. Equal texts are there once.
+// render returns the list and the texts, each once.
 func render(all []part) (string, error) {
 	var list, texts strings.Builder
 	var errs []error

@@ -1,5 +1,5 @@
-// Command need installs the Debian packages that it is given, as far as they are missing.
-// Where it can't, it says in one line what to install, and lets what follows try without.
+// Command need installs missing Debian packages. If it can't, it prints one line that says what to install, and exits
+// with 0, so that the next command runs anyway.
 package main
 
 import (

@@ -1,15 +1,16 @@
-// Command ondatabases runs a test program on SQLite and, where its package needs a database
-// and PostgreSQL is there, at the same time on PostgreSQL: go test -exec ondatabases. Half of
-// what these tests do is waiting; what the second run says follows what the first one says. On
-// PostgreSQL it runs the tests that reach a database alone; where go test was told which, those.
+// Command ondatabases runs a test program on SQLite and, if its package uses a database and PostgreSQL is available,
+// at the same time on PostgreSQL: go test -exec ondatabases. Running both at once is faster, because these tests wait
+// half of the time; the second run's output follows the first one's. On PostgreSQL, it runs only the tests that use a
+// database, or those that go test was asked to run.
 //
-// SLIPWAY_TEST_DSN names the PostgreSQL cluster; withpostgres sets it. SLIPWAY_TEST_BOTH
-// lists the folders of the packages that run on both, as PATH lists folders, and SLIPWAY_TEST_NODES those of them of
-// which only tests of several nodes do. What is built
-// for one run is not built again for the other. To the file that SLIPWAY_TEST_COSTS names, each run adds
-// a line when it begins, "begin SECONDS DATABASE FOLDER" with the Unix time, and one when it ends,
-// "end PROCESSOR TOOK STATUS DATABASE FOLDER" with the seconds of processor time that it and its children
-// used, the seconds that it took, and its exit status.
+// Environment variables:
+//
+//	SLIPWAY_TEST_DSN    URL of the PostgreSQL cluster, set by withpostgres
+//	SLIPWAY_TEST_BOTH   folders of the packages that run on both databases, as a list like PATH
+//	SLIPWAY_TEST_NODES  those of them of which only tests of several nodes run on PostgreSQL
+//	SLIPWAY_TEST_COSTS  file to which each run appends two lines: "begin SECONDS DATABASE FOLDER" with the Unix
+//	                    time, and "end PROCESSOR TOOK STATUS DATABASE FOLDER" with its processor time including
+//	                    children and its duration, both in seconds, and the exit status
 package main
 
 import (
@@ -40,7 +41,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go test -exec ondatabases …")
 		os.Exit(2)
 	}
-	dir, err := os.Getwd() // which is the package's
+	dir, err := os.Getwd() // the package's folder
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
 		os.Exit(2)
@@ -49,7 +50,7 @@ func main() {
 	if len(runs) == 1 {
 		os.Exit(run(os.Args[1:], runs[0], os.Stdout))
 	}
-	// A file, not a pipe: nobody waits for what a test has left behind to close it.
+	// A file rather than a pipe: with a pipe, leftover processes of a test would block this one.
 	second, err := os.CreateTemp("", "ondatabases-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ondatabases:", err)
@@ -85,14 +86,13 @@ func main() {
 	os.Exit(max(status, got))
 }
 
-// writesFile reports whether an argument makes the test program write a file, which two at
-// once would spoil.
+// writesFile reports whether an argument makes the test program write a file, which two concurrent runs would corrupt.
 func writesFile(arg string) bool {
 	name, _, _ := strings.Cut(arg, "=")
 	return strings.HasPrefix(name, "-test.") && (strings.HasSuffix(name, "profile") || name == "-test.trace" || name == "-test.gocoverdir")
 }
 
-// environments returns those of the runs of the package in dir.
+// environments returns the environments of the runs of the package in dir.
 func environments(env []string, dir string) [][]string {
 	value := func(name string) (v string) {
 		for _, e := range env {
@@ -102,7 +102,7 @@ func environments(env []string, dir string) [][]string {
 		}
 		return v
 	}
-	// How the go command collects garbage while it builds is not how what is tested does.
+	// Garbage collection settings for the go command's builds must not apply to the tests.
 	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool {
 		return strings.HasPrefix(e, "GOGC=") || strings.HasPrefix(e, "GOMEMLIMIT=")
 	})
@@ -113,14 +113,14 @@ func environments(env []string, dir string) [][]string {
 	return [][]string{plain, env}
 }
 
-// run runs the test program, whose output goes to out, and returns its exit status.
+// run runs the test program with its output to out, and returns the exit status.
 func run(argv, env []string, out *os.File) int {
-	runtime.LockOSThread() // the test program dies with the thread that started it
+	runtime.LockOSThread() // the parent-death signal depends on this thread
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last to see where one hangs
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT) // go test sends the last one to a test that hangs
 	defer signal.Stop(signals)
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -154,7 +154,7 @@ func run(argv, env []string, out *os.File) int {
 	return status
 }
 
-// note adds a line about a run with this environment to the file of costs.
+// note appends a line about a run to the file of costs.
 func note(env []string, format string, args ...any) {
 	name := os.Getenv(costs)
 	dir, err := os.Getwd()

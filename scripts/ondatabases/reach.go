@@ -13,23 +13,24 @@ import (
 	"strings"
 )
 
-// databases is the package that gives tests their database.
+// databases is the package that provides tests with a database.
 const databases = "slipway/internal/platform/dbtest"
 
-// opensDatabase matches what scripts/check takes for several nodes at one database, too.
+// opensDatabase matches what scripts/check recognizes as several nodes with one database.
 var opensDatabase = regexp.MustCompile(`\bdbtest\.(URL|Open|Empty)\(`)
 
-// onDatabase returns the argument that limits a test program to the tests of the package in dir that reach a database, by
-// whatever the sources of its tests name; nil where that may be all of them. The others do the same on each. With nodes they are the tests
-// that use what is declared in a file that opens a database of its own, as several nodes do.
+// onDatabase returns the -test.run argument for those tests of the package in dir that use a database, directly or
+// through other declarations in test files; nil if that may be all. Other tests do the same on each database. With
+// nodes, it selects the tests that use declarations of a file that opens its own database, as tests of several nodes
+// do.
 func onDatabase(dir string, nodes bool) ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
 	gives := imports{}
-	uses := map[string]map[string]bool{}                   // what is declared at the top → the names in it
-	found := map[string]bool{path.Base(databases): !nodes} // names that reach a database
+	uses := map[string]map[string]bool{}                   // top-level declaration → names in it
+	found := map[string]bool{path.Base(databases): !nodes} // names that lead to a database
 	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -100,7 +101,7 @@ func onDatabase(dir string, nodes bool) ([]string, error) {
 	return []string{"-test.run=^(" + strings.Join(run, "|") + ")$"}, nil
 }
 
-// declared returns what a declaration at the top of a file declares. Methods of one name are one.
+// declared returns the names that a top-level declaration declares. Methods of the same name are treated as one.
 func declared(decl ast.Decl) map[string]ast.Node {
 	out := map[string]ast.Node{}
 	switch d := decl.(type) {
@@ -121,7 +122,7 @@ func declared(decl ast.Decl) map[string]ast.Node {
 	return out
 }
 
-// collect adds the names in a declaration. A local variable with the name of something at the top counts as that, too.
+// collect adds the names in a declaration. A local variable with a top-level name counts as that name.
 func collect(uses map[string]map[string]bool, name string, node ast.Node) {
 	if uses[name] == nil {
 		uses[name] = map[string]bool{}
@@ -130,11 +131,11 @@ func collect(uses map[string]map[string]bool, name string, node ast.Node) {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			x, ok := n.X.(*ast.Ident)
-			return !ok || x.Name != path.Base(databases) || n.Sel.Name != "Bubble" // which is SQLite always
+			return !ok || x.Name != path.Base(databases) || n.Sel.Name != "Bubble" // Bubble always uses SQLite
 		case *ast.Ident:
 			uses[name][n.Name] = true
 		case *ast.BasicLit:
-			if strings.Contains(n.Value, cluster) { // it asks for the cluster itself
+			if strings.Contains(n.Value, cluster) { // uses the cluster itself
 				uses[name][path.Base(databases)] = true
 			}
 		}
@@ -142,7 +143,7 @@ func collect(uses map[string]map[string]bool, name string, node ast.Node) {
 	})
 }
 
-// imports remembers which packages give tests a database: dbtest, and those of ours that import one that does.
+// imports caches which packages provide tests with a database: dbtest, and our packages that import one of them.
 type imports map[string]bool
 
 func (i imports) reach(from, at string) (bool, error) {

@@ -1,13 +1,11 @@
-// Command onscratch runs a command whose temporary files (TMPDIR) are on a file system of
-// their own: an image that is mounted for this command and what it starts alone, and is gone with
-// the last of them, however they end.
+// Command onscratch runs a command with its temporary files (TMPDIR) on a separate file system: an image that is
+// mounted only for this command and its children, and disappears when the last of them exits.
 //
-// Tests make and delete millions of small files. On an ext4 without a journal, as virtual
-// machines often have, the kernel passes over each inode that was deleted in the last half minute,
-// one by one, which takes half of the processor time of such a test; and everywhere tests wait for a
-// disk to have what they will delete. A tmpfs would be as fast, but counts as memory of the build
-// that writes to it. Where the image can't be mounted (it takes root, mkfs.ext4 and a loop device),
-// the command runs without it.
+// Tests create and delete millions of small files. On an ext4 file system without a journal, which virtual machines
+// often have, the kernel skips the inodes deleted in the last half minute one by one, which takes half of such a test's
+// processor time. On all disks, tests would wait for data to be written that they then delete. A tmpfs would be as
+// fast, but would count toward the memory limits of builds. If the image can't be mounted (that needs root, mkfs.ext4
+// and a loop device), the command runs without it.
 package main
 
 import (
@@ -25,7 +23,7 @@ import (
 )
 
 func main() {
-	runtime.LockOSThread() // a mount namespace is a thread's until exec
+	runtime.LockOSThread() // mount namespaces are per thread until exec
 	if len(os.Args) < 2 {
 		fmt.Fprintln(os.Stderr, "usage: onscratch COMMAND…")
 		os.Exit(2)
@@ -46,11 +44,11 @@ func main() {
 }
 
 const (
-	leastRoom = 12 << 30 // bytes that must be free for an image to be of use
-	mostRoom  = 64 << 30 // bytes of an image, which takes the room of what is in it alone
+	leastRoom = 12 << 30 // free bytes required for an image
+	mostRoom  = 64 << 30 // size of the image in bytes; it is sparse
 )
 
-// mount mounts a new file system, for this thread and what it executes, and returns where.
+// mount mounts a new file system for this thread and the program that it executes, and returns the path.
 func mount() (dir string, err error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("only root may mount an image")
@@ -60,7 +58,7 @@ func mount() (dir string, err error) {
 		return "", err
 	}
 	defer image.Close()
-	defer os.Remove(image.Name()) // the loop device keeps it
+	defer os.Remove(image.Name()) // the loop device keeps it open
 	var disk unix.Statfs_t
 	if err := unix.Fstatfs(int(image.Fd()), &disk); err != nil {
 		return "", err
@@ -80,7 +78,7 @@ func mount() (dir string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("loop device: %w", err)
 	}
-	defer device.Close() // mounted, it stays; else it is free again
+	defer device.Close() // keeps it while it is mounted
 	if dir, err = place(); err != nil {
 		return "", err
 	}
@@ -90,8 +88,8 @@ func mount() (dir string, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("mount namespace: %w", err)
 	}
-	// What fsync writes need not reach the disk. Nothing is discarded: ext4 does that while it commits, and every fsync would wait
-	// for the holes that a deleted node_modules leaves in the image.
+	// fsync needn't reach the disk. Discard is off, because ext4 discards while it commits, so every fsync would wait
+	// for a deleted node_modules.
 	if err := unix.Mount(device.Name(), dir, "ext4", unix.MS_NOATIME|unix.MS_NODEV,
 		"nobarrier,data=writeback,noinit_itable,commit=60"); err != nil {
 		return "", fmt.Errorf("mount the image: %w", err)
@@ -99,14 +97,14 @@ func mount() (dir string, err error) {
 	return dir, os.Chmod(dir, 0o777|os.ModeSticky)
 }
 
-// loop makes a free loop device of the image, which ends when nothing uses it any more.
+// loop attaches the image to a free loop device, which is released when nothing uses it.
 func loop(image *os.File) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer control.Close()
-	for range 10 { // somebody may be quicker
+	for range 10 { // another process may take the device first
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return nil, err
@@ -129,8 +127,8 @@ func loop(image *os.File) (*os.File, error) {
 	return nil, unix.EBUSY
 }
 
-// place chooses a folder to mount on, whose name is short, because those of sockets below it may
-// have 107 bytes: one of those that Debian has for such things, where it is empty.
+// place returns a folder to mount on. Its path must be short, because paths of sockets are limited to 107 bytes: it is
+// one of Debian's standard mount points, if it is empty.
 func place() (string, error) {
 	for _, dir := range []string{"/srv", "/mnt", "/media"} {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) == 0 {

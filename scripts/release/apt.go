@@ -16,11 +16,11 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// suite is where apt looks for the index of a folder of releases.
+// suite is the path of apt's index in a folder of releases.
 const suite = "dists/stable"
 
-// apt makes a folder of releases one that apt installs from: an index of the packages where they lie, signed by gpg, and its
-// public key. Versions before a release (1.0.0-rc1) are not in it.
+// apt turns a folder of releases into an apt repository: it adds an index of the packages, signed with gpg, and the
+// public key. Prereleases (1.0.0-rc1) aren't included.
 func (r *release) apt(releases string) error {
 	list, err := published(releases)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *release) apt(releases string) error {
 		packages := []byte(index[arch].String())
 		sum := fmt.Sprintf("%x", sha256.Sum256(packages))
 		fmt.Fprintf(&sums, " %s %d %s\n", sum, len(packages), name)
-		// By its checksum besides, so that who reads the signed list of before or of after finds the index that it names.
+		// Also by checksum, so that a client with an older or newer signed list finds the index that it names.
 		hashed := filepath.Join(releases, suite, filepath.Dir(name), "by-hash/SHA256", sum)
 		if err := errors.Join(place(hashed, packages), place(filepath.Join(releases, suite, name), packages)); err != nil {
 			return err
@@ -78,7 +78,7 @@ SHA256:
 	return errors.Join(place(filepath.Join(releases, "slipway.asc"), public), place(filepath.Join(releases, suite, "InRelease"), signed))
 }
 
-// stanza writes what apt must know of a package.
+// stanza writes a package's entry in the index.
 func stanza(b *strings.Builder, file, version string) error {
 	fields, err := exec.Command("dpkg-deb", "--field", file).Output()
 	if err != nil {
@@ -92,7 +92,7 @@ func stanza(b *strings.Builder, file, version string) error {
 	return nil
 }
 
-// mayIndex refuses to leave a release out of the index that is there, and a key that can't sign.
+// mayIndex returns an error if the new index would omit an indexed release, or the key can't sign.
 func (r *release) mayIndex(releases string) error {
 	if r.aptKey == "" {
 		if _, err := os.Stat(filepath.Join(releases, suite)); err == nil {
@@ -104,7 +104,7 @@ func (r *release) mayIndex(releases string) error {
 	return err
 }
 
-// gpg returns what gpg makes of a text. It says nothing where it has nothing to say, as of a key that it doesn't have.
+// gpg returns gpg's output for a text. gpg prints nothing for some errors, such as an unknown key.
 func (r *release) gpg(text string, args ...string) ([]byte, error) {
 	c := exec.Command("gpg", append([]string{"--batch", "--quiet"}, args...)...)
 	c.Stdin, c.Stderr = strings.NewReader(text), os.Stderr
@@ -118,7 +118,7 @@ func (r *release) gpg(text string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// place writes a file that is read meanwhile: what is read is the one before or this one.
+// place replaces a file atomically, because it may be read at the same time.
 func place(name string, text []byte) error {
 	if err := write(name+".part", text, 0o644); err != nil {
 		return err

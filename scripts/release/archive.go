@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// archive writes slipway_VERSION_linux_ARCH.tar.gz: the program, what to read first, and the units.
+// archive writes slipway_VERSION_linux_ARCH.tar.gz: the program, a readme, and the systemd units.
 func (r *release) archive(arch, program, work string) error {
 	top := "slipway_" + r.version + "_linux_" + arch
 	f, err := os.Create(filepath.Join(r.out, top+".tar.gz"))
@@ -56,7 +56,7 @@ func (r *release) archive(arch, program, work string) error {
 	return f.Close()
 }
 
-// add writes one file, with the commit's date and nobody's name.
+// add adds a file with the commit's date and without an owner's name.
 func (r *release) add(t *tar.Writer, from, name string, mode int64) error {
 	f, err := os.Open(from)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"slipway/packaging"
 )
 
-// deb writes slipway_VERSION_ARCH.deb with dpkg-deb, from a tree that it lays out in the work folder.
+// deb writes slipway_VERSION_ARCH.deb with dpkg-deb, from a tree in the work folder.
 func (r *release) deb(arch, program, work string) error {
 	dir := filepath.Join(work, "deb-"+arch)
 	for _, file := range []struct {
@@ -70,7 +70,7 @@ func (r *release) deb(arch, program, work string) error {
 			return err
 		}
 	}
-	// It does nothing unless an upgrade was interrupted, so it is there without being enabled.
+	// It acts only after an interrupted upgrade, so it is always enabled.
 	wants := filepath.Join(dir, "lib/systemd/system/multi-user.target.wants")
 	if err := os.MkdirAll(wants, 0o755); err != nil {
 		return err
@@ -100,13 +100,13 @@ func (r *release) deb(arch, program, work string) error {
 		"--root-owner-group", "-Zxz", "-z"+cmp.Or(r.level, "6"), "--build", dir, filepath.Join(r.out, "slipway_"+r.version+"_"+arch+".deb"))
 }
 
-// changelog returns the one entry of Debian's changelog that a package made from elsewhere has.
+// changelog returns a Debian changelog with a single entry.
 func (r *release) changelog() string {
 	return fmt.Sprintf("slipway (%s) stable; urgency=medium\n\n  * What changed is in CHANGELOG.md.gz.\n\n -- Slipway developers <developers@slipway.example>  %s\n",
 		r.version, r.date.Format(time.RFC1123Z))
 }
 
-// zipped compresses without a name or a date.
+// zipped compresses a text without a file name and date.
 func zipped(text string) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -120,7 +120,7 @@ func zipped(text string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// contents returns the text of md5sums, which dpkg --verify reads, and the size in KiB.
+// contents returns the text of md5sums, which dpkg --verify reads, and the installed size in KiB.
 func contents(dir string) (sums []byte, size int64, err error) {
 	var b strings.Builder
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -144,7 +144,7 @@ func contents(dir string) (sums []byte, size int64, err error) {
 	return []byte(b.String()), size, err
 }
 
-// dated gives everything the commit's date, and folders the usual mode, whatever the umask is.
+// dated sets the commit's date on everything, and the usual mode on folders, regardless of the umask.
 func (r *release) dated(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -164,5 +164,5 @@ func write(path string, text []byte, mode os.FileMode) error {
 	if err := os.WriteFile(path, text, mode); err != nil {
 		return err
 	}
-	return os.Chmod(path, mode) // whatever the umask is
+	return os.Chmod(path, mode) // regardless of the umask
 }

@@ -1,8 +1,8 @@
-// Command release makes what Slipway is installed from: for each architecture an archive and a
-// Debian package, for all of them the checksums, what changed, and the list of what is inside (CycloneDX).
+// Command release makes the files from which Slipway is installed: an archive and a Debian package per architecture,
+// checksums, release notes, and a list of components (CycloneDX).
 //
-// The same commit makes the same bytes, in any folder and at any time: builds have no paths in
-// them, and every date is the commit's.
+// The same commit makes the same bytes, in any folder and at any time: builds contain no paths, and every date is the
+// commit's.
 package main
 
 import (
@@ -54,27 +54,27 @@ func main() {
 	}
 }
 
-// licenses is the file with the licenses of what is in the programs.
+// licenses is the file with the licenses of the programs' components.
 const licenses = "LICENSES.txt"
 
-// release is one run.
+// release is one run of the command.
 type release struct {
 	out, version, program string
 	releases              string // Optional: a folder to publish the release in
-	aptKey                string // Optional: gpg's name of the key that signs for apt
-	level                 string // Optional: how hard xz packs packages, 0 to 9; 6 is its default, and takes half a minute
+	aptKey                string // gpg key that signs the apt repository. Optional.
+	level                 string // xz level of packages, 0 to 9. Optional: 6, xz's default, takes half a minute.
 	archs                 []string
-	images                bool      // whether there are container images, too
-	terraform             bool      // whether there is the provider for Terraform and OpenTofu, too
-	base                  string    // Optional: their first layer
+	images                bool      // whether to make container images
+	terraform             bool      // whether to make the provider for Terraform and OpenTofu
+	base                  string    // first layer of the images. Optional.
 	date                  time.Time // of the commit
-	notes                 string    // what changed, in Markdown
+	notes                 string    // release notes in Markdown
 
-	signer *minisign.PrivateKey // Optional: without it nothing is signed.
+	signer *minisign.PrivateKey // Optional: nil means that nothing is signed.
 	trusts string               // its public key and those of later releases, separated by commas
 }
 
-// signWith reads the secret key that signs the release.
+// signWith reads the secret key for signing the release.
 func (r *release) signWith(file, password string) error {
 	if file == "" {
 		return nil
@@ -107,7 +107,7 @@ func (r *release) run() error {
 	if err := r.identify(); err != nil {
 		return err
 	}
-	if r.releases != "" { // before minutes are spent on it
+	if r.releases != "" { // fail before spending minutes on builds
 		if err := r.mayPublish(r.releases); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (r *release) run() error {
 	return r.publish(r.releases)
 }
 
-// texts has a program of this machine print its manual page and what shells complete with.
+// texts writes the manual page and the shell completions, which a program of this machine prints.
 func (r *release) texts(work string) error {
 	program, err := r.build(runtime.GOARCH, work)
 	if err != nil {
@@ -186,7 +186,7 @@ func (r *release) texts(work string) error {
 	return nil
 }
 
-// installer writes install.sh, which knows its release's version and keys.
+// installer writes install.sh with the release's version and keys.
 func (r *release) installer() error {
 	text, err := os.ReadFile("packaging/install.sh")
 	if err != nil {
@@ -196,7 +196,7 @@ func (r *release) installer() error {
 	return write(filepath.Join(r.out, "install.sh"), text, 0o755)
 }
 
-// identify finds the version and the date of the commit.
+// identify determines the version and the commit's date.
 func (r *release) identify() error {
 	stamp, err := git("log", "-1", "--format=%ct")
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *release) identify() error {
 		if err != nil {
 			return err
 		}
-		// Newer than the release, for dpkg; build metadata, for semver.
+		// The version is newer than the release for dpkg, and build metadata for semver.
 		r.version += "+" + r.date.Format("20060102") + ".g" + commit
 		changes, _, err := changelog.Read(".")
 		if err != nil {
@@ -233,7 +233,7 @@ func (r *release) identify() error {
 	return nil
 }
 
-// released reports whether HEAD is the commit of a release: it has the release's tag or, in a repository without tags of releases, it
+// released reports whether HEAD is a release: it has the release's tag or, in a repository without release tags, it
 // changed VERSION.
 func released(tag string) bool {
 	if tags, err := git("tag", "--list", "v*"); err != nil || tags != "" {
@@ -248,13 +248,13 @@ func released(tag string) bool {
 	return err == nil && changed == head
 }
 
-// build returns the path of the program for arch.
+// build builds the program for arch and returns its path.
 func (r *release) build(arch, work string) (string, error) {
 	if r.program != "" {
 		return r.program, nil
 	}
 	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOFLAGS="}
-	// The sandbox's helper is a program of its own inside ours, of the same architecture.
+	// The sandbox's helper is a separate program embedded in ours, for the same architecture.
 	if err := command(env, "go", "generate", "./internal/platform/sandbox"); err != nil {
 		return "", err
 	}
@@ -264,7 +264,7 @@ func (r *release) build(arch, work string) (string, error) {
 	return program, err
 }
 
-// image makes the container image for arch, where images are wanted, and the profile that it is started with.
+// image makes the container image for arch, if images are requested, and its seccomp profile.
 func (r *release) image(arch, program string) error {
 	if !r.images {
 		return nil
@@ -286,7 +286,7 @@ func (r *release) image(arch, program string) error {
 	return command([]string{"CGO_ENABLED=0"}, "go", args...)
 }
 
-// sums writes SHA256SUMS over all files, in the form that sha256sum -c reads.
+// sums writes SHA256SUMS of all files, in the format of sha256sum -c.
 func (r *release) sums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -312,7 +312,7 @@ func (r *release) sums() error {
 	if err := os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), list, 0o644); err != nil || r.signer == nil {
 		return err
 	}
-	// The comment is signed, too, and has no time: the same release has the same signature.
+	// The signed comment has no time, so that the same release has the same signature.
 	signature := minisign.SignWithComments(*r.signer, list, "slipway "+r.version, "signature of SHA256SUMS of Slipway "+r.version)
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS.minisig"), signature, 0o644)
 }
@@ -325,7 +325,7 @@ func git(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// command runs a command with more environment, and shows what it prints.
+// command runs a command with additional environment variables and shows its output.
 func command(env []string, name string, args ...string) error {
 	c := exec.Command(name, args...)
 	c.Env = append(os.Environ(), env...)

@@ -18,11 +18,12 @@ import (
 	"slipway/packaging"
 )
 
-// platforms are those that the provider for Terraform and OpenTofu is made for.
+// platforms lists the platforms of the provider for Terraform and OpenTofu.
 var platforms = []string{"darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64", "windows_amd64"}
 
-// provider writes slipway_VERSION_terraform.tar.gz: the folder from which an installation serves the provider, in the files of the
-// provider network mirror protocol. Its version is the release's without the commit, which their lock files don't compare.
+// provider writes slipway_VERSION_terraform.tar.gz: the folder from which an installation serves the provider, in the
+// format of the provider network mirror protocol. Its version is the release's without the commit, which Terraform and
+// OpenTofu ignore.
 func (r *release) provider(work string) error {
 	if !r.terraform {
 		return nil
@@ -63,7 +64,7 @@ func (r *release) provider(work string) error {
 		files[name] = append(text, '\n')
 	}
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b) // the archives in it are compressed
+	z := gzip.NewWriter(&b) // its contents are already compressed
 	t := tar.NewWriter(z)
 	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "terraform/", Mode: 0o755, ModTime: r.date, Format: tar.FormatPAX}); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (r *release) provider(work string) error {
 	return write(filepath.Join(r.out, "slipway_"+r.version+"_terraform.tar.gz"), b.Bytes(), 0o644)
 }
 
-// buildProvider returns the path of the provider's program for a platform.
+// buildProvider builds the provider for a platform and returns its path.
 func (r *release) buildProvider(platform, version, work string) (string, error) {
 	if r.program != "" {
 		return r.program, nil
@@ -101,7 +102,8 @@ func (r *release) buildProvider(platform, version, work string) (string, error) 
 	return program, nil
 }
 
-// zip returns an archive of a program and the licenses of what is in it, with the commit's date, and the sum that lock files have of it.
+// zip returns an archive of a program and its licenses, with the commit's date, and the archive's checksum for lock
+// files.
 func (r *release) zip(name, program string) (packed []byte, sum string, err error) {
 	text, err := os.ReadFile(program)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// publish copies a release into its place in a folder of releases, and lists it there in the file versions: what
-// slipway upgrade --auto reads, from this folder or from a web server that has it. A release that is there already never
-// changes. One that is taken away by hand leaves the list with the next.
+// publish copies a release into a folder of releases and adds it to the file versions, which slipway upgrade --auto
+// reads from this folder or from a web server. An existing release never changes. A release that was deleted by hand
+// disappears from the list at the next publication.
 func (r *release) publish(releases string) error {
 	if err := r.mayPublish(releases); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (r *release) publish(releases string) error {
 			return fmt.Errorf("%s was published before, and is another one: %w", r.version, err)
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		// It gets its name when it is whole: whoever reads the list, or guesses, sees all of it.
+		// The folder is renamed when it is complete, so that clients never see a partial release.
 		part := filepath.Join(releases, ".publishing-"+r.version)
 		if err := os.RemoveAll(part); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (r *release) publish(releases string) error {
 		return err
 	}
 	signature := minisign.SignWithComments(*r.signer, list, "versions of slipway until "+r.version, "signature of versions of Slipway")
-	// The list comes last: until then, nobody looks for the new release.
+	// The list is written last, so that clients don't look for an incomplete release.
 	if err := place(filepath.Join(releases, "versions.minisig"), signature); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (r *release) publish(releases string) error {
 	return nil
 }
 
-// mayPublish refuses what no installation would take.
+// mayPublish returns an error for a release that no installation would accept.
 func (r *release) mayPublish(releases string) error {
 	if r.signer == nil {
 		return errors.New("-publish needs -sign: installations upgrade by themselves to signed releases alone")
@@ -78,7 +78,7 @@ func isRelease(version string) bool {
 	return semver.IsValid("v"+version) && semver.Canonical("v"+version) == "v"+version && semver.Build("v"+version) == ""
 }
 
-// published returns the versions of the signed releases in a folder, one a line, the oldest first.
+// published returns the versions of the signed releases in a folder, one per line, oldest first.
 func published(releases string) ([]byte, error) {
 	folders, err := os.ReadDir(releases)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slipway/scripts/internal/sbom"
 )
 
-// sbom writes what the program is built from.
+// sbom writes the list of the program's components.
 func (r *release) sbom(program string) error {
 	parts, err := sbom.Program(program)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Command withpostgres runs a command with a throw-away PostgreSQL cluster.
+// Command withpostgres runs a command with a temporary PostgreSQL cluster.
 //
-// SLIPWAY_TEST_DSN names the cluster to the command, SLIPWAY_TEST_TEMPLATE the database in which the first test program keeps the
-// schema for the others; the cluster ends with the command, and nothing of it stays. It runs as the user postgres where this is root,
-// because PostgreSQL refuses root, and listens on a Unix socket alone. Where PostgreSQL is not there and can't be
-// installed, it says so loudly and exits 77 without running the command.
+// SLIPWAY_TEST_DSN is the cluster's URL for the command, and SLIPWAY_TEST_TEMPLATE the database in which the first test
+// program stores the schema for the others. The cluster is deleted when the command exits. As root, it runs as the user
+// postgres, because PostgreSQL refuses to run as root. It listens on a Unix socket only. If PostgreSQL can't be found
+// or installed, it prints a warning and exits with 77 without running the command.
 package main
 
 import (
@@ -26,12 +26,11 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// Unavailable is the exit status where there is no PostgreSQL (the number that test
-// drivers use for "skipped").
+// unavailable is the exit status without PostgreSQL (test drivers use 77 for "skipped").
 const unavailable = 77
 
 func main() {
-	runtime.LockOSThread() // the cluster dies with the thread that started it
+	runtime.LockOSThread() // the parent-death signal depends on this thread
 	argv := os.Args[1:]
 	durable := len(argv) > 0 && argv[0] == "-durable"
 	if durable {
@@ -52,14 +51,13 @@ func main() {
 	os.Exit(status)
 }
 
-// run runs the command beside a cluster that loses what it likes with the machine, or,
-// durable, with PostgreSQL's own settings.
+// run runs the command with a cluster: with fsync off, or, if durable is set, with PostgreSQL's default settings.
 func run(argv []string, durable bool) (int, error) {
 	bin, err := binaries()
 	if err != nil {
 		return 1, err
 	}
-	dir, err := os.MkdirTemp(place(), "slipway-pg-") // a socket's path may have 107 bytes at most
+	dir, err := os.MkdirTemp(place(), "slipway-pg-") // a socket's path may have at most 107 bytes
 	if err != nil {
 		return 1, err
 	}
@@ -71,7 +69,7 @@ func run(argv []string, durable bool) (int, error) {
 	command := func(name string, args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(bin, name), args...)
 		cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
-		// SIGINT is PostgreSQL's fast shutdown; anything harder leaks shared memory.
+		// SIGINT is PostgreSQL's fast shutdown; a harder one leaks shared memory.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true, Pdeathsig: syscall.SIGINT}
 		return cmd
 	}
@@ -124,7 +122,7 @@ func run(argv []string, durable bool) (int, error) {
 	return 0, nil
 }
 
-// binaries finds the newest PostgreSQL.
+// binaries returns the folder of the newest PostgreSQL.
 func binaries() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) > 0 {
@@ -134,16 +132,16 @@ func binaries() (string, error) {
 	return filepath.Dir(path), err
 }
 
-// byVersion orders programs by the version that their path names: 9.6 before 17.
+// byVersion compares programs by the version in their path: 9.6 before 17.
 func byVersion(a, b string) int {
 	version := func(path string) float64 {
-		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64) // what is none comes first
+		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(filepath.Dir(path))), 64) // paths without a version come first
 		return v
 	}
 	return cmp.Compare(version(a), version(b))
 }
 
-// servant returns whom PostgreSQL runs as, and gives that user the folder.
+// servant returns the user that PostgreSQL runs as, and gives that user the folder.
 func servant(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -168,13 +166,13 @@ func ready(command func(string, ...string) *exec.Cmd, dir string) error {
 			return nil
 		}
 		last = out
-		time.Sleep(20 * time.Millisecond) // pg_isready is the condition; there is nothing to listen to
+		time.Sleep(20 * time.Millisecond) // polls pg_isready, because there is nothing to wait for
 	}
 	return fmt.Errorf("postgres didn't become ready: %s", strings.TrimSpace(string(last)))
 }
 
-// place is where the cluster lies: in memory where there is room for some hundred databases,
-// since making and dropping them is mostly files. A socket's path may have 107 bytes at most.
+// place returns the cluster's folder: in memory, if there is room for some hundred databases, because creating and
+// dropping them mostly writes files. A socket's path may have at most 107 bytes.
 func place() string {
 	const memory = "/dev/shm"
 	var st syscall.Statfs_t

@@ -1,5 +1,5 @@
-// Command kubernetes is all of Kubernetes that tests need in one program: etcd, the API server, the
-// controllers, the scheduler and kubelet. The name that it is called by chooses.
+// Command kubernetes contains all of Kubernetes that tests need in one program: etcd, the API server, the controllers,
+// the scheduler and kubelet. The program's name selects one of them.
 package main
 
 import (

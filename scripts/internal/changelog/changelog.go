@@ -1,5 +1,4 @@
-// Package changelog gathers what people noted of changes, one file of changes/ each, into CHANGELOG.md and into the notes of a
-// release.
+// Package changelog combines notes of changes, one file in changes/ each, into CHANGELOG.md and a release's notes.
 package changelog
 
 import (
@@ -14,13 +13,13 @@ import (
 	"unicode"
 )
 
-// Kinds are what a change begins with, in the order of a release's notes (keepachangelog.com).
+// Kinds lists the first words of changes, in the order of release notes (keepachangelog.com).
 var Kinds = []string{"Added", "Changed", "Fixed", "Removed", "Security"}
 
-// Changes are lines of a release by their kind, each without it.
+// Changes maps kinds to a release's lines, without the kind.
 type Changes map[string][]string
 
-// Read returns the changes noted in the folder changes of root, and the files that they are from.
+// Read returns the changes in the folder changes of root, and their files.
 func Read(root string) (Changes, []string, error) {
 	files, err := filepath.Glob(filepath.Join(root, "changes", "*.md"))
 	if err != nil {
@@ -49,7 +48,7 @@ func Read(root string) (Changes, []string, error) {
 	return all, files, nil
 }
 
-// Text returns the changes as Markdown, a heading and a list for each kind.
+// Text returns the changes as Markdown, with a heading and a list per kind.
 func (c Changes) Text() string {
 	var b strings.Builder
 	for _, kind := range Kinds {
@@ -70,7 +69,7 @@ var (
 	release = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+).*$`)
 )
 
-// Version returns the version in VERSION of root, which is that of the newest release.
+// Version returns the version in root's VERSION, which is that of the newest release.
 func Version(root string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, "VERSION"))
 	if err != nil {
@@ -83,7 +82,7 @@ func Version(root string) (string, error) {
 	return version, nil
 }
 
-// Newest returns the version of the newest release in CHANGELOG.md of root, and what the page says of it.
+// Newest returns the version and the notes of the newest release in root's CHANGELOG.md.
 func Newest(root string) (version, notes string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
@@ -100,8 +99,8 @@ func Newest(root string) (version, notes string, err error) {
 	return string(text[found[0][2]:found[0][3]]), strings.TrimSpace(string(text[found[0][1]:end])) + "\n", nil
 }
 
-// Gather writes the changes into CHANGELOG.md as the release version of a day, above all others, writes the version to VERSION, and
-// deletes the files of the changes.
+// Gather moves the changes into CHANGELOG.md, as the newest release with the given version and date, writes the version
+// to VERSION, and deletes the files of the changes.
 func Gather(root, version string, day time.Time) error {
 	if !number.MatchString(version) {
 		return fmt.Errorf("%q is no version such as 1.2.3", version)

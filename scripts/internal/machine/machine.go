@@ -1,8 +1,7 @@
-// Package machine owns what scripts ask of the machine they run on: whether a program is
-// there, and installing what is missing.
+// Package machine checks whether programs are installed on this machine, and installs missing ones.
 //
-// It installs through apt alone, as root or by sudo, and never asks anything when nobody
-// sits at a terminal. What it can't install it names in one line.
+// It installs only with apt, as root or with sudo, and never asks for a password without a terminal. If it can't
+// install packages, it names them in one line.
 package machine
 
 import (
@@ -15,7 +14,7 @@ import (
 	"strings"
 )
 
-// programs says which file shows that a Debian package is there.
+// programs maps Debian packages to a file that shows that they are installed.
 var programs = map[string]string{
 	"bubblewrap":                        "/usr/bin/bwrap",
 	"chromium":                          "/usr/bin/chromium",
@@ -61,7 +60,7 @@ var programs = map[string]string{
 	"systemd":                           "/usr/bin/systemd-analyze",
 }
 
-// Missing returns those of the Debian packages that are not there.
+// Missing returns the Debian packages that aren't installed.
 func Missing(packages ...string) []string {
 	return slices.DeleteFunc(slices.Clone(packages), func(p string) bool {
 		found, _ := filepath.Glob(programs[p])
@@ -73,8 +72,7 @@ func Missing(packages ...string) []string {
 	})
 }
 
-// Install installs what is missing of the Debian packages. Its error is one line that
-// says what the user has to install.
+// Install installs missing Debian packages. Its error is one line that says what the user must install.
 func Install(packages ...string) error {
 	missing := Missing(packages...)
 	if len(missing) == 0 {
@@ -90,7 +88,7 @@ func Install(packages ...string) error {
 	}
 	fmt.Fprintf(os.Stderr, "Installing %s\n", strings.Join(missing, ", "))
 	install := slices.Concat(prefix, []string{"apt-get", "install", "-y", "-qq", "--no-install-recommends"}, missing)
-	if err = run(install); err != nil { // a fresh machine has no lists yet
+	if err = run(install); err != nil { // a new machine has no package lists yet
 		err = errors.Join(run(slices.Concat(prefix, []string{"apt-get", "update", "-qq"})), run(install))
 	}
 	if still := Missing(packages...); len(still) > 0 {
@@ -105,11 +103,11 @@ func Install(packages ...string) error {
 // means is how packages can be installed here.
 type means struct {
 	apt, root bool
-	asked     bool        // sudo can ask somebody for a password
-	silent    func() bool // sudo needs none
+	asked     bool        // sudo can ask for a password
+	silent    func() bool // sudo needs no password
 }
 
-// prefix returns what apt-get is run by, or an error that tells the user to.
+// prefix returns the command prefix for apt-get, or an error that asks the user to install the packages.
 func (m means) prefix(missing []string) ([]string, error) {
 	switch {
 	case !m.apt:
@@ -151,8 +149,8 @@ func Terminal(f *os.File) bool {
 	return err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice|os.ModeCharDevice && f.Name() != os.DevNull
 }
 
-// Colors returns a function that paints text with an SGR code ("1" is bold, "2" faint)
-// where f is a terminal, and leaves it alone elsewhere or where NO_COLOR is set.
+// Colors returns a function that wraps text in an SGR code ("1" is bold, "2" faint) if f is a terminal and NO_COLOR
+// isn't set.
 func Colors(f *os.File) func(code, text string) string {
 	if !Terminal(f) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return func(_, text string) string { return text }

@@ -1,4 +1,4 @@
-// Package sbom owns the lists of what releases and images are made of, in CycloneDX 1.6 (ECMA-424).
+// Package sbom writes lists of the components of releases and images, in CycloneDX 1.6 (ECMA-424).
 package sbom
 
 import (
@@ -15,10 +15,10 @@ import (
 	"slipway/packaging"
 )
 
-// Own is the license of Slipway.
+// Own is Slipway's license.
 const Own = "Apache-2.0"
 
-// Component is a part of something.
+// Component is a component of a release or image.
 type Component struct {
 	Type    string `json:"type"`
 	Name    string `json:"name"`
@@ -27,7 +27,7 @@ type Component struct {
 	License string `json:"-"` // SPDX expression. Optional.
 }
 
-// MarshalJSON adds the license as CycloneDX has it.
+// MarshalJSON adds the license in CycloneDX's form.
 func (c Component) MarshalJSON() ([]byte, error) {
 	type plain Component
 	var licenses []map[string]string
@@ -40,7 +40,7 @@ func (c Component) MarshalJSON() ([]byte, error) {
 	}{plain(c), licenses})
 }
 
-// licenses returns the licenses of modules, and of Go.
+// licenses returns the licenses of modules and of Go.
 var licenses = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	list, _, _ := strings.Cut(packaging.Licenses(), "\n\n")
@@ -52,8 +52,7 @@ var licenses = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// Program returns what a Go program is built from, as the program itself tells it: the Go that it was compiled with, and
-// the modules in it.
+// Program returns the components of a Go program, read from its build information: Go and the modules.
 func Program(file string) ([]Component, error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
@@ -68,7 +67,7 @@ func Program(file string) ([]Component, error) {
 
 func module(m *debug.Module) Component {
 	license := licenses()[m.Path]
-	if m.Replace != nil && m.Replace.Version != "" { // one without is another folder of this repository
+	if m.Replace != nil && m.Replace.Version != "" { // without a version, it is another folder of this repository
 		m = m.Replace
 	}
 	if m.Path == "slipway" {
@@ -77,7 +76,7 @@ func module(m *debug.Module) Component {
 	return Component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version, License: license}
 }
 
-// Debian returns the packages of a list that dpkg keeps.
+// Debian returns the packages in dpkg's status file.
 func Debian(status io.Reader) (all []Component, err error) {
 	var name, version, arch string
 	end := func() {
@@ -106,7 +105,7 @@ func Debian(status io.Reader) (all []Component, err error) {
 	return all, lines.Err()
 }
 
-// Write writes the list of what something is made of.
+// Write writes the list of components.
 func Write(file string, date time.Time, what Component, parts []Component) error {
 	text, err := json.MarshalIndent(map[string]any{
 		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
