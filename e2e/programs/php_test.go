@@ -143,7 +143,16 @@ func TestPHPApplication(t *testing.T) {
 		"logo.svg":        "<svg/>",
 		".env":            "secret",
 		"config.inc":      "secret",
+		"hidden/a.txt":    "secret",
+		".htaccess": "RewriteEngine On\nRewriteRule ^v[0-9]+/(.*)$ $1 [L]\nRewriteRule ^product/([0-9]+)$ index.php?id=$1 [L]\n" +
+			"RewriteRule ^hidden/.*\\.txt$ - [F]\nRedirect 301 /old /admin/\nHeader set X-A b\n",
 	})
+	h.answers("GET", "/product/5?x=1", "", 200, "plain /product/5?x=1")
+	h.answers("GET", "/v17/logo.svg", "", 200, "<svg/>")
+	h.answers("GET", "/hidden/a.txt", "", 403, "Forbidden")
+	if a := h.get("/old?x=1"); a.Status != 301 || a.Header.Get("Location") != "/admin/?x=1" {
+		t.Errorf("a redirect of .htaccess: %d %v", a.Status, a.Header)
+	}
 	h.answers("GET", "/", "", 200, "plain /")
 	h.answers("GET", "/admin/", "", 200, "admin")
 	if a := h.get("/admin"); a.Status != 301 || a.Header.Get("Location") != "/admin/" {

@@ -42,6 +42,7 @@ func applyPHP(w *app.Wanted, p program) {
 	if p.Start.Command.Shell == "" && len(p.Start.Command.Argv) == 0 {
 		w.PHP = &transport.PHP{
 			Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController, Closed: p.Start.Closed,
+			Rules: p.Start.Rules, Ruled: p.Start.Ruled,
 		}
 		w.Spec.Dir = p.Root
 	}

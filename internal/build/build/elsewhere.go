@@ -143,8 +143,8 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	if left.Server != "" && (b.Plan.Server != "" || a.Runtime == framework.Node) {
 		a.Runtime, a.Start, a.Server = framework.Node, startServer(b.Plan.Root, left.Server), left.Server
 	}
-	if a.Runtime == framework.PHP {
-		a.Hidden = hiddenPHP(a.Start, b.Storage)
+	if err := b.apache(&a); err != nil {
+		return err
 	}
 	return use(ctx, a)
 }

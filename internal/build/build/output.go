@@ -37,6 +37,9 @@ func (b *build) handOver(ctx context.Context, use func(context.Context, Artefact
 			server := b.correct(root)
 			a := b.program(root)
 			a.Server = server
+			if err := b.apache(&a); err != nil {
+				return err
+			}
 			return use(ctx, a)
 		}
 		if !ok || !hasPage(root, folder) {

@@ -3,14 +3,17 @@ package build
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/build/htaccess"
 	"slipway/internal/build/phpversion"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
@@ -74,14 +77,85 @@ func (b *build) phpProgram(a *Artefact) {
 		modules := path.Join(plan.Root, "node_modules")
 		a.Skip = func(name string) bool { return name == modules }
 	}
-	a.Hidden = hiddenPHP(a.Start, b.Storage)
+}
+
+// apache translates the .htaccess files of the document root, of which the installation of packages may have written some,
+// and says which files are left to PHP. It does nothing for other programs.
+func (b *build) apache(a *Artefact) error {
+	if a.Runtime != framework.PHP {
+		return nil
+	}
+	if a.Start != nil && len(b.Plan.Install)+len(b.Plan.Build) > 0 {
+		root := path.Join(b.Plan.Root, a.Start.DocumentRoot)
+		files, err := apacheFiles(a.Files, root)
+		if err != nil {
+			return err
+		}
+		rules, problems, refused := framework.Apache(files, nil)
+		if refused != nil {
+			return fault.New(fault.Invalid, "invalid_htaccess", refused.Error(), refused.Remedy)
+		}
+		if !reflect.DeepEqual(rules, a.Start.Rules) {
+			start := *a.Start
+			start.Rules, a.Start = rules, &start
+			for _, problem := range problems {
+				b.printf("warn", "%s", problem)
+			}
+		}
+	}
+	a.Hidden = hiddenPHP(a.Start, b.Storage, b.Plan.Root)
+	return nil
+}
+
+// apacheFiles lists the .htaccess files of a folder, outermost first.
+func apacheFiles(top *os.Root, root string) (files []framework.ApacheFile, err error) {
+	err = fs.WalkDir(top.FS(), path.Clean(root), func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name == path.Clean(root):
+			return fs.SkipAll
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "node_modules" || e.Name() == ".git"):
+			return fs.SkipDir
+		case e.Name() == ".htaccess" && e.Type().IsRegular():
+			file := framework.ApacheFile{Name: name}
+			if path.Dir(name) != path.Clean(root) {
+				file.Dir = strings.TrimPrefix(path.Dir(name), strings.TrimPrefix(path.Clean(root)+"/", "./"))
+			}
+			if len(files) < framework.MaxApacheFiles {
+				file.Text = readApache(top, name)
+			}
+			files = append(files, file)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// readApache returns a .htaccess; one that can't be read may close its folder.
+func readApache(top *os.Root, name string) string {
+	const closed = "Require all denied"
+	f, err := top.Open(name)
+	if err != nil {
+		return closed
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, htaccess.Max+1))
+	if err != nil {
+		return closed
+	}
+	return string(text)
 }
 
 // hiddenPHP returns a function that reports which files of a PHP project aren't served: source code, closed folders,
-// and storage.
-func hiddenPHP(start *framework.Start, storage []string) func(name string) bool {
+// files that rules of Apache may be about, and storage.
+func hiddenPHP(start *framework.Start, storage []string, folder string) func(name string) bool {
 	var stored []string
+	var rules *htaccess.Map
+	root := ""
 	if start != nil {
+		rules, _ = htaccess.Compile(start.Rules) // with an error it closes everything
+		root = path.Join("/app", folder, start.DocumentRoot)
 		for _, dir := range slices.Concat(start.Storage, start.Temporary, storage) {
 			if rel, ok := strings.CutPrefix(path.Clean(dir), path.Clean(start.DocumentRoot)+"/"); ok {
 				stored = append(stored, rel)
@@ -92,7 +166,7 @@ func hiddenPHP(start *framework.Start, storage []string) func(name string) bool 
 	}
 	stored = append(stored, "storage") // the link
 	return func(name string) bool {
-		return !framework.ShowsPHP(name) || start != nil && start.Closes(name) ||
+		return !framework.ShowsPHP(name) || start != nil && start.Closes(name) || rules.Touches(name, root) ||
 			slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
 	}
 }

@@ -97,12 +97,41 @@ func TestTheFolderThatTheBuildWrote(t *testing.T) {
 // Static files of a PHP site are those that it shows: no source, nothing closed, nothing in storage.
 func TestHiddenFilesOfPHP(t *testing.T) {
 	t.Parallel()
-	hidden := hiddenPHP(&framework.Start{DocumentRoot: "public", Closed: []string{"data", "keys.txt"}, Storage: []string{"public/up"}}, nil)
+	hidden := hiddenPHP(&framework.Start{DocumentRoot: "public", Closed: []string{"data", "keys.txt"}, Storage: []string{"public/up"}}, nil, "")
 	for name, want := range map[string]bool{
 		"a.css": false, "a.php": true, "data": true, "data/x.txt": true, "database.txt": false, "keys.txt": true, "up/a.png": true,
 	} {
 		if got := hidden(name); got != want {
 			t.Errorf("%s is hidden: %v", name, got)
 		}
+	}
+}
+
+// The installation of packages may write a .htaccess: its rules are in the plan that is stored, and files that they may answer for, or
+// that it closes, are left to PHP.
+func TestInstalledRules(t *testing.T) {
+	t.Parallel()
+	start := &framework.Start{DocumentRoot: "web"}
+	b := &build{report: quiet{}, Spec: Spec{Plan: framework.Plan{
+		Runtime: framework.PHP, Start: start, Install: []framework.Command{framework.ParseCommand("composer install")},
+	}}}
+	a := Artefact{Runtime: framework.PHP, Start: start, Files: checkout(t, map[string]string{
+		"web/index.php": "x", "web/old.css": "x", "web/.htaccess": "RewriteRule ^old\\.css$ new.css\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]",
+		"web/data/.htaccess": "<Files *.txt>\nRequire all denied\n</Files>", "node_modules/.htaccess": "RewriteRule ( - [F]",
+	})}
+	if err := b.apache(&a); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Start.Rules) != 2 || len(start.Rules) != 0 {
+		t.Fatalf("rules: %+v", a.Start.Rules)
+	}
+	for name, want := range map[string]bool{"old.css": true, "data/a.txt": true, "data/a.css": false, "a.css": false, "index.php": true} {
+		if a.Hidden(name) != want {
+			t.Errorf("%s: hidden is %v", name, !want)
+		}
+	}
+	a.Files = checkout(t, map[string]string{"web/.htaccess": "RewriteRule ^( - [F]"})
+	if err := b.apache(&a); err == nil || !strings.Contains(err.Error(), "web/.htaccess: line 1: ") {
+		t.Errorf("a file that can't be obeyed: %v", err)
 	}
 }

@@ -1,22 +1,18 @@
 package framework
 
 import (
+	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"slipway/internal/build/htaccess"
 	"slipway/internal/build/worktree"
 	"slipway/internal/platform/lazyregexp"
 )
 
-// What a .htaccess of a PHP project asks for beside its front controller.
 var (
-	apacheCloses = lazyregexp.New(
-		`(?im)^[ \t]*(authtype|deny[ \t]+from|require[ \t]+(all[ \t]+denied|ip|user|valid-user|group|host))|` +
-			`^[ \t]*rewriterule[ \t].*\[([^\]]*,)?[ \t]*f[ \t]*[,\]]`,
-	)
-	apacheSets = lazyregexp.New(`(?im)^[ \t]*(php_value|php_flag|redirect|redirectmatch|redirectpermanent|errordocument|header)[ \t]`)
-
 	closesAll    = lazyregexp.New(`(?i)^(deny\s+from\s+all|require\s+(all\s+denied|valid-user|user\s.*|group\s.*))$`)
 	transparent  = lazyregexp.New(`(?i)^<(ifmodule|ifversion|ifdefine|requireall|requireany)\b`)
 	namedFile    = lazyregexp.New(`(?i)^<files\s+"?([\w.-]+)"?\s*>$`)
@@ -26,11 +22,14 @@ var (
 	frontScript  = lazyregexp.New(`^/?([\w./-]+\.php)(?:[/?].*)?$`)
 )
 
+// MaxApacheFiles is how many files of Apache of a project are read.
+const MaxApacheFiles = 200
+
 // Bounds of what is taken from files of Apache.
 const (
-	maxApache      = 5 // warnings
-	maxApacheFiles = 100
+	maxApache      = 12 // warnings
 	maxClosed      = 200
+	maxApacheRules = 512 << 10 // bytes of all rules, as they are stored
 )
 
 // apacheRules is what is understood of a .htaccess.
@@ -108,56 +107,120 @@ func (r *apacheRules) rewrite(line string, conditional bool) {
 	}
 }
 
-// apache takes from files of Apache in the document root of a PHP project what they close and which script answers for the
-// rest, and warns of what else they ask for.
+// apache takes from files of Apache in the document root of a PHP project what they close, which script answers for the
+// rest, and the rules about addresses, and warns of what isn't understood.
 func (p *project) apache(d *draft) {
 	if d.Runtime != PHP || d.Start == nil {
 		return
 	}
-	root, n, files := worktree.Join(p.root, d.Start.DocumentRoot), 0, 0
+	root := worktree.Join(p.root, d.Start.DocumentRoot)
 	for _, at := range slices.Compact([]string{worktree.Join(p.root, "php.ini"), worktree.Join(root, "php.ini")}) {
 		if p.t.Has(at) {
 			d.warn(at + " is not read; settings of PHP are read from .user.ini in the document root")
 		}
 	}
+	var files []ApacheFile
 	for _, f := range p.t.List {
-		if path.Base(f) != ".htaccess" || root != "" && !strings.HasPrefix(f, root+"/") || files == maxApacheFiles {
-			continue
+		if path.Base(f) == ".htaccess" && (root == "" || strings.HasPrefix(f, root+"/")) {
+			text := ""
+			if len(files) < MaxApacheFiles {
+				text = p.t.Config(f)
+			}
+			files = append(files, ApacheFile{f, strings.TrimPrefix(strings.TrimPrefix(worktree.Parent(f), root), "/"), text})
 		}
-		files++
-		text := p.t.Config(f)
-		rules := readApache(text)
-		dir := strings.TrimPrefix(strings.TrimPrefix(worktree.Parent(f), root), "/")
-		if rules.whole && dir != "" {
-			rules.closed = []string{""}
+	}
+	var front string
+	rules, problems, err := Apache(files, func(f ApacheFile) {
+		r := readApache(f.Text)
+		if r.whole && f.Dir != "" {
+			r.closed = []string{""}
+		} else if r.whole {
+			d.warn(f.Name + ": it closes the whole site, which is not obeyed; the site's serving settings can ask for a password")
 		}
-		for _, name := range rules.closed {
-			if at := worktree.Join(dir, name); len(d.Start.Closed) < maxClosed && !slices.Contains(d.Start.Closed, at) {
+		for _, name := range r.closed {
+			if at := worktree.Join(f.Dir, name); len(d.Start.Closed) < maxClosed && !slices.Contains(d.Start.Closed, at) {
 				d.Start.Closed = append(d.Start.Closed, at)
 			}
 		}
-		if dir == "" && rules.front != "" && p.has(worktree.Join(d.Start.DocumentRoot, rules.front)) {
-			d.Start.FrontController = path.Clean(rules.front)
+		if f.Dir == "" && r.front != "" && p.has(worktree.Join(d.Start.DocumentRoot, r.front)) {
+			front = path.Clean(r.front)
 		}
-		warning := ""
-		switch {
-		case rules.whole && dir == "":
-			warning = "it closes the whole site, which is not obeyed; the site's serving settings can ask for a password"
-		case apacheCloses.MatchString(text) && len(rules.closed) == 0:
-			warning = "rules of Apache are not obeyed, so what it closes may be open to visitors; name that in closed under [run] in " +
-				"slipway.toml, or move it out of the document root"
-		case apacheSets.MatchString(text):
-			warning = "rules of Apache are not obeyed; settings of PHP are read from .user.ini"
-		}
-		if warning != "" && n < maxApache {
-			d.warn(f + ": " + warning)
-			n++
-		}
+	})
+	if err != nil {
+		p.t.Refuse(err.File, err.Why, err.Remedy)
+		return
 	}
+	for _, problem := range problems {
+		d.warn(problem)
+	}
+	d.Start.Rules = rules
 	slices.Sort(d.Start.Closed)
+	if front != "" {
+		d.Start.FrontController = front
+		d.Start.Ruled = slices.ContainsFunc(rules, func(f htaccess.Folder) bool {
+			return f.Path == "" && ((f.Engine == nil || *f.Engine) && slices.ContainsFunc(f.Rules, leadsToFront) || f.Fallback != "")
+		})
+	}
 	if front := p.s.commands.run.FrontController; front != nil {
-		d.Start.FrontController = *front
+		d.Start.FrontController, d.Start.Ruled = *front, false
 	} else if d.pathsMissing && d.Start.FrontController == "" {
 		d.warn(`Paths that name no file are 404. If index.php answers for them, set front_controller = "index.php" under [run] in slipway.toml`)
 	}
+}
+
+// leadsToFront reports whether a rule leads most paths to a script.
+func leadsToFront(r htaccess.Rule) bool {
+	return !r.Never && r.Status == 0 && strings.Contains(r.To, ".php")
+}
+
+// ApacheFile is a .htaccess of a PHP project.
+type ApacheFile struct {
+	Name string // as people know it
+	Dir  string // its folder, below the document root
+	Text string
+}
+
+// ApacheError is about a file of Apache that closes what would be open without it.
+type ApacheError struct{ File, Why, Remedy string }
+
+func (e *ApacheError) Error() string { return e.File + ": " + e.Why }
+
+// Apache translates the files of Apache below a document root, and says what of them is not obeyed. Of too many files, the folders
+// of the rest are closed. look sees each.
+func Apache(files []ApacheFile, look func(f ApacheFile)) (rules []htaccess.Folder, problems []string, _ *ApacheError) {
+	left, size := 0, 0
+	for i, f := range files {
+		if i >= MaxApacheFiles {
+			if i == MaxApacheFiles {
+				problems = append(problems, fmt.Sprintf("%s: there are more than %d such files, so the folders of the rest are closed", f.Name, i))
+			}
+			f.Text = "Require all denied"
+		}
+		if look != nil && i < MaxApacheFiles {
+			look(f)
+		}
+		rule, list := htaccess.Translate(f.Dir, f.Text)
+		for _, p := range list {
+			switch where := fmt.Sprintf("%s line %d", f.Name, p.Line); {
+			case p.Fatal:
+				return nil, nil, &ApacheError{f.Name, fmt.Sprintf("line %d: %s", p.Line, p.Text), "correct it, or remove the file"}
+			case len(problems) == maxApache:
+				left++
+			default:
+				problems = append(problems, where+": "+p.Text)
+			}
+		}
+		b, err := json.Marshal(rule)
+		if size += len(b); err != nil || size > maxApacheRules {
+			return nil, nil, &ApacheError{f.Name, "all rules of Apache together are too large", "remove rules that the application doesn't need"}
+		}
+		rules = append(rules, rule)
+	}
+	if _, err := htaccess.Compile(rules); err != nil {
+		return nil, nil, &ApacheError{".htaccess", err.Error(), "remove rules that the application doesn't need"}
+	}
+	if left > 0 {
+		problems = append(problems, fmt.Sprintf("%d more lines of .htaccess files are not obeyed", left))
+	}
+	return slices.DeleteFunc(rules, htaccess.Folder.Empty), problems, nil
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/build/htaccess"
 	"slipway/internal/build/worktree"
 	"slipway/internal/platform/fault"
 )
@@ -105,6 +106,10 @@ type Start struct {
 	DocumentRoot    string   `json:"documentRoot,omitempty"`    // PHP: relative to Root, "" is Root
 	FrontController string   `json:"frontController,omitempty"` // PHP: answers for paths without a file, relative to DocumentRoot
 	Closed          []string `json:"closed,omitempty"`          // PHP: files and folders that are never served, relative to DocumentRoot
+	// PHP: what the .htaccess files of the document root say about addresses. If they name the front controller, Ruled is
+	// set, and FrontController serves versions that don't know Rules.
+	Rules []htaccess.Folder `json:"rules,omitempty"`
+	Ruled bool              `json:"ruled,omitempty"`
 	// Storage lists the folders, relative to Root, that a program may write to and that are kept between deployments.
 	// Temporary folders are emptied at each start.
 	Storage   []string `json:"storage,omitempty"`

@@ -205,7 +205,7 @@ func (p *project) applyCommands(d *draft) {
 		start := &Start{Command: in(p.root, c.web.text), PortEnv: "PORT"}
 		if d.Start != nil {
 			start.Storage, start.Temporary = d.Start.Storage, d.Start.Temporary
-			start.DocumentRoot, start.Closed = d.Start.DocumentRoot, d.Start.Closed
+			start.DocumentRoot, start.Closed, start.Rules = d.Start.DocumentRoot, d.Start.Closed, d.Start.Rules
 		}
 		d.Start = start
 		if d.Runtime == Static {

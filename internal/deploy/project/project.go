@@ -46,7 +46,7 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 		start.Command.Dir = plan.Root
 		if plan.Start != nil {
 			start.Storage, start.Temporary = plan.Start.Storage, plan.Start.Temporary
-			start.DocumentRoot, start.Closed = plan.Start.DocumentRoot, plan.Start.Closed
+			start.DocumentRoot, start.Closed, start.Rules = plan.Start.DocumentRoot, plan.Start.Closed, plan.Start.Rules
 		}
 		plan.Start = &start
 		if plan.Runtime == framework.Static {

@@ -61,6 +61,9 @@ func (p *program) answers(in *instance) http.Handler {
 		if limit := in.maxBody.Load(); limit > 0 {
 			r.Body = http.MaxBytesReader(w, r.Body, limit)
 		}
+		if addr := r.Header.Get("X-Real-Ip"); addr != "" { // the other node has said who asks
+			r.RemoteAddr = net.JoinHostPort(addr, "0")
+		}
 		if files := in.transport.Files; files != nil && files.Serve(w, r) {
 			return
 		}

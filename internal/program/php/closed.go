@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"slipway/internal/program/htaccess"
+	"slipway/internal/build/htaccess"
 )
 
 // Obeyed says which files of Apache a Site obeys.
@@ -43,6 +43,9 @@ type readRules struct {
 
 // hides reports whether a file is closed by a .htaccess in its folder, or in one above.
 func (s *Site) hides(name string) bool {
+	if s.Rules.Hides(name) {
+		return true
+	}
 	if s.Obeys == nil || !strings.HasPrefix(name, s.Obeys.Below+"/") {
 		return false
 	}

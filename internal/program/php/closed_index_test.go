@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"slipway/internal/build/htaccess"
 	"slipway/internal/platform/wait"
-	"slipway/internal/program/htaccess"
 )
 
 // A closed index.php doesn't answer for its folder either: the front controller does.

@@ -137,8 +137,7 @@ var differences = []directive{
 	{"session.cookie_httponly", "1"},
 	{"session.cookie_samesite", "Lax"},
 	{"html_errors", "0"},
-	{"fastcgi.logging", "0"}, // what is logged goes to the error stream as well, and would be there twice
-	{"cgi.fix_pathinfo", "0"},
+	{"fastcgi.logging", "0"},     // what is logged goes to the error stream as well, and would be there twice
 	{"variables_order", "EGPCS"}, // a site's variables are in $_ENV, too
 	{"realpath_cache_ttl", "600"},
 	{"opcache.enable", "1"},

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 	"time"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/build/htaccess"
 	"slipway/internal/edge/compress"
 	"slipway/internal/platform/fair"
 	"slipway/internal/platform/id"
@@ -39,7 +41,10 @@ type Site struct {
 	Front string // front controller, relative to the root; "" for none
 
 	Closed []string // files and folders that visitors never reach, relative to the root
-	Obeys  *Obeyed  // Optional: nil obeys no files of Apache.
+	// Rules are those of the release's .htaccess files. Optional.
+	Rules  *htaccess.Map
+	Ruled  bool    // Rules name the front controller, and when it answers
+	Obeys  *Obeyed // Optional: nil obeys no files of Apache.
 	obeyed obeyed
 
 	// Open opens a file or folder by its path relative to the top, as PHP itself would see
@@ -77,7 +82,7 @@ func split(p string) (clean string, folder, ok bool) {
 // PATH_INFO that follows it. moved is where a folder without its slash leads.
 func (s *Site) script(p string) (script, info string, moved bool) {
 	clean, slash, ok := split(p)
-	if framework.Closes(s.Closed, clean) {
+	if s.closes(clean) {
 		return "", "", false
 	}
 	if ok {
@@ -86,29 +91,49 @@ func (s *Site) script(p string) (script, info string, moved bool) {
 			whole += "/"
 		}
 		if i := strings.Index(whole, ".php/"); i >= 0 {
-			if at := whole[:i+4]; s.runs(at) {
+			switch at := whole[:i+4]; {
+			case s.closes(at):
+				return "", "", false
+			case s.runs(at):
 				return at, whole[i+4:], false
 			}
 		}
 		if !slash && s.runs(clean) {
 			return clean, "", false
 		}
-		if index := path.Join(clean, "index.php"); s.runs(index) {
-			return index, "", !slash && clean != ""
-		}
-		if !slash && clean != "" && s.shows(path.Join(clean, "index.html")) {
-			return "", "", true
+		for _, index := range s.index(clean) {
+			if at := path.Join(clean, index); s.runs(at) {
+				return at, "", !slash && clean != ""
+			} else if !slash && clean != "" && s.shows(at) {
+				return "", "", true
+			}
 		}
 	}
-	if s.Front != "" && s.runs(s.Front) {
+	if s.Front != "" && !s.Ruled && s.runs(s.Front) {
 		return s.Front, "", false
 	}
 	return "", "", false
 }
 
+// closes reports whether a path of the document root is closed to visitors.
+func (s *Site) closes(name string) bool {
+	return framework.Closes(s.Closed, name) || s.Rules.Hides(name)
+}
+
+// usualIndex is what answers for a folder.
+var usualIndex = []string{"index.php", "index.html"}
+
+// index returns the names of what answers for a folder.
+func (s *Site) index(folder string) []string {
+	if list := s.Rules.Index(folder); list != nil {
+		return list
+	}
+	return usualIndex
+}
+
 // shows reports whether a path of the document root is a file that Serve answers with.
 func (s *Site) shows(name string) bool {
-	if !framework.ShowsPHP(name) || framework.Closes(s.Closed, name) {
+	if !framework.ShowsPHP(name) || s.closes(name) {
 		return false
 	}
 	f, _, err := s.Open(path.Join(s.Root, name))
@@ -122,7 +147,7 @@ func (s *Site) shows(name string) bool {
 
 // runs reports whether a path of the document root is a script that visitors may run.
 func (s *Site) runs(name string) bool {
-	if !strings.HasSuffix(name, ".php") || framework.Closes(s.Closed, name) || name == "vendor" || strings.HasPrefix(name, "vendor/") ||
+	if !strings.HasSuffix(name, ".php") || s.closes(name) || name == "vendor" || strings.HasPrefix(name, "vendor/") ||
 		strings.HasPrefix(name, "node_modules/") {
 		return false
 	}
@@ -135,22 +160,33 @@ func (s *Site) runs(name string) bool {
 	return err == nil && !stored && info.Mode().IsRegular()
 }
 
-// Serve answers a GET or HEAD for a file that is no script, and reports whether it did.
+// Serve answers a GET or HEAD for a file that is no script, and whatever a rule redirects, and reports whether it did.
 func (s *Site) Serve(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	to := s.route(r)
+	switch {
+	case to.Location != "":
+		w.Header()["Location"] = []string{to.Location}
+		w.Header()["Content-Length"] = []string{"0"}
+		w.WriteHeader(to.Status)
+		return true
+	case to.Status != 0 || r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return false
 	}
-	name, slash, ok := split(r.URL.Path)
+	name, slash, ok := split(to.Path)
 	if !ok {
 		return false
 	}
 	if slash || name == "" {
-		if s.runs(path.Join(name, "index.php")) {
-			return false
+		folder := name
+		for _, index := range s.index(folder) {
+			if name = path.Join(folder, index); s.runs(name) {
+				return false
+			} else if s.shows(name) {
+				break
+			}
 		}
-		name = path.Join(name, "index.html")
 	}
-	if !framework.ShowsPHP(name) || framework.Closes(s.Closed, name) {
+	if !framework.ShowsPHP(name) || s.closes(name) {
 		return false
 	}
 	f, stored, err := s.Open(path.Join(s.Root, name))
@@ -237,16 +273,44 @@ func mediaType(name string) string {
 // RoundTrip runs the script that a request's path names and returns its answer. The
 // address and the protocol of the visitor are those that the edge says in its headers.
 func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
-	script, info, moved := s.script(r.URL.Path)
-	if script == "" || moved {
-		if r.Body != nil {
-			_ = r.Body.Close()
+	to := s.route(r)
+	if to.Status != 0 {
+		if to.Location != "" {
+			return s.without(r, to.Status, http.Header{"Location": {to.Location}}, ""), nil
 		}
-		if moved {
-			return plainAnswer(r, http.StatusMovedPermanently, http.Header{"Location": {folderAt(r.URL)}}, ""), nil
-		}
-		return plainAnswer(r, http.StatusNotFound, http.Header{}, "Not found\n"), nil
+		return s.fails(r, to.Status)
 	}
+	script, info, moved := s.script(to.Path)
+	switch {
+	case moved && to.Moved:
+		at := folderAt(&url.URL{Path: to.Path, RawQuery: to.Query})
+		return s.without(r, http.StatusMovedPermanently, http.Header{"Location": {at}}, ""), nil
+	case moved:
+		return s.without(r, http.StatusMovedPermanently, http.Header{"Location": {folderAt(r.URL)}}, ""), nil
+	case script == "":
+		return s.fails(r, http.StatusNotFound)
+	}
+	return s.run(r, call{script: script, info: info, query: to.Query, moved: to.Moved, env: to.Env})
+}
+
+// without answers a request without PHP.
+func (s *Site) without(r *http.Request, status int, h http.Header, text string) *http.Response {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return plainAnswer(r, status, h, text)
+}
+
+// call is a script that answers a request.
+type call struct {
+	script, info, query string
+	moved               bool              // rules led there
+	env                 map[string]string // what rules set
+	status              int               // that its answer is about, instead of 200; 0: none
+}
+
+// run runs a script.
+func (s *Site) run(r *http.Request, c call) (*http.Response, error) {
 	who := fair.Who{Owner: string(s.Owner), Site: string(s.Name), Visitor: fair.Visitor(firstOf(r.Header["X-Real-Ip"], ""))}
 	body, length, done, err := s.body(r, who)
 	if err != nil {
@@ -268,7 +332,7 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := fastcgi.Do(r.Context(), conn, fastcgi.Request{
-		Params: s.params(r, script, info, length), Body: body,
+		Params: s.params(r, c, length), Body: body,
 		Head: r.Method == http.MethodHead,
 	})
 	if err != nil {
@@ -277,6 +341,9 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answered()
 	resp.Request = r
+	if c.status != 0 && resp.StatusCode == http.StatusOK {
+		resp.StatusCode, resp.Status = c.status, strconv.Itoa(c.status)+" "+http.StatusText(c.status)
+	}
 	resp.Body = keep(resp.Body, spool{dir: s.Spool, who: who}, end)
 	if resp.StatusCode >= http.StatusInternalServerError && r.Method != http.MethodHead {
 		return spoken(r, resp), nil

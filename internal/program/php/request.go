@@ -2,6 +2,7 @@ package php
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,8 @@ import (
 )
 
 // params are the variables of a request (RFC 3875, section 4.1), as nginx names them.
-func (s *Site) params(r *http.Request, script, info string, length int64) []fastcgi.Param {
+func (s *Site) params(r *http.Request, c call, length int64) []fastcgi.Param {
+	script, info := c.script, c.info
 	h := r.Header
 	host := r.Host
 	name, port, err := net.SplitHostPort(host)
@@ -34,14 +36,14 @@ func (s *Site) params(r *http.Request, script, info string, length int64) []fast
 		{Name: "SERVER_NAME", Value: name},
 		{Name: "SERVER_ADDR", Value: "127.0.0.1"},
 		{Name: "REQUEST_METHOD", Value: r.Method},
-		{Name: "QUERY_STRING", Value: r.URL.RawQuery},
+		{Name: "QUERY_STRING", Value: c.query},
 		{Name: "REQUEST_URI", Value: r.URL.RequestURI()},
 		{Name: "DOCUMENT_ROOT", Value: top},
 		{Name: "DOCUMENT_URI", Value: "/" + script + info},
 		{Name: "SCRIPT_NAME", Value: "/" + script},
 		{Name: "SCRIPT_FILENAME", Value: path.Join(top, script)},
 		{Name: "REMOTE_ADDR", Value: firstOf(h["X-Real-Ip"], "127.0.0.1")},
-		{Name: "REDIRECT_STATUS", Value: "200"},
+		{Name: "REDIRECT_STATUS", Value: strconv.Itoa(cmp.Or(c.status, http.StatusOK))},
 		{Name: "CONTENT_TYPE", Value: h.Get("Content-Type")},
 	}
 	if info != "" { // PHP takes an empty one for PHP_SELF, in the place of SCRIPT_NAME
@@ -73,6 +75,29 @@ func (s *Site) params(r *http.Request, script, info string, length int64) []fast
 			Name:  "HTTP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
 			Value: strings.Join(values, between),
 		})
+	}
+	return s.redirected(p, r, c)
+}
+
+// redirected adds the variables of a script to which rules led, as Apache has them, and what the rules set.
+func (s *Site) redirected(p []fastcgi.Param, r *http.Request, c call) []fastcgi.Param {
+	if c.moved && c.info == "" { // PHP drops PATH_INFO beside a REDIRECT_URL
+		p = append(p, fastcgi.Param{Name: "REDIRECT_URL", Value: r.URL.Path})
+		if r.URL.RawQuery != "" {
+			p = append(p, fastcgi.Param{Name: "REDIRECT_QUERY_STRING", Value: r.URL.RawQuery})
+		}
+	}
+	if len(c.env) == 0 {
+		return p
+	}
+	has := make(map[string]bool, len(p))
+	for _, v := range p {
+		has[v.Name] = true
+	}
+	for name, value := range c.env {
+		if !has[name] {
+			p = append(p, fastcgi.Param{Name: name, Value: value})
+		}
 	}
 	return p
 }

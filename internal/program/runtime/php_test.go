@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/build/htaccess"
 	"slipway/internal/platform/id"
 	"slipway/internal/program/php"
 )
@@ -96,6 +97,61 @@ func TestPHP(t *testing.T) {
 	ok(t, err)
 	if string(who) != "HTTP_X_FORWARDED_FOR=192.0.2.1 " {
 		t.Errorf("PHP reads %q", who)
+	}
+}
+
+// Rules of a .htaccess lead to a script with the variables that Apache gives it, and a script reads its own address from PHP_SELF.
+func TestPHPRules(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	const shows = `<?php foreach (["REQUEST_URI", "QUERY_STRING", "PHP_SELF", "PATH_INFO", "SCRIPT_NAME", "REDIRECT_STATUS", "REDIRECT_URL", ` +
+		`"HTTP_AUTHORIZATION", "SHOP"] as $k) echo $k, "=", $_SERVER[$k] ?? "-", " ";`
+	s := w.phpSpec("rules", map[string]string{"product.php": shows, "self.php": shows, "404.php": shows, "index.php": shows, "img/a.txt": "a"})
+	p := w.start(s)
+	folder, problems := htaccess.Translate("", `RewriteEngine On
+RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization},E=SHOP:one]
+RewriteRule ^product/([0-9]+)$ product.php?id=$1 [L,QSA]
+RewriteRule ^info/(.*)$ self.php/$1 [L]
+RewriteRule ^old$ /new [R=301,L]
+RewriteRule ^secret - [F]
+RewriteRule ^circle(.*)$ circle$1x [L]
+ErrorDocument 404 /404.php
+ErrorDocument 403 "Keep out"
+`)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	rules, err := htaccess.Compile([]htaccess.Folder{folder})
+	ok(t, err)
+	site := &php.Site{Top: AppDir, Front: "index.php", Ruled: true, Rules: rules, Open: p.Open, Dial: p.Dial}
+	for path, want := range map[string]struct {
+		status   int
+		text     string
+		location string
+	}{
+		"/product/5?ref=a": {status: 200, text: "REQUEST_URI=/product/5?ref=a QUERY_STRING=id=5&ref=a PHP_SELF=/product.php PATH_INFO=- " +
+			"SCRIPT_NAME=/product.php REDIRECT_STATUS=200 REDIRECT_URL=/product/5 HTTP_AUTHORIZATION=Basic eA== SHOP=one "},
+		"/info/a/b": {status: 200, text: "REQUEST_URI=/info/a/b QUERY_STRING= PHP_SELF=/self.php/a/b PATH_INFO=/a/b " +
+			"SCRIPT_NAME=/self.php REDIRECT_STATUS=200 REDIRECT_URL=- HTTP_AUTHORIZATION=Basic eA== SHOP=one "},
+		"/self.php/x": {status: 200, text: "REQUEST_URI=/self.php/x QUERY_STRING= PHP_SELF=/self.php/x PATH_INFO=/x " +
+			"SCRIPT_NAME=/self.php REDIRECT_STATUS=200 REDIRECT_URL=- HTTP_AUTHORIZATION=Basic eA== SHOP=one "},
+		"/nothing": {status: 404, text: "REQUEST_URI=/nothing QUERY_STRING= PHP_SELF=/404.php PATH_INFO=- " +
+			"SCRIPT_NAME=/404.php REDIRECT_STATUS=404 REDIRECT_URL=/nothing HTTP_AUTHORIZATION=Basic eA== SHOP=- "},
+		"/old":    {status: 301, location: "/new"},
+		"/secret": {status: 403, text: "Keep out\n"},
+		"/circle": {status: 500, text: "The rules of .htaccess lead in circles, or take too long\n"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://site.test"+path, nil)
+		ok(t, err)
+		req.Header.Set("Authorization", "Basic eA==")
+		resp, err := site.RoundTrip(req)
+		ok(t, err)
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		ok(t, err)
+		if resp.StatusCode != want.status || string(b) != want.text || resp.Header.Get("Location") != want.location {
+			t.Errorf("%s: %d %q %v", path, resp.StatusCode, b, resp.Header)
+		}
 	}
 }
 

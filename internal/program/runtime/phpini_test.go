@@ -15,7 +15,7 @@ import (
 var iniDifferences = map[string]string{
 	"max_execution_time": "60", "max_input_vars": "5000", "post_max_size": "1024M", "upload_max_filesize": "1024M",
 	"max_file_uploads": "50", "session.use_strict_mode": "1", "session.cookie_secure": "1", "session.cookie_httponly": "1",
-	"session.cookie_samesite": "Lax", "html_errors": "0", "fastcgi.logging": "0", "cgi.fix_pathinfo": "0", "variables_order": "EGPCS",
+	"session.cookie_samesite": "Lax", "html_errors": "0", "fastcgi.logging": "0", "variables_order": "EGPCS",
 	"realpath_cache_ttl": "600", "opcache.max_accelerated_files": "20000", "date.timezone": "UTC", "session.gc_probability": "1",
 	"memory_limit": "*", "upload_tmp_dir": "*", "sys_temp_dir": "*", "session.save_path": "*", "opcache.memory_consumption": "*",
 	"mysqli.default_socket": DatabaseSocket, "pdo_mysql.default_socket": DatabaseSocket,

@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"slipway/internal/build/htaccess"
 	"slipway/internal/edge/compress"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/id"
@@ -23,8 +24,10 @@ type PHP struct {
 	Front string // front controller, relative to it; "" for none
 	// Closed are files and folders that visitors never reach, relative to Root.
 	Closed []string
-	Obeys  *php.Obeyed // Optional: nil obeys no files of Apache.
-	Tasks  string      // folder of the bundle whose scripts the service alone may run; "" for none
+	Obeys  *php.Obeyed       // Optional: nil obeys no files of Apache.
+	Rules  []htaccess.Folder // of the release's .htaccess files
+	Ruled  bool              // Rules name the front controller
+	Tasks  string            // folder of the bundle whose scripts the service alone may run; "" for none
 }
 
 // Config says of a program what its requests need.
@@ -66,12 +69,18 @@ func New(c Config) Transport {
 	if c.PHP == nil {
 		return overHTTP(c.Program)
 	}
+	rules, err := htaccess.Compile(c.PHP.Rules)
+	if err != nil { // the deployment has compiled them before
+		c.Log.Error("rules of .htaccess not readable; the site answers nothing", "site", c.Site, "err", err)
+	}
 	site := &php.Site{
 		Top:     runtime.AppDir,
 		Root:    c.PHP.Root,
 		Front:   c.PHP.Front,
 		Closed:  c.PHP.Closed,
 		Obeys:   c.PHP.Obeys,
+		Rules:   rules,
+		Ruled:   c.PHP.Ruled,
 		Open:    c.Program.Open,
 		Dial:    c.Program.Dial,
 		Workers: php.NewWorkers(php.WorkersConfig{Workers: c.Workers, Server: c.Program, Log: c.Notes}),

@@ -4,8 +4,8 @@ import (
 	"path"
 	"strings"
 
+	"slipway/internal/build/htaccess"
 	"slipway/internal/platform/lazyregexp"
-	"slipway/internal/program/htaccess"
 )
 
 // Files that belong to nobody who visits: the installer, the configuration, what reveals

@@ -69,7 +69,7 @@ Allow from all
 		"both kinds count":   {map[string]string{"up": "Require all denied", "up/a": "Order deny,allow\nAllow from all"}, "up/a/x", ""},
 		"granted":            {map[string]string{"up": "Require all granted\nOptions -Indexes"}, "", "up/x"},
 		"a rule forbids":     {map[string]string{"up": rules}, "up/private/x", "up/x"},
-		"not understood":     {map[string]string{"up": odd, "p": strings.Replace("Deny from all\n"+odd, "\nDeny", "\nAllow", 1)}, "up/x p/x", ""},
+		"not understood":     {map[string]string{"up": odd, "p": strings.Replace("Deny from all\n"+odd, "\nDeny", "\nAllow", 1)}, "up/b p/x p/b", "up/x"},
 		"too long":           {map[string]string{"up": strings.Repeat("# a comment\n", 6000)}, "up/x", ""},
 		"too many":           {map[string]string{"up": strings.Repeat("<Files a>\n</Files>\n", 300)}, "up/x", ""},
 		"other sections":     {map[string]string{"up": others}, "", "up/x"},

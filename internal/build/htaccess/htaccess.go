@@ -1,7 +1,9 @@
-// Package htaccess owns what a .htaccess of Apache says about who may see files: plugins close folders of a site's storage by it.
+// Package htaccess owns what a .htaccess of Apache says about who may see files, and about addresses.
 //
-// It obeys Deny and Allow, Require, sections of files, and rules that forbid. What it doesn't understand about a denial closes more
-// rather than less. It never reads what a file does otherwise: rewrites, headers, settings of PHP.
+// Parse reads who may see files: Deny and Allow, Require, sections of files, and rules that forbid. Plugins close folders of a site's
+// storage by it. Translate takes all of a committed file apart, with mod_rewrite, mod_alias and what belongs to them; Compile makes
+// the files of a document root ready, and Route says what becomes of a request. What isn't understood about a denial closes more
+// rather than less. Headers, and settings of PHP, are never read.
 package htaccess
 
 import (
@@ -44,6 +46,7 @@ func (r *Rules) compile(pattern string) (*regexp.Regexp, error) {
 // section is about the files of some names.
 type section struct {
 	name   *regexp.Regexp // nil: it can't be understood, and is about every file where it closes
+	wide   bool           // name matches more than it should, and counts where it closes
 	access access
 }
 
@@ -182,10 +185,16 @@ func (r *Rules) begin(at *access, name, about string) *access {
 	if at == nil {
 		return nil
 	}
-	if err != nil {
-		form = nil
-	}
 	of := &section{name: form}
+	if err != nil {
+		of.name = nil
+		if wide, ok := widened(about); ok && name == "filesmatch" {
+			if of.name, err = r.compile(wide); err != nil {
+				of.name = nil
+			}
+			of.wide = true
+		}
+	}
 	r.files = append(r.files, of)
 	return &of.access
 }
@@ -270,7 +279,7 @@ func Hides(top, file string, of func(folder string) *Rules) bool {
 		for _, s := range r.files {
 			alone := state{}
 			alone.apply(s.access)
-			if s.name != nil && s.name.MatchString(path.Base(file)) || s.name == nil && alone.closed() {
+			if matches := s.name == nil || s.name.MatchString(path.Base(file)); matches && (s.name != nil && !s.wide || alone.closed()) {
 				now.apply(s.access)
 			}
 		}

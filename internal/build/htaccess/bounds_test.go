@@ -1,0 +1,122 @@
+package htaccess
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// What a project can write is bounded: a file that is too long fails the deployment, and rules that would take too long answer 500.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text  string
+		fatal bool
+	}{
+		"long":              {strings.Repeat("# a comment\n", 6000), true},
+		"many":              {strings.Repeat("Redirect /a /b\n", maxRules+1), true},
+		"repetitions":       {"RewriteRule ^((a{1000}){1000}){1000}$ x.php", false},
+		"closing, and such": {"RewriteRule ^((a{1000}){1000}){1000}$ - [F]", true},
+		"a long pattern":    {"RewriteRule " + strings.Repeat("a", maxRewrite+1) + " - [F]", true},
+		"not a pattern":     {"RewriteRule ^( - [R=404]", true},
+		"a long redirect":   {"RedirectMatch 403 " + strings.Repeat("a", maxRewrite+1), false},
+	} {
+		f, problems := Translate("", tt.text)
+		if len(problems) == 0 || problems[0].Fatal != tt.fatal {
+			t.Errorf("%s: %v", name, problems)
+		}
+		if _, err := Compile([]Folder{f}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Compile(func() (list []Folder) {
+		for range 200 {
+			f, _ := Translate("", strings.Repeat("RewriteRule ^"+strings.Repeat("a", 1000)+"$ x\n", 10))
+			list = append(list, f)
+		}
+		return list
+	}()); err == nil {
+		t.Error("patterns of any size are compiled")
+	}
+	for name, text := range map[string]string{
+		"circle":     "RewriteRule ^(.*)$ $1x [L]",
+		"next":       "RewriteRule ^(.*)$ $1x [N]",
+		"many rules": strings.Repeat("RewriteRule (a*)*b - [L]\n", maxRules-1) + "RewriteRule ^(.*)$ $1a [L]",
+		"growing":    "RewriteRule ^(.*)$ $1$1$1$1$1$1$1$1 [N]",
+		"many files": strings.Repeat("RewriteCond %{REQUEST_FILENAME}%{REQUEST_URI} -f\nRewriteRule ^ x\n", 900) + "RewriteRule ^(.*)$ $1a [L]",
+		"a query":    "RewriteRule ^(.*)$ /x?%{QUERY_STRING}%{QUERY_STRING}%{QUERY_STRING}a [L]\nRewriteRule ^ /y",
+	} {
+		f, problems := Translate("", text)
+		m, err := Compile([]Folder{f})
+		if err != nil || len(problems) > 0 {
+			t.Fatalf("%s: %v, %v", name, problems, err)
+		}
+		var stats counted
+		q := request(&url.URL{Scheme: "https", Host: "site.test", Path: "/" + strings.Repeat("a", 4000), RawQuery: strings.Repeat("q", 4000)}, "GET", nil)
+		q.Files = &stats
+		out := m.Route(q)
+		if out.Status != 500 && name != "a query" || len(out.Query) > 2*maxURL || len(out.Path) > maxURL {
+			t.Errorf("%s: %d, a path of %d bytes", name, out.Status, len(out.Path))
+		}
+		if stats > maxStats+1 {
+			t.Errorf("%s: %d files are asked for", name, stats)
+		}
+	}
+}
+
+// counted has no files, and counts how often it is asked.
+type counted int
+
+func (c *counted) Stat(string) Kind { *c++; return Nothing }
+
+// A redirect never leads back to where it comes from, and never to another host by its path.
+func TestRedirectsEnd(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"RewriteRule (.*) https://site.test/$1 [R=301,L]":                                      "/a",
+		"RewriteRule (.*) http://SITE.test/$1 [R=301,L]":                                       "/a",
+		"RewriteRule (.*) /$1 [R,L]":                                                           "/a",
+		"Redirect / https://site.test/":                                                        "/a",
+		"RewriteCond %{HTTPS} off\nRewriteRule (.*) https://x.test/$1 [R]":                     "/a",
+		"RewriteCond %{HTTP:X-Forwarded-Proto} !https\nRewriteRule (.*) https://x.test/$1 [R]": "/a",
+		"RewriteCond %{SERVER_PORT} !^443$\nRewriteRule (.*) https://x.test/$1 [R]":            "/a",
+		"RewriteRule ^(.*)$ //evil.test/$1 [R,L]":                                              "302 /evil.test/a",
+		"RewriteRule ^(.*)$ /\\\\evil.test/$1 [R,L]":                                           "302 /evil.test/a",
+		"RedirectMatch ^/(.*)$ //evil.test/$1":                                                 "302 /evil.test/a",
+		"RewriteRule ^(.*)$ \"/b c?x=%{HTTP_USER_AGENT}\" [R,L]":                               "302 /b%20c?x=",
+		"RewriteRule ^(.*)$ /c%d#e [R,L]":                                                      "302 /c%25d%23e",
+		"RewriteRule ^(.*)$ /c#e [R,NE,L]":                                                     "302 /c#e",
+		"RewriteRule ^(.*)$ https://other.test/x?y=z [L]":                                      "302 https://other.test/x?y=z",
+		"RewriteEngine Off\nRewriteRule ^ /x [R]":                                              "/a",
+		"<IfModule !mod_rewrite.c>\nRewriteRule ^ /x [R]\n</IfModule>\n<IfModule mod_rewrite.c>\nRewriteRule a c\n</IfModule>": "/c",
+	} {
+		f, problems := Translate("", text)
+		m, err := Compile([]Folder{f})
+		if err != nil || len(problems) > 0 {
+			t.Fatalf("%q: %v, %v", text, problems, err)
+		}
+		if got := ask(t, m, nil, "/a"); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Whatever a file and an address say, nothing breaks.
+func FuzzRoute(f *testing.F) {
+	f.Add("RewriteRule ^(.*)$ index.php?a=$1 [QSA,L]\nRedirect 301 /a /b", "/x", "y=z")
+	f.Add("<Files ~ \"[\">\nDeny from all\n</Files>\nRewriteCond %{HTTP:X %{ENV: [OR]\nRewriteRule !(?! %9$9 [S=3,C]", "/..//", "?")
+	f.Fuzz(func(t *testing.T, text, path, query string) {
+		folder, _ := Translate("a", text)
+		m, err := Compile([]Folder{folder})
+		if err != nil {
+			return
+		}
+		q := request(&url.URL{Scheme: "https", Host: "site.test", Path: path, RawQuery: query}, "GET", []string{"a/b", "c"})
+		q.Path = clean(q.Path)
+		if out := m.Route(q); strings.HasPrefix(out.Location, "//") || strings.ContainsAny(out.Location, "\r\n") {
+			t.Errorf("it leads to %q", out.Location)
+		}
+		m.Touches("a/b", root)
+		m.Touches("c", root)
+	})
+}

@@ -1,0 +1,123 @@
+package htaccess
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// re2 returns a pattern of PCRE as Go runs it, and what must not match beside: a negative lookahead after a beginning of
+// fixed length, or the exception of .well-known. why is empty, or says what Go can't.
+func re2(pattern string) (out, but, why string) {
+	if len(pattern) > maxRewrite {
+		return "", "", "the pattern is too long"
+	}
+	const end = `(/|$)`
+	if i := strings.Index(pattern, `(?!well-known`); i >= 0 && strings.HasSuffix(pattern[:i], `\.`) {
+		if j := closing(pattern, i); j > 0 {
+			pattern, but = pattern[:i]+pattern[j+1:], `(^|/)\.well-known`+end
+		}
+	}
+	if at := fixedBefore.FindString(pattern); at != "" && but == "" {
+		i := len(at) - len("(?!")
+		if j := closing(pattern, i); j > 0 {
+			but, pattern = pattern[:i]+"(?:"+pattern[len(at):j]+")", pattern[:i]+pattern[j+1:]
+		}
+	}
+	pattern = possessive.ReplaceAllString(pattern, "$1")
+	if weight(pattern)+weight(but) > maxRewrite*8 {
+		return "", "", "the pattern is too large"
+	}
+	for _, form := range []string{pattern, but} {
+		if _, err := regexp.Compile(form); err != nil {
+			return "", "", reason(form)
+		}
+	}
+	return pattern, but, ""
+}
+
+// reason says what of a pattern Go's regular expressions don't have.
+func reason(pattern string) string {
+	for _, x := range []struct{ mark, name string }{
+		{"(?!", "a lookahead"},
+		{"(?=", "a lookahead"},
+		{"(?<!", "a lookbehind"},
+		{"(?<=", "a lookbehind"},
+		{"(?>", "an atomic group"},
+		{"(?(", "a conditional group"},
+		{"(?R", "recursion"},
+	} {
+		if strings.Contains(pattern, x.mark) {
+			return "the pattern has " + x.name + ", which is not supported"
+		}
+	}
+	if backreference.MatchString(pattern) {
+		return "the pattern refers to one of its own groups, which is not supported"
+	}
+	return "the pattern is not a regular expression that can be run here"
+}
+
+var (
+	fixedBefore   = regexp.MustCompile(`^\^(?:\\[./_ -]|[\w/ -])*\(\?!`)
+	possessive    = regexp.MustCompile(`([^\\][*+?}])\+`)
+	backreference = regexp.MustCompile(`\\[1-9]`)
+	assertion     = regexp.MustCompile(`\(\?<?[!=]`)
+	repetition    = regexp.MustCompile(`\{(\d+)(?:,(\d*))?\}`)
+)
+
+// widened returns a pattern that matches at least what one matches that Go can't run.
+func widened(pattern string) (string, bool) {
+	for range 20 {
+		at := assertion.FindStringIndex(pattern)
+		if at == nil {
+			break
+		}
+		end := closing(pattern, at[0])
+		if end < 0 {
+			return "", false
+		}
+		pattern = pattern[:at[0]] + pattern[end+1:]
+	}
+	pattern = strings.ReplaceAll(pattern, "(?>", "(?:")
+	pattern = backreference.ReplaceAllString(pattern, ".*")
+	out, but, why := re2(pattern)
+	return out, why == "" && but == ""
+}
+
+// closing returns where the group ends that begins at i, or -1.
+func closing(pattern string, i int) int {
+	depth, class := 0, false
+	for ; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '\\':
+			i++
+		case class:
+			class = c != ']'
+		case c == '[':
+			class = true
+			if strings.HasPrefix(pattern[i+1:], "]") || strings.HasPrefix(pattern[i+1:], "^]") { // a bracket that is one of the class
+				i += 1 + strings.IndexByte(pattern[i+1:], ']')
+			}
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// weight is how large a pattern is when its repetitions are written out.
+func weight(pattern string) int {
+	n := len(pattern)
+	for _, m := range repetition.FindAllStringSubmatch(pattern, -1) {
+		least, _ := strconv.Atoi(m[1])
+		most, _ := strconv.Atoi(m[2])
+		n *= min(max(least, most, 1), 1000)
+		n = min(n, 1<<30)
+	}
+	n += 8 * strings.Count(strings.ToLower(pattern), `\p`) * len(pattern)
+	return n
+}
