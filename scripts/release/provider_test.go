@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/edge/front"
 	"slipway/internal/web/mirror"
 )
 
@@ -44,7 +45,7 @@ func TestProvider(t *testing.T) {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
-	srv := httptest.NewTLSServer(mirror.Handler(data, nil))
+	srv := httptest.NewTLSServer(mirror.Handler(data, front.Proxies{}))
 	t.Cleanup(srv.Close)
 	const at = "/terraform/slipway.internal/slipway/slipway/"
 	read := func(name string, v any) {
