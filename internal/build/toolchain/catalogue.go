@@ -53,7 +53,7 @@ func (t *Toolchain) find(ctx context.Context, pkg string, say func(string, ...an
 	}
 	known := err == nil
 	before := c.Fetched
-	err = t.once(ctx, "catalogue-"+file(pkg), func(ctx context.Context) error {
+	err = t.locks.Once(ctx, "catalogue-"+file(pkg), func(ctx context.Context) error {
 		if c, err := t.readCatalogue(pkg); err == nil && c.Fetched.After(before) {
 			return nil // another process was quicker
 		}

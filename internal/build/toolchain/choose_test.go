@@ -151,7 +151,7 @@ func TestChoice(t *testing.T) {
 		{Manager: "bun", ManagerVersion: "<1.3"}:                    "20.20.2 @oven/bun-linux-x64 1.2.9 own",
 		{Manager: "bun", ManagerVersion: "1.3.0", Node: ">=20 <21"}: "20.20.2 @oven/bun-linux-x64 1.3.0 own",
 	} {
-		node, own, err := tc.chooseNode(t.Context(), want.Node, h, t.Logf)
+		node, own, err := tc.chooseNode(t.Context(), Want{Node: want.Node}, h, t.Logf)
 		got := node.String()
 		if own {
 			got += " own"

@@ -64,7 +64,7 @@ func (t *Toolchain) lookHost(ctx context.Context) (host, error) {
 	if h.engines, ok2 = parseRange(manifest.Engines.Node); !ok2 {
 		h.engines = nil
 	}
-	err = t.once(ctx, "host", func(ctx context.Context) error {
+	err = t.locks.Once(ctx, "host", func(ctx context.Context) error {
 		var out string
 		out, err := t.try(ctx, "host", Tools{}, []string{node, "--version"})
 		if err != nil {

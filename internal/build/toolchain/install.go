@@ -27,10 +27,10 @@ func (t *Toolchain) inside(p pack) string {
 
 // obtain takes the pack, fetching it first where it is missing. with is what it is
 // tried with: the Node it is to run on.
-func (t *Toolchain) obtain(ctx context.Context, p pack, with Tools, say func(string, ...any)) (l *lease, fetched bool, err error) {
+func (t *Toolchain) obtain(ctx context.Context, p pack, with Tools, say func(string, ...any)) (l *taken, fetched bool, err error) {
 	// More than one turn only if somebody sweeps between our fetching and our taking.
 	for range 3 {
-		if l, err := t.lease(p); l != nil || err != nil {
+		if l, err := t.take(p); l != nil || err != nil {
 			return l, fetched, err
 		}
 		if t.arch == "" && p.bin != "" {
@@ -39,7 +39,7 @@ func (t *Toolchain) obtain(ctx context.Context, p pack, with Tools, say func(str
 		if !fetched {
 			say("%s is downloaded from the npm registry and stored for later builds", p)
 		}
-		err := t.once(ctx, p.key(), func(ctx context.Context) error {
+		err := t.locks.Once(ctx, p.key(), func(ctx context.Context) error {
 			if _, err := os.Lstat(t.kept(p)); err == nil {
 				return nil // another process was quicker
 			}

@@ -109,7 +109,7 @@ func (t *Toolchain) chooseManager(
 			"Write a version or a range in packageManager or engines of package.json").Got(short(w.ManagerVersion))
 	}
 	exact, isExact := parseVersion(w.ManagerVersion)
-	if w.Manager == "npm" && set.has(h.npm) && h.npmRunsOn(node) {
+	if w.Manager == "npm" && !w.Apart && set.has(h.npm) && h.npmRunsOn(node) {
 		p = t.managerPack("npm", false)
 		p.version = h.npm
 		return p, false, nil

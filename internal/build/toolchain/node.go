@@ -53,6 +53,14 @@ func parseNode(s string) (nodeWant, bool) {
 	return nodeWant{set: set}, ok && s != ""
 }
 
+// CheckNode returns an error unless a text is empty or a wish for a Node.
+func CheckNode(text string) error {
+	if _, ok := parseNode(text); text != "" && !ok {
+		return errors.New(`give "lts", "host", or a version such as 24`)
+	}
+	return nil
+}
+
 // ltsFrom is when a line of Node is called long-term supported: in the October of the
 // year of its release. Even lines until 26, every line from 27 on.
 func ltsFrom(major int64) time.Time {
@@ -80,7 +88,8 @@ func ltsLine(n int, now time.Time) (major int64, ok bool) {
 }
 
 // chooseNode decides which Node a build gets. own means that it is not the host's.
-func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say func(string, ...any)) (v version, own bool, err error) {
+func (t *Toolchain) chooseNode(ctx context.Context, w Want, h host, say func(string, ...any)) (v version, own bool, err error) {
+	text := w.Node
 	if strings.TrimSpace(text) == "" {
 		return h.node, false, nil
 	}
@@ -96,12 +105,12 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 		}
 		want.set, _ = parseRange(strconv.FormatInt(line, 10))
 	}
-	if !want.newest && want.set.has(h.node) {
+	if !want.newest && !w.Apart && want.set.has(h.node) {
 		return h.node, false, nil
 	}
 	if want.exact {
 		v := t.published(ctx, want.only, say)
-		return v, v.compare(h.node) != 0, nil
+		return v, w.Apart || v.compare(h.node) != 0, nil
 	}
 	if t.arch == "" {
 		return v, false, errArch()
@@ -124,13 +133,13 @@ func (t *Toolchain) chooseNode(ctx context.Context, text string, h host, say fun
 	}
 	if p, partly := parsePartial(strings.TrimLeft(strings.TrimSpace(text), "~^")); err == nil && !ok && partly && p.parts == 2 {
 		if v = t.published(ctx, p.version, say); v.compare(p.version) != 0 { // 18.12, of which the registry has no release
-			return v, v.compare(h.node) != 0, nil
+			return v, w.Apart || v.compare(h.node) != 0, nil
 		}
 	}
 	if err != nil || !ok {
 		return v, false, t.noNode(text, newest.version)
 	}
-	return found.version, found.version.compare(h.node) != 0, nil
+	return found.version, w.Apart || found.version.compare(h.node) != 0, nil
 }
 
 // published returns a version of Node, or the next newer one of its line where the registry, which lacks some, doesn't have it.

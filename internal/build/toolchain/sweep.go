@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"slipway/internal/platform/lease"
 )
 
 // Sweep removes tools until at most maxBytes are kept, the least recently used first,
@@ -49,7 +49,7 @@ func (t *Toolchain) Sweep(ctx context.Context, maxBytes int64) error {
 		if one.size, err = size(filepath.Join(t.c.Dir, "kept", e.Name())); err != nil {
 			return fmt.Errorf("sweep tools: %w", err)
 		}
-		if st, err := os.Stat(t.lockPath(e.Name())); err == nil {
+		if st, err := os.Stat(t.locks.Path(e.Name())); err == nil {
 			one.used = st.ModTime()
 		}
 		total += one.size
@@ -77,11 +77,11 @@ func (t *Toolchain) Sweep(ctx context.Context, maxBytes int64) error {
 
 // removeUnused removes path if nobody holds the lock of key.
 func (t *Toolchain) removeUnused(key, path string) (bool, error) {
-	l, err := t.tryLock(key, unix.LOCK_EX)
+	l, err := t.locks.Try(key, true)
 	if l == nil || err != nil {
 		return false, err
 	}
-	defer unlock(l)
+	defer lease.Unlock(l)
 	// Under another name first: half a tool must not look like one.
 	if gone := filepath.Join(t.c.Dir, "new", key); path != gone {
 		if err := os.RemoveAll(gone); err != nil {

@@ -28,6 +28,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"slipway/internal/platform/lease"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -60,6 +61,7 @@ type Want struct {
 	Node           string // version, npm range, "lts/*", "lts/iron", "latest"; "" is the host's
 	Manager        string // npm, pnpm, yarn, bun or ""
 	ManagerVersion string // version or npm range; "" chooses one that fits the Node
+	Apart          bool   // nothing of the host's: the sandbox has other programs and libraries
 }
 
 // Tools holds what a build gets. Release must be called when the build has ended.
@@ -72,7 +74,8 @@ type Tools struct {
 	// Node and Manager are the versions, without a "v"; "" where there is none.
 	Node, Manager string
 
-	leases []*lease
+	leases []*taken
+	host   bool // whether Node is the host's
 }
 
 // Release says that the build has ended, so that Sweep may take its tools. It may be
@@ -86,7 +89,7 @@ func (t Tools) Release() {
 // Toolchain keeps tools. It is safe for concurrent use, and several processes may share a Dir.
 type Toolchain struct {
 	c      Config
-	flight flight
+	locks  *lease.Locks
 	arch   string // of Node's packages: x64 or arm64
 	avx2   bool
 	search []string // where the sandbox's PATH leads
@@ -128,7 +131,8 @@ func New(c Config) (*Toolchain, error) {
 	}
 	c.Dir = dir
 	return &Toolchain{
-		c: c, arch: map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], avx2: cpu.X86.HasAVX2,
+		c: c, locks: lease.New(filepath.Join(dir, "lock")),
+		arch: map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH], avx2: cpu.X86.HasAVX2,
 		search: slices.Clone(sandboxPath), now: time.Now,
 	}, nil
 }
@@ -141,7 +145,7 @@ func (t *Toolchain) Ready(ctx context.Context, w Want, say func(format string, a
 	if say == nil {
 		say = func(string, ...any) {}
 	}
-	if w == (Want{}) {
+	if w.Node == "" && w.Manager == "" {
 		binds, env := t.trust()
 		return Tools{Binds: binds, Env: env}, nil
 	}
@@ -175,11 +179,16 @@ func (t *Toolchain) Ready(ctx context.Context, w Want, say func(format string, a
 		return nil
 	}
 
-	node, own, err := t.chooseNode(ctx, w.Node, h, say)
+	if w.Apart && w.Node == "" {
+		if w.Node, err = t.LTS(ctx, say); err != nil {
+			return Tools{}, err
+		}
+	}
+	node, own, err := t.chooseNode(ctx, w, h, say)
 	if err != nil {
 		return Tools{}, err
 	}
-	tools.Node = node.String()
+	tools.Node, tools.host = node.String(), !own
 	if own {
 		if err := use(t.nodePack(node), Tools{}); err != nil {
 			return Tools{}, err
@@ -199,9 +208,9 @@ func (t *Toolchain) Ready(ctx context.Context, w Want, say func(format string, a
 			}
 		}
 	}
-	if own && w.Manager != "npm" && !h.npmRunsOn(node) {
+	if own && w.Manager != "npm" && (w.Apart || !h.npmRunsOn(node)) {
 		// Scripts call npm and npx whoever installed the packages, and the host's would not start.
-		m, _, err := t.chooseManager(ctx, Want{Manager: "npm"}, node, h, say)
+		m, _, err := t.chooseManager(ctx, Want{Manager: "npm", Apart: w.Apart}, node, h, say)
 		if err == nil {
 			err = use(m, alone)
 		}

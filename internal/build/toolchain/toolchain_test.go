@@ -26,8 +26,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
@@ -646,29 +644,4 @@ func TestSweep(t *testing.T) {
 	if got := kept(); len(got) > 0 {
 		t.Errorf("after all are released: %v", got)
 	}
-}
-
-// A lock is given back although a child process has the file open, as each has between its fork
-// and the begin of its program.
-func TestUnlock(t *testing.T) {
-	t.Parallel()
-	tc := plainToolchain(t, newDir(t), newRegistry(t))
-	f, err := tc.tryLock("tool", unix.LOCK_EX)
-	if f == nil || err != nil {
-		t.Fatal(f, err)
-	}
-	childs, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(childs)
-	if again, err := tc.tryLock("tool", unix.LOCK_EX); again != nil || err != nil {
-		t.Fatalf("it is locked twice: %v", err)
-	}
-	unlock(f)
-	again, err := tc.tryLock("tool", unix.LOCK_EX)
-	if again == nil || err != nil {
-		t.Fatalf("it is still locked: %v", err)
-	}
-	unlock(again)
 }
