@@ -122,11 +122,11 @@ var etc = map[string]string{
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
-// hostEtc lists files of the host's /etc that a build may read.
-var hostEtc = []string{
-	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
-	"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
-}
+// hostEtc lists files of the host's /etc that a build may read, and systemEtc those that belong to its programs.
+var (
+	hostEtc   = []string{"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/localtime"}
+	systemEtc = []string{"/etc/ssl/openssl.cnf", "/etc/alternatives", "/etc/ld.so.cache", "/etc/mime.types"}
+)
 
 // errNoBwrap is the error shown to users.
 func errNoBwrap() error {
@@ -320,13 +320,18 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	self = l.show(b.Self)
 	args = []string{
 		"--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
-		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv", "--ro-bind", "/usr", "/usr",
+		"--die-with-parent", "--new-session", "--hostname", "build", "--clearenv",
 	}
+	system := func(p string) string { return p } // where bwrap finds a path of the file system that the command sees
+	if c.System != "" {
+		system = func(p string) string { return l.show(filepath.Join(c.System, p)) }
+	}
+	args = append(args, "--ro-bind", system("/usr"), "/usr")
 	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		if to, err := os.Readlink(p); err == nil {
+		if to, err := os.Readlink(filepath.Join(c.System, p)); err == nil {
 			args = append(args, "--symlink", to, p)
-		} else if st, err := os.Stat(p); err == nil && st.IsDir() {
-			args = append(args, "--ro-bind", p, p)
+		} else if st, err := os.Stat(filepath.Join(c.System, p)); err == nil && st.IsDir() {
+			args = append(args, "--ro-bind", system(p), p)
 		}
 	}
 	args = append(args, "--dir", "/etc")
@@ -339,6 +344,11 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	}
 	for _, p := range hostEtc {
 		args = append(args, "--ro-bind-try", p, p)
+	}
+	for _, p := range systemEtc {
+		if _, err := os.Stat(filepath.Join(c.System, p)); err == nil {
+			args = append(args, "--ro-bind", system(p), p)
+		}
 	}
 	tmp := strconv.FormatInt(c.Limits.TmpSize, 10)
 	args = append(args, "--proc", "/proc", "--dev", "/dev")

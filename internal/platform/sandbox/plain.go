@@ -64,6 +64,9 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if len(c.Beside) > 0 {
 		return Result{}, errors.New("run plain: refused to run a command beside another: nothing would end it")
 	}
+	if c.System != "" {
+		return Result{}, errors.New("run plain: refused to run a command with another system: it would see the host's")
+	}
 	if c.Guard != nil {
 		return Result{}, errors.New("run plain: refused to run a command with a guard: it has no pid 1")
 	}

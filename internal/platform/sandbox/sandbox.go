@@ -53,6 +53,9 @@ type Command struct {
 	// Work is the absolute host directory that is mounted read-write at Root. It must belong to UID (see Own); a .home
 	// for HOME is created in it.
 	Work string
+	// System is an absolute path of ours with a file system whose programs, libraries and parts of /etc the command
+	// sees in place of the host's. The host's certificates stay. Optional: empty is the host. Plain refuses it.
+	System string
 	// Binds are further directories and files to mount. Optional.
 	Binds []Bind
 	// UID and GID are the site's ids on the host. They are required if we are root and ignored otherwise. GID 0 means
@@ -285,6 +288,11 @@ func (c *Command) check() error {
 			if i != j && o.Write && b.Source != o.Source && within(b.Source, o.Source) {
 				return fmt.Errorf("check command: bind %s lies inside the writable %s", b.Source, o.Source)
 			}
+		}
+	}
+	if c.System != "" {
+		if c.System, err = ours(c.System, c.UID, c.GID); err != nil {
+			return err
 		}
 	}
 	if c.Network.Proxy != "" {
