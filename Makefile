@@ -57,6 +57,7 @@ test-nodes: ## the stories of programs and WordPress on two nodes, each request 
 test-packages: ## the Debian package and its unit on clean systems, upgrades from the last release, the image in Podman, Prometheus; takes an hour, and root
 	@go run ./scripts/need gnupg mmdebstrap podman lintian minisign prometheus
 	go test -tags packages -count=1 -timeout 120m -run '^(TestDebian|TestForeign|TestImage|TestClusterImages|TestLastRelease|TestMachines|TestPrometheus)$$' -v ./scripts/release ./scripts/image ./e2e
+	go test -tags packages -count=1 -timeout 60m -run TestReal -v ./internal/build/root
 
 test-terraform: ## the provider of terraform/, with Terraform or OpenTofu where one is there
 	go -C terraform mod tidy -diff

@@ -123,7 +123,7 @@ func TestPHPApplication(t *testing.T) {
 	}
 	broken = shop("four")
 	broken["composer.json"] = strings.Replace(broken["composer.json"], "^8.1", "^99.0", 1)
-	if why := h.fails("shop", broken); !strings.Contains(why, "PHP ^99.0 is not installed on this server") {
+	if why := h.fails("shop", broken); !strings.Contains(why, "PHP ^99.0 is not available on this server") {
 		t.Errorf("another version: %s", why)
 	}
 	h.answers("GET", "/", "", 200, "one /")
@@ -311,12 +311,13 @@ func (h *installation) answers(method, path, body string, status int, want strin
 }
 
 // installSite is install for a repository of its own.
-func installSite(t *testing.T, name string, files map[string]string) *installation {
+func installSite(t *testing.T, name string, files map[string]string, flags ...string) *installation {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Flags = append(w.Flags, flags...)
 	t.Cleanup(w.Close)
 	t.Cleanup(func() {
 		if t.Failed() {

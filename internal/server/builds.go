@@ -23,12 +23,13 @@ func (h *node) openBuilds(
 	dir := s.Path("builds")
 	builds, err := build.Open(ctx, build.OpenConfig{
 		Config: build.Config{
-			DB: h.DB, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store,
+			DB: h.DB, Log: s.Log, Egress: out, Dir: dir, AtOnce: s.Builds, Disk: s.Store, Node: s.Node,
 			Limits: sandbox.Limits{Memory: int64(s.BuildMemory) << 20, Disk: int64(s.BuildDisk) << 20, Wall: s.BuildTime},
 		},
 		Insecure: s.InsecureBuilds,
 		ProbeUID: installation.ProbeUID,
 		ToolUID:  installation.ToolUID,
+		Mirror:   s.DebianMirror,
 		CAFile:   s.OutboundCAFile,
 	})
 	if err != nil {
@@ -60,6 +61,7 @@ func (h *node) openBuilds(
 		Runner:     builds.Runner(),
 		Bundles:    bundles,
 		Toolchain:  builds.Toolchain(),
+		Roots:      builds.Roots(),
 		Egress:     out,
 		Dir:        filepath.Join(dir, "programs"),
 		Users:      builds,

@@ -531,6 +531,9 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		{"sign-in domains", h.SSO.Run},
 		{"upgrades", (&upgrade.Announcer{Store: s.Store, DB: h.DB, To: h.Accounts, Log: s.Log}).Run},
 	}
+	if roots := builds.Roots(); roots != nil {
+		h.workers = append(h.workers, service{"roots", roots.Run})
+	}
 	if h.engine != nil {
 		h.workers = append(h.workers, service{"fence", h.engine.Fence})
 	}

@@ -170,6 +170,7 @@ var needed = [][]string{
 	{"chromium-headless-shell"},                         // older Debian versions only have chromium, which works too
 	{"php-fpm", "php-curl", "php-mbstring", "composer"}, // for PHP sites
 	{"postgresql"},
+	{"mmdebstrap", "debian-archive-keyring"}, // for tools of other releases of Debian
 }
 
 // announce prints the estimated minutes and what will be installed.

@@ -22,6 +22,7 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/build/framework"
+	"slipway/internal/build/root"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/egress"
@@ -36,6 +37,8 @@ type Config struct {
 	Elsewhere Elsewhere // runs builds if this node can't make sandboxes. Optional: nil means here, with Runner.
 	Why       string    // why neither is set
 	Toolchain *toolchain.Toolchain
+	Roots     *root.Roots    // tools that the host lacks. Optional: nil means the host's alone.
+	Node      string         // for projects that name none, as toolchain.Want has it. Optional: empty means the server's own.
 	Egress    *egress.Egress // the sandbox's network access. Optional: nil if the Runner needs none.
 	Dir       string         // absolute, private: temporary directories and caches
 	AtOnce    int            // concurrent builds. Optional: 0 means half the processors, at least one.
@@ -71,6 +74,9 @@ func (b *Builds) Why() string { return b.c.Why }
 
 // Runner returns the sandboxes of builds; nil if builds are refused.
 func (b *Builds) Runner() sandbox.Runner { return b.c.Runner }
+
+// Roots returns the roots of builds and programs; nil if there are none.
+func (b *Builds) Roots() *root.Roots { return b.c.Roots }
 
 // Toolchain returns the tools of builds; nil if builds are refused.
 func (b *Builds) Toolchain() *toolchain.Toolchain { return b.c.Toolchain }

@@ -42,7 +42,7 @@ func (b *build) run(
 		limits.Wall = time.Until(stop)
 		cmd := sandbox.Command{
 			Argv: c.Argv, Dir: path.Join(sandbox.Root, RepoDir, c.Dir), Env: b.commandEnv(c, extra), Work: b.work, Binds: b.tools.Binds,
-			UID: b.uid, Network: network, Limits: limits, Stdout: b.log, Stderr: b.log,
+			System: b.root.Tree(), UID: b.uid, Network: network, Limits: limits, Stdout: b.log, Stderr: b.log,
 		}
 		if c.Shell != "" { // the user's own command, in the user's sandbox
 			cmd.Argv = []string{shell(c.Shell), "-c", c.Shell}

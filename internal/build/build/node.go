@@ -14,33 +14,75 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/build/framework"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/platform/sandbox"
 )
 
-// bring gets the tools that the plan requires. If the project names no version of Node.js, it gets the one that its
-// packages needed in the last build.
-func (b *build) bring(ctx context.Context) (err error) {
-	if b.line == "" && !b.ClearCache {
-		b.line = b.cache.node()
+// bring gets the tools that the plan requires.
+func (b *build) bring(ctx context.Context) error {
+	if err := b.chooseRoot(ctx); err != nil {
+		return err
 	}
-	say := func(format string, args ...any) { b.printf("info", format, args...) }
-	want := toolchain.Want{Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion}
-	if b.node() == "" {
-		if b.line, err = b.c.Toolchain.LineFor(ctx, want, say); err != nil {
-			return fmt.Errorf("prepare tools: %w", err)
-		}
-	}
-	want.Node = b.node()
-	if b.tools, err = b.c.Toolchain.Ready(ctx, want, say); err != nil {
-		return fmt.Errorf("prepare tools: %w", err)
+	if err := b.bringNode(ctx); err != nil {
+		return err
 	}
 	if err := b.moreTools(ctx, managers(b.texts(ctx))); err != nil {
 		return err
 	}
-	return b.php(ctx)
+	return b.php()
+}
+
+// bringNode gets Node.js and the package manager. If the project names no version of Node.js, it gets the one that its
+// packages needed in the last build.
+func (b *build) bringNode(ctx context.Context) (err error) {
+	if b.line == "" && !b.ClearCache {
+		b.line = b.cache.node()
+	}
+	say := func(format string, args ...any) { b.printf("info", format, args...) }
+	want := toolchain.Want{Manager: b.Plan.Manager, ManagerVersion: b.Plan.ManagerVersion, Apart: b.root != nil}
+	if b.node() == "" {
+		b.line, err = b.unnamed(ctx, want, say)
+	}
+	if want.Node = b.node(); err == nil {
+		b.tools, err = b.c.Toolchain.Ready(ctx, want, say)
+	}
+	if b.Plan.Node == "" && b.c.Node != "" && !want.Apart && unavailable(err) {
+		b.printf("warn", "The usual Node.js can't be downloaded now, so this build has the server's: %s", fault.As(err).Message)
+		b.line, want.Node = "", ""
+		b.tools, err = b.c.Toolchain.Ready(ctx, want, say)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare tools: %w", err)
+	}
+	if b.tools.Node != "" {
+		b.printf("info", "%s", b.tools.About())
+	}
+	return nil
+}
+
+// unnamed returns the version of Node.js for a project that names none, or "" for the server's own. A site whose last build
+// had the server's keeps it.
+func (b *build) unnamed(ctx context.Context, want toolchain.Want, say func(string, ...any)) (string, error) {
+	if b.c.Node == "" || want.Manager == "" && b.Plan.Runtime != framework.Node {
+		return b.c.Toolchain.LineFor(ctx, want, say)
+	}
+	if _, err := os.Stat(b.cache.path("key")); err == nil && !b.ClearCache {
+		say("This site was built with the server's Node.js before and keeps it. To change that, name a version in engines of package.json")
+		return b.c.Toolchain.LineFor(ctx, want, say)
+	}
+	if b.c.Node != "lts" {
+		return b.c.Node, nil
+	}
+	return b.c.Toolchain.LTS(ctx, say)
+}
+
+// unavailable reports whether a download failed that may succeed another time.
+func unavailable(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Kind == fault.Unavailable
 }
 
 // node returns the version of Node.js that the build requires.
@@ -51,6 +93,8 @@ func (b *build) giveBack() {
 	for _, t := range append(b.extra, b.tools) {
 		t.Release()
 	}
+	b.root.Release()
+	b.root = nil
 }
 
 // suitNode installs the dependencies again with another version of Node.js if the project names none and its direct

@@ -96,3 +96,38 @@ func TestInstallationThatWantsAnotherNode(t *testing.T) {
 		}
 	}
 }
+
+// A project that names no version gets the usual Node. One that was built with the server's keeps it, and so does a build that
+// can't download another.
+func TestUsualNode(t *testing.T) {
+	t.Parallel()
+	plan := sh("mkdir dist; node --version > dist/index.html")
+	plan.Manager, plan.Modules, plan.Inputs = "npm", []string{"node_modules"}, []string{"package.json"}
+	plan.Install = []framework.Command{{Shell: `mkdir -p node_modules`}}
+	files := map[string]string{"package.json": `{}`}
+	s := newSite(t)
+	stockNode(t, s)
+	first := s.build(files, plan)
+	if first.err != nil || strings.HasPrefix(first.files["index.html"], "v24.99") {
+		t.Fatalf("the server's: %v: %v\n%s", first.err, first.files, first.text())
+	}
+	s.Builds.c.Node = "lts"
+	o := s.build(files, plan)
+	if o.err != nil || o.files["index.html"] != first.files["index.html"] || !strings.Contains(o.text(), "keeps it") {
+		t.Errorf("a site that was built before: %v: %v\n%s", o.err, o.files, o.text())
+	}
+	clear := func(x *Spec) { x.ClearCache = true }
+	for _, change := range [][]func(*Spec){{clear}, nil} {
+		o = s.build(files, plan, change...)
+		if o.err != nil || strings.TrimSpace(o.files["index.html"]) != "v24.99.0" ||
+			!strings.Contains(o.text(), "Node 24.99.0 from the npm registry, with security updates until 2028-04-30") {
+			t.Errorf("the usual: %v: %v\n%s", o.err, o.files, o.text())
+		}
+	}
+	offline := newSite(t)
+	offline.Builds.c.Node = "lts"
+	o = offline.build(files, plan)
+	if o.err != nil || o.files["index.html"] != first.files["index.html"] || !strings.Contains(o.text(), "can't be downloaded now") {
+		t.Errorf("offline: %v: %v\n%s", o.err, o.files, o.text())
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"slipway/internal/build/root"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/sandbox"
@@ -18,6 +19,7 @@ type OpenConfig struct {
 	Insecure bool   // no sandbox: every build can read what Slipway can
 	ProbeUID int    // uid of the test of the sandbox
 	ToolUID  int    // uid that unpacks tools
+	Mirror   string // of Debian, for roots. Optional: empty means Debian's own.
 	CAFile   string // additional root certificates for downloads of tools. Optional.
 }
 
@@ -52,6 +54,14 @@ func Open(ctx context.Context, o OpenConfig) (*Builds, error) {
 		sandbox.Prefer(c.Log)
 	}
 	var err error
+	if !o.Insecure {
+		c.Roots, err = root.New(root.Config{
+			Dir: filepath.Join(c.Dir, "roots"), Sandbox: c.Runner, UID: o.ToolUID, Mirror: o.Mirror, Log: c.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	c.Toolchain, err = toolchain.New(toolchain.Config{
 		Dir:     filepath.Join(c.Dir, "tools"),
 		Sandbox: c.Runner,

@@ -14,7 +14,6 @@ import (
 
 	"slipway/internal/build/framework"
 	"slipway/internal/build/htaccess"
-	"slipway/internal/build/phpversion"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 )
@@ -22,22 +21,32 @@ import (
 // phpInside is the path of the plan's PHP inside the sandbox.
 const phpInside = "/opt/slipway-php"
 
-// php puts the plan's PHP, with its extensions, before the host's in PATH, and sets Composer's folders. Packages from
-// path repositories are copied, because a link would lead out of the stored files.
-func (b *build) php(ctx context.Context) error {
-	if !slices.ContainsFunc(b.Plan.Tools, func(t framework.Tool) bool { return t.Name == "php" }) {
+// calls reports whether the plan's commands call a tool.
+func (b *build) calls(tool string) bool {
+	return slices.ContainsFunc(b.Plan.Tools, func(t framework.Tool) bool { return t.Name == tool })
+}
+
+// chooseRoot takes the root with the plan's tools if the host lacks them, and installs it if necessary.
+func (b *build) chooseRoot(ctx context.Context) (err error) {
+	if b.root != nil || !b.calls("php") {
 		return nil
 	}
-	v, err := phpversion.Choose(ctx, b.Plan.Asks("php"))
-	if err != nil {
-		return err
+	b.phpVersion, b.root, err = b.c.Roots.PHP(ctx, b.Plan.Asks("php"), func(format string, args ...any) { b.printf("info", format, args...) })
+	return err
+}
+
+// php puts the plan's PHP, with its extensions, before the host's in PATH, and sets Composer's folders. Packages from
+// path repositories are copied, because a link would lead out of the stored files.
+func (b *build) php() error {
+	if !b.calls("php") {
+		return nil
 	}
-	composer := slices.ContainsFunc(b.Plan.Tools, func(t framework.Tool) bool { return t.Name == "composer" })
+	v, composer := b.phpVersion, b.calls("composer")
 	switch {
 	case v.CLI == "" && composer:
 		return fault.New(fault.Unavailable, "php_missing", "PHP's command line program is not installed on this server",
 			"the operator can install it (apt-get install php-cli)")
-	case composer && !phpversion.HasComposer():
+	case composer && !v.HasComposer():
 		return fault.New(fault.Unavailable, "composer_missing", "Composer is not installed on this server",
 			"the operator can install it (apt-get install composer)")
 	}
@@ -52,7 +61,7 @@ func (b *build) php(ctx context.Context) error {
 		b.tools.Path = append(b.tools.Path, phpInside)
 		b.tools.Binds = append(b.tools.Binds, sandbox.Bind{Source: dir, Target: phpInside})
 	}
-	b.tools.Binds = append(b.tools.Binds, v.Binds()...)
+	b.tools.Binds = slices.Concat(b.tools.Binds, v.Binds(), b.root.Binds())
 	home := path.Join(sandbox.Root, homeDir)
 	b.tools.Env = append(
 		b.tools.Env,

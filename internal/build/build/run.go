@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 
 	"slipway/internal/build/buildlog"
+	"slipway/internal/build/framework"
+	"slipway/internal/build/phpversion"
+	"slipway/internal/build/root"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
@@ -28,19 +31,21 @@ const (
 type build struct {
 	*Builds
 	Spec
-	report Report
-	log    *buildlog.Log
-	cache  cache
-	saved  bool             // whether cache has been saved
-	ran    bool             // whether commands ran, so that caches are worth saving
-	before map[string]int64 // when each candidate for the output last changed, before any command ran
-	tools  toolchain.Tools
-	extra  []toolchain.Tools // additional tools, released separately
-	line   string            // version of Node.js that the packages need if the project names none; "" is the server's
-	dir    string            // private: the socket, and work
-	work   string            // writable for the build: repo and .home; set in advance for builds elsewhere
-	uid    int               // of the site; set in advance for builds elsewhere
-	env    []string
+	report     Report
+	log        *buildlog.Log
+	cache      cache
+	saved      bool             // whether cache has been saved
+	ran        bool             // whether commands ran, so that caches are worth saving
+	before     map[string]int64 // when each candidate for the output last changed, before any command ran
+	tools      toolchain.Tools
+	phpVersion phpversion.Version // if the plan requires PHP
+	root       *root.Lease        // the programs that the commands find; nil is the host's
+	extra      []toolchain.Tools  // additional tools, released separately
+	line       string             // version of Node.js that the packages need if the project names none; "" is the server's
+	dir        string             // private: the socket, and work
+	work       string             // writable for the build: repo and .home; set in advance for builds elsewhere
+	uid        int                // of the site; set in advance for builds elsewhere
+	env        []string
 }
 
 // Run builds s and calls use with the artefact. Saving the caches and deleting the build's folders continue after Run
@@ -122,7 +127,18 @@ func (b *build) asItIs(ctx context.Context, use func(context.Context, Artefact) 
 	b.report.Skip("install")
 	b.report.Skip("build")
 	b.report.Enter("publish")
-	return b.handOver(ctx, use)
+	return b.handOver(ctx, func(ctx context.Context, a Artefact) error {
+		if a.Runtime != framework.Node || b.Plan.Node != "" || b.c.Node == "" || b.c.Runner == nil || b.c.Elsewhere != nil {
+			return use(ctx, a)
+		}
+		// It has no package manager, so Node.js alone is what it needs.
+		if err := b.bringNode(ctx); err != nil {
+			return err
+		}
+		defer b.giveBack()
+		a.Node = b.tools.Node
+		return use(ctx, a)
+	})
 }
 
 // end saves what the next build can use and deletes the rest.
@@ -166,7 +182,9 @@ func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact
 	}
 	b.report.Enter("publish")
 	return b.handOver(ctx, func(ctx context.Context, a Artefact) error {
-		a.Node = b.node()
+		if a.Node = b.node(); b.Plan.Node == "" && a.Node != "" {
+			a.Node = b.tools.Node // it stays that version, however often it starts
+		}
 		return use(ctx, a)
 	})
 }

@@ -17,7 +17,7 @@ func (b *build) moreTools(ctx context.Context, names []string) error {
 		if name == b.Plan.Manager || name == "npm" { // npm is part of Node.js
 			continue
 		}
-		got, err := b.c.Toolchain.Ready(ctx, toolchain.Want{Node: b.node(), Manager: name},
+		got, err := b.c.Toolchain.Ready(ctx, toolchain.Want{Node: b.node(), Manager: name, Apart: b.root != nil},
 			func(format string, args ...any) { b.printf("info", format, args...) })
 		if err != nil {
 			if f := fault.As(err); f != nil {

@@ -1,4 +1,4 @@
-// Package phpversion owns the PHP versions of this host, and selecting one for a constraint in
+// Package phpversion owns the PHP versions of this host, and selecting a version for a constraint in
 // composer.json.
 package phpversion
 
@@ -20,8 +20,9 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// Version is a PHP that is installed on this host.
+// Version is a PHP that is installed on this host or in a root.
 type Version struct {
+	System string // the root that contains it, see sandbox.Command; empty is the host
 	Number string // 8.2.35
 	FPM    string // the program that keeps workers
 	CLI    string // the program that runs a script; empty where only FPM is installed
@@ -127,10 +128,12 @@ func Among(all []Version, constraint string) (Version, error) {
 			", ")+"; change the requirement in composer.json, or ask the operator to install another version")
 }
 
-// HasComposer reports whether Composer is where a sandbox finds it.
-func HasComposer() bool { return isFile("/usr/bin/composer") || isFile("/usr/local/bin/composer") }
+// HasComposer reports whether Composer is where a sandbox with this PHP finds it.
+func (v Version) HasComposer() bool {
+	return isFile(v.System+"/usr/bin/composer") || isFile(v.System+"/usr/local/bin/composer")
+}
 
-// Binds returns what of the host's /etc a PHP of this version needs in a sandbox: which
+// Binds returns the parts of its system's /etc that a PHP of this version needs in a sandbox: which
 // extensions it loads. Pool files of the host may hold secrets and stay outside.
 func (v Version) Binds() []sandbox.Bind {
 	if v.Config == "" {
@@ -138,8 +141,8 @@ func (v Version) Binds() []sandbox.Bind {
 	}
 	var list []sandbox.Bind
 	for _, name := range []string{"fpm/conf.d", "cli/conf.d", "mods-available"} {
-		if dir := filepath.Join(v.Config, name); isDir(dir) {
-			list = append(list, sandbox.Bind{Source: dir, Target: dir})
+		if dir := filepath.Join(v.Config, name); isDir(v.System + dir) {
+			list = append(list, sandbox.Bind{Source: v.System + dir, Target: dir})
 		}
 	}
 	return list

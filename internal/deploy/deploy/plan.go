@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"slipway/internal/build/framework"
-	"slipway/internal/build/phpversion"
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/fault"
@@ -75,10 +74,12 @@ func (d *Deployments) readyPHP(ctx context.Context, plan framework.Plan, p *prog
 	if plan.Runtime != framework.PHP || d.c.Programs == nil {
 		return nil
 	}
-	version, err := phpversion.Choose(ctx, plan.Asks("php"))
+	say := func(format string, args ...any) { p.Printf("info", format, args...) }
+	version, lease, err := d.c.Builds.Roots().PHP(ctx, plan.Asks("php"), say)
 	if err != nil {
 		return fmt.Errorf("choose PHP: %w", err)
 	}
-	p.Printf("info", "PHP %s", version.Number)
+	defer lease.Release()
+	p.Printf("info", "PHP %s%s", version.Number, lease.From())
 	return nil
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/publicsuffix"
 
+	"slipway/internal/build/root"
+	"slipway/internal/build/toolchain"
 	"slipway/internal/deploy/screenshot"
 	"slipway/internal/edge/certs"
 	"slipway/internal/edge/country"
@@ -102,6 +104,8 @@ type Config struct {
 	WordPressSource string // of the core that WordPress sites run from; empty: the current release
 	WPCLI           string // program wp of commands of WordPress sites; empty: the one in PATH, if it is below /usr
 	Browser         string // that takes screenshots of sites; empty: the one in PATH; screenshot.NoBrowser: none
+	Node            string // of projects that name none, as toolchain.Want has it; empty: the server's own
+	DebianMirror    string // from which tools are installed that the host lacks; empty: Debian's own
 	RedisServer     string // program that WordPress sites have as their object cache; empty: the one in PATH
 
 	MariaDB       string // address of a MariaDB server; empty: private ones
@@ -372,6 +376,8 @@ func (s *Settings) checkParts(wrong *Problems) {
 		}
 	}
 	named("--wordpress-source", core.CheckSource(s.WordPressSource))
+	named("--node", toolchain.CheckNode(s.Node))
+	named("--debian-mirror", root.CheckMirror(s.DebianMirror))
 	for _, x := range [][2]string{{"--redis-server", s.RedisServer}, {"--wp-cli", s.WPCLI}, {"--browser", s.Browser}} {
 		flag, program := x[0], x[1]
 		if program == "" || flag == "--browser" && program == screenshot.NoBrowser {

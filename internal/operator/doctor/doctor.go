@@ -500,7 +500,7 @@ func phpTools(ctx context.Context) Check {
 	switch {
 	case !cli:
 		c.OK, c.Text = false, c.Text+", without the command line program: Composer projects are refused (apt-get install php-cli)"
-	case !phpversion.HasComposer():
+	case !versions[0].HasComposer():
 		c.OK, c.Text = false, c.Text+", without Composer: Composer projects are refused (apt-get install composer)"
 	}
 	return c

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,12 +29,9 @@ const sessions = "@sessions"
 // php makes a command of PHP-FPM. It listens on a unix socket that we have opened in a
 // directory of ours: nothing inside can put another socket in its place, and who connects
 // before PHP-FPM is up waits in its queue instead of asking again.
-func (p *Processes) php(ctx context.Context, s Spec, x *process, cmd *sandbox.Command, dir string) error {
-	version, err := phpversion.Choose(ctx, s.PHP.Version)
-	if err != nil {
-		return err
-	}
-	cmd.Binds = append(cmd.Binds, version.Binds()...)
+func (p *Processes) php(version phpversion.Version, s Spec, x *process, cmd *sandbox.Command, dir string) error {
+	cmd.System = x.root.Tree()
+	cmd.Binds = slices.Concat(cmd.Binds, version.Binds(), x.root.Binds())
 	if len(s.Argv) > 0 || s.Shell != "" {
 		return p.phpCommand(version, s, cmd, dir)
 	}
@@ -104,12 +103,19 @@ func (p *Processes) phpCommand(v phpversion.Version, s Spec, cmd *sandbox.Comman
 		return err
 	}
 	cmd.Env = append(cmd.Env, php.CommandEnv())
-	if p.c.WPCLI != "" { // in the place of an empty file
+	wp := p.c.WPCLI
+	if wp == "" && v.System != "" { // covered by the root
+		wp, _ = exec.LookPath(wpCommand)
+		if !strings.HasPrefix(wp, "/usr/") {
+			wp = ""
+		}
+	}
+	if wp != "" { // in the place of an empty file
 		// unsynced: each start of the program writes it
 		if err := os.WriteFile(filepath.Join(bin, wpCommand), nil, 0o644); err != nil {
 			return fmt.Errorf("prepare PHP: %w", err)
 		}
-		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: p.c.WPCLI, Target: path.Join(phpInside, wpCommand)})
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: wp, Target: path.Join(phpInside, wpCommand)})
 	}
 	for i, kv := range cmd.Env {
 		if list, ok := strings.CutPrefix(kv, "PATH="); ok {

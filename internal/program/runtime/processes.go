@@ -22,6 +22,8 @@ import (
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
+	"slipway/internal/build/phpversion"
+	"slipway/internal/build/root"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/panics"
@@ -36,6 +38,7 @@ type Config struct {
 	Runner    sandbox.Runner
 	Bundles   *bundle.Bundles
 	Toolchain *toolchain.Toolchain
+	Roots     *root.Roots // Optional: nil is the host's tools alone.
 	Egress    *egress.Egress
 	Dir       string         // absolute, ours: scratch space of what runs
 	Storage   string         // absolute, ours: what sites write and keep. Optional: empty refuses storage.
@@ -123,6 +126,7 @@ type process struct {
 	exit    Exit
 	files   files
 	socket  *socket        // nil where it listens on its port
+	root    *root.Lease    // nil where it has the host's programs
 	tty     *tty           // nil where it has no terminal
 	kept    bool           // it writes to storage that outlives it
 	lapses  int64          // of the lease when it was started
@@ -144,17 +148,25 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := p.c.Toolchain.Ready(ctx, toolchain.Want{Node: s.Node}, nil)
+	x := &process{linked: make(chan struct{}), gone: make(chan struct{}), noDatabase: func() {}}
+	var version phpversion.Version
+	if s.PHP != nil {
+		if version, x.root, err = p.c.Roots.PHP(ctx, s.PHP.Version, nil); err != nil {
+			return nil, err
+		}
+	}
+	tools, err := p.c.Toolchain.Ready(ctx, toolchain.Want{Node: s.Node, Apart: x.root != nil}, nil)
 	if err != nil {
+		x.root.Release()
 		return nil, fmt.Errorf("prepare Node.js: %w", err)
 	}
 	tree, closeTree, err := p.c.Bundles.Open(ctx, s.Owner, s.Bundle)
 	if err != nil {
 		tools.Release()
+		x.root.Release()
 		return nil, err
 	}
 	dir := filepath.Join(p.c.Dir, s.ID)
-	x := &process{linked: make(chan struct{}), gone: make(chan struct{}), noDatabase: func() {}}
 	if p.c.Lease != nil {
 		x.lapses = p.c.Lease.Lapses()
 	}
@@ -162,6 +174,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		x.files.close()
 		x.socket.close()
 		x.tty.close()
+		x.root.Release()
 		if err := os.RemoveAll(dir); err != nil {
 			p.c.Log.Warn("scratch directory of a program not removed", "program", s.ID, "err", err)
 		}
@@ -199,7 +212,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		return nil, err
 	}
 	if s.PHP != nil {
-		if err := p.php(ctx, s, x, &cmd, dir); err != nil {
+		if err := p.php(version, s, x, &cmd, dir); err != nil {
 			clean()
 			return nil, err
 		}

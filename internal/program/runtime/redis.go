@@ -96,7 +96,11 @@ func (p *Processes) redis(s Spec, x *process, cmd *sandbox.Command, dir string) 
 		return left, nil
 	}
 	program, why := "", ""
-	if !s.RedisServer {
+	switch {
+	case s.RedisServer:
+	case x.root != nil: // the host's needs the host's libraries
+		program = filepath.Join(x.root.Tree(), "usr/bin/redis-server")
+	default:
 		program, why = RedisServer(p.c.Redis)
 	}
 	if why != "" { // it was there when the site asked for it

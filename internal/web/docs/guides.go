@@ -39,7 +39,7 @@ var chapterNames = []struct {
 	guides []string
 }{
 	{"Guides", 1, []string{
-		"git", "github-actions", "command-line", "moving", "builds", "what-works", "slipway-toml", "applications", "php",
+		"git", "github-actions", "command-line", "moving", "builds", "what-works", "slipway-toml", "applications", "php", "runtimes",
 		"wordpress", "redirects", "domains", "webhooks", "backups", "teams", "sso", "oauth", "clients", "terraform", "mcp", "dashboard",
 		"billing",
 	}},

@@ -1,0 +1,74 @@
+//go:build packages
+
+package root
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/sandbox"
+)
+
+// Every kind of the catalogue can be made from Debian's packages, and what it is for runs in a sandbox with it.
+func TestReal(t *testing.T) {
+	for _, k := range Catalogue {
+		t.Run(k.Name, func(t *testing.T) {
+			w := newWorld(t)
+			begun := time.Now()
+			l, err := w.roots.Use(t.Context(), k, t.Logf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Release()
+			t.Logf("%s: %s, %d MB, %d packages", l.ID, time.Since(begun).Round(time.Second), l.Size>>20, len(l.Versions))
+			if left, _ := filepath.Glob(filepath.Join(w.roots.c.Dir, "new", "*")); len(left) > 0 {
+				t.Errorf("left over: %v", left)
+			}
+			if k.php != "" {
+				checkPHP(t, w, l)
+			}
+		})
+	}
+}
+
+func checkPHP(t *testing.T, w *world, l *Lease) {
+	v := l.php()
+	if !strings.HasPrefix(v.Number, strings.TrimPrefix(l.Name, "php")+".") || !v.HasComposer() {
+		t.Errorf("%+v", v)
+	}
+	out := w.run(l, append(v.Binds(), l.Binds()...), v.CLI, "-m")
+	modules := strings.Fields(strings.ToLower(out))
+	for _, name := range append(phpExtensions, "exif", "sodium", "mysqli", "pdo_mysql", "pdo_pgsql", "pdo_sqlite", "dom", "simplexml", "opcache") {
+		if name != "mysql" && !slices.Contains(modules, name) {
+			t.Errorf("PHP of %s lacks %s: %s", l.ID, name, out)
+		}
+	}
+	if out := w.run(l, v.Binds(), "/bin/sh", "-c", "ln -s "+v.CLI+" php && PATH=$PWD:$PATH composer --version && git --version && redis-server --version"); !strings.Contains(out, "Composer") {
+		t.Errorf("Composer: %s", out)
+	}
+}
+
+func (w *world) run(l *Lease, binds []sandbox.Bind, argv ...string) string {
+	w.t.Helper()
+	work := filepath.Join(w.t.TempDir(), "work")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := sandbox.Own(work, testUID); err != nil {
+		w.t.Fatal(err)
+	}
+	var out bytes.Buffer
+	res, err := w.roots.c.Sandbox.Run(w.t.Context(), sandbox.Command{
+		Argv: argv, System: l.Tree(), Binds: binds, Work: work, UID: testUID, Stdout: &out, Stderr: &out,
+		Limits: sandbox.Limits{Wall: time.Minute},
+	})
+	if err != nil || !res.OK() {
+		w.t.Errorf("%v: %s %v: %s", argv, res, err, out.String())
+	}
+	return out.String()
+}

@@ -1,0 +1,318 @@
+package root
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway/internal/platform/fault"
+	"slipway/internal/platform/sandbox"
+)
+
+const testUID = 234569
+
+type world struct {
+	t     *testing.T
+	roots *Roots
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	box, err := sandbox.New(sandbox.Config{Dir: filepath.Join(t.TempDir(), "sandbox")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Config{Dir: filepath.Join(t.TempDir(), "data", "roots"), Sandbox: box, UID: testUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return &world{t, r}
+}
+
+// fake is a kind whose root contains dash and its libraries.
+var fake = Kind{Name: "fake1", Title: "Fake 1", Suite: "trixie", Debian: "Debian 13", Packages: []string{"dash"}, Try: []string{"/usr/bin/dash", "-c", "exit 0"}}
+
+// script stands in for mmdebstrap: it writes a root that contains dash. $V is its version, and more runs before its end.
+func (w *world) script(version, more string) {
+	w.t.Helper()
+	libs, err := exec.Command("ldd", "/usr/bin/dash").Output()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text := `#!/bin/sh
+set -eu
+for to; do case "$to" in */tree) break;; esac; done
+echo run >>` + w.runs() + `
+mkdir -p "$to/usr/bin" "$to/usr/lib" "$to/etc" "$to/var/lib/dpkg" "$to/root"
+ln -s usr/bin "$to/bin"
+ln -s usr/lib "$to/lib"
+ln -s usr/lib "$to/lib64"
+cp /usr/bin/dash "$to/usr/bin/dash"
+chmod 4755 "$to/usr/bin/dash"
+echo secret >"$to/etc/shadow"
+echo "1 upgraded, 0 newly installed"
+echo "0 upgraded, 2 newly installed, 0 to remove"
+echo "Get:1 http://mirror dash"
+`
+	for _, word := range strings.Fields(string(libs)) {
+		if strings.HasPrefix(word, "/") {
+			text += `mkdir -p "$to/usr/lib/` + strings.TrimPrefix(filepath.Dir(word), "/lib") + `"; cp ` + word + ` "$to/usr/lib/` +
+				strings.TrimPrefix(strings.TrimPrefix(word, "/lib64"), "/lib") + "\"\n"
+		}
+	}
+	text += `printf 'Package: dash\nVersion: ` + version + `\n' >"$to/var/lib/dpkg/status"` + "\n" + more + "\n"
+	w.roots.c.command = filepath.Join(w.t.TempDir(), "mmdebstrap")
+	if err := os.WriteFile(w.roots.c.command, []byte(text), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) runs() string { return filepath.Join(filepath.Dir(w.roots.c.Dir), "runs") }
+
+func (w *world) count() int {
+	text, _ := os.ReadFile(w.runs())
+	return strings.Count(string(text), "run")
+}
+
+// empty fails the test unless nothing of an installation is left, and no root is there.
+func (w *world) empty() {
+	w.t.Helper()
+	for _, dir := range []string{"new", "kept"} {
+		if left, _ := os.ReadDir(filepath.Join(w.roots.c.Dir, dir)); len(left) > 0 {
+			w.t.Errorf("%s has %v", dir, left)
+		}
+	}
+}
+
+// Two callers at once make one root, which both use; the next one finds it there.
+func TestUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.script("1", "sleep 1")
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			l, err := w.roots.Use(t.Context(), fake, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			l.Release()
+		})
+	}
+	group.Wait()
+	l, err := w.roots.Use(t.Context(), fake, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	if n := w.count(); n != 1 {
+		t.Errorf("it was made %d times", n)
+	}
+	st, err := os.Stat(filepath.Join(l.Tree(), "usr/bin/dash"))
+	if err != nil || st.Mode() != 0o755 {
+		t.Errorf("dash has the mode %v, %v", st.Mode(), err)
+	}
+	for _, name := range []string{"root", "var", "etc/shadow"} {
+		if _, err := os.Lstat(filepath.Join(l.Tree(), name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is there: %v", name, err)
+		}
+	}
+	if left, _ := os.ReadDir(filepath.Join(w.roots.c.Dir, "new")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// An update replaces the old root as soon as nothing uses it, and one without newer packages replaces nothing.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.script("1", "")
+	old, err := w.roots.Use(t.Context(), fake, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := func() (list []string) {
+		all, err := w.roots.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range all {
+			list = append(list, x.ID)
+		}
+		return list
+	}
+	if err := w.roots.Install(t.Context(), fake, nil); err != nil || w.count() != 2 || len(ids()) != 1 {
+		t.Errorf("the same packages: %v, %d runs, %v", err, w.count(), ids())
+	}
+	w.script("2", "")
+	if err := w.roots.Install(t.Context(), fake, nil); err != nil || len(ids()) != 2 || ids()[1] != old.ID {
+		t.Errorf("newer packages, while the old root is used: %v, %v", err, ids())
+	}
+	if gone, err := w.roots.Remove(t.Context(), old.ID); gone || err != nil {
+		t.Errorf("a root in use was removed: %v", err)
+	}
+	next, err := w.roots.Use(t.Context(), fake, nil)
+	if err != nil || next.ID == old.ID || next.Versions["dash"] != "2" {
+		t.Fatalf("the old root is still used: %+v %v", next, err)
+	}
+	next.Release()
+	old.Release()
+	if err := w.roots.Sweep(t.Context()); err != nil || len(ids()) != 1 || ids()[0] != next.ID {
+		t.Errorf("the old root is there: %v %v", ids(), err)
+	}
+}
+
+// An installation that fails, doesn't work, or is ended leaves nothing, and says what to do.
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ more, details string }{
+		"offline":   {`echo "E: Could not connect to deb.debian.org:80 (192.0.2.1)"; exit 100`, "--debian-mirror"},
+		"disk":      {`echo "dpkg: error: No space left on device"; exit 1`, "the disk is full"},
+		"otherwise": {`echo "E: Sub-process /usr/bin/dpkg returned an error code (1)"; exit 1`, "Sub-process /usr/bin/dpkg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.script("1", tt.more)
+			_, err := w.roots.Use(t.Context(), fake, nil)
+			if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Details, tt.details) {
+				t.Errorf("%v: %+v", err, f)
+			}
+			w.empty()
+		})
+	}
+	t.Run("broken", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.script("1", `printf '#!/nowhere\n' >"$to/usr/bin/dash"`)
+		if _, err := w.roots.Use(t.Context(), fake, nil); err == nil || !strings.Contains(err.Error(), "try Fake 1") {
+			t.Errorf("%v", err)
+		}
+		w.empty()
+	})
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		mark := filepath.Join(t.TempDir(), "child")
+		w.script("1", `setsid sh -c 'while :; do date >`+mark+`; sleep 0.1; done' & sleep 1000`)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := w.roots.Use(ctx, fake, nil)
+			failed <- err
+		}()
+		until(t, func() bool { _, err := os.Stat(mark); return err == nil })
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller: %v", err)
+		}
+		w.roots.Close()
+		w.empty()
+		if err := os.Remove(mark); err != nil {
+			t.Fatal(err)
+		}
+		// Children that left the process group are dead too, so the file doesn't come back.
+		list, err := exec.Command("pgrep", "-f", mark).Output()
+		if len(list) > 0 || err == nil {
+			t.Errorf("still running: %s", list)
+		}
+	})
+}
+
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it didn't happen within 30 seconds")
+		}
+	}
+}
+
+// A constraint that the host's PHP doesn't satisfy gets a kind of the catalogue, one that is there before one that isn't.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for constraint, want := range map[string]string{
+		"^8.3": "php8.4", "": "php8.4", "~8.2.0": "php8.2", "^7.4": "php7.4", "8.4.*": "php8.4", ">=7.2 <8": "php7.4",
+	} {
+		if k, err := w.roots.choose(constraint); err != nil || k.Name != want {
+			t.Errorf("%q: %q %v, want %s", constraint, k.Name, err, want)
+		}
+	}
+	for _, constraint := range []string{"^9.1", "~8.3.0"} {
+		if _, err := w.roots.choose(constraint); err == nil || !strings.Contains(fault.As(err).Details, "available: 8.4, 8.2, 7.4") {
+			t.Errorf("%q: %v", constraint, err)
+		}
+	}
+	there := filepath.Join(w.roots.c.Dir, "kept", "php8.2-123456")
+	if err := os.Mkdir(there, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(there, manifestName), []byte(`{"Kind":"php8.2"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := w.roots.choose("^8.1"); err != nil || k.Name != "php8.2" {
+		t.Errorf("%q %v, want the one that is there", k.Name, err)
+	}
+	if k, err := w.roots.choose("^8.3"); err != nil || k.Name != "php8.4" {
+		t.Errorf("%q %v", k.Name, err)
+	}
+}
+
+// A mirror is a URL.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"": true, "http://deb.debian.org/debian": true, "https://mirror.example/debian/": true,
+		"deb.debian.org": false, "file:///srv": false, "http://": false, "http://a/ b": false, "http://a/[x]": false,
+	} {
+		if err := CheckMirror(text); (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// A root that is used gets security updates after a week; one that nothing uses doesn't.
+func TestWeeklyUpdate(t *testing.T) {
+	w := newWorld(t)
+	w.script("1", "")
+	Catalogue = append(Catalogue, fake)
+	t.Cleanup(func() { Catalogue = Catalogue[:len(Catalogue)-1] })
+	use := func() Root {
+		t.Helper()
+		l, err := w.roots.Use(t.Context(), fake, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
+		return l.Root
+	}
+	first := use()
+	w.script("2", "")
+	for _, tt := range []struct {
+		later time.Duration
+		runs  int
+	}{{6 * 24 * time.Hour, 1}, {40 * 24 * time.Hour, 1}, {8 * 24 * time.Hour, 2}} {
+		w.roots.now = func() time.Time { return first.Made.Add(tt.later) }
+		if err := w.roots.update(t.Context()); err != nil || w.count() != tt.runs {
+			t.Errorf("after %v: %d installations, %v", tt.later, w.count(), err)
+		}
+	}
+	if next := use(); next.ID == first.ID || next.Versions["dash"] != "2" {
+		t.Errorf("the old root is used: %+v", next)
+	}
+	if all, err := w.roots.List(); err != nil || len(all) != 1 {
+		t.Errorf("%v %v", all, err)
+	}
+}
