@@ -149,15 +149,20 @@ func openStopped(ctx context.Context, s installation.Store) (*db.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := doctor.NodesOf(ctx, s, d)
-	if at := slices.IndexFunc(list, func(n node.Node) bool { return n.State != node.Down }); err == nil && at >= 0 {
-		err = fmt.Errorf("node %s runs: stop all nodes first", list[at].Name)
-	}
-	if err != nil {
+	if _, err := stopped(ctx, s, d); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// stopped returns the nodes, or an error if one of them runs.
+func stopped(ctx context.Context, s installation.Store, d *db.DB) ([]node.Node, error) {
+	list, err := doctor.NodesOf(ctx, s, d)
+	if at := slices.IndexFunc(list, func(n node.Node) bool { return n.State != node.Down }); err == nil && at >= 0 {
+		err = fmt.Errorf("node %s runs: stop all nodes first", list[at].Name)
+	}
+	return list, err
 }
 
 // ForgetNode takes a node that will never return off the list and frees its sites. What they have there alone is lost, which

@@ -24,6 +24,7 @@ import (
 
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/disk"
 	"slipway/internal/platform/node"
 	"slipway/internal/platform/seal"
 )
@@ -86,6 +87,9 @@ func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, erro
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	if err := s.moved(); err != nil {
+		return nil, err
+	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -116,6 +120,32 @@ func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, erro
 		return nil, err
 	}
 	return d, nil
+}
+
+// movedFile says where the database was moved, so that nothing serves from the one before by mistake.
+const movedFile = "database.moved"
+
+// SQLite is the name of the database in the data directory, for Moved.
+const SQLite = "sqlite"
+
+// Moved notes that the database is elsewhere now: SQLite, or an address without a password.
+func (s Store) Moved(to string) error {
+	return disk.Write(s.Path(movedFile), []byte(to+"\n"), 0o600)
+}
+
+func (s Store) moved() error {
+	text, err := os.ReadFile(s.Path(movedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	to := strings.TrimSpace(string(text))
+	switch {
+	case err != nil || (to == SQLite) == (s.Database == ""):
+		return err
+	case to == SQLite:
+		return fmt.Errorf("the database was moved to SQLite: remove the setting database (delete %s to use the one before)", s.Path(movedFile))
+	}
+	return fmt.Errorf("the database was moved: set database to %s, with its password (delete %s to use the one before)", to, s.Path(movedFile))
 }
 
 // Secrets reads the secrets key, which is made for a new installation.

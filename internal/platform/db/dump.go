@@ -74,9 +74,6 @@ func (d *DB) load(ctx context.Context, r *bufio.Reader) error {
 		return err
 	}
 	return d.inPostgres(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `DROP TABLE `+underWay); err != nil {
-			return err
-		}
 		tables, err := tablesOf(ctx, tx)
 		if err != nil {
 			return err
@@ -85,46 +82,42 @@ func (d *DB) load(ctx context.Context, r *bufio.Reader) error {
 		for _, t := range tables {
 			known[t.copies("FROM stdin;\n")] = true
 		}
-		// Tables come in no order that references to others would allow.
-		references, err := referencesOf(ctx, tx)
-		if err != nil {
-			return err
-		}
-		var again strings.Builder
-		for _, x := range references {
-			if _, err := tx.Exec(ctx, x.drop); err != nil {
-				return err
+		return emptied(ctx, tx, func() error {
+			for {
+				line, err := r.ReadString('\n')
+				if errors.Is(err, io.EOF) && line == "" {
+					break
+				}
+				if err != nil || !known[line] { // known are also the columns: of each table once
+					return errors.Join(err, fmt.Errorf("the copy has %.200q, which is no table of schema version %d", line, version))
+				}
+				delete(known, line)
+				if _, err := tx.Conn().PgConn().CopyFrom(ctx, &tableRows{r: r}, strings.TrimSuffix(line, ";\n")); err != nil {
+					return err
+				}
 			}
-			again.WriteString(x.add + ";\n")
-		}
-		for _, t := range tables { // what migrations have put there is in the copy, as it was by then
-			if _, err := tx.Exec(ctx, `DELETE FROM `+t.name); err != nil {
-				return err
+			if len(known) > 0 {
+				return fmt.Errorf("the copy lacks %d tables", len(known))
 			}
-		}
-		for {
-			line, err := r.ReadString('\n')
-			if errors.Is(err, io.EOF) && line == "" {
-				break
-			}
-			if err != nil || !known[line] { // known are also the columns: of each table once
-				return errors.Join(err, fmt.Errorf("the copy has %.200q, which is no table of schema version %d", line, version))
-			}
-			delete(known, line)
-			if _, err := tx.Conn().PgConn().CopyFrom(ctx, &tableRows{r: r}, strings.TrimSuffix(line, ";\n")); err != nil {
-				return err
-			}
-		}
-		if len(known) > 0 {
-			return fmt.Errorf("the copy lacks %d tables", len(known))
-		}
-		_, err = tx.Exec(ctx, again.String())
-		return err
+			return nil
+		})
 	})
 }
 
 // underWay is a table that is there while a load has not ended.
 const underWay = "load_under_way"
+
+// errHalf says that a database is no installation's yet.
+var errHalf = errors.New("a load or move into this database was interrupted, and it has no rows: begin it again, or name another database")
+
+// half reports whether a load of PostgreSQL has not ended.
+func (d *DB) half(ctx context.Context) (is bool, err error) {
+	if d.single {
+		return false, nil
+	}
+	err = d.QueryRow(ctx, `SELECT to_regclass('`+underWay+`') IS NOT NULL`).Scan(&is)
+	return is, err
+}
 
 // vacant returns an error unless the database is empty, or has what an interrupted load has left.
 func (d *DB) vacant(ctx context.Context) error {

@@ -34,7 +34,12 @@ var schema string
 // transaction. Nodes that start at the same moment wait for each other. A schema newer
 // than this program is left as it is: an upgrade that is taken back leaves one. It is an
 // error where the program that wrote it says that this one can't work with it.
-func (d *DB) Migrate(ctx context.Context) error { return d.MigrateTo(ctx, 0) }
+func (d *DB) Migrate(ctx context.Context) error {
+	if half, err := d.half(ctx); err != nil || half {
+		return errors.Join(err, errHalf)
+	}
+	return d.MigrateTo(ctx, 0)
+}
 
 // MigrateTo is Migrate up to a version, so that tests can make a database as an earlier
 // program left it. 0 means the newest.
