@@ -59,11 +59,8 @@ func (b *Builds) Run(ctx context.Context, s Spec, r Report, use func(context.Con
 		return err
 	}
 	if b.c.Runner == nil && b.c.Elsewhere == nil {
-		return &fault.Error{
-			Kind:    fault.Unavailable,
-			Message: fmt.Sprintf("This %s project needs a build, and this server can't run builds", s.Plan.Name),
-			Details: b.c.Why,
-		}
+		return fault.New(fault.Unavailable, "",
+			fmt.Sprintf("This %s project needs a build, and this server can't run builds", s.Plan.Name), b.c.Why)
 	}
 	waited := false
 	done, err := b.slots.take(ctx, s.Owner, func(place int) {

@@ -110,11 +110,8 @@ func Among(all []Version, constraint string) (Version, error) {
 	}
 	allowed, err := parseConstraint(constraint)
 	if err != nil {
-		return Version{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: fmt.Sprintf("composer.json asks for PHP %.60q, which is not a version constraint", constraint),
-			Code:    "php_version",
-		}
+		return Version{}, fault.New(fault.Invalid, "php_version",
+			fmt.Sprintf("composer.json asks for PHP %.60q, which is not a version constraint", constraint), "")
 	}
 	var have []string
 	for _, v := range all {

@@ -78,10 +78,8 @@ func Report(rel release.Sealed, err error, folder string, say Log) (release.Seal
 		return release.Sealed{}, err
 	}
 	if rel.Files == 0 {
-		return release.Sealed{}, &fault.Error{
-			Kind: fault.Invalid, Message: "There is nothing to publish",
-			Details: fmt.Sprintf("%s contains no file that may be served", folderName(folder)),
-		}
+		return release.Sealed{}, fault.New(fault.Invalid, "", "There is nothing to publish",
+			fmt.Sprintf("%s contains no file that may be served", folderName(folder)))
 	}
 	files := "files"
 	if rel.Files == 1 {

@@ -71,11 +71,8 @@ func Content(
 		}
 	}
 	if len(plan.Content) > maxContent {
-		return whole, x, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The wp-content has too many folders",
-			Details: fmt.Sprintf("at most %d at its top level", maxContent),
-		}
+		return whole, x, fault.New(fault.Invalid, "", "The wp-content has too many folders",
+			fmt.Sprintf("at most %d at its top level", maxContent))
 	}
 	stored, err := storeContent(ctx, bundles, root, func(name string) bool {
 		top, _, _ := strings.Cut(name, "/")

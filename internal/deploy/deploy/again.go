@@ -35,11 +35,8 @@ func (d *Deployments) RollbackTx(
 				AND (d.release <> $3 OR d.bundle <> COALESCE((SELECT bundle FROM deployments WHERE id = $4), ''))
 			ORDER BY d.id DESC LIMIT 1`, id, owner, s.LiveRelease, s.LiveDeployment)
 		if fault.Is(err, fault.NotFound) {
-			return deployment.Deployment{}, &fault.Error{
-				Kind:    fault.Conflict,
-				Message: "No earlier release to roll back to",
-				Code:    "nothing_to_roll_back",
-			}
+			return deployment.Deployment{}, fault.New(fault.Conflict, "nothing_to_roll_back",
+				"No earlier release to roll back to", "")
 		}
 	} else {
 		old, err = d.OwnedTx(ctx, tx, owner, to)

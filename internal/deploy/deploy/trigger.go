@@ -293,11 +293,8 @@ func (d *Deployments) CancelTx(ctx context.Context, tx *db.Tx, owner account.Own
 		return x, nil
 	}
 	if x.Status.Ended() {
-		return deployment.Deployment{}, &fault.Error{
-			Kind:    fault.Conflict,
-			Message: fmt.Sprintf("The deployment has already finished with status %s", x.Status),
-			Code:    "deployment_ended",
-		}
+		return deployment.Deployment{}, fault.New(fault.Conflict, "deployment_ended",
+			fmt.Sprintf("The deployment has already finished with status %s", x.Status), "")
 	}
 	if err := d.cancel(ctx, tx, id, "Canceled by its owner"); err != nil {
 		return deployment.Deployment{}, err

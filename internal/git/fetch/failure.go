@@ -79,10 +79,8 @@ func (s *Fetcher) explain(ctx context.Context, r Request, m *remote, stderr stri
 		"not appear to be a git repository", "Could not read from remote repository"):
 		return absent(r)
 	case has("SSL certificate", "certificate verif", "SSL: ", "gnutls_handshake", "SSL_connect", "TLS connect"):
-		return &fault.Error{
-			Kind: fault.Invalid, Code: "certificate_refused",
-			Message: fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host),
-		}
+		return fault.New(fault.Invalid, "certificate_refused",
+			fmt.Sprintf("The certificate of %s is not trusted", r.Repository.host), "")
 	case has("transfer too slow", "Operation too slow", "Operation timed out", "returned error: 50",
 		"returned error: 429", "Failed to connect", "Empty reply", "early EOF", "hung up unexpectedly",
 		"unexpected disconnect", "Connection reset", "transfer closed", "RPC failed"):
@@ -139,10 +137,8 @@ func (s *Fetcher) scrub(stderr string, m *remote) string {
 }
 
 func absent(r Request) error {
-	e := &fault.Error{
-		Kind: fault.NotFound, Code: codeMissing,
-		Message: fmt.Sprintf("Repository %s not found, or it is private and no token is stored", r.Repository),
-	}
+	e := fault.New(fault.NotFound, codeMissing,
+		fmt.Sprintf("Repository %s not found, or it is private and no token is stored", r.Repository), "")
 	if r.Credential != nil && (r.Credential.Token != "" || r.Credential.DeployKey != "") {
 		e.Message = fmt.Sprintf("Repository %s not found, or the stored credential has no access to it", r.Repository)
 	}

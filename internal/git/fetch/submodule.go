@@ -212,11 +212,8 @@ func resolveModule(base Repository, url string) (Repository, error) {
 	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
 		to := path.Join(base.path, url)
 		if strings.HasPrefix(to, "../") || to == ".." {
-			return Repository{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Code:    "invalid_repository",
-				Message: "its relative address points outside the host",
-			}
+			return Repository{}, fault.New(fault.Invalid, "invalid_repository",
+				"its relative address points outside the host", "")
 		}
 		url = base.host + "/" + to
 	}

@@ -196,11 +196,8 @@ func (s *Fetcher) parse(r Request, in *bufio.Reader) ([]File, error) {
 			return nil, errCorrupt
 		}
 		if !decent(name) {
-			return nil, &fault.Error{
-				Kind:    fault.Invalid,
-				Code:    "repository_refused",
-				Message: fmt.Sprintf("Repository %s contains a path that no working tree may have", r.Repository),
-			}
+			return nil, fault.New(fault.Invalid, "repository_refused",
+				fmt.Sprintf("Repository %s contains a path that no working tree may have", r.Repository), "")
 		}
 		if len(name) > maxPath || strings.Count(name, "/") >= maxDepth {
 			return nil, tooLarge(r, longPath())

@@ -90,10 +90,8 @@ func insertUser(ctx context.Context, tx *db.Tx, email, phc string, admin bool) (
 		INSERT INTO users (id, owner_id, email, password, admin, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 		RETURNING `+userColumns, db.NewID("usr"), owner, email, phc, admin, now))
 	if db.Duplicate(err) {
-		return u, &fault.Error{
-			Kind: fault.Conflict, Message: "A user with this email address already exists",
-			Received: email, Code: "email_taken",
-		}
+		return u, fault.New(fault.Conflict, "email_taken", "A user with this email address already exists",
+			"").Got(email)
 	}
 	if err != nil {
 		return u, fmt.Errorf("create user: %w", err)

@@ -197,11 +197,8 @@ func check(n NewSite) (Site, error) {
 		}
 	}
 	if utf8.RuneCountInString(n.Framework) > 64 {
-		return Site{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The framework's name is too long",
-			Details: "framework is the id of a preset, at most 64 characters",
-		}
+		return Site{}, fault.New(fault.Invalid, "", "The framework's name is too long",
+			"framework is the id of a preset, at most 64 characters")
 	}
 	if err := CheckRun(n.Run); err != nil {
 		return Site{}, err
@@ -290,10 +287,8 @@ func (s *Sites) sealCredential(id ID, c *fetch.Credential, repository string) (s
 	sealed := *c
 	sealed.Host = hostOf(repository)
 	if len(c.Token) > 4096 || len(c.DeployKey) > 16384 || strings.ContainsAny(c.Token+c.User, "\x00\r\n") {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Message: "Invalid repository credential",
-			Details: "token is at most 4,096 characters on one line; deployKey is a private key in PEM form",
-		}
+		return "", fault.New(fault.Invalid, "", "Invalid repository credential",
+			"token is at most 4,096 characters on one line; deployKey is a private key in PEM form")
 	}
 	plain, err := json.Marshal(sealed)
 	if err != nil {

@@ -164,11 +164,8 @@ type sealedVar struct {
 // values would block the database's writer.
 func (s *Sites) SealEnv(id ID, vars []NewVar) (SealedVars, error) {
 	if len(vars) == 0 || len(vars) > maxVars {
-		return SealedVars{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "Send one variable or an array of them",
-			Details: "an array contains 1 to 1,000 variables",
-		}
+		return SealedVars{}, fault.New(fault.Invalid, "", "Send one variable or an array of them",
+			"an array contains 1 to 1,000 variables")
 	}
 	out := SealedVars{site: id}
 	at := map[slot]int{}

@@ -35,11 +35,8 @@ func (s *Sites) move(ctx context.Context, tx *db.Tx, site Site, to Status, reaso
 		return nil
 	}
 	if site.Status != to && !slices.Contains(moves[site.Status], to) {
-		return &fault.Error{
-			Kind:    fault.Conflict,
-			Message: fmt.Sprintf("A site that is %s can't become %s", site.Status, to),
-			Code:    "invalid_transition",
-		}
+		return fault.New(fault.Conflict, "invalid_transition",
+			fmt.Sprintf("A site that is %s can't become %s", site.Status, to), "")
 	}
 	bump(tx, site.Owner, site.ID)
 	_, err := tx.Exec(ctx, `

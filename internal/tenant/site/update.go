@@ -82,11 +82,8 @@ func (s *Sites) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	}
 	if p.Framework != nil {
 		if utf8.RuneCountInString(*p.Framework) > 64 {
-			return Site{}, &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "The framework's name is too long",
-				Details: "framework is the id of a preset, at most 64 characters",
-			}
+			return Site{}, fault.New(fault.Invalid, "", "The framework's name is too long",
+				"framework is the id of a preset, at most 64 characters")
 		}
 		site.Framework = *p.Framework
 	}

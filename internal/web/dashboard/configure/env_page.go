@@ -127,11 +127,8 @@ func (d *Pages) setVar(ctx context.Context, q *shell.Request) (shell.Answer, err
 		same := len(scope) == 0 || v.Scope() == "" || slices.Contains(scope, v.Scope())
 		return v.Key == key && v.Branch == branch && (branch != "" || same)
 	}) {
-		return shell.Answer{}, shell.At("key", &fault.Error{
-			Kind:    fault.Conflict,
-			Message: "A variable with this name already exists",
-			Details: "edit it or choose another name",
-		})
+		return shell.Answer{}, shell.At("key", fault.New(fault.Conflict, "",
+			"A variable with this name already exists", "edit it or choose another name"))
 	}
 	err = d.setVars(ctx, q, head.Site.ID, []site.NewVar{n})
 	if err != nil {
@@ -264,11 +261,8 @@ func (d *Pages) deleteVars(ctx context.Context, q *shell.Request) (shell.Answer,
 	}
 	ids := q.PostForm["var"]
 	if len(ids) == 0 || len(ids) > varsPerPage {
-		return shell.Answer{}, &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "No variables selected",
-			Details: "select 1 to " + strconv.Itoa(varsPerPage) + " variables to delete",
-		}
+		return shell.Answer{}, fault.New(fault.Invalid, "", "No variables selected",
+			"select 1 to "+strconv.Itoa(varsPerPage)+" variables to delete")
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)

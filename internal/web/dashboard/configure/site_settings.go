@@ -121,11 +121,8 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 	case "credential":
 		p.Credential = credentialForm(q)
 		if p.Credential == nil {
-			return shell.Answer{}, shell.At("token", &fault.Error{
-				Kind:    fault.Invalid,
-				Message: "Enter an access token or a deploy key",
-				Details: "to delete the stored credential, use Remove credential",
-			})
+			return shell.Answer{}, shell.At("token", fault.New(fault.Invalid, "",
+				"Enter an access token or a deploy key", "to delete the stored credential, use Remove credential"))
 		}
 	case "forget":
 		p.Credential = &fetch.Credential{}

@@ -215,11 +215,8 @@ func readForm(r *http.Request) error {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	kind = strings.TrimSpace(strings.ToLower(kind))
 	if kind != "" && kind != "application/x-www-form-urlencoded" {
-		return &fault.Error{
-			Kind:    fault.Media,
-			Message: "Unsupported content type",
-			Details: "forms must be sent as application/x-www-form-urlencoded",
-		}
+		return fault.New(fault.Media, "", "Unsupported content type",
+			"forms must be sent as application/x-www-form-urlencoded")
 	}
 	err := r.ParseForm()
 	var big *http.MaxBytesError

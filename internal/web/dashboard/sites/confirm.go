@@ -15,11 +15,7 @@ func Confirmed(q *shell.Request, s site.Site, undone string) error {
 	if strings.TrimSpace(q.Value("confirm")) == s.Name {
 		return nil
 	}
-	return &fault.Error{
-		Kind:    fault.Invalid,
-		Message: "The name doesn't match",
-		Details: undone + ": type " + s.Name + " to confirm",
-	}
+	return fault.New(fault.Invalid, "", "The name doesn't match", undone+": type "+s.Name+" to confirm")
 }
 
 // ConfirmedHere is [Confirmed] for the page's site.

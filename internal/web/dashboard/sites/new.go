@@ -390,11 +390,8 @@ func (d *Pages) inspect(ctx context.Context, who account.OwnerID, n *newData) er
 		return atRepository(ctx, err)
 	}
 	if len(n.Branches) == 0 {
-		return shell.At("repository", &fault.Error{
-			Kind:    fault.Invalid,
-			Message: "The repository has no branches",
-			Details: "push a commit first",
-		})
+		return shell.At("repository", fault.New(fault.Invalid, "", "The repository has no branches",
+			"push a commit first"))
 	}
 	if !slices.Contains(n.Branches, n.Branch) {
 		n.Branch = n.Default

@@ -41,9 +41,8 @@ func (d *Pages) manageExtensions(ctx context.Context, q *shell.Request, kind str
 	}
 	action, slugs := q.Value("action"), q.PostForm["slug"]
 	if len(slugs) == 0 {
-		return shell.Answer{}, &fault.Error{
-			Kind: fault.Invalid, Message: "No " + kind + " is selected", Details: "select at least one, then choose what to do",
-		}
+		return shell.Answer{}, fault.New(fault.Invalid, "", "No "+kind+" is selected",
+			"select at least one, then choose what to do")
 	}
 	switch {
 	case action == "update":
@@ -92,9 +91,8 @@ func (d *Pages) confirmDelete(ctx context.Context, q *shell.Request, kind string
 			x = have[i]
 		}
 		if x.Active {
-			return shell.Answer{}, &fault.Error{
-				Kind: fault.Conflict, Message: x.Name + " is active", Details: "nothing was deleted: deactivate it first, or activate another theme",
-			}
+			return shell.Answer{}, fault.New(fault.Conflict, "", x.Name+" is active",
+				"nothing was deleted: deactivate it first, or activate another theme")
 		}
 		data.List = append(data.List, x)
 	}
