@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -197,63 +196,4 @@ func (b *bench) period(w *world.World) error {
 		step(end.Add(4*time.Hour), "invoices final", "",
 			`SELECT count(*) FROM billing_invoices WHERE status = 'open' AND cause = 'period:`+fmt.Sprint(int64(end))+`'`),
 	)
-}
-
-// capped measures a site whose owner is close to the bandwidth limit, so that answers must reserve bandwidth, against
-// one whose owner has no limit.
-func (b *bench) capped(w *world.World) error {
-	other, err := w.User("other@example.test")
-	if err != nil {
-		return err
-	}
-	at := filepath.Join(w.Dir, "capped.toml")
-	if err := os.WriteFile(at, []byte("[users.\"other@example.test\"]\n\"bandwidth.bytes\" = 8589934000\n"), 0o600); err != nil {
-		return err
-	}
-	w.Flags[1] = at // the value of --limits
-	if err := b.stopped(w, func() error { return nil }); err != nil {
-		return err
-	}
-	free, _, err := b.staticSite(w, filepath.Join(w.Dir, "files"))
-	if err != nil {
-		return err
-	}
-	var made struct{ Data struct{ ID, URL string } }
-	site := map[string]string{"name": "capped", "type": "static", "repository": "git.test/bench/static"}
-	if err := w.Call(b.ctx, other, "POST", "/sites", site, &made); err != nil {
-		return err
-	}
-	capped := strings.TrimSuffix(strings.TrimPrefix(made.Data.URL, "https://"), "/")
-	capped, _, _ = strings.Cut(capped, ":")
-	browser, err := w.Browser()
-	if err != nil {
-		return err
-	}
-	defer browser.CloseIdleConnections()
-	d, err := open(b.ctx, w)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	// Wait until the site is live and the edge has reserved bandwidth for it.
-	if err := world.Until(b.ctx, 50*time.Millisecond, func() (bool, error) {
-		a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: "https://" + capped + "/4k.bin"})
-		if err != nil || a.Status != http.StatusOK {
-			return false, errors.Join(err, fmt.Errorf("%s answers %d", capped, a.Status))
-		}
-		var loans int
-		err = d.QueryRow(b.ctx, `SELECT count(*) FROM usage_loans WHERE outstanding > 0`).Scan(&loans)
-		return err == nil && loans > 0, errors.Join(err, errors.New("no loan was taken"))
-	}); err != nil {
-		return err
-	}
-	peers := []*peer{{"with a small limit", w.HTTPS, w.PID()}, {"without", w.HTTPS, w.PID()}}
-	what := "TLS + HTTP/2, 4 KiB, of an owner who has little bandwidth left"
-	return b.compareBy(what, peers, []string{"≥ 0.98×"}, func(p *peer) (loaded, error) {
-		host := free
-		if p == peers[0] {
-			host = capped
-		}
-		return b.h2load(p, host, "4k.bin", []string{"-c16", "-m16"})
-	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -171,84 +170,4 @@ func pagesIn(dir string, n int) error {
 		}
 	}
 	return os.WriteFile(filepath.Join(dir, "index.html"), []byte("home"), 0o644)
-}
-
-// withoutMCP replaces internal/web/mcp.
-const withoutMCP = `package mcp
-
-import (
-	"log/slog"
-	"net/http"
-	"net/netip"
-	"sync/atomic"
-
-	"slipway/internal/tenant/confirmation"
-	"slipway/internal/web/api"
-	"slipway/internal/web/ratelimit"
-)
-
-const Path = "/mcp"
-
-type Config struct {
-	API              *api.API
-	Limiter          *ratelimit.Limiter
-	Confirm          *confirmation.Confirmations
-	BaseURL, Version string
-	TrustedProxies   []netip.Prefix
-	Ready            *atomic.Bool
-	Log              *slog.Logger
-}
-
-type Server struct{}
-
-func New(Config) *Server { return &Server{} }
-
-func (s *Server) ServeHTTP(http.ResponseWriter, *http.Request) {}
-`
-
-// agentsSize compares the program's size, stripped as in releases, with and without the MCP server and its library.
-func (b *bench) agentsSize(*world.World) error {
-	sources, err := filepath.Glob(filepath.Join(world.Root(), "internal/web/mcp/*.go"))
-	if err != nil || len(sources) == 0 {
-		return errors.Join(err, errors.New("internal/web/mcp has no sources"))
-	}
-	var overlay struct{ Replace map[string]string }
-	overlay.Replace = map[string]string{}
-	for _, name := range sources {
-		overlay.Replace[name] = "" // omit the file
-	}
-	list, stand := filepath.Join(b.dir, "overlay.json"), filepath.Join(b.dir, "mcp.go")
-	overlay.Replace[sources[0]] = stand
-	text, err := json.Marshal(overlay)
-	if err = errors.Join(err, os.WriteFile(list, text, 0o644), os.WriteFile(stand, []byte(withoutMCP), 0o644)); err != nil {
-		return err
-	}
-	size := func(args ...string) (int64, error) {
-		to := filepath.Join(b.dir, "measured")
-		cmd := exec.CommandContext(b.ctx, "go", append(append([]string{"build", "-trimpath", "-ldflags=-s -w"}, args...), "-o", to, "./cmd/slipway")...)
-		cmd.Dir = world.Root()
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return 0, fmt.Errorf("%w: %s", err, out)
-		}
-		info, err := os.Stat(to)
-		if err != nil {
-			return 0, err
-		}
-		return info.Size(), nil
-	}
-	with, err := size()
-	if err != nil {
-		return err
-	}
-	without, err := size("-overlay", list)
-	if err != nil {
-		return err
-	}
-	mib := func(n int64) string { return fmt.Sprintf("%.2f MB", float64(n)/1e6) }
-	b.add(row{
-		what: "growth of the program by the MCP server", value: mib(with - without), yardstick: "the program " + mib(with),
-		ratio: fmt.Sprintf("%.2f×", float64(with-without)/float64(with)), goal: "≤ 3 MB",
-	})
-	return nil
 }

@@ -1,7 +1,7 @@
 // Command bench measures what users wait for and what operators pay for, on the real program. It compares each result
 // with a baseline measured in the same run.
 //
-// It runs the program through package world. Only data in large numbers (sites, deployments, domains with certificates,
+// It runs the program through package world. Only data in large numbers (sites, deployments, domains with
 // deliveries) is written directly to the database, because creating it through the API would take an hour. nginx, the
 // baseline for TLS, is unpacked for the run if it isn't installed.
 package main
@@ -41,19 +41,18 @@ type bench struct {
 
 	postgres string // URL of a PostgreSQL cluster; empty: SQLite
 
-	sites, live, certs, pageSites, files, rounds, idleConns, deliveries, deploys int
-	switchCount, wordpresses, programCount                                       int
-	load, long                                                                   time.Duration
+	sites, live, pageSites, files, rounds, idleConns, deliveries, deploys int
+	switchCount, wordpresses, programCount                                int
+	load, long                                                            time.Duration
 }
 
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the rows into the tables of this Markdown file")
 	only := flag.String("only", "",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, growth, push, webhook, deliveries, rate, hanging, read, teams, billing, capped, fair, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, relay, wordpress, wordpress-sites, backups")
+		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, push, webhook, deliveries, rate, hanging, read, billing, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, relay, wordpress, wordpress-sites, backups")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
-	flag.IntVar(&b.certs, "certs", 10_000, "certificates in memory")
 	flag.IntVar(&b.idleConns, "idle", 17_000, "idle connections; both processes need as many descriptors and some")
 	flag.IntVar(&b.pageSites, "page-sites", 1000, "sites while pages are measured")
 	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
@@ -101,7 +100,6 @@ func (b *bench) run(only, write string) (err error) {
 		{"blobs", "Files in S3", b.blobs},
 		{"redeploy", "Deployments", b.redeploy},
 		{"client", "Command line", b.client},
-		{"growth", "Command line", b.agentsSize},
 		{"push", "Push to deploy", b.push},
 		{"webhook", "Webhooks", b.webhook},
 		{"deliveries", "Webhooks", b.webhookLoad},
@@ -109,10 +107,7 @@ func (b *bench) run(only, write string) (err error) {
 		{"hanging", "Webhooks", b.webhookHanging},
 		{"live", "Webhooks", b.webhookLive},
 		{"read", "Reading", b.read},
-		{"teams", "Teams and apps", b.teams},
 		{"billing", "Usage and billing", b.billing},
-		{"capped", "Usage and billing", b.capped},
-		{"fair", "Fairness", b.fair},
 		{"tenants", "Fairness", b.tenants},
 		{"memory", "Memory and start", b.memory},
 		{"resident", "Memory and start", b.resident},
@@ -120,7 +115,6 @@ func (b *bench) run(only, write string) (err error) {
 		{"http3", "Files", b.http3},
 		{"idle", "Files", b.idle},
 		{"tls", "TLS", b.tls},
-		{"certificates", "TLS", b.certificates},
 		{"pages", "Dashboard", b.pages},
 		{"wordpress", "WordPress", b.wordpress},
 		{"wordpress-sites", "WordPress", b.wordpressMany},

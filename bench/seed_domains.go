@@ -8,12 +8,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
-	"path/filepath"
 	"time"
 
-	"slipway/e2e/world"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/seal"
 )
@@ -74,45 +71,6 @@ func (a *authority) issue(host string, n int) (chain, private []byte, err error)
 	}
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), a.pem...),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), nil
-}
-
-// seedDomains writes verified, routed domains of a site, each with a certificate, and returns their names. The database
-// must not be in use.
-func seedDomains(ctx context.Context, w *world.World, site string, n int) ([]string, error) {
-	d, err := open(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	sealer, err := seal.Load(filepath.Join(w.Data, "secrets.key"))
-	if err != nil {
-		return nil, err
-	}
-	a, err := newAuthority()
-	if err != nil {
-		return nil, err
-	}
-	hosts := make([]string, 0, n)
-	for len(hosts) < n {
-		err := d.Write(ctx, func(tx *db.Tx) error {
-			for range min(1000, n-len(hosts)) {
-				host := fmt.Sprintf("www.customer-%d.test", len(hosts))
-				chain, key, err := a.issue(host, len(hosts))
-				if err != nil {
-					return err
-				}
-				if err := seedDomain(ctx, tx, sealer, site, host, chain, key); err != nil {
-					return err
-				}
-				hosts = append(hosts, host)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return hosts, nil
 }
 
 // seedDomain writes one domain. Its next check and renewal are far in the future.
