@@ -53,7 +53,7 @@ func TestHashed(t *testing.T) {
 		w.Hashed(tt.folders, func(path string) bool { return path == "assets/copied-BxYz12ab.js" })
 		for want, list := range map[bool]string{true: tt.yes, false: tt.no} {
 			for path := range strings.FieldsSeq(list) {
-				if got := w.immutable(File{Path: path, Type: mediaType(path)}); got != want {
+				if got := w.immutable(File{Path: path, Type: MediaType(path)}); got != want {
 					t.Errorf("%s: %s is immutable: %v", name, path, got)
 				}
 			}

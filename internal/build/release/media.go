@@ -227,8 +227,8 @@ const (
 	plain  = "text/plain; charset=utf-8"
 )
 
-// mediaType returns the media type for a path's extension, or "" if the content must decide.
-func mediaType(path string) string {
+// MediaType returns the media type for a path's extension, or "" if the content must decide.
+func MediaType(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if path == ".well-known/apple-app-site-association" || path == "apple-app-site-association" {
 		return types["json"] // iOS accepts nothing else

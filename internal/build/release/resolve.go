@@ -186,7 +186,7 @@ func (t *Tree) rewrite(r *rules.Redirect, values []rules.Field, name string, sla
 
 // assetName reports whether a path's extension says that it isn't a page.
 func assetName(name string) bool {
-	kind := mediaType(name)
+	kind := MediaType(name)
 	return PHPSource(name) || kind != "" && !strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(kind, "application/xhtml")
 }
 

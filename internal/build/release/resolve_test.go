@@ -198,7 +198,7 @@ func TestMediaTypesByName(t *testing.T) {
 		"LETTER.ODT":     "application/vnd.oasis.opendocument.text",
 		"a/b.c/film.MKV": "video/x-matroska",
 	} {
-		if got, _, _ := strings.Cut(mediaType(name), ";"); got != want {
+		if got, _, _ := strings.Cut(MediaType(name), ";"); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

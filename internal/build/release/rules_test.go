@@ -30,7 +30,7 @@ func ruledTree(t testing.TB, paths []string, files map[string]string) (*Tree, []
 	slices.Sort(paths)
 	var list []File
 	for _, p := range slices.Compact(paths) {
-		list = append(list, File{Path: p, Type: mediaType(p), Body: Content{blob.Sum([]byte(p)), int64(len(p))}})
+		list = append(list, File{Path: p, Type: MediaType(p), Body: Content{blob.Sum([]byte(p)), int64(len(p))}})
 	}
 	for i := range list {
 		if list[i].Type == "" {

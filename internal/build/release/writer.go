@@ -123,9 +123,9 @@ func (w *Writer) Reuse(path, key string) bool {
 		return false
 	}
 	f := w.old.file(i)
-	kind := mediaType(path)
+	kind := MediaType(path)
 	if kind == "" {
-		if mediaType(f.Path) != "" {
+		if MediaType(f.Path) != "" {
 			return false // the type depends on the content
 		}
 		kind = f.Type
@@ -165,7 +165,7 @@ func (w *Writer) Add(ctx context.Context, path, key string, r io.Reader) error {
 	if err := w.admit(path, 0); err != nil {
 		return err
 	}
-	e := &entry{File{Path: path, Type: mediaType(path)}, key}
+	e := &entry{File{Path: path, Type: MediaType(path)}, key}
 	err := w.store(e, &limited{r, w, path, 0})
 	if err != nil {
 		if fault.As(err) != nil {

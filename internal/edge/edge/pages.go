@@ -47,7 +47,7 @@ func (e *Edge) readyPage(t *target, at *fastpath.Place, path []byte, accepts fas
 	if err != nil {
 		return nil
 	}
-	made.Sessions = t.pages.SessionCookies()
+	made.Sessions = t.pages.SessionCookies(t.deployment)
 	a := &ready.Answer{
 		Answer:  made,
 		Page:    visits.Page{Site: t.visits, Host: at.Host, Path: string(path), HTML: true},

@@ -61,7 +61,7 @@ func (p *pages) File(_ id.Deployment, _, path string) (*endpoint.Endpoint, bool)
 }
 
 // SessionCookies is the same.
-func (p *pages) SessionCookies() []string { return []string{"session_"} }
+func (p *pages) SessionCookies(id.Deployment) []string { return []string{"session_"} }
 
 // Page is the same.
 func (p *pages) Page(deployment id.Deployment, host, path string) (any, func(string) (http.Header, []byte)) {
@@ -84,7 +84,7 @@ type phpFiles struct {
 func (f phpFiles) Page(id.Deployment, string, string) (any, func(string) (http.Header, []byte)) {
 	return nil, nil
 }
-func (f phpFiles) SessionCookies() []string { return nil }
+func (f phpFiles) SessionCookies(id.Deployment) []string { return nil }
 func (f phpFiles) File(id.Deployment, string, string) (*endpoint.Endpoint, bool) {
 	return &endpoint.Endpoint{Release: func() {}, Serve: f.site.Serve}, true
 }

@@ -90,6 +90,6 @@ type Pages interface {
 	Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte))
 	// File returns the endpoint of a running deployment if its Serve may answer path at host with a file.
 	File(deployment id.Deployment, host, path string) (*Endpoint, bool)
-	// SessionCookies returns texts that mark a visitor's Cookie header as one with a session.
-	SessionCookies() []string
+	// SessionCookies returns texts in a visitor's Cookie header with which Page has no page for the visitor.
+	SessionCookies(deployment id.Deployment) []string
 }

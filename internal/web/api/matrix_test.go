@@ -68,6 +68,11 @@ var matrix = map[string]row{
 		body:   m{"from": "a", "to": "b", "dryRun": true},
 		status: 409,
 	},
+	"listWordPressRootFiles": {path: "/sites/{site}/wordpress/root-files", status: 200, prep: wordpressed},
+	"setWordPressRootFiles": {
+		path: "/sites/{site}/wordpress/root-files", body: m{"files": []m{{"path": "ads.txt", "content": "none"}}}, status: 200, prep: wordpressed,
+		did: "site.updated",
+	},
 	"cloneSite":           {path: "/sites/{site}/clone", body: m{"name": "Copy"}, status: 409},
 	"comparePush":         {path: "/sites/{site}/push/compare?to={site}", status: 400},
 	"pushSite":            {path: "/sites/{site}/push", body: m{"to": "{site}", "files": true}, status: 400},

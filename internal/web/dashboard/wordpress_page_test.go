@@ -338,3 +338,29 @@ func TestUploadArchive(t *testing.T) {
 		t.Errorf("%d archives are kept, want that of the import", n)
 	}
 }
+
+// Root files are added, edited and deleted on a page of their own, which wakes nothing, and settings of the page cache beside the others.
+func TestWordPressRootFiles(t *testing.T) {
+	t.Parallel()
+	var p blog
+	w := p.world(t)
+	u := w.user("ada@example.test", false)
+	b := w.as(u.Email)
+	at := w.liveWordPress(u, b)
+	root := at + "/root"
+	b.get(root).want(t, 200, "No root files")
+	b.post(root, "path", "/ads.txt", "content", "one\r\ntwo").to(t, root)
+	b.post(root, "path", "_redirects", "content", "/old /new 301").to(t, root)
+	b.post(root, "path", "x.php", "content", "<?php").want(t, 422, "Invalid root file")
+	b.post(root, "path", "_headers", "content", "X-Frame-Options: DENY").want(t, 422, "can&#39;t be applied")
+	b.get(root+"?path=ads.txt").want(t, 200, "_redirects", "one\ntwo", "7 bytes")
+	b.post(root, "path", "ads.txt", "action", "delete").to(t, root)
+	b.get(root).want(t, 200, "_redirects").lacks(t, "7 bytes")
+	if n := p.woken.Load(); n != 0 {
+		t.Errorf("woken %d times", n)
+	}
+	b.get(at + "/state/follow")
+	b.post(at+"/settings", "excluded_cookies", "currency\r\nlang", "excluded_paths", "/prices/*", "ignored_query", "ref").to(t, at)
+	b.get(at).want(t, 200, "currency\nlang", "/prices/*")
+	b.post(at+"/settings", "excluded_paths", "prices").want(t, 422, "Invalid pageCache.excludedPaths")
+}

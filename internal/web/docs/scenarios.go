@@ -308,6 +308,8 @@ var scenarios = []Scenario{
 			Keep: []string{"OPERATION_ID=id"}, Until: [3]string{"/operations/$OPERATION_ID", "status", "failed"},
 		},
 		{Operation: "listWordPressCrons"},
+		{Operation: "setWordPressRootFiles", Body: `{"files": [{"path": "ads.txt", "content": "google.com, pub-0000000000000000, DIRECT\n"}]}`},
+		{Operation: "listWordPressRootFiles"},
 		{Operation: "loginWordPress"},
 		{
 			Operation: "purgeWordPressCache", Body: `{"paths": ["/"]}`,

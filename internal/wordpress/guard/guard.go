@@ -41,6 +41,8 @@ type Config struct {
 type Sites interface {
 	// Served returns what a deployment serves.
 	Served(ctx context.Context, deployment id.Deployment) (Served, error)
+	// RootFile returns a text of Served.Root.
+	RootFile(ctx context.Context, id site.ID, path string) (string, error)
 	// PagesChanged hears that a site made pages of its own stale.
 	PagesChanged(ctx context.Context, id site.ID)
 	// Scheduled hears when a site's next event is, in seconds since 1970.
@@ -70,7 +72,9 @@ type Served struct {
 	Own    string // marks requests that the site makes to itself: see Mark
 	Device string // by which it knows devices: see Device
 
-	Rules *release.Tree // its redirects and headers beside those of its repository; nil: none
+	Rules *release.Tree   // its redirects and headers beside those of its repository; nil: none
+	Root  map[string]bool // paths of files at its root, beside those of its repository
+	Pages PageCache       // what its owner keeps from the page cache
 
 	Address string   // of its primary domain; empty: it has none
 	Former  []string // hosts of before, which lead there
@@ -112,6 +116,9 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 	if err != nil {
 		return s, err
 	}
+	if s.Rules != nil { // as many more as could be known in its memory, by 4 KiB each
+		gs.count.Add(s.Rules.Memory() >> 12)
+	}
 	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	if gs.count.Add(1) > maxKnown {
 		gs.known.Clear()
@@ -119,6 +126,11 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 	}
 	gs.known.Store(string(deployment), s)
 	return s, nil
+}
+
+// ahead reports whether something of the site's own may answer for a path before its pages and files do.
+func (s Served) ahead(path string) bool {
+	return s.Rules != nil || s.Root[strings.TrimPrefix(path, "/")]
 }
 
 // Rules returns a site's redirects and headers beside those of its repository.
@@ -130,14 +142,19 @@ func (gs *Guards) Rules(ctx context.Context, deployment id.Deployment) (*release
 // Forget makes what deployments serve be read again.
 func (gs *Guards) Forget() { gs.known.Clear() }
 
-// SessionCookies are the beginnings of cookies that make a visitor somebody.
-func (gs *Guards) SessionCookies() []string { return pagecache.SessionCookies }
+// SessionCookies are the beginnings of cookies whose visitors get no page that is ready.
+func (gs *Guards) SessionCookies(deployment id.Deployment) []string {
+	if known, ok := gs.known.Load(string(deployment)); ok {
+		return slices.Concat(pagecache.SessionCookies, known.(Served).Pages.Cookies)
+	}
+	return pagecache.SessionCookies
+}
 
 // Page returns a cached page that is fresh, for visitors without SessionCookies: what it is, and what
 // returns its fields and body for an Accept-Encoding; nil where there is none.
 func (gs *Guards) Page(deployment id.Deployment, host, path string) (of any, answer func(accept string) (http.Header, []byte)) {
 	known, ok := gs.known.Load(string(deployment))
-	if !ok || known.(Served).Rules != nil {
+	if !ok || known.(Served).ahead(path) {
 		return nil, nil
 	}
 	p := gs.c.Cache.Fresh(deployment, host, path)
@@ -153,7 +170,8 @@ func (gs *Guards) File(deployment id.Deployment, host, path string) (*endpoint.E
 	if !ok || !named(path) {
 		return nil, false
 	}
-	if s := known.(Served); s.Site == "" || s.Rules != nil || slices.Contains(s.Former, host) || closed(path, s.XMLRPC) {
+	s := known.(Served)
+	if s.Site == "" || s.ahead(path) || slices.Contains(s.Former, host) || closed(path, s.XMLRPC) {
 		return nil, false
 	}
 	return gs.c.Programs.Awake(deployment)
@@ -296,12 +314,20 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusMovedPermanently, "Moved to "+to+"\n")
 		return true
 	}
-	if p, how := g.of.c.Cache.Lookup(g.pages, r); p != nil {
-		p.Write(w, r, how)
+	if g.rootFile(w, r) {
 		return true
+	}
+	if page := g.site.page(r); page != nil {
+		if p, how := g.of.c.Cache.Lookup(g.pages, page); p != nil {
+			p.Write(w, r, how)
+			return true
+		}
 	}
 	if !named(r.URL.Path) {
 		return false
+	}
+	if h := w.Header(); h.Get("Cache-Control") == "" && versioned(r.URL.RawQuery) {
+		h.Set("Cache-Control", "public, max-age=31536000")
 	}
 	p, err := g.program(r.Context())
 	return err == nil && p.Serve != nil && p.Serve(w, r)
@@ -317,20 +343,23 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Header.Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
 		return resp, nil
 	}
-	if r.ContentLength < 0 && g.of.c.Cache.Cacheable(r) {
+	page := g.site.page(r)
+	if page != nil && !g.of.c.Cache.Cacheable(page) {
+		page = nil
+	}
+	if r.ContentLength < 0 && page != nil {
 		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
 		// everybody. Over HTTP/3 requests without one don't say that they have none.
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
 		r.Body, r.ContentLength = http.NoBody, 0
+		page.Body, page.ContentLength = http.NoBody, 0
 	}
-	filled := g.of.c.Cache.Filling(g.pages, r)
-	defer filled()
 	tracks := ""
-	if pagecache.Tracks(r.URL.RawQuery) && g.of.c.Cache.Cacheable(r) { // the page is everybody's, and names no campaign
-		tracks, r = r.URL.RawQuery, r.Clone(r.Context())
-		r.URL.RawQuery = ""
+	if page != nil { // it is everybody's, and names no campaign
+		defer g.of.c.Cache.Filling(g.pages, page)()
+		tracks, r = r.URL.RawQuery, page
 	}
 	resp, woken, err := g.ask(r)
 	if !woken {
@@ -344,12 +373,12 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if to := resp.Header.Get("Location"); tracks != "" && to != "" && !strings.ContainsAny(to, "?#") {
 		resp.Header.Set("Location", to+"?"+tracks)
 	}
-	page := resp.Header.Get("X-Slipway-Cache") == "page"
+	whose, stored := pages[resp.Header.Get("X-Slipway-Cache")]
 	resp.Header.Del("X-Slipway-Cron")
 	resp.Header.Del("X-Slipway-Purge")
 	resp.Header.Del("X-Slipway-Cache")
-	if page {
-		g.of.c.Cache.Store(g.site.Owner, g.site.Site, g.pages, r, resp, g.asked)
+	if stored && page != nil {
+		g.of.c.Cache.Store(g.site.Owner, g.site.Site, g.pages, page, resp, g.asked, whose)
 	}
 	return resp, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"slipway/internal/build/release"
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/edge/response"
 	"slipway/internal/platform/id"
 	"slipway/internal/program/relay"
 	"slipway/internal/tenant/site"
@@ -39,7 +41,7 @@ func fill(c *pagecache.Cache, r *http.Request, body string) {
 	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
 	defer c.Filling("site", r)()
 	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
-	c.Store("owner", "site", "site", r, resp, time.Now())
+	c.Store("owner", "site", "site", r, resp, time.Now(), pagecache.Everybodys)
 	_, _ = io.ReadAll(resp.Body)
 }
 
@@ -443,9 +445,10 @@ func TestCampaignsShareAPage(t *testing.T) {
 		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader("page"))}, nil
 	})
 	gs := New(Config{Programs: program, Cache: pagecache.New("")})
+	served := Served{Site: "site", Owner: "own", Pages: PageCache{Query: []string{"ref"}}}
 	get := func(path string) (location string, hit bool) {
 		t.Helper()
-		e, rec := gs.Endpoint(Served{Site: "site", Owner: "own"}, "dep"), httptest.NewRecorder()
+		e, rec := gs.Endpoint(served, "dep"), httptest.NewRecorder()
 		defer e.Release()
 		if e.Serve(rec, request(path)) {
 			return "", true
@@ -467,6 +470,8 @@ func TestCampaignsShareAPage(t *testing.T) {
 		{"/a/?utm_source=x&utm_medium=y", "", false, "/a/"},
 		{"/a/", "", true, ""},
 		{"/a/?gclid=1&fbclid=2", "", true, ""},
+		{"/a/?ref=friend&fbclid=2", "", true, ""},
+		{"/a/?referrer=friend", "", false, "/a/?referrer=friend"},
 		{"/a/?utm_source=x&s=word", "", false, "/a/?utm_source=x&s=word"},
 		{"/a/?page=2", "", false, "/a/?page=2"},
 		{"/a/?UTM_source=x", "", false, "/a/?UTM_source=x"},
@@ -504,6 +509,10 @@ type heard struct{ changed, at string }
 func (*heard) Served(context.Context, id.Deployment) (Served, error) {
 	return Served{Site: "site", Own: Mark([]byte("key"))}, nil
 }
+
+func (*heard) RootFile(context.Context, id.Site, string) (string, error) {
+	return "google.com, pub-1", nil
+}
 func (h *heard) PagesChanged(_ context.Context, id site.ID)        { h.changed = string(id) }
 func (h *heard) Scheduled(_ context.Context, _ site.ID, at string) { h.at = at }
 
@@ -540,4 +549,139 @@ func TestToldByRequest(t *testing.T) {
 			t.Error("the page is fresh")
 		}
 	}
+}
+
+const (
+	phoneAgent   = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1"
+	tabletAgent  = "Mozilla/5.0 (iPad; CPU OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1"
+	desktopAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0 Safari/537.36"
+)
+
+// A theme that asks for the visitor's device has a page for each kind, and what an owner keeps from the page cache is made each time.
+func TestWhoGetsACachedPage(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	program := answering(func(r *http.Request) (*http.Response, error) {
+		asked++
+		h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
+		text := "for everybody"
+		if strings.HasPrefix(r.URL.Path, "/device") {
+			h.Set("X-Slipway-Cache", "page device")
+			text = r.UserAgent() + r.Header.Get("Sec-Ch-Ua-Mobile")
+		}
+		return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(text))}, nil
+	})
+	cache := pagecache.New("")
+	gs := New(Config{Programs: program, Cache: cache})
+	served := Served{Site: "site", Owner: "own", Pages: PageCache{Cookies: []string{"currency"}, Paths: []string{"/prices/", "/shop/*"}}}
+	gs.known.Store("dep", served)
+	get := func(path string, header ...string) (text string, hit bool) {
+		t.Helper()
+		e, rec := gs.Endpoint(served, "dep"), httptest.NewRecorder()
+		defer e.Release()
+		if e.Serve(rec, request(path, header...)) {
+			return rec.Body.String(), true
+		}
+		resp, err := e.Transport.RoundTrip(request(path, header...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b), false
+	}
+	for _, tt := range []struct {
+		path   string
+		header []string
+		want   bool // whether the second one gets a cached page
+	}{
+		{"/", nil, true},
+		{"/", []string{"User-Agent", phoneAgent}, true},
+		{"/", []string{"Cookie", "currency_1=EUR"}, false},
+		{"/", []string{"Cookie", "other=1"}, true},
+		{"/prices/", nil, false},
+		{"/prices/a/", nil, true},
+		{"/shop/a/", nil, false},
+		{"/device/", []string{"User-Agent", phoneAgent}, true},
+		{"/device/", []string{"User-Agent", desktopAgent}, true},
+		{"/device/", []string{"User-Agent", tabletAgent}, true},
+		{"/device/", []string{"User-Agent", desktopAgent, "Sec-Ch-Ua-Mobile", "?1"}, true},
+		{"/device/", []string{"User-Agent", desktopAgent, "Sec-Ch-Ua-Mobile", "?0"}, true},
+	} {
+		first, _ := get(tt.path, tt.header...)
+		again, hit := get(tt.path, tt.header...)
+		if hit != tt.want || again != first {
+			t.Errorf("%s %q: hit %v, want %v", tt.path, tt.header, hit, tt.want)
+		}
+		if strings.HasPrefix(tt.path, "/device") && again != strings.Join(append(tt.header[1:2], tt.header[min(len(tt.header), 3):]...), "") {
+			t.Errorf("%q gets the page of %q", tt.header, again)
+		}
+	}
+	if of, _ := gs.Page("dep", "blog.test", "/device/"); of != nil {
+		t.Error("one device's page is given to whoever asks")
+	}
+	if of, _ := gs.Page("dep", "blog.test", "/"); of == nil {
+		t.Error("a page for everybody is not given")
+	}
+	if names := gs.SessionCookies("dep"); !slices.Contains(names, "currency") || !slices.Contains(names, "wordpress_logged_in") {
+		t.Errorf("visitors with %q get no ready page", names)
+	}
+}
+
+// Files of an owner's at the root go before WordPress, and browsers keep files whose address names a version.
+func TestFilesAtTheRoot(t *testing.T) {
+	t.Parallel()
+	files := serving(func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.HasPrefix(r.URL.Path, "/wp-content/a.")
+	})
+	gs := New(Config{Programs: files, Cache: pagecache.New(""), Sites: &heard{}})
+	served := Served{Site: "site", Root: map[string]bool{"ads.txt": true, ".well-known/x": true, "wp-config.php": true}}
+	gs.known.Store("dep", served)
+	for _, tt := range []struct {
+		method, path string
+		served       bool
+		status       int
+		text, cache  string
+	}{
+		{"GET", "/ads.txt", true, 200, "google.com, pub-1", response.Revalidate[0]},
+		{"HEAD", "/ads.txt", true, 200, "", response.Revalidate[0]},
+		{"GET", "/.well-known/x", true, 200, "google.com, pub-1", response.Revalidate[0]},
+		{"GET", "/wp-config.php", true, 404, "Not found\n", "no-store"},
+		{"POST", "/ads.txt", false, 200, "", ""},
+		{"GET", "/other.txt", false, 200, "", ""},
+		{"GET", "/wp-content/a.css", true, 200, "", ""},
+		{"GET", "/wp-content/a.css?ver=6.1-x", true, 200, "", "public, max-age=31536000"},
+		{"GET", "/wp-content/a.css?ver=6.1&x=1", true, 200, "", ""},
+	} {
+		e, rec := gs.Endpoint(served, "dep"), httptest.NewRecorder()
+		r := request(tt.path)
+		r.Method = tt.method
+		got := e.Serve(rec, r)
+		e.Release()
+		if got != tt.served || rec.Code != tt.status || rec.Body.String() != tt.text || rec.Header().Get("Cache-Control") != tt.cache {
+			t.Errorf("%s %s: %v, %d %q %v", tt.method, tt.path, got, rec.Code, rec.Body, rec.Header())
+		}
+	}
+	if _, ok := gs.File("dep", "blog.test", "/ads.txt"); ok {
+		t.Error("a program's file may answer for a root file")
+	}
+	if _, ok := gs.File("dep", "blog.test", "/other.txt"); !ok {
+		t.Error("a program's file may not answer")
+	}
+}
+
+// serving are programs that serve files so.
+type serving func(http.ResponseWriter, *http.Request) bool
+
+// Acquire is for Config.Programs.
+func (s serving) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
+	return &endpoint.Endpoint{Serve: s, Release: func() {}}, nil
+}
+
+// Awake is the same.
+func (s serving) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
+	e, err := s.Acquire(context.Background(), deployment)
+	return e, err == nil
 }

@@ -220,3 +220,60 @@ func TestToldLate(t *testing.T) {
 		}
 	}
 }
+
+// Whether a page is stored is known at its end, and so is for whose device it was made.
+func TestPageIsKnownAtItsEnd(t *testing.T) {
+	t.Parallel()
+	const stub = `
+		foreach (['is_user_logged_in', 'is_search', 'is_preview', 'is_customize_preview', 'post_password_required'] as $no) eval("function $no() { return false; }");
+		function did_action($name) { return $GLOBALS['over'] ?? 0; }
+		function wp_is_mobile() { return apply('wp_is_mobile', false); }
+		require $argv[2];
+		ob_start();
+		apply('template_redirect', null);
+		echo ' '; `
+	const end = `$over = 1; while (ob_get_level()) ob_end_flush(); echo json_encode($lines['X-Slipway-Cache'] ?? '');`
+	for name, tt := range map[string]struct{ script, want string }{
+		"a page":           {``, "X-Slipway-Cache: page"},
+		"forbidden late":   {`define('DONOTCACHEPAGE', true);`, ""},
+		"allowed":          {`define('DONOTCACHEPAGE', false);`, "X-Slipway-Cache: page"},
+		"of a device":      {`wp_is_mobile();`, "X-Slipway-Cache: page device"},
+		"of a library":     {`class Mobile_Detect {}`, "X-Slipway-Cache: page device"},
+		"Jetpack's":        {`apply('jetpack_is_mobile_filter', true, '', true);`, "X-Slipway-Cache: page device"},
+		"sent before":      {`ob_flush(); define('DONOTCACHEPAGE', true);`, ""},
+		"ended by a theme": {`ob_end_flush(); define('DONOTCACHEPAGE', true);`, ""},
+		"too large":        {`echo str_repeat(' ', 3 << 20);`, ""},
+	} {
+		var got string
+		if plugin(t, nil, stub+tt.script+end, &got); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// A file's address changes with the file, so browsers may keep it for a year.
+func TestVersionsOfFiles(t *testing.T) {
+	t.Parallel()
+	var got [][2]string
+	plugin(t, []string{"SLIPWAY_WP_URL=https://blog.test"}, `require $argv[2];
+		touch($file = ABSPATH . 'a b.css', 1700000000);
+		foreach (['https://blog.test/a%20b.css?ver=1', 'https://blog.test/none.css?ver=1', 'https://blog.test/a%20b.css', 'https://cdn.test/a.css?ver=1',
+			'https://blog.test/x/../a%20b.css?ver=1', 'https://blog.test/a%20b.css?ver=1&x=2'] as $src) $before[] = apply('style_loader_src', $src);
+		file_put_contents($file, 'more'); touch($file, 1700000000); clearstatcache();
+		$out[] = [$before[0], apply('script_loader_src', 'https://blog.test/a%20b.css?ver=1')];
+		foreach (array_slice($before, 1) as $src) $out[] = [$src, ''];
+		echo json_encode($out);`, &got)
+	if len(got) != 6 || !strings.HasPrefix(got[0][0], "https://blog.test/a%20b.css?ver=1-") || got[0][0] == got[0][1] {
+		t.Errorf("before and after a change: %q", got)
+	}
+	for _, src := range got[1:] {
+		if strings.Contains(src[0], "-") {
+			t.Errorf("%s is changed", src[0])
+		}
+	}
+	for query, want := range map[string]bool{"ver=6.1": true, "ver=6.1-abc": true, "ver=": false, "": false, "ver=1&x=2": false, "v=1": false} {
+		if versioned(query) != want {
+			t.Errorf("%q names a version: %v", query, !want)
+		}
+	}
+}

@@ -3,10 +3,12 @@ package pagecache
 
 import (
 	"bytes"
+	"cmp"
 	"container/list"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +48,7 @@ type shelf struct {
 type Page struct {
 	site       id.Site
 	key, path  string
+	other      string        // key that it would have if it were for other visitors
 	inSite     *list.Element // of the ages
 	header     http.Header
 	body       []byte
@@ -80,11 +83,39 @@ var SessionCookies = []string{
 	"wp_woocommerce_session_", "edd_", "PHPSESSID", "slipway",
 }
 
+// keysOf returns the keys of a request's page: that of a page for everybody, and that of one for the visitor's kind of device. Both are
+// empty where it may be no page.
+func (c *Cache) keysOf(deployment id.Deployment, r *http.Request) [2]string {
+	key := c.keyOf(deployment, r)
+	if key == "" {
+		return [2]string{}
+	}
+	return [2]string{key, device(r.Header) + " " + key}
+}
+
+// device returns the kind of a visitor's device, as wp_is_mobile and plugins tell it.
+func device(h http.Header) string {
+	kind, agent := "desktop", h.Get("User-Agent")
+	has := func(parts ...string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(agent, part) })
+	}
+	switch {
+	case has("iPad", "Tablet", "PlayBook", "Silk/", "Kindle") || has("Android") && !has("Mobile"):
+		kind = "tablet"
+	case has("Mobile", "Android", "BlackBerry", "Opera Mini", "Opera Mobi"):
+		kind = "phone"
+	}
+	if said := h.Get("Sec-Ch-Ua-Mobile"); said != "" { // goes before the name
+		kind += " " + strconv.FormatBool(said == "?1")
+	}
+	return kind
+}
+
 // keyOf names the page of a request to a deployment; empty where it is none that may be Page.
 // Another deployment has other themes and plugins, and so other pages.
 func (c *Cache) keyOf(deployment id.Deployment, r *http.Request) string {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength > 0 || !c.plainHost(r.Host) ||
-		r.URL.RawQuery != "" && !Tracks(r.URL.RawQuery) ||
+		r.URL.RawQuery != "" ||
 		r.Header.Get("Authorization") != "" ||
 		r.Header.Get("Range") != "" ||
 		len(r.URL.Path) > 1024 {
@@ -94,32 +125,10 @@ func (c *Cache) keyOf(deployment id.Deployment, r *http.Request) string {
 		strings.HasPrefix(r.URL.Path, "/wp-json") || strings.HasSuffix(r.URL.Path, ".php") {
 		return ""
 	}
-	if hasSession(r.Header["Cookie"]) {
+	if Sends(r.Header["Cookie"], SessionCookies) {
 		return ""
 	}
 	return string(deployment) + " " + r.Host + " " + r.URL.Path
-}
-
-// Tracks reports whether a query names nothing but where a visitor comes from, for scripts in the browser: campaigns and clicks. The page
-// is the same without it.
-func Tracks(query string) bool {
-	if query == "" || len(query) > 4096 {
-		return false
-	}
-	for part := range strings.SplitSeq(query, "&") {
-		name, _, _ := strings.Cut(part, "=")
-		if !strings.HasPrefix(name, "utm_") && !clicks[name] {
-			return false
-		}
-	}
-	return true
-}
-
-// clicks are names by which advertisers and mailings mark a click.
-var clicks = map[string]bool{
-	"gclid": true, "gbraid": true, "wbraid": true, "gad_source": true, "gad_campaignid": true, "dclid": true, "srsltid": true, "_ga": true,
-	"_gl": true, "fbclid": true, "igshid": true, "msclkid": true, "ttclid": true, "twclid": true, "li_fat_id": true, "yclid": true,
-	"mc_cid": true, "mc_eid": true, "_hsenc": true, "_hsmi": true,
 }
 
 // plainHost reports whether a host is written as browsers write it: with the port that all
@@ -133,9 +142,9 @@ func (c *Cache) plainHost(host string) bool {
 // Cacheable reports whether a request is for a page that may be kept.
 func (c *Cache) Cacheable(r *http.Request) bool { return c.keyOf("", r) != "" }
 
-// hasSession reports whether PHP could read a session's cookie in the fields Cookie: it takes
+// Sends reports whether PHP could read a cookie whose name begins so in the fields Cookie: it takes
 // names that http.Request.Cookies leaves out, and some characters of theirs for underscores.
-func hasSession(fields []string) bool {
+func Sends(fields, beginnings []string) bool {
 	for _, field := range fields {
 		for item := range strings.SplitSeq(field, ";") {
 			name, _, _ := strings.Cut(item, "=")
@@ -148,7 +157,7 @@ func hasSession(fields []string) bool {
 			if strings.Contains(name, "%") { // older versions decode it
 				return true
 			}
-			for _, begin := range SessionCookies {
+			for _, begin := range beginnings {
 				if strings.HasPrefix(name, begin) {
 					return true
 				}
@@ -161,13 +170,10 @@ func hasSession(fields []string) bool {
 // Lookup returns a page for a request, and how it is: HIT or STALE. Who gets none is to
 // make a new one.
 func (c *Cache) Lookup(deployment id.Deployment, r *http.Request) (*Page, string) {
-	key := c.keyOf(deployment, r)
-	if key == "" {
-		return nil, ""
-	}
+	keys := c.keysOf(deployment, r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.pages[key]
+	p := cmp.Or(c.pages[keys[1]], c.pages[keys[0]])
 	if p == nil {
 		return nil, ""
 	}
@@ -197,25 +203,34 @@ func (c *Cache) Fresh(deployment id.Deployment, host, path string) *Page {
 
 // Filling notes that a new page is made, and returns what to call when that has ended.
 func (c *Cache) Filling(deployment id.Deployment, r *http.Request) func() {
-	key := c.keyOf(deployment, r)
-	if key == "" {
-		return func() {}
-	}
+	keys := c.keysOf(deployment, r)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if p := c.pages[key]; p != nil {
-			p.filling = time.Time{}
+		for _, key := range keys {
+			if p := c.pages[key]; p != nil {
+				p.filling = time.Time{}
+			}
 		}
 	}
 }
 
+// Whose says for whom an answer is a page.
+type Whose int
+
+const (
+	Everybodys Whose = iota
+	Devices          // for visitors with the same kind of device
+)
+
 // Store keeps an answer as a page once its body has been read to the end. What has been purged
 // since it was asked for is not in it for certain.
-func (c *Cache) Store(owner id.Owner, site id.Site, deployment id.Deployment, r *http.Request, resp *http.Response, asked time.Time) {
-	key := c.keyOf(deployment, r)
+func (c *Cache) Store(
+	owner id.Owner, site id.Site, deployment id.Deployment, r *http.Request, resp *http.Response, asked time.Time, whose Whose,
+) {
+	keys := c.keysOf(deployment, r)
 	h := resp.Header
-	if key == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 ||
+	if keys[0] == "" || r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || len(h["Set-Cookie"]) > 0 ||
 		!strings.HasPrefix(h.Get("Content-Type"), "text/html") ||
 		h.Get("Content-Encoding") != "" || h.Get("Vary") != "" && !strings.EqualFold(h.Get("Vary"), "Accept-Encoding") ||
 		response.Forbids(h["Cache-Control"]) {
@@ -226,7 +241,10 @@ func (c *Cache) Store(owner id.Owner, site id.Site, deployment id.Deployment, r 
 	}
 	h.Set("X-Cache", "MISS")
 	h.Set("Vary", "Accept-Encoding")
-	p := &Page{site: site, key: key, path: r.URL.Path, header: h.Clone(), at: asked}
+	if whose == Devices {
+		h.Set("Vary", "Accept-Encoding, User-Agent, Sec-CH-UA-Mobile")
+	}
+	p := &Page{site: site, key: keys[whose], other: keys[1-whose], path: r.URL.Path, header: h.Clone(), at: asked}
 	resp.Body = &copying{ReadCloser: resp.Body, done: func(body []byte) {
 		// A page for everybody, made from its address alone, holds nobody's secret that its
 		// compressed length could give away.
@@ -272,6 +290,9 @@ func (c *Cache) put(owner id.Owner, p *Page) {
 		}
 		c.drop(old)
 	}
+	if old := c.pages[p.other]; old != nil && old.at.Before(p.at) { // a page is the one or the other
+		c.drop(old)
+	}
 	of := c.sites[p.site]
 	if of == nil {
 		// share: none, one site's: 5,000 pages and 64 MiB
@@ -303,7 +324,7 @@ func (c *Cache) largest() (most *shelf) {
 
 // size is about how many bytes a page holds on to.
 func (p *Page) size() int {
-	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + 2*len(p.key) + fieldBytes(p.header) + 1024
+	return len(p.body) + len(p.br) + len(p.gz) + len(p.zs) + 4*len(p.key) + fieldBytes(p.header) + 1024
 }
 
 // fieldBytes is about how many bytes header fields hold on to.

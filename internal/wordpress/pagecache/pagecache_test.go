@@ -24,7 +24,7 @@ func fill(c *Cache, r *http.Request, body string, header ...string) {
 	}
 	done := c.Filling("site", r)
 	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
-	c.Store("owner", "site", "site", r, resp, time.Now())
+	c.Store("owner", "site", "site", r, resp, time.Now(), Everybodys)
 	_, _ = io.ReadAll(resp.Body)
 	done()
 }

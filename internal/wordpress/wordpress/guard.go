@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/id"
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/guard"
@@ -17,13 +18,13 @@ type guarded struct{ w *WordPress }
 
 // Served is for guard.Sites.
 func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.Served, err error) {
-	var sealed, host, old, label string
+	var sealed, host, old, label, root, pages string
 	err = g.w.c.DB.QueryRow(
 		ctx,
-		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret, w.host, w.old_hosts, s.subdomain
+		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret, w.host, w.old_hosts, s.subdomain, w.root_files, w.page_cache
 		FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id JOIN open_sites s ON s.id = w.site_id
 		WHERE d.id = $1`, deployment,
-	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed, &host, &old, &label)
+	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed, &host, &old, &label, &root, &pages)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
@@ -31,6 +32,17 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 		key, err := g.w.c.Seal.Open(sealed, purpose(s.Site))
 		if err != nil {
 			return s, fmt.Errorf("open key of WordPress: %w", err)
+		}
+		s.Pages = readPageCache(pages)
+		files := readRootFiles(root)
+		s.Rules, _ = files.rules()
+		for path := range files {
+			if !rules.IsFile(path) {
+				if s.Root == nil {
+					s.Root = map[string]bool{}
+				}
+				s.Root[path] = true
+			}
 		}
 		s.Own, s.Device = guard.Mark(key), guard.Device(key)
 		if host != "" && host != newAddress {

@@ -20,7 +20,7 @@ func fill(c *pagecache.Cache, r *http.Request, body string) {
 	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
 	defer c.Filling("site", r)()
 	resp := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body))}
-	c.Store("owner", "site", "site", r, resp, time.Now())
+	c.Store("owner", "site", "site", r, resp, time.Now(), pagecache.Everybodys)
 	_, _ = io.ReadAll(resp.Body)
 }
 

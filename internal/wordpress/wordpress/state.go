@@ -13,6 +13,7 @@ import (
 	"slipway/internal/tenant/site"
 	"slipway/internal/wordpress/core"
 	"slipway/internal/wordpress/difference"
+	"slipway/internal/wordpress/guard"
 )
 
 // State is how a site's WordPress is.
@@ -25,6 +26,7 @@ type State struct {
 	ObjectCache                                                 ObjectCache
 	DatabaseBytes, DiskBytes                                    int64
 	Content                                                     difference.Content
+	PageCache                                                   guard.PageCache
 	Managed                                                     bool // plugins and themes come from a repository
 }
 
@@ -165,6 +167,7 @@ func (w *WordPress) state(ctx context.Context, owner account.OwnerID, x row, f f
 		ObjectCache: w.objectCache(x.ObjectCache, f.ObjectCache),
 		DiskBytes:   f.DiskBytes,
 		Content:     f.Content,
+		PageCache:   readPageCache(x.PageCache),
 		Managed:     f.Managed,
 	}
 	var err error

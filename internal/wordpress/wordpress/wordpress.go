@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/mail"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -157,12 +158,13 @@ type row struct {
 	Content     string  // the primary domain that its content names
 	Origin      site.ID // that it was cloned from; empty: none
 	Host        string  // the primary domain that its program knows
+	PageCache   string  // what bypasses it: see readPageCache
 	MovedAt     db.Time // when it was last transferred to another owner; 0: never
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, origin, host, moved_at`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, origin, host, moved_at, page_cache`
 
 func scan(s db.Scanner) (x row, err error) {
 	return x, s.Scan(
@@ -189,6 +191,7 @@ func scan(s db.Scanner) (x row, err error) {
 		&x.Origin,
 		&x.Host,
 		&x.MovedAt,
+		&x.PageCache,
 	)
 }
 
@@ -294,7 +297,11 @@ type Patch struct {
 	ObjectCache                *bool // refused where there is no Redis
 	Memory, Upload, Execution  *int64
 	AutoUpdate                 *string // AutoOff or AutoMinor
+	PageCache                  PageCachePatch
 }
+
+// PageCachePatch changes what bypasses the page cache: the lists of guard.PageCache.
+type PageCachePatch struct{ Cookies, Paths, Query *[]string }
 
 // UpdateTx changes settings of the owner's site, and reports whether one is another now. Where
 // its program has to know, and runs, it is started anew within seconds (see package app).
@@ -344,18 +351,29 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		}
 		x.Auto = *p.AutoUpdate
 	}
+	pages := readPageCache(x.PageCache)
+	for to, from := range map[*[]string]*[]string{
+		&pages.Cookies: p.PageCache.Cookies, &pages.Paths: p.PageCache.Paths, &pages.Query: p.PageCache.Query,
+	} {
+		if from != nil {
+			*to = slices.Clone(*from)
+		}
+	}
+	if x.PageCache, err = writePageCache(pages); err != nil {
+		return false, err
+	}
 	if x == was {
 		return false, nil
 	}
-	if was.Auto = x.Auto; x != was { // else its program never knows
+	if was.Auto, was.PageCache = x.Auto, x.PageCache; x != was { // else its program never knows
 		x.Revision++
 		tx.Notify("live")
 	}
 	_, err = tx.Exec(
 		ctx,
 		`UPDATE wordpress_sites SET maintenance = $2, debug = $3, xmlrpc = $4, memory_mib = $5, upload_mib = $6, execution_seconds = $7,
-		auto_update = $8, object_cache = $9, revision = $10 WHERE site_id = $1`,
-		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision,
+		auto_update = $8, object_cache = $9, revision = $10, page_cache = $11 WHERE site_id = $1`,
+		id, x.Maintenance, x.Debug, x.XMLRPC, x.Memory, x.Upload, x.Execution, x.Auto, x.ObjectCache, x.Revision, x.PageCache,
 	)
 	if err != nil {
 		return false, fmt.Errorf("change WordPress settings: %w", err)

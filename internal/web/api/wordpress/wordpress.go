@@ -33,6 +33,7 @@ type wordpressBody struct {
 	Plugins       []extensionBody `json:"plugins"`
 	Themes        []extensionBody `json:"themes"`
 	ObjectCache   objectCacheBody `json:"objectCache"`
+	PageCache     pageCacheBody   `json:"pageCache"`
 	Content       contentBody     `json:"content" doc:"How much content there is, and when it changed last."`
 	DiskBytes     int64           `json:"diskBytes" doc:"Bytes of wp-content."`
 	DatabaseBytes int64           `json:"databaseBytes"`
@@ -45,6 +46,12 @@ type objectCacheBody struct {
 	Misses      int64  `json:"misses"`
 	Keys        int64  `json:"keys"`
 	MemoryBytes int64  `json:"memoryBytes"`
+}
+
+type pageCacheBody struct {
+	ExcludedCookies []string `json:"excludedCookies" doc:"Beginnings of cookies whose visitors get no cached page, beside those of WordPress and shops."`
+	ExcludedPaths   []string `json:"excludedPaths" doc:"Paths whose pages are not cached; with * at the end also all that begin so."`
+	IgnoredQuery    []string `json:"ignoredQuery" doc:"Names in queries on which no page depends, beside those of campaigns and clicks. PHP doesn't see them."`
 }
 
 type wordpressPHP struct {
@@ -98,6 +105,7 @@ func (a *API) wordpressRoutes() {
 			contract.Get(a.API, list, a.wordpressEvents)
 		}
 	}
+	a.wordpressRootFiles()
 	a.wordpressComparison()
 	a.wordpressWork()
 	a.wordpressManagement()
@@ -188,6 +196,9 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *contract.B
 		DatabaseBytes: st.DatabaseBytes,
 		DiskBytes:     st.DiskBytes,
 		AutoUpdate:    st.AutoUpdate,
+		PageCache: pageCacheBody{
+			append([]string{}, st.PageCache.Cookies...), append([]string{}, st.PageCache.Paths...), append([]string{}, st.PageCache.Query...),
+		},
 		ObjectCache: objectCacheBody{
 			st.ObjectCache.On, st.ObjectCache.Status, st.ObjectCache.Hits, st.ObjectCache.Misses, st.ObjectCache.Keys,
 			st.ObjectCache.Bytes,
@@ -203,7 +214,12 @@ type updateWordPressIn struct {
 		XMLRPC      *bool   `json:"xmlrpc,omitempty"`
 		AutoUpdate  *string `json:"autoUpdate,omitempty" enum:"off,minor"`
 		ObjectCache *bool   `json:"objectCache,omitempty" doc:"Whether to cache results of database queries in Redis: in a server in the site's sandbox, within its memory limit, or in the operator's server. 503 if this server has no Redis."`
-		PHP         *struct {
+		PageCache   *struct {
+			ExcludedCookies *[]string `json:"excludedCookies,omitempty" maxItems:"50" example:"[\"currency\"]"`
+			ExcludedPaths   *[]string `json:"excludedPaths,omitempty" maxItems:"50" example:"[\"/prices/\", \"/shop/*\"]"`
+			IgnoredQuery    *[]string `json:"ignoredQuery,omitempty" maxItems:"50" example:"[\"ref\"]"`
+		} `json:"pageCache,omitempty" doc:"Each list replaces the previous one."`
+		PHP *struct {
 			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
 			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`
 			MaxExecutionSeconds *int64 `json:"maxExecutionSeconds,omitempty" minimum:"5" maximum:"600"`
@@ -223,16 +239,18 @@ func checkWordPressPatch(ctx context.Context) error {
 		fixed[name] = "it is read-only; omit it"
 	}
 	if err := contract.CheckPatch(ctx, "WordPress setting", []string{
-		"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "php",
+		"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "pageCache", "php",
 	}, struct{}{}, fixed); err != nil {
 		return err
 	}
-	var sent struct{ PHP map[string]any }
+	var sent struct{ PHP, PageCache map[string]any }
 	_ = json.Unmarshal(contract.From(ctx).Body, &sent) // it was decoded before
-	for _, name := range slices.Sorted(maps.Keys(sent.PHP)) {
-		if sent.PHP[name] == nil {
-			return fault.New(fault.Invalid, "invalid_wordpress", "Invalid WordPress setting php."+name,
-				name+" can't be null; omit it to keep the current value")
+	for group, values := range map[string]map[string]any{"php": sent.PHP, "pageCache": sent.PageCache} {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if values[name] == nil {
+				return fault.New(fault.Invalid, "invalid_wordpress", "Invalid WordPress setting "+group+"."+name,
+					name+" can't be null; omit it to keep the current value")
+			}
 		}
 	}
 	return nil
@@ -259,6 +277,9 @@ func (a *API) updateWordPress(
 	}
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds
+	}
+	if b := in.Body.PageCache; b != nil {
+		p.PageCache = wordpress.PageCachePatch{Cookies: b.ExcludedCookies, Paths: b.ExcludedPaths, Query: b.IgnoredQuery}
 	}
 	changed, err := a.WordPress.UpdateTx(ctx, tx, c.Owner, in.ID, p)
 	if !changed {

@@ -22,7 +22,7 @@ import (
 )
 
 func (d *Pages) Routes() []shell.Route {
-	return slices.Concat(d.extensionRoutes(), d.wordpressUserRoutes(), []shell.Route{
+	return slices.Concat(d.extensionRoutes(), d.wordpressUserRoutes(), d.rootRoutes(), []shell.Route{
 		shell.Get("/sites/{id}/wordpress", shell.User, d.wordpressPage).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/wordpress/state/follow", shell.User, d.wordpressState).Takes(account.SitesRead),
 		shell.Get("/sites/{id}/wordpress/follow", shell.User, d.wordpressLive).Takes(account.SitesRead),
@@ -382,6 +382,14 @@ func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 					"write it in digits").Got(shell.Short(40, text))
 			}
 			*to = &n
+		}
+	}
+	for name, to := range map[string]**[]string{
+		"excluded_cookies": &p.PageCache.Cookies, "excluded_paths": &p.PageCache.Paths, "ignored_query": &p.PageCache.Query,
+	} {
+		if q.PostForm.Has(name) {
+			list := strings.Fields(q.Value(name))
+			*to = &list
 		}
 	}
 	id, toast := shell.PathID[site.ID](q, "id"), "Saved. The site applies it within seconds"

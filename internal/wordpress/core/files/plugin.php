@@ -319,15 +319,41 @@ add_action('updated_option', function ($name) {
 // Plugins may say it themselves: do_action('slipway_purge', ['/shop/']).
 add_action('slipway_purge', function ($paths = ['*']) { changed(...array_map('strval', (array) $paths)); });
 
-add_action('send_headers', function () {
-	if (is_user_logged_in() || is_admin() || defined('DONOTCACHEPAGE') && DONOTCACHEPAGE) {
+// Whether the page is made for the visitor's kind of device: a theme asks WordPress, Jetpack, or a library.
+function asks_device(): bool {
+	return !empty($GLOBALS['slipway_device']) || class_exists('Mobile_Detect', false) || class_exists('Detection\MobileDetect', false);
+}
+foreach (['wp_is_mobile', 'jetpack_is_mobile_filter'] as $hook) {
+	add_filter($hook, function ($mobile) { $GLOBALS['slipway_device'] = true; return $mobile; }, 0);
+}
+
+// Whether a page may be stored is known at its end: a plugin may define DONOTCACHEPAGE in its footer. A page that is too large to be stored,
+// or whose output a plugin sends before, is none.
+add_action('template_redirect', function () {
+	if (is_user_logged_in() || is_search() || is_preview() || is_customize_preview() || post_password_required()) {
 		return;
 	}
-	header('X-Slipway-Cache: page');
-});
-add_action('template_redirect', function () {
-	$ok = !is_user_logged_in() && !is_search() && !is_preview() && !is_customize_preview() && !post_password_required() && !(defined('DONOTCACHEPAGE') && DONOTCACHEPAGE);
-	if (!$ok && !headers_sent()) {
-		header_remove('X-Slipway-Cache');
-	}
+	ob_start(function ($html, $phase) {
+		if (($phase & PHP_OUTPUT_HANDLER_START) && ($phase & PHP_OUTPUT_HANDLER_FINAL) && did_action('shutdown')
+			&& !headers_sent() && !(defined('DONOTCACHEPAGE') && DONOTCACHEPAGE)) {
+			header('X-Slipway-Cache: page' . (asks_device() ? ' device' : ''));
+		}
+		return false; // as it is
+	}, 2 << 20);
 }, 0);
+
+// Files of themes and plugins whose address names a version are kept by browsers for a year. The version changes with the file.
+function versioned($src) {
+	$base = getenv('SLIPWAY_WP_URL') . '/';
+	if (!is_string($src) || strpos($src, $base) !== 0 || !preg_match('/^([^?#]+)\?ver=([^&#]+)$/', substr($src, strlen($base)), $m)) {
+		return $src;
+	}
+	$file = ABSPATH . rawurldecode($m[1]);
+	if (strpos($m[1], '..') !== false || !is_file($file)) {
+		return $src;
+	}
+	return $src . '-' . base_convert((string) crc32(filemtime($file) . ' ' . filesize($file)), 10, 36);
+}
+foreach (['style_loader_src', 'script_loader_src', 'script_module_loader_src'] as $hook) {
+	add_filter($hook, __NAMESPACE__ . '\versioned', PHP_INT_MAX);
+}
