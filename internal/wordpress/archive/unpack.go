@@ -83,8 +83,14 @@ func (p *Prefixes) Found() (string, error) {
 	if p.tables[[2]string{p.best, "blogs"}] && p.tables[[2]string{p.best, "sitemeta"}] {
 		return "", Bad("its SQL file holds a network of several sites (multisite); export one of them as a site of its own")
 	}
+	if base := ofNetwork.ReplaceAllString(p.best, ""); base != p.best && p.tables[[2]string{base, "usermeta"}] {
+		return "", Bad("its SQL file holds one site of a network (multisite) without users of its own; export it as a site of its own")
+	}
 	return p.best, nil
 }
+
+// ofNetwork is what follows the prefix of a network in that of one of its sites.
+var ofNetwork = lazyregexp.New(`[0-9]+_$`)
 
 // search looks at tables that begin before end.
 func (p *Prefixes) search(end int) {
@@ -303,14 +309,17 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	if strings.HasPrefix(path.Base(name), "._") || strings.HasPrefix(name, "__MACOSX/") {
 		return nil // what macOS notes of a file, under the file's name
 	}
-	top, rel, ok := strings.Cut("/"+name, "/wp-content/")
-	if ok && rel != "" {
-		if u.seen && top != u.top { // one over the other would be neither
-			return Bad(fmt.Sprintf(
-				"it holds several WordPress, %q and %q",
-				text.Clip((u.top + "/wp-content")[1:], 100),
-				text.Clip((top + "/wp-content")[1:], 100),
-			))
+	if top, rel, ok := contentOf(name); ok {
+		switch {
+		case !u.seen, top == u.top:
+		case coreOf(u.top) == top: // what the core brings with it, where Bedrock has the site's apart
+			return nil
+		case coreOf(top) == u.top:
+			if err := u.clear(); err != nil {
+				return err
+			}
+		default: // one over the other would be neither
+			return Bad(fmt.Sprintf("it holds several WordPress, %q and %q", text.Clip(u.top, 100), text.Clip(top, 100)))
 		}
 		u.seen, u.top = true, top
 		if dropIns[rel] {
@@ -340,6 +349,37 @@ func (u *unpacking) file(name string, in io.Reader) error {
 		return u.load(&dump{r: in, left: maxImportSQL})
 	}
 	return nil // such as the core, which is ours
+}
+
+// contentOf returns the folder of an archive that is a wp-content, and where a file lies in it. Bedrock calls it app.
+func contentOf(name string) (top, rel string, ok bool) {
+	if before, rel, ok := strings.Cut("/"+name, "/wp-content/"); ok && rel != "" {
+		return strings.TrimPrefix(before+"/wp-content", "/"), rel, true
+	}
+	before, rel, ok := strings.Cut("/"+name, "/app/")
+	switch first, _, deeper := strings.Cut(rel, "/"); {
+	case !ok, !deeper, first != "themes" && first != "plugins" && first != "mu-plugins" && first != "uploads" && first != "languages",
+		before != "" && path.Base(before) != "web" && path.Base(before) != "public":
+		return "", "", false
+	}
+	return strings.TrimPrefix(before+"/app", "/"), rel, true
+}
+
+// coreOf returns the wp-content of the core beside Bedrock's; empty: it is none of Bedrock's.
+func coreOf(top string) string {
+	if path.Base(top) != "app" {
+		return ""
+	}
+	return path.Join(path.Dir(top), "wp/wp-content")
+}
+
+// clear removes what was taken so far.
+func (u *unpacking) clear() error {
+	entries, err := fs.ReadDir(u.root.FS(), ".")
+	for _, e := range entries {
+		err = errors.Join(err, u.root.RemoveAll(e.Name()))
+	}
+	return err
 }
 
 var tooLarge = fault.New(fault.TooLarge, "import_too_large", "The archive is too large",

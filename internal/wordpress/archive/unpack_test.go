@@ -315,6 +315,7 @@ func TestPrefixOf(t *testing.T) {
 		"a plugin of blogs":       {table("wp_options") + table("wp_usermeta") + table("wp_blogs"), "wp_"},
 		"a network":               {table("wp_2_options") + table("wp_options") + table("wp_usermeta") + table("wp_blogs") + table("wp_sitemeta"), ""},
 		"a network, sorted":       {table("wp_blogs") + table("wp_options") + table("wp_sitemeta") + table("wp_usermeta"), ""},
+		"one site of a network":   {table("wp_2_options") + table("wp_usermeta"), ""},
 		"a plugin's alone":        {table("wp_options_log") + table("wp_posts"), ""},
 		"no prefix":               {table("options") + table("usermeta"), ""},
 		"nothing":                 {"", ""},
@@ -423,5 +424,55 @@ func TestUnpackOfOthers(t *testing.T) {
 		) {
 			t.Errorf("%s with two WordPress: %v", kind, err)
 		}
+	}
+}
+
+// Bedrock's archives have the wp-content in web/app, and often one of the core's beside it, which isn't the site's.
+func TestUnpackBedrock(t *testing.T) {
+	t.Parallel()
+	own := map[string]string{"uploads/2026/a.jpg": "picture", "plugins/shop/shop.php": "<?php", "themes/ours/style.css": "x"}
+	for _, top := range []string{"", "site/", "home/ada/site/"} {
+		for _, kind := range []string{"tar", "zip"} {
+			for _, coreFirst := range []bool{false, true} {
+				p := newPacked(t, kind)
+				core := func() {
+					p.text(top+"web/wp/wp-content/themes/twenty/style.css", "the core's")
+					p.text(top+"web/wp/wp-load.php", "<?php")
+				}
+				if coreFirst {
+					core()
+				}
+				for name, text := range own {
+					p.text(top+"web/app/"+name, text)
+				}
+				core()
+				p.text(top+"config/application.php", "<?php")
+				p.text(top+"dump.sql", "--")
+				dir, err := unpackThere(t, p.end(), 1<<20)
+				if err != nil {
+					t.Fatalf("%s of %q: %v", kind, top, err)
+				}
+				for name, text := range own {
+					if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != text {
+						t.Errorf("%s of %q: %s is %q, %v", kind, top, name, b, err)
+					}
+				}
+				if _, err := os.Stat(filepath.Join(dir, "themes/twenty")); err == nil {
+					t.Errorf("%s of %q: the core's theme is taken", kind, top)
+				}
+			}
+		}
+	}
+	p := newPacked(t, "tar")
+	p.text("a/web/app/themes/x/style.css", "x")
+	p.text("b/wp-content/themes/x/style.css", "x")
+	if _, err := unpackThere(t, p.end(), 1<<20); !fault.Is(err, fault.Invalid) {
+		t.Errorf("two WordPress: %v", err)
+	}
+	p = newPacked(t, "tar")
+	p.text("src/app/themes/x.ts", "no WordPress")
+	p.text("dump.sql", "--")
+	if _, err := unpackThere(t, p.end(), 1<<20); !fault.Is(err, fault.Invalid) {
+		t.Errorf("an application's folder app: %v", err)
 	}
 }

@@ -309,7 +309,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusNotFound, "Not found\n")
 		return true
 	}
-	if to := g.site.moved(r); to != "" {
+	if to := cmp.Or(g.site.moved(r), bedrock(r)); to != "" {
 		w.Header().Set("Location", to)
 		answer(w, http.StatusMovedPermanently, "Moved to "+to+"\n")
 		return true

@@ -685,3 +685,26 @@ func (s serving) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	e, err := s.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
+
+// Content of a site that was made with Bedrock names files below /app.
+func TestBedrockAddresses(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/app/uploads/2026/a%20b.jpg?x=1": "/wp-content/uploads/2026/a%20b.jpg?x=1",
+		"/app/themes/ours/a.css":          "/wp-content/themes/ours/a.css",
+		"/app/":                           "",
+		"/app/uploads/":                   "",
+		"/app/uploads/x.php":              "",
+		"/app/store/a.png":                "",
+		"/my/app/uploads/a.jpg":           "",
+	} {
+		if got := bedrock(request(path)); got != want {
+			t.Errorf("%s leads to %q, want %q", path, got, want)
+		}
+	}
+	r := request("/app/uploads/a.jpg")
+	r.Method = "POST"
+	if to := bedrock(r); to != "" {
+		t.Errorf("POST leads to %s", to)
+	}
+}

@@ -93,3 +93,18 @@ func (g *guard) rootFile(w http.ResponseWriter, r *http.Request) bool {
 	http.ServeContent(w, r, name, time.Time{}, strings.NewReader(text))
 	return true
 }
+
+// bedrock returns where a file of wp-content lies that is asked for as Bedrock calls it; empty: it isn't.
+func bedrock(r *http.Request) string {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/app/")
+	kind, _, _ := strings.Cut(rest, "/")
+	if !ok || !named(r.URL.Path) || kind != "uploads" && kind != "themes" && kind != "plugins" && kind != "mu-plugins" ||
+		r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return ""
+	}
+	to := "/wp-content/" + rest
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	return to
+}
