@@ -383,12 +383,15 @@ func (s *Backups) createTx(ctx context.Context, tx *db.Tx, x site.Site, n NewBac
 	return b, err
 }
 
+// Unavailable is the code of what needs backups on a server that has none.
+const Unavailable = "backups_unavailable"
+
 // possible says why there are no backups, where there are none.
 func (s *Backups) possible() error {
 	if s.c.Repository != nil {
 		return nil
 	}
-	return fault.New(fault.Conflict, "backups_unavailable", "Backups are not available on this server", s.c.Why)
+	return fault.New(fault.Conflict, Unavailable, "Backups are not available on this server", s.c.Why)
 }
 
 func checkIncludes(list []string) ([]string, error) {

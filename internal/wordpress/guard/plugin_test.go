@@ -277,3 +277,41 @@ func TestVersionsOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// A body that is a file is bounded as an uploaded file is, and a wrong application password is refused as one.
+func TestRESTOfWordPress(t *testing.T) {
+	t.Parallel()
+	var got []any
+	plugin(t, []string{"SLIPWAY_WP_UPLOAD=1"}, `
+		class WP_Error { public $code, $status; function __construct($code, $text, $data) { $this->code = $code; $this->status = $data['status']; } }
+		$in = false; function is_user_logged_in() { return $GLOBALS['in']; }
+		require $argv[2];
+		file_put_contents($small = ABSPATH . 'small', 'x'); file_put_contents($large = ABSPATH . 'large', str_repeat('x', (1 << 20) + 1));
+		$wrong = fn($file) => isset($file['error']) ? 'refused' : 'taken';
+		$out[] = $wrong(apply('wp_handle_upload_prefilter', ['tmp_name' => $large, 'size' => 5]));
+		$out[] = $wrong(apply('wp_handle_sideload_prefilter', ['tmp_name' => $large])); // a plugin fetches it
+		define('REST_REQUEST', true); define('XMLRPC_REQUEST', true);
+		$out[] = $wrong(apply('wp_handle_sideload_prefilter', ['tmp_name' => $large]));
+		$out[] = $wrong(apply('wp_handle_sideload_prefilter', ['tmp_name' => $small]));
+		$out[] = is_string(apply('wp_upload_bits', ['bits' => str_repeat('x', (1 << 20) + 1)])) ? 'refused' : 'taken';
+		$out[] = is_string(apply('wp_upload_bits', ['bits' => 'x'])) ? 'refused' : 'taken';
+		$status = fn($result) => is_object($result) ? $result->status : $result;
+		$out[] = $status(apply('rest_authentication_errors', null));
+		$_SERVER['PHP_AUTH_USER'] = 'ada';
+		$out[] = $status(apply('rest_authentication_errors', null));
+		$in = true;
+		$out[] = $status(apply('rest_authentication_errors', null));
+		echo json_encode($out);`, &got)
+	if want := `["refused","taken","refused","taken","refused","taken",null,401,null]`; string(mustJSON(t, got)) != want {
+		t.Errorf("%s, want %s", mustJSON(t, got), want)
+	}
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

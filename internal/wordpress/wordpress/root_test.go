@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"slipway/internal/backup/backup"
+	"slipway/internal/backup/repository"
 	"slipway/internal/build/rules"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -15,15 +17,19 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// owned returns a WordPress site of the owner "own", which is live.
-func owned(t *testing.T) (*WordPress, *db.DB) {
+// owned returns a WordPress site of the owner "own", which is live. change completes the configuration.
+func owned(t *testing.T, change ...func(*Config)) (*WordPress, *db.DB) {
 	t.Helper()
 	d := dbtest.New(t)
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := New(Config{DB: d, Seal: key, Sites: site.New(site.Config{DB: d, Domain: "sites.test"})})
+	c := Config{DB: d, Seal: key, Sites: site.New(site.Config{DB: d, Domain: "sites.test"})}
+	for _, f := range change {
+		f(&c)
+	}
+	w := New(c)
 	for _, query := range []string{
 		`INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build, credential,
 		needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at)
@@ -172,6 +178,24 @@ func TestPageCacheSettings(t *testing.T) {
 	} {
 		if _, err := patch(p); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A new WordPress is backed up every day, and seven daily backups are kept, where backups are possible.
+func TestNewSitesAreBackedUp(t *testing.T) {
+	t.Parallel()
+	for _, to := range []*repository.Repository{nil, repository.New(repository.Config{})} {
+		w, d := owned(t, func(c *Config) {
+			c.Backups = backup.New(backup.Config{DB: c.DB, Sites: c.Sites, Repository: to})
+		})
+		got, err := w.c.Backups.ScheduleOf(t.Context(), d, "site")
+		want := "off"
+		if to != nil {
+			want = "daily"
+		}
+		if err != nil || got.Every != want || got.Keep.Daily != 7 {
+			t.Errorf("the schedule is %+v, %v, want %s", got, err, want)
 		}
 	}
 }

@@ -261,7 +261,15 @@ func (w *WordPress) CreateTx(ctx context.Context, tx *db.Tx, s site.Site, n Sett
 	if err != nil {
 		return fmt.Errorf("note WordPress settings: %w", err)
 	}
-	return nil
+	if w.c.Backups == nil {
+		return nil
+	}
+	daily := "daily"
+	_, err = w.c.Backups.ScheduleTx(ctx, tx, s.Owner, s.ID, backup.SchedulePatch{Every: &daily})
+	if f := fault.As(err); f != nil && f.Code == backup.Unavailable {
+		return nil
+	}
+	return err
 }
 
 // newSecret returns a new key of a site's WordPress, sealed: its salts are made of it.

@@ -71,6 +71,14 @@ if ($moved = (int) getenv('SLIPWAY_WP_MOVED')) {
 	}, 10, 3);
 }
 
+// A wrong application password is refused as such, whatever it asks for: what is closed to strangers isn't there for them.
+add_filter('rest_authentication_errors', function ($result) {
+	if (empty($result) && isset($_SERVER['PHP_AUTH_USER']) && !is_user_logged_in()) {
+		return new \WP_Error('incorrect_password', 'The user name or application password is incorrect.', ['status' => 401]);
+	}
+	return $result;
+}, 95);
+
 // Nothing names users to strangers.
 add_filter('rest_endpoints', function ($endpoints) {
 	if (!is_user_logged_in()) {
@@ -179,12 +187,19 @@ if (getenv('SLIPWAY_WP_CLONE') && wp_get_environment_type() !== 'production') {
 
 // Uploads are as large as the owner's setting says.
 add_filter('upload_size_limit', fn($size) => min($size, max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20));
-add_filter('wp_handle_upload_prefilter', function ($file) {
+function bound_upload($file) {
 	$most = max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20;
-	if (!empty($file['size']) && $file['size'] > $most) {
+	if (max((int) ($file['size'] ?? 0), (int) @filesize($file['tmp_name'] ?? '')) > $most) {
 		$file['error'] = sprintf('The file is larger than %d MB.', $most >> 20);
 	}
 	return $file;
+}
+add_filter('wp_handle_upload_prefilter', __NAMESPACE__ . '\bound_upload');
+// The same of a body that is a file: REST stores it as one that is there already, XML-RPC as text.
+add_filter('wp_handle_sideload_prefilter', fn($file) => defined('REST_REQUEST') && REST_REQUEST ? bound_upload($file) : $file);
+add_filter('wp_upload_bits', function ($upload) {
+	$most = max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20;
+	return is_array($upload) && defined('XMLRPC_REQUEST') && strlen($upload['bits'] ?? '') > $most ? sprintf('The file is larger than %d MB.', $most >> 20) : $upload;
 });
 
 // A database from before the core, as a restore of it alone brings, is made the core's: upgrade.php,
