@@ -144,6 +144,8 @@ func TestPHPApplication(t *testing.T) {
 		".env":            "secret",
 		"config.inc":      "secret",
 		"hidden/a.txt":    "secret",
+		"_redirects":      "/moved /admin/ 302\n",
+		"_headers":        "/*\n  X-From: headers\n",
 		".htaccess": "RewriteEngine On\nRewriteRule ^v[0-9]+/(.*)$ $1 [L]\nRewriteRule ^product/([0-9]+)$ index.php?id=$1 [L]\n" +
 			"RewriteRule ^hidden/.*\\.txt$ - [F]\nRedirect 301 /old /admin/\nHeader set X-A b\n",
 	})
@@ -152,6 +154,9 @@ func TestPHPApplication(t *testing.T) {
 	h.answers("GET", "/hidden/a.txt", "", 403, "Forbidden")
 	if a := h.get("/old?x=1"); a.Status != 301 || a.Header.Get("Location") != "/admin/?x=1" {
 		t.Errorf("a redirect of .htaccess: %d %v", a.Status, a.Header)
+	}
+	if a := h.get("/moved"); a.Status != 302 || a.Header.Get("Location") != "/admin/" || h.get("/admin/").Header.Get("X-From") != "headers" {
+		t.Errorf("rules of _redirects and _headers: %d %v", a.Status, a.Header)
 	}
 	h.answers("GET", "/", "", 200, "plain /")
 	h.answers("GET", "/admin/", "", 200, "admin")

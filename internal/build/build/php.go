@@ -14,6 +14,7 @@ import (
 
 	"slipway/internal/build/framework"
 	"slipway/internal/build/htaccess"
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 )
@@ -160,10 +161,10 @@ func readApache(top *os.Root, name string) string {
 // files that rules of Apache may be about, and storage.
 func hiddenPHP(start *framework.Start, storage []string, folder string) func(name string) bool {
 	var stored []string
-	var rules *htaccess.Map
+	var apache *htaccess.Map
 	root := ""
 	if start != nil {
-		rules, _ = htaccess.Compile(start.Rules) // with an error it closes everything
+		apache, _ = htaccess.Compile(start.Rules) // with an error it closes everything
 		root = path.Join("/app", folder, start.DocumentRoot)
 		for _, dir := range slices.Concat(start.Storage, start.Temporary, storage) {
 			if rel, ok := strings.CutPrefix(path.Clean(dir), path.Clean(start.DocumentRoot)+"/"); ok {
@@ -175,7 +176,10 @@ func hiddenPHP(start *framework.Start, storage []string, folder string) func(nam
 	}
 	stored = append(stored, "storage") // the link
 	return func(name string) bool {
-		return !framework.ShowsPHP(name) || start != nil && start.Closes(name) || rules.Touches(name, root) ||
+		if rules.IsFile(name) { // it is read, and not served
+			return false
+		}
+		return !framework.ShowsPHP(name) || start != nil && start.Closes(name) || apache.Touches(name, root) ||
 			slices.ContainsFunc(stored, func(dir string) bool { return within(name, dir) })
 	}
 }

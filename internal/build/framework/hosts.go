@@ -119,8 +119,10 @@ func (p *project) otherHosts(d *draft) {
 		}
 	}
 	if d.Runtime != Static {
-		p.passwords()
-		p.warnOf(d, staticRules, p.root, "")
+		if d.Runtime != PHP {
+			p.passwords()
+			p.warnOf(d, staticRules, p.root, "")
+		}
 		p.apache(d)
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"slipway/internal/build/bundle"
 	"slipway/internal/build/framework"
 	"slipway/internal/build/release"
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/blob"
 )
 
@@ -29,6 +32,30 @@ func Program(ctx context.Context, bundles *bundle.Bundles, a build.Artefact) (bu
 
 // pagesFolder is where a project may have its own error pages (502.html, 503.html, 504.html) and their assets.
 const pagesFolder = ".slipway/pages"
+
+// ProgramRules adds the _redirects and _headers of a PHP project, from its document root or else beside slipway.toml.
+func ProgramRules(w *release.Writer, plan framework.Plan, a build.Artefact) error {
+	for _, name := range []string{"_redirects", "_headers"} {
+		for _, folder := range []string{a.Start.DocumentRoot, ""} {
+			at := path.Join(plan.Root, folder, name)
+			if info, err := a.Files.Stat(at); errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+				continue // opening a pipe would block
+			}
+			f, err := a.Files.Open(at)
+			if err != nil {
+				return fmt.Errorf("open %s: %w", name, err)
+			}
+			text, err := io.ReadAll(io.LimitReader(f, rules.MaxFile+1))
+			_ = f.Close()
+			if err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			w.RuleFile(name, text)
+			break
+		}
+	}
+	return nil
+}
 
 // Assets adds the artefact's static files. Rule files are left out: the program answers for all other paths.
 func Assets(ctx context.Context, w *release.Writer, tree Tree, plan framework.Plan, a build.Artefact, say Log) error {

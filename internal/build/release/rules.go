@@ -5,7 +5,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// RuleFile adds the rules of slipway.toml, netlify.toml or vercel.json. Add handles _redirects and _headers.
+// RuleFile adds the rules of slipway.toml, netlify.toml or vercel.json. Add handles _redirects and _headers of published files.
 func (w *Writer) RuleFile(name string, content []byte) { w.rules.Take(name, content) }
 
 // SpareHeaders adds a _headers file from outside the published folder, see [rules.Sources.Spare].

@@ -185,7 +185,7 @@ func (w *world) sweep() {
 		}
 		return err
 	}))
-	_, _, err := w.gc.Collect(w.t.Context())
+	_, err := w.gc.Collect(w.t.Context())
 	ok(w.t, err)
 }
 

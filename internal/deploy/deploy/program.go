@@ -98,10 +98,27 @@ func (d *Deployments) bundled(
 	if p.added, err = d.addedByBundle(ctx, s, stored.ID); err != nil {
 		return release.Sealed{}, err
 	}
-	rel, err := d.publish(ctx, s, func(w *release.Writer) error { return publish.Assets(ctx, w, tree, plan, a, p.Printf) })
-	if fault.Is(err, fault.Invalid) { // an invalid public file doesn't prevent the program from running
+	ruled := func(w *release.Writer) error { // the edge applies the rules of PHP
+		if plan.Runtime != framework.PHP {
+			return nil
+		}
+		if err := d.serving(ctx, w, s, tree, plan); err != nil {
+			return err
+		}
+		return publish.ProgramRules(w, plan, a)
+	}
+	rel, err := d.publish(ctx, s, func(w *release.Writer) error {
+		if err := ruled(w); err != nil {
+			return err
+		}
+		return publish.Assets(ctx, w, tree, plan, a, p.Printf)
+	})
+	if fault.Is(err, fault.Invalid) && fault.As(err).Code != "release_rules" { // the program runs without a public file
 		p.Printf("warn", "Static files are left to the application: %s", err)
-		return d.publish(ctx, s, func(*release.Writer) error { return nil })
+		rel, err = d.publish(ctx, s, ruled)
+	}
+	for _, problem := range rel.Problems {
+		p.Printf("warn", "%s", problem)
 	}
 	if err == nil && rel.Files > 0 {
 		p.Printf("info", "%d static files are served without the application", rel.Files)

@@ -32,7 +32,6 @@ func (e *Edge) source(t *target) {
 		t.programs = e.Programs[t.runtime]
 		t.pages, _ = t.programs.(endpoint.Pages)
 		t.ruler, _ = t.programs.(endpoint.Ruler)
-		_, other := t.programs.(endpoint.NotHTTP)
-		t.passes = t.pages == nil && t.ruler == nil && !other
+		t.passes = t.pages == nil && t.ruler == nil
 	}
 }

@@ -70,6 +70,9 @@ type Source interface {
 // needn't ask.
 type NotHTTP struct{ Source }
 
+// Rules implements [Ruler]: the rules of a release apply, and there are no others.
+func (NotHTTP) Rules(context.Context, id.Deployment) (*release.Tree, error) { return nil, nil }
+
 // Voucher is a [Source] that knows requests which a site makes to itself.
 type Voucher interface {
 	// Vouches reports whether a deployment's site makes a request itself.
