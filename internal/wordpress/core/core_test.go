@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -157,5 +158,38 @@ func TestDownloadedCore(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// Variables with the prefix WP_CONFIG_ are constants of WordPress, where they aren't ours.
+func TestConstantsOfSites(t *testing.T) {
+	t.Parallel()
+	php, err := exec.LookPath("php")
+	if err != nil {
+		t.Fatal("PHP is needed: apt-get install php-cli")
+	}
+	dir := t.TempDir()
+	config, err := ours.ReadFile("files/wp-config.php")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const settings = `<?php foreach (['EMPTY_TRASH_DAYS', 'WP_POST_REVISIONS', 'OWN_TEXT', 'OWN_NUMBER', 'DISALLOW_FILE_EDIT', 'DB_NAME', 'lower', 'ABSPATH'] as $name)
+		$out[$name] = defined($name) ? constant($name) : null;
+	$out['ABSPATH'] = $out['ABSPATH'] === __DIR__ . '/';
+	echo json_encode($out);`
+	for name, text := range map[string]string{"wp-config.php": string(config), "wp-settings.php": settings} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), php, filepath.Join(dir, "wp-config.php"))
+	cmd.Env = []string{
+		"SLIPWAY_WP_DATABASE=site", "WP_CONFIG_EMPTY_TRASH_DAYS=7", "WP_CONFIG_WP_POST_REVISIONS=false", "WP_CONFIG_OWN_TEXT=a b", "WP_CONFIG_OWN_NUMBER=007",
+		"WP_CONFIG_DISALLOW_FILE_EDIT=false", "WP_CONFIG_DB_NAME=other", "WP_CONFIG_lower=1", "WP_CONFIG_ABSPATH=/",
+	}
+	got, err := cmd.Output()
+	want := `{"EMPTY_TRASH_DAYS":7,"WP_POST_REVISIONS":false,"OWN_TEXT":"a b","OWN_NUMBER":"007","DISALLOW_FILE_EDIT":true,"DB_NAME":"site","lower":null,"ABSPATH":true}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 }
