@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	addressEvery = 5 * time.Second // finds what a lost wake-up left
-	maxOldHosts  = 20              // of a site
-	newAddress   = "-"             // of a site whose domain has not been looked at
-	oldContent   = "?"             // of a site whose content may name any domain that it had
+	addressEvery = 5 * time.Second  // finds what a lost wake-up left
+	addressAgain = 10 * time.Minute // after a rewriting failed
+	maxOldHosts  = 20               // of a site
+	newAddress   = "-"              // of a site whose domain has not been looked at
+	oldContent   = "?"              // of a site whose content may name any domain that it had
 )
 
 // addressed is a site whose primary domain is another one than its program or its content knows. Empty is the site's own address.
@@ -52,8 +53,8 @@ func (w *WordPress) readdress(ctx context.Context) error {
 	rows, err := w.c.DB.Query(ctx, `
 		SELECT w.site_id, w.owner_id, w.host, w.content_host, w.old_hosts, COALESCE(p.host, '')
 		FROM wordpress_sites w JOIN open_sites s ON s.id = w.site_id LEFT JOIN primary_hosts p ON p.site_id = w.site_id
-		WHERE w.host <> COALESCE(p.host, '') OR w.content_host <> w.host AND w.installed <> '' AND s.status = 'active'
-		ORDER BY w.site_id LIMIT 1000`)
+		WHERE w.host <> COALESCE(p.host, '') OR w.content_host <> w.host AND w.installed <> '' AND s.status = 'active' AND w.readdress_at <= $1
+		ORDER BY w.site_id LIMIT 1000`, db.Now())
 	list, err := db.Collect(rows, err, func(s db.Scanner) (x addressed, err error) {
 		return x, s.Scan(&x.site, &x.owner, &x.knows, &x.names, &x.old, &x.now)
 	})
@@ -82,7 +83,8 @@ func (w *WordPress) renameTx(ctx context.Context, tx *db.Tx, x addressed) error 
 		old = append(old, x.knows)
 	}
 	old = old[max(0, len(old)-maxOldHosts):]
-	n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET host = $3, old_hosts = $4, revision = revision + CASE WHEN host = '-' THEN 0 ELSE 1 END,
+	n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET host = $3, old_hosts = $4, readdress_at = 0,
+		revision = revision + CASE WHEN host = '-' THEN 0 ELSE 1 END,
 		content_host = CASE WHEN content_host = '-' THEN $3 ELSE content_host END WHERE site_id = $1 AND host = $2`,
 		x.site, x.knows, x.now, strings.Join(old, " "))
 	if err != nil || n == 0 { // another node was first
@@ -108,6 +110,20 @@ func (w *WordPress) rewriteTx(ctx context.Context, tx *db.Tx, x addressed) error
 	}
 	_, err = w.beginTx(ctx, tx, x.owner, x.site, Work{What: kindAddress, Hosts: append(strings.Fields(x.old), x.names)})
 	return err
+}
+
+// readdressLaterTx has a rewriting that failed begin again later: until then content may name a former domain.
+func (w *WordPress) readdressLaterTx(ctx context.Context, tx *db.Tx, x Work) error {
+	names := oldContent
+	if n := len(x.Hosts); n > 0 {
+		names = x.Hosts[n-1]
+	}
+	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET content_host = $2, readdress_at = $3 WHERE site_id = $1 AND content_host = host`,
+		x.Site, names, db.Now().Add(addressAgain))
+	if err != nil {
+		return fmt.Errorf("note rewriting for later: %w", err)
+	}
+	return nil
 }
 
 // maxEarly bounds how often a rewriting waits for the program that knows the new address.

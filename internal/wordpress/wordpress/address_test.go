@@ -31,7 +31,7 @@ func TestPrimaryDomain(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var replaced [][2]string
-	home := "https://blog.sites.test"
+	home, broken := "https://blog.sites.test", false
 	w := New(Config{
 		DB: d, Seal: key, Sites: site.New(site.Config{DB: d, Domain: "sites.test"}), Domains: domain.New(domain.Config{DB: d}),
 		Operations: operation.New(operation.Config{DB: d}),
@@ -43,6 +43,10 @@ func TestPrimaryDomain(t *testing.T) {
 			case "/home.php":
 				answer = `{"home": "` + home + `"}`
 			case "/replace.php":
+				if broken {
+					answer = `{"error": "a plugin ended the request"}`
+					break
+				}
 				var in struct {
 					Pairs     [][2]string
 					Addresses bool
@@ -196,10 +200,30 @@ func TestPrimaryDomain(t *testing.T) {
 		t.Fatalf("without one: %+v", list)
 	}
 	leads("second.test", "")
-	must(`UPDATE wordpress_sites SET host = '-', content_host = '-'`)
-	if err := d.Write(t.Context(), func(tx *db.Tx) error { return w.c.Operations.EndTx(t.Context(), tx, list[0].Operation, "", "", nil) }); err != nil {
+
+	// A rewriting that fails, or that nothing carried to its end, begins again, but not at once.
+	args, err := json.Marshal(list[0])
+	if err != nil {
 		t.Fatal(err)
 	}
+	if err := w.givenUp(t.Context(), args, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, fails := range []bool{true, false} {
+		if now := follow(); len(now) != 0 {
+			t.Errorf("a rewriting that failed begins at once: %+v", now)
+		}
+		must(`UPDATE wordpress_sites SET readdress_at = 0`)
+		again := follow()
+		if len(again) != 1 || !slices.Equal(again[0].Hosts, list[0].Hosts) {
+			t.Fatalf("a rewriting that failed begins again: %+v, want the hosts of %+v", again, list[0])
+		}
+		home, list, broken = "https://blog.sites.test", again, fails
+		if err := w.work(t.Context(), list[0], 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(`UPDATE wordpress_sites SET host = '-', content_host = '-'`)
 	if list := follow(); len(list) != 0 || revision() != 3 {
 		t.Errorf("a site of an earlier version: %+v", list)
 	}

@@ -104,8 +104,11 @@ func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
 			}
 		case r.step.Backup != "":
 			why += fmt.Sprintf(". The backup %s holds the state before", r.step.Backup)
-		case x.What == kindAddress: // nothing begins it again
-			why += ". Content may still name the former domain: rewrite it with Search and replace"
+		case x.What == kindAddress:
+			why += ". " + addressLater
+			if err := w.readdressLaterTx(ctx, tx, x); err != nil {
+				return err
+			}
 		}
 		return w.c.Operations.EndTx(ctx, tx, x.Operation, "", why, out)
 	})
@@ -228,6 +231,12 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 			return r.goBack(ctx, why)
 		}
 		out := r.result()
+		if x.What == kindAddress {
+			why += ". " + addressLater
+			if err := r.c.DB.Write(ctx, func(tx *db.Tx) error { return r.readdressLaterTx(ctx, tx, x) }); err != nil {
+				return err
+			}
+		}
 		if x.What == kindClone && r.step.Target != "" {
 			out["siteId"] = r.step.Target
 		}
@@ -340,6 +349,9 @@ func (r *run) waitRestore(ctx context.Context) (ready bool, result map[string]an
 	}
 	return false, nil, nil
 }
+
+// addressLater says what follows a rewriting of addresses that failed.
+const addressLater = "Content may still name the former domain. Rewriting it begins again within minutes"
 
 // interrupted is why what a restart cut off goes back.
 const interrupted = "It was interrupted by a restart of the server"
