@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"slipway/internal/build/release"
@@ -408,7 +409,9 @@ func (g *guard) ask(r *http.Request) (resp *http.Response, woken bool, err error
 			out.Body = unread
 		}
 		resp, err := p.Transport.RoundTrip(out)
-		lost := errors.Is(err, io.ErrUnexpectedEOF) && upstream.Idempotent(r.Method) // with its node, RFC 9110 §9.2.2
+		// With its node, or with a program that was replaced: RFC 9110 §9.2.2.
+		lost := upstream.Idempotent(r.Method) && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+			errors.Is(err, syscall.EPIPE))
 		if err == nil || !lost && !errors.Is(err, relay.ErrUnreached) || unread.begun.Load() || tries == mostTries ||
 			!lost && !p.Ends(r.Context()) {
 			return resp, true, err
