@@ -59,6 +59,14 @@ if (isset($_GET['probe'])) add_action('init', function () {
 		$o = get_option('probe'); if (is_array($o)) $o['again'] = unserialize($o['deep']['again']);
 		echo json_encode($o, JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE);
 		break;
+	case 'keyless': // a table whose rows have no key
+		global $wpdb;
+		if (isset($_GET['set'])) {
+			$wpdb->query("CREATE TABLE {$wpdb->prefix}keyless (a TEXT, b VARCHAR(200))");
+			foreach (['https://old.example/a', 'https://old.example/a', 'HTTPS://OLD.EXAMPLE/A', 'else'] as $v) $wpdb->insert($wpdb->prefix . 'keyless', ['a' => $v, 'b' => serialize([$v])]);
+		}
+		echo json_encode($wpdb->get_results("SELECT a, b FROM {$wpdb->prefix}keyless ORDER BY BINARY a, b", ARRAY_N), JSON_UNESCAPED_SLASHES);
+		break;
 	case 'uploads':
 		echo json_encode(wp_max_upload_size());
 		break;

@@ -200,7 +200,7 @@ func (h *installation) killedWhileUpdated(s siteBody) {
 // Text is replaced wherever it stands, serialized or not, and a dry run changes nothing.
 func (h *installation) replaces(s siteBody) {
 	t := h.t
-	before := h.ask(s, "option", "set", "1")
+	before, keyless := h.ask(s, "option", "set", "1"), h.ask(s, "keyless", "set", "1")
 	replace := func(dry bool) workBody {
 		t.Helper()
 		var op workBody
@@ -211,13 +211,13 @@ func (h *installation) replaces(s siteBody) {
 		}, &op)
 		return h.ended(op.ID, "success")
 	}
-	if op := replace(true); op.Result["rows"] != 1.0 || op.Result["replacements"] != 2.0 || op.Result["backupId"] != nil {
+	if op := replace(true); op.Result["rows"] != 5.0 || op.Result["replacements"] != 6.0 || op.Result["backupId"] != nil {
 		t.Errorf("the dry run: %v", op.Result)
 	}
-	if got := h.ask(s, "option"); got != before {
+	if got := h.ask(s, "option"); got != before || h.ask(s, "keyless") != keyless {
 		t.Errorf("the dry run has changed it: %s", got)
 	}
-	if op := replace(false); op.Result["replacements"] != 2.0 || op.Result["backupId"] == nil {
+	if op := replace(false); op.Result["replacements"] != 6.0 || len(op.Result["skippedTables"].([]any)) != 0 || op.Result["backupId"] == nil {
 		t.Errorf("the replacement: %v", op.Result)
 	}
 	if got, want := h.ask(
@@ -232,6 +232,10 @@ func (h *installation) replaces(s siteBody) {
 		`"url":"https://new-address.example/x/äö"`,
 	) || !strings.Contains(got, `"again":{"u":"https://new-address.example/y"}`) {
 		t.Errorf("it has become %s, want about %s", got, want)
+	}
+	want := strings.ReplaceAll(strings.ReplaceAll(keyless, "https://old.example", "https://new-address.example"), "s:21:\\\"https://new", "s:29:\\\"https://new")
+	if got := h.ask(s, "keyless"); got != want {
+		t.Errorf("a table without a key has become %s, want %s", got, want)
 	}
 	if op := replace(true); op.Result["rows"] != 0.0 {
 		t.Errorf("a second dry run: %v", op.Result)

@@ -185,14 +185,24 @@ func TestClonesAreStaging(t *testing.T) {
 		var out struct {
 			Sent    json.RawMessage
 			Batches int
+			Held    int
+			Copy    bool
 		}
 		plugin(t, tt.env, `require $argv[1] . '/wp-includes/pluggable.php'; require $argv[2];
 			$sent = apply('pre_wp_mail', null, ['to' => 'ada@example.test', 'subject' => 'Your order']);
 			$hooks['action_scheduler_queue_runner_concurrent_batches'] ??= [];
 			$n = 5; foreach ($hooks['action_scheduler_queue_runner_concurrent_batches'] as $list) foreach ($list as $f) $n = $f($n);
-			echo json_encode(['sent' => $sent, 'batches' => $n]);`, &out)
-		if string(out.Sent) != tt.mail || out.Batches != tt.batches {
-			t.Errorf("%s: pre_wp_mail is %s, %d batches", name, out.Sent, out.Batches)
+			$held = [];
+			foreach (['woocommerce_scheduled_subscription_payment', 'mailpoet_cron', 'action_scheduler_run_queue', 'wp_update_plugins', 'wp_scheduled_delete', 'publish_future_post'] as $hook)
+				foreach ($hooks['slipway_pauses'] ?? [] as $list) foreach ($list as $f) if ($f(false, $hook)) $held[] = $hook;
+			$copy = isset($hooks['woocommerce_subscriptions_is_duplicate_site']);
+			echo json_encode(['sent' => $sent, 'batches' => $n, 'held' => count($held), 'copy' => $copy]);`, &out)
+		held := 0
+		if tt.batches == 0 {
+			held = 3
+		}
+		if string(out.Sent) != tt.mail || out.Batches != tt.batches || out.Held != held || out.Copy != (held > 0) {
+			t.Errorf("%s: pre_wp_mail is %s, %d batches, %d events are held, a copy: %v", name, out.Sent, out.Batches, out.Held, out.Copy)
 		}
 	}
 }

@@ -157,10 +157,6 @@ func (r *run) changedSite() site.ID {
 func (r *run) rewrite(ctx context.Context) error {
 	p := r.x.Copy
 	id := r.changedSite()
-	out := r.result()
-	if r.x.What == kindClone {
-		out["siteId"] = id
-	}
 	s, err := r.c.Sites.Get(ctx, r.x.Owner, id)
 	if err == nil {
 		err = r.live(s)
@@ -181,7 +177,9 @@ func (r *run) rewrite(ctx context.Context) error {
 	if err := r.copied(ctx, id); err != nil {
 		return err
 	}
+	out := r.result()
 	if r.x.What == kindClone {
+		out["siteId"] = id
 		return r.end(ctx, "Cloned", "", out)
 	}
 	return r.end(ctx, "Pushed", "", out)
@@ -249,8 +247,13 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 		}
 	}
 	if len(r.step.Pairs) > 0 {
-		if _, err := r.replaceAll(ctx, s, pairs{List: r.step.Pairs, Addresses: true}, false, 0.75); err != nil {
+		found, err := r.replaceAll(ctx, s, pairs{List: r.step.Pairs, Addresses: true}, false, 0.75)
+		if err != nil {
 			return err
+		}
+		if len(found.Skipped) > 0 {
+			r.step.Result = r.result()
+			r.step.Result["skippedTables"] = found.Skipped
 		}
 	}
 	return r.c.DB.Write(ctx, func(tx *db.Tx) error {

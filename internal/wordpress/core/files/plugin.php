@@ -183,7 +183,13 @@ if (getenv('SLIPWAY_WP_CLONE') && wp_get_environment_type() !== 'production') {
 		return true;
 	}, PHP_INT_MAX, 2);
 	add_filter('action_scheduler_queue_runner_concurrent_batches', fn() => 0, PHP_INT_MAX); // of shops and newsletters
+	add_filter('woocommerce_subscriptions_is_duplicate_site', '__return_true', PHP_INT_MAX);
+	add_filter('slipway_pauses', fn($no, $hook) => (bool) preg_match(HELD_EVENTS, (string) $hook), 0, 2);
 }
+
+// Events that would charge or mail customers of the site that a clone was made of.
+const HELD_EVENTS = '/^(action_scheduler_|woocommerce_scheduled_subscription|woocommerce_(deliver_webhook|send_queued_transactional_email)|wcs_|mailpoet|newsletter|tnp_|'
+	. 'mailster|fluentcrm|mc4wp|sendpress|wysija|edd_(recurring|weekly|daily)_scheduled|memberpress|mepr_|pmpro_cron_|rcp_|automatewoo)/';
 
 // Uploads are as large as the owner's setting says.
 add_filter('upload_size_limit', fn($size) => min($size, max(1, (int) getenv('SLIPWAY_WP_UPLOAD')) << 20));

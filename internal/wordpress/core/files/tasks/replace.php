@@ -30,6 +30,49 @@ if (!$dry) {
 $place = $place ?: ['table' => '', 'after' => null, 'rows' => 0, 'replacements' => 0, 'tables' => [], 'skipped' => []];
 $until = microtime(true) + 5;
 
+// note stores the place with what was changed.
+function note(): void {
+	global $db, $in, $place, $option;
+	$st = $db->prepare("INSERT INTO {$option} (option_name, option_value, autoload) VALUES ('slipway_replace', ?, 'no') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)");
+	$st->execute([json_encode(['run' => $in['run'], 'place' => $place], JSON_INVALID_UTF8_SUBSTITUTE)]);
+}
+
+// Replaces the values of a table without a primary key, all of them in one transaction. It returns false where they are too many.
+function replaceValues(string $table, array $columns): bool {
+	global $db, $q, $look, $swap, $place, $dry;
+	$most = 2000;
+	$new = [];
+	foreach ($columns as $c) {
+		$like = implode(' OR ', array_map(fn($from) => $q($c) . " LIKE '%" . $db->real_escape_string(addcslashes($from, '\\%_')) . "%'", $look));
+		$found = $db->query("SELECT MD5({$q($c)}) AS digest, MIN({$q($c)}) AS value, COUNT(*) AS n FROM {$q($table)} WHERE $like GROUP BY digest LIMIT " . ($most + 1))->fetch_all(MYSQLI_ASSOC);
+		if (count($found) > $most) {
+			return false;
+		}
+		foreach ($found as $row) {
+			$n = 0;
+			$value = replaced($row['value'], $swap, $n);
+			if ($n > 0 && $value !== $row['value']) {
+				$new[] = [$c, $row['digest'], $value];
+				$place['replacements'] += $n * $row['n'];
+				$place['rows'] += $row['n'];
+				$place['tables'][$table] = ($place['tables'][$table] ?? 0) + $row['n'];
+			}
+		}
+	}
+	if ($dry) {
+		return true;
+	}
+	$db->begin_transaction();
+	foreach ($new as [$c, $digest, $value]) {
+		$st = $db->prepare("UPDATE {$q($table)} SET {$q($c)} = ? WHERE MD5({$q($c)}) = ?");
+		$st->execute([$value, $digest]);
+	}
+	$place['after'] = ['done'];
+	note();
+	$db->commit();
+	return true;
+}
+
 $tables = $wpdb->get_col("SHOW TABLES LIKE '" . $wpdb->esc_like($wpdb->prefix) . "%'");
 sort($tables, SORT_STRING);
 $done = 0;
@@ -56,10 +99,12 @@ foreach ($tables as $table) {
 	if (!$columns || !$pairs) {
 		continue;
 	}
-	if (!$keys) {
-		if (!in_array($table, $place['skipped'], true)) {
-			$place['skipped'][] = $table; // its rows can't be told apart
+	if (!$keys) { // its rows can't be told apart, but their values can
+		if ($place['after'] === null && !replaceValues($table, $columns) && !in_array($table, $place['skipped'], true)) {
+			$place['skipped'][] = $table;
 		}
+		$place['after'] = null;
+		$place['table'] = $table . "\0";
 		continue;
 	}
 	$contains = [];
@@ -108,8 +153,7 @@ foreach ($tables as $table) {
 			}
 		}
 		if (!$dry) {
-			$st = $db->prepare("INSERT INTO {$option} (option_name, option_value, autoload) VALUES ('slipway_replace', ?, 'no') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)");
-			$st->execute([json_encode(['run' => $in['run'], 'place' => $place], JSON_INVALID_UTF8_SUBSTITUTE)]);
+			note();
 			$db->commit();
 		}
 		if (microtime(true) > $until) {
