@@ -133,6 +133,9 @@ func (t *Tree) file(i int) File {
 	return f
 }
 
+// Empty is the release without files and rules, as applications have.
+var Empty = ID(blob.Sum(encode("", "", nil, nil)).String())
+
 // encode is the inverse of decode. files are sorted by path; keys are in the same order.
 func encode(fallback, rules string, files []File, keys []string) []byte {
 	var kinds []string

@@ -438,3 +438,15 @@ func BenchmarkResolve(b *testing.B) {
 		})
 	}
 }
+
+// A release of nothing is known by its id.
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	if s := publish(t, r, "", nil); s.ID != Empty {
+		t.Errorf("its id is %s, want %s", s.ID, Empty)
+	}
+	if s := publish(t, r, Empty, map[string]string{"a.txt": "a"}); s.ID == Empty {
+		t.Error("a release with a file has it, too")
+	}
+}

@@ -13,8 +13,8 @@ import (
 
 // ruled returns the release of a program if it has rules that apply, nil otherwise.
 func (e *Edge) ruled(ctx context.Context, t *target) (*release.Tree, error) {
-	if t.ruler == nil || t.release == "" {
-		return nil, nil
+	if t.ruler == nil || t.release == "" || t.release == release.Empty {
+		return nil, nil // without a look: it must not fail with the store of releases
 	}
 	tree, err := e.tree(ctx, t.owner, t.release)
 	if err != nil || !tree.Ruled() {

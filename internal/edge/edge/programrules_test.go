@@ -69,4 +69,8 @@ func TestProgramRules(t *testing.T) {
 	p.switchTo(plain)
 	p.get(at+"/extra").want(t, 302, "").head(t, "Location", "/mine")
 	p.get(at+"/old/b").want(t, 200, "program /old/b").head(t, "X-Frame-Options", "SAMEORIGIN")
+
+	p.own = nil
+	p.switchTo(release.Empty) // which the store doesn't have here
+	p.get(at+"/old/b").want(t, 200, "program /old/b").head(t, "X-Frame-Options", "")
 }
