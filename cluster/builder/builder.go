@@ -394,7 +394,8 @@ var (
 
 // line passes on a log line without secrets and control characters.
 func (h *heard) line(l line) {
-	if h.lines++; h.lines > maxLines || !slices.Contains(levels, l.Level) {
+	h.lines++
+	if h.lines > maxLines || !slices.Contains(levels, l.Level) {
 		return
 	}
 	if !colored.MatchString(l.Raw) {

@@ -241,7 +241,8 @@ func (r *reporter) frame(kind byte, p []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
-		if r.err = writeFrame(r.to, kind, p); r.err != nil {
+		r.err = writeFrame(r.to, kind, p)
+		if r.err != nil {
 			r.gone()
 		}
 	}

@@ -129,10 +129,12 @@ func unpack(from io.Reader, root *os.Root, maxBytes, maxEntries int64) error {
 		if err != nil {
 			return noEOF(err)
 		}
-		if entries++; entries > maxEntries {
+		entries++
+		if entries > maxEntries {
 			return errTooLarge{fmt.Sprintf("more than %d files", maxEntries)}
 		}
-		if bytes += h.Size + int64(len(h.Name)+len(h.Linkname)); h.Size < 0 || bytes > maxBytes {
+		bytes += h.Size + int64(len(h.Name)+len(h.Linkname))
+		if h.Size < 0 || bytes > maxBytes {
 			return errTooLarge{fmt.Sprintf("more than %d MiB", maxBytes>>20)}
 		}
 		name := path.Clean(h.Name)

@@ -114,7 +114,8 @@ func newKeeping(d pod.Description, out *output) *keeping {
 	case used > d.StorageLimit:
 		out.say(runtime.StorageFull(used, d.StorageLimit))
 	}
-	if k.limit = d.StorageLimit; used > k.limit {
+	k.limit = d.StorageLimit
+	if used > k.limit {
 		k.limit = used + runtime.StorageGrace
 	}
 	return k

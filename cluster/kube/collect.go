@@ -92,7 +92,8 @@ func (e *Engine) sweep(p *peers) {
 		if !ok || pod.DeletionTimestamp != nil || e.program(pod.Name) != nil {
 			continue
 		}
-		if p.strangers[pod.Name] = true; before[pod.Name] {
+		p.strangers[pod.Name] = true
+		if before[pod.Name] {
 			e.remove(pod.Name, 1)
 		}
 	}

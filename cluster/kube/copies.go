@@ -233,7 +233,8 @@ func (s *copies) release(c *copied) {
 // count adds a copy's size times times to the totals. The caller holds s.mu.
 func (s *copies) count(c *copied, times int64) {
 	s.bytes += times * c.bytes()
-	if s.owners[c.owner] += times * c.bytes(); s.owners[c.owner] == 0 {
+	s.owners[c.owner] += times * c.bytes()
+	if s.owners[c.owner] == 0 {
 		delete(s.owners, c.owner)
 	}
 }

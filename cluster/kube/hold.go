@@ -54,7 +54,8 @@ func (h *holds) enter(ctx context.Context, site id.Site) (done func(), waited bo
 func (h *holds) leave(site id.Site) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.starting[site]--; h.starting[site] == 0 {
+	h.starting[site]--
+	if h.starting[site] == 0 {
 		delete(h.starting, site)
 	}
 	close(h.started)

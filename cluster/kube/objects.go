@@ -108,7 +108,8 @@ func (e *Engine) secret(s runtime.Spec, k kept, name, token string, in fits) (*c
 	if err != nil {
 		return nil, err
 	}
-	if size += len(text); size > maxSecret {
+	size += len(text)
+	if size > maxSecret {
 		return nil, fmt.Errorf("the environment variables and files of a program have %d KiB, at most %d KiB on Kubernetes", size>>10, maxSecret>>10)
 	}
 	data[keySpec] = text

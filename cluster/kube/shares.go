@@ -40,7 +40,8 @@ func (h *shares) leave(x *program) (others bool) {
 	}
 	h.mu.Lock()
 	delete(h.by[x.spec.Site], x)
-	if others = len(h.by[x.spec.Site]) > 0; !others {
+	others = len(h.by[x.spec.Site]) > 0
+	if !others {
 		delete(h.by, x.spec.Site)
 	}
 	h.mu.Unlock()

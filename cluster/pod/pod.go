@@ -234,7 +234,8 @@ func Listen(c io.Reader) (token, verb string, number int64, err error) {
 		if b[0] == '\n' {
 			break
 		}
-		if line = append(line, b[0]); len(line) == maxLine {
+		line = append(line, b[0])
+		if len(line) == maxLine {
 			return "", "", 0, errTooLong
 		}
 	}

@@ -168,7 +168,8 @@ func toJSON(v any) any {
 	case values:
 		out := values{}
 		for name, of := range v {
-			if of = toJSON(of); of != nil {
+			of = toJSON(of)
+			if of != nil {
 				out[camel(name)] = of
 			}
 		}

@@ -35,7 +35,8 @@ func Forbids(said []string) bool {
 
 // Keep gives a response the Cache-Control back that it had before rules changed its header.
 func Keep(h http.Header, said []string) {
-	if h["Cache-Control"] = said; said == nil {
+	h["Cache-Control"] = said
+	if said == nil {
 		delete(h, "Cache-Control")
 	}
 	dropForCaches(h)

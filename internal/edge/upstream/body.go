@@ -127,7 +127,8 @@ func (c *Conn) line() (bool, error) {
 			c.mode = modeDone
 			break
 		}
-		if c.total += len(line) + 2; c.total > maxTrailers {
+		c.total += len(line) + 2
+		if c.total > maxTrailers {
 			return false, errChunk
 		}
 		if _, ok := fieldOf(line); !ok {

@@ -112,7 +112,8 @@ func (p *Pool) sweep() {
 	rest := copy(p.idle, p.idle[n:])
 	clear(p.idle[rest:])
 	p.idle = p.idle[:rest]
-	if p.timed = rest > 0; p.timed {
+	p.timed = rest > 0
+	if p.timed {
 		time.AfterFunc(max(time.Millisecond, p.c.Idle-now.Sub(p.idle[0].since)), p.sweep)
 	}
 }
@@ -290,7 +291,8 @@ func (c *Conn) fill() error {
 		c.r = 0
 	}
 	n, err := c.net.Read((*c.buf)[c.w:])
-	if c.w += n; n > 0 {
+	c.w += n
+	if n > 0 {
 		c.heard = true
 		return nil
 	}

@@ -31,7 +31,8 @@ func (a *Accounts) FirstLink(ctx context.Context, ttl time.Duration) (token stri
 			text = made
 			_, err = tx.Exec(ctx, `UPDATE first_links SET sealed = $1`, fresh)
 		}
-		if token = string(text); err == nil {
+		token = string(text)
+		if err == nil {
 			_, err = tx.Exec(ctx, `INSERT INTO setup_links (hash, user_id, expires_at) VALUES ($1, NULL, $2) ON CONFLICT (hash) DO NOTHING`,
 				digest(token), until)
 		}

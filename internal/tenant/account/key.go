@@ -92,7 +92,8 @@ func (a *Accounts) CreateKeyTx(ctx context.Context, tx *db.Tx, by Caller, n NewK
 	kind, through := "user", by.Through
 	if n.Service {
 		through = "" // it is the team's, whoever made it
-		if kind = "service"; by.Team == "" || !by.Role.AtLeast(RoleAdmin) {
+		kind = "service"
+		if by.Team == "" || !by.Role.AtLeast(RoleAdmin) {
 			return Key{}, "", fault.New(fault.Forbidden, "role_required", "Only admins of a team can create service keys",
 				"leave service out, or ask an admin")
 		}

@@ -199,16 +199,9 @@ func (a *Accounts) AddPasskey(ctx context.Context, by audit.Actor, name, token s
 			return errManyPasskeys
 		}
 		id := db.ID[PasskeyID]("psk")
-		_, err = tx.Exec(
-			ctx,
+		_, err = tx.Exec(ctx,
 			`INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, 0)`,
-			id,
-			by.User,
-			credentialText(made.ID),
-			string(record),
-			name,
-			db.Now(),
-		)
+			id, by.User, credentialText(made.ID), string(record), name, db.Now())
 		if db.Duplicate(err) {
 			return &fault.Error{Kind: fault.Conflict, Message: "This passkey is already registered", Code: "passkey_taken"}
 		}

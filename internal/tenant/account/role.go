@@ -18,11 +18,9 @@ func (a *Accounts) SetRoleTx(ctx context.Context, tx *db.Tx, id UserID, admin bo
 		if err := spareLast(ctx, tx, id); err != nil {
 			return User{}, err
 		}
-		if _, err := tx.Exec(
-			ctx,
+		if _, err := tx.Exec(ctx,
 			`DELETE FROM sessions WHERE user_id = $1 AND EXISTS (SELECT 1 FROM users WHERE id = $1 AND admin)`,
-			id,
-		); err != nil {
+			id); err != nil {
 			return User{}, fmt.Errorf("set role: %w", err)
 		}
 	}

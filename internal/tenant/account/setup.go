@@ -85,12 +85,8 @@ func (a *Accounts) useSetupLink(
 	err = a.db.Write(ctx, func(tx *db.Tx) error {
 		// Of two that hold the same link, the one whose DELETE finds the row wins.
 		var mailed bool
-		err := tx.QueryRow(
-			ctx,
-			`DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2 RETURNING mailed`,
-			digest(token),
-			db.Now(),
-		).Scan(&mailed)
+		err := tx.QueryRow(ctx, `DELETE FROM setup_links WHERE hash = $1 AND expires_at > $2 RETURNING mailed`,
+			digest(token), db.Now()).Scan(&mailed)
 		if errors.Is(err, sql.ErrNoRows) {
 			return errLink
 		}

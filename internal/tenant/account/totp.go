@@ -44,11 +44,9 @@ func confirmed(ctx context.Context, r db.Reader, id UserID) (bool, error) {
 
 // SecondFactor returns the owner's second factor; one that is off is no error.
 func (a *Accounts) SecondFactor(ctx context.Context, owner UserID) (f Factor, err error) {
-	err = a.db.QueryRow(
-		ctx,
+	err = a.db.QueryRow(ctx,
 		`SELECT confirmed, created_at, (SELECT count(*) FROM recovery_codes WHERE user_id = $1) FROM second_factors WHERE user_id = $1`,
-		owner,
-	).
+		owner).
 		Scan(&f.On, &f.Since, &f.Codes)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !f.On {
 		return Factor{}, nil

@@ -158,10 +158,8 @@ func List(ctx context.Context, r db.Reader, f Filter) ([]Entry, error) {
 		FROM (SELECT l.* FROM audit l WHERE %s ORDER BY l.id DESC LIMIT %d) l LEFT JOIN people u ON u.id = l.user_id
 		ORDER BY l.id DESC`, where, f.Limit), args...)
 	list, err := db.Collect(rows, err, func(row db.Scanner) (e Entry, err error) {
-		err = row.Scan(
-			&e.ID, &e.At, &e.User, &e.Email, &e.Owner, &e.About, &e.Key, &e.Session, &e.App, &e.Grant, &e.Via,
-			&e.Addr, &e.Action, &e.Subject, &e.Detail,
-		)
+		err = row.Scan(&e.ID, &e.At, &e.User, &e.Email, &e.Owner, &e.About, &e.Key, &e.Session, &e.App, &e.Grant,
+			&e.Via, &e.Addr, &e.Action, &e.Subject, &e.Detail)
 		return e, err
 	})
 	if err != nil {

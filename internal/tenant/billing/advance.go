@@ -310,7 +310,8 @@ func (b *Billing) settledTx(ctx context.Context, tx *db.Tx, subscription Subscri
 		return b.writeTx(ctx, tx, s)
 	}
 	if was == PastDue || was == Paused {
-		if s.Status = Active; s.Reason != "" { // canceled earlier
+		s.Status = Active
+		if s.Reason != "" { // canceled earlier
 			s.Status = Canceled
 		}
 	}

@@ -342,7 +342,8 @@ func (b *Billing) finalizeTx(ctx context.Context, tx *db.Tx, inv InvoiceID) erro
 	i.Number, i.Net, i.Tax, i.Total, i.Paid, i.FinalizedAt, i.DueAt = f.Number, c.Net, c.Due, c.Total, f.Credit+f.Carried, f.FinalizedAt,
 		f.DueAt
 	next := i.DueAt
-	if i.Status = Open; i.Paid == i.Total {
+	i.Status = Open
+	if i.Paid == i.Total {
 		i.Status, next = Paid, 0
 	}
 	if err := b.issueTx(ctx, tx, i, c, next); err != nil {

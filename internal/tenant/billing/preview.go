@@ -162,7 +162,8 @@ func (b *Billing) planSubscribe(ctx context.Context, r db.Reader, owner id.Owner
 		p.coupon, x.Coupon = &c, &plan.Discount{Code: c.Code, Points: c.Points, Amount: c.Amount}
 	}
 	p.Next = p.new.Amount
-	if p.trial = trial; trial > 0 {
+	p.trial = trial
+	if trial > 0 {
 		p.NextAt = now.Add(trial)
 		return basis{}, nil
 	}

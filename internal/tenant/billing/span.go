@@ -90,7 +90,8 @@ func (b *Billing) spanTx(ctx context.Context, tx *db.Tx, s Subscription, to, pla
 			break
 		}
 		was := changes[at].Charges[0].Version
-		if last = changes[at].Charges[1].From; last >= to { // changed in the period's last hour
+		last = changes[at].Charges[1].From
+		if last >= to { // changed in the period's last hour
 			u.Version = was
 			break
 		}
@@ -156,7 +157,8 @@ func (b *Billing) sealTx(ctx context.Context, tx *db.Tx, owner id.Owner, x *basi
 			return err
 		}
 		for m, list := range used {
-			if list = slices.DeleteFunc(list, p.whole); len(list) == 0 {
+			list = slices.DeleteFunc(list, p.whole)
+			if len(list) == 0 {
 				continue
 			}
 			if u.Edges == nil {

@@ -231,7 +231,8 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 	if err != nil {
 		return s, err
 	}
-	if now = now || s.Status == Paused; now {
+	now = now || s.Status == Paused
+	if now {
 		s.End = min(max(floor(b.now(), hour), s.Start), s.End) // a paused subscription's period may be over
 	}
 	if s.Status != Canceled {
@@ -251,7 +252,8 @@ func (b *Billing) cancelTx(ctx context.Context, tx *db.Tx, s Subscription, now b
 // expireTx ends a subscription after its last period and invoices the period's usage. If the owner owes money, the
 // reason is nonpayment and sites stay paused until every invoice is settled.
 func (b *Billing) expireTx(ctx context.Context, tx *db.Tx, s Subscription, v plan.Version) (Subscription, error) {
-	if s.Status, s.EndedAt = Expired, b.now(); s.UnpaidSince > 0 && s.Reason == ReasonRequested {
+	s.Status, s.EndedAt = Expired, b.now()
+	if s.UnpaidSince > 0 && s.Reason == ReasonRequested {
 		s.Reason = ReasonUnpaid
 	}
 	if err := b.writeTx(ctx, tx, s); err != nil {

@@ -387,11 +387,9 @@ func (s *Connections) credential(ctx context.Context, c Connection, repository s
 }
 
 func (s *Connections) ofSite(ctx context.Context, site id.Site) (Connection, error) {
-	return scan(s.c.DB.QueryRow(
-		ctx,
+	return scan(s.c.DB.QueryRow(ctx,
 		`SELECT `+columns+` FROM connections c JOIN site_connections u ON u.connection_id = c.id WHERE u.site_id = $1`,
-		site,
-	))
+		site))
 }
 
 func (s *Connections) open(c Connection) (secret, error) {

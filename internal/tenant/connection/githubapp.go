@@ -247,10 +247,9 @@ func (g installed) repositories(ctx context.Context, _ string) (out []Repository
 					Private bool   `json:"private"`
 				} `json:"repositories"`
 			}
-			if err := g.send(
-				ctx, http.MethodGet,
-				fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page), nil, &part,
-			); err != nil {
+			if err := g.send(ctx, http.MethodGet,
+				fmt.Sprintf("/user/installations/%d/repositories?per_page=100&page=%d", in.ID, page), nil,
+				&part); err != nil {
 				return nil, err
 			}
 			for _, r := range part.Repositories {

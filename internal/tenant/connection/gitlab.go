@@ -29,11 +29,9 @@ func (g gitlab) repositories(ctx context.Context, search string) (out []Reposito
 		Default    string `json:"default_branch"`
 		Visibility string `json:"visibility"`
 	}
-	err = g.send(
-		ctx, http.MethodGet,
+	err = g.send(ctx, http.MethodGet,
 		"/projects?membership=true&per_page=100&order_by=last_activity_at&search_namespaces=true&search="+url.QueryEscape(search),
-		nil, &list,
-	)
+		nil, &list)
 	for _, r := range list {
 		out = append(out, Repository{r.Name, r.Default, r.Visibility != "public"})
 	}

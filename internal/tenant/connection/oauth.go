@@ -103,12 +103,10 @@ func (s *Connections) signInTx(
 	if err != nil {
 		return "", "", fmt.Errorf("forget oldest sign-in: %w", err)
 	}
-	_, err = tx.Exec(
-		ctx,
+	_, err = tx.Exec(ctx,
 		`INSERT INTO git_sign_ins (digest, session_id, app_id, host, verifier, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 		digest(state), session, app, host, s.c.Seal.Seal([]byte(verifier), "git sign-in/"+digest(state)),
-		now.Add(signInTime),
-	)
+		now.Add(signInTime))
 	if err != nil {
 		return "", "", fmt.Errorf("begin sign-in: %w", err)
 	}
@@ -130,13 +128,12 @@ func (s *Connections) endSignIn(ctx context.Context, session id.Session, state s
 	var box string
 	found := false
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(
-			ctx,
+		rows, err := tx.Query(ctx,
 			`DELETE FROM git_sign_ins WHERE digest = $1 AND session_id = $2 AND expires_at > $3 RETURNING app_id, host, verifier`,
-			digest(state), session, db.Now(),
-		)
+			digest(state), session, db.Now())
 		list, err := db.Collect(rows, err, func(r db.Scanner) (x signIn, err error) { return x, r.Scan(&x.app, &x.host, &x.verifier) })
-		if found = len(list) == 1; found {
+		found = len(list) == 1
+		if found {
 			in, box = list[0], list[0].verifier
 		}
 		return err

@@ -55,11 +55,9 @@ func (s *Connections) fresh(ctx context.Context, c Connection) (secret, error) {
 		}
 		mine := false
 		err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-			n, err := tx.Exec(
-				ctx,
+			n, err := tx.Exec(ctx,
 				`UPDATE connections SET refreshing_until = $3 WHERE id = $1 AND token = $2 AND refreshing_until <= $4`,
-				c.ID, c.box, db.Now().Add(refreshLease), db.Now(),
-			)
+				c.ID, c.box, db.Now().Add(refreshLease), db.Now())
 			mine = n == 1
 			return err
 		})
@@ -86,10 +84,9 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 	ctx = context.WithoutCancel(ctx)
 	release := func(ended bool) error {
 		return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(
-				ctx, `UPDATE connections SET refreshing_until = 0, ended = $3 WHERE id = $1 AND token = $2`, c.ID,
-				c.box, ended,
-			)
+			_, err := tx.Exec(ctx,
+				`UPDATE connections SET refreshing_until = 0, ended = $3 WHERE id = $1 AND token = $2`, c.ID, c.box,
+				ended)
 			return err
 		})
 	}
@@ -120,11 +117,9 @@ func (s *Connections) refresh(ctx context.Context, c Connection, k secret) (secr
 		return secret{}, err
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(
-			ctx,
+		_, err := tx.Exec(ctx,
 			`UPDATE connections SET token = $3, expires_at = $4, refreshed_at = $5, refreshing_until = 0 WHERE id = $1 AND token = $2`,
-			c.ID, c.box, s.c.Seal.Seal(text, purpose(c.ID)), expires(got), db.Now(),
-		)
+			c.ID, c.box, s.c.Seal.Seal(text, purpose(c.ID)), expires(got), db.Now())
 		return err
 	})
 	if err != nil {

@@ -313,11 +313,9 @@ func (s *Connections) note(ctx context.Context, id ID, failed error) error {
 		s.c.Log.WarnContext(ctx, "deployment not reported to its Git provider", "connection", id, "err", failed)
 	}
 	return s.c.DB.Write(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(
-			ctx, `UPDATE connections SET error = $2, error_at = $3 WHERE id = $1 AND (error <> $2 OR error_at < $4)`,
-			id, why, at,
-			at.Add(-time.Minute),
-		)
+		_, err := tx.Exec(ctx,
+			`UPDATE connections SET error = $2, error_at = $3 WHERE id = $1 AND (error <> $2 OR error_at < $4)`, id,
+			why, at, at.Add(-time.Minute))
 		return err
 	})
 }

@@ -59,11 +59,9 @@ func (d *Domains) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			return Domain{}, err
 		}
 	}
-	if _, err := tx.Exec(
-		ctx,
+	if _, err := tx.Exec(ctx,
 		"UPDATE domains SET site_id = $2, redirect_to = $3, is_primary = $4, updated_at = $5, redirect_lost_at = $6 WHERE id = $1",
-		id, dom.SiteID, dom.RedirectTo, dom.Primary, dom.UpdatedAt, dom.redirectLostAt,
-	); err != nil {
+		id, dom.SiteID, dom.RedirectTo, dom.Primary, dom.UpdatedAt, dom.redirectLostAt); err != nil {
 		return Domain{}, fmt.Errorf("update domain %s: %w", id, err)
 	}
 	if dom.Primary != before.Primary {
@@ -147,10 +145,8 @@ func release(ctx context.Context, tx *db.Tx, dom Domain) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM domains WHERE id = $1", dom.ID); err != nil {
 		return fmt.Errorf("delete domain %s: %w", dom.ID, err)
 	}
-	if _, err := tx.Exec(
-		ctx, "UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2", dom.Owner, dom.Name,
-		db.Now(),
-	); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE domains SET redirect_lost_at = $3 WHERE owner_id = $1 AND redirect_to = $2",
+		dom.Owner, dom.Name, db.Now()); err != nil {
 		return fmt.Errorf("note redirects to %s: %w", dom.Name, err)
 	}
 	if !dom.Proven() {
@@ -222,9 +218,8 @@ func notPrimary() error {
 }
 
 func onlyPrimary(ctx context.Context, tx *db.Tx, siteID id.Site, id ID) error {
-	if _, err := tx.Exec(
-		ctx, "UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary", siteID, id,
-	); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE domains SET is_primary = FALSE WHERE site_id = $1 AND id <> $2 AND is_primary",
+		siteID, id); err != nil {
 		return fmt.Errorf("change primary domain: %w", err)
 	}
 	return nil

@@ -103,10 +103,8 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, err
 	case holder != "" && !n.shown:
 		return Domain{}, fault.New(fault.Conflict, "domain_claimed", "Domain already claimed",
-			fmt.Sprintf(
-				"Another account uses %s. If you own it, add a TXT record %s with the value %s and try again", name,
-				proofName(name), token,
-			)).Got(name)
+			fmt.Sprintf("Another account uses %s. If you own it, add a TXT record %s with the value %s and try again",
+				name, proofName(name), token)).Got(name)
 	}
 	redirect, err := d.redirect(ctx, tx, owner, name, n.RedirectTo)
 	if err != nil {
@@ -164,12 +162,9 @@ func (d *Domains) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 		return Domain{}, fault.New(fault.Conflict, "domain_exists", "Domain already claimed",
 			"You have added this domain already. To move it to another site, change its siteId").Got(name)
 	}
-	if _, err := tx.Exec(
-		ctx,
+	if _, err := tx.Exec(ctx,
 		"UPDATE domains SET redirect_lost_at = 0 WHERE owner_id = $1 AND redirect_to = $2 AND redirect_lost_at <> 0",
-		owner,
-		name,
-	); err != nil {
+		owner, name); err != nil {
 		return Domain{}, fmt.Errorf("note redirects to %s: %w", name, err)
 	}
 	tx.Notify(topic)

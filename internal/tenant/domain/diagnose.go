@@ -58,11 +58,8 @@ func (j *diagnosis) verification(c claim, s observed) {
 		txt.Status = RecordInvalid
 		txt.Reason = fmt.Sprintf("The value was found at %s. Move the TXT record to %s", s.strayAt, txt.Name)
 		if zone := zoneOf(strings.TrimPrefix(c.name, "*.")); s.strayAt == txt.Name+"."+zone {
-			txt.Reason += fmt.Sprintf(
-				". Your DNS provider adds %s itself: enter the name as %s",
-				zone,
-				strings.TrimSuffix(txt.Name, "."+zone),
-			)
+			txt.Reason += fmt.Sprintf(". Your DNS provider adds %s itself: enter the name as %s", zone,
+				strings.TrimSuffix(txt.Name, "."+zone))
 		}
 		j.problem("wrong_name", txt.Reason)
 	case s.tokenErr != nil:
@@ -79,10 +76,8 @@ func (j *diagnosis) verification(c claim, s observed) {
 	j.Verification = []Record{txt}
 	for _, t := range s.tokens {
 		if t != c.token && strings.HasPrefix(t, tokenPrefix) && txt.Status == RecordValid {
-			j.problem(
-				"foreign_token",
-				fmt.Sprintf("%s also holds the value of another account: remove it unless that account also uses the name", txt.Name),
-			)
+			j.problem("foreign_token",
+				fmt.Sprintf("%s also holds the value of another account: remove it unless that account also uses the name", txt.Name))
 			break
 		}
 	}
@@ -135,14 +130,9 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		return
 	}
 	if s.mute != "" {
-		j.problem(
-			"no_answer",
-			fmt.Sprintf(
-				"The name servers of %s do not answer about %s records: some visitors and certificate authorities can't connect",
-				c.name,
-				s.mute,
-			),
-		)
+		j.problem("no_answer",
+			fmt.Sprintf("The name servers of %s do not answer about %s records: some "+
+				"visitors and certificate authorities can't connect", c.name, s.mute))
 	}
 	for _, host := range s.chain {
 		if host == c.target || strings.HasSuffix(host, "."+c.below) {
@@ -194,11 +184,9 @@ func (j *diagnosis) pointing(c claim, s observed) {
 		// The origin behind a CDN is unknown, but ownership was proven otherwise.
 		alias.Status, j.points = RecordValid, true
 		alias.Reason = fmt.Sprintf("%s is served through %s: set %s as the origin there", c.name, network, c.target)
-		j.problem(
-			"cdn",
+		j.problem("cdn",
 			alias.Reason+". Let it connect by HTTPS (at Cloudflare: SSL mode Full): where it connects by plain HTTP, as in the mode "+
-				"Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)",
-		)
+				"Flexible, visitors are redirected forever (ERR_TOO_MANY_REDIRECTS)")
 	case ours > 0 && !slices.ContainsFunc(foreign, netip.Addr.Is4):
 		alias.Status = RecordInvalid
 		alias.Reason = fmt.Sprintf(

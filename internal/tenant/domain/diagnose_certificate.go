@@ -18,30 +18,19 @@ func (j *diagnosis) certification(c claim, s observed) {
 		j.problem("caa", "The name servers are not responding to CAA queries. Certificate authorities will refuse to issue")
 	case s.caaName == "" || slices.ContainsFunc(s.caa, func(ca string) bool { return slices.Contains(s.cas, ca) }):
 	case len(s.cas) > 0:
-		j.problem(
-			"caa",
-			fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted, "nobody"), s.cas[0]),
-		)
+		j.problem("caa",
+			fmt.Sprintf("The CAA records of %s permit %s: add one that permits %s", s.caaName, cmp.Or(permitted,
+				"nobody"), s.cas[0]))
 	case !c.public:
-		j.problem(
-			"caa",
-			fmt.Sprintf(
-				"The CAA records of %s permit %s, and certificates come from this installation's local authority here",
-				s.caaName,
-				cmp.Or(permitted, "nobody"),
-			),
-		)
+		j.problem("caa",
+			fmt.Sprintf("The CAA records of %s permit %s, and certificates come from this "+
+				"installation's local authority here", s.caaName, cmp.Or(permitted, "nobody")))
 	case permitted == "":
 		j.problem("caa", fmt.Sprintf("The CAA records of %s permit no authority: remove them", s.caaName))
 	default:
-		j.problem(
-			"caa",
-			fmt.Sprintf(
-				"The CAA records of %s permit %s alone: if that is not the authority that is used here, it will refuse",
-				s.caaName,
-				permitted,
-			),
-		)
+		j.problem("caa",
+			fmt.Sprintf("The CAA records of %s permit %s alone: if that is not the "+
+				"authority that is used here, it will refuse", s.caaName, permitted))
 	}
 }
 
@@ -50,10 +39,8 @@ func (j *diagnosis) certification(c claim, s observed) {
 func (j *diagnosis) challenge(c claim, s observed) {
 	j.delegated = true
 	if c.uncertain {
-		j.problem(
-			"no_wildcards",
-			"This installation does not issue wildcard certificates: add the names you need one by one, or ask the operator",
-		)
+		j.problem("no_wildcards",
+			"This installation does not issue wildcard certificates: add the names you need one by one, or ask the operator")
 	}
 	if c.delegation == "" {
 		return
@@ -82,7 +69,8 @@ func (j *diagnosis) challenge(c claim, s observed) {
 		return
 	}
 	j.DNS = append(j.DNS, r)
-	if j.delegated = r.Status == RecordValid; j.delegated {
+	j.delegated = r.Status == RecordValid
+	if j.delegated {
 		return
 	}
 	j.problem("challenge", "No certificate is issued for a wildcard until its verification record is found. "+r.Reason)

@@ -247,12 +247,10 @@ type findings struct {
 func scan(row db.Scanner) (Domain, error) {
 	var d Domain
 	var seen string
-	err := row.Scan(
-		&d.ID, &d.Owner, &d.SiteID, &d.Name, &d.Status, &d.Reason, &d.Primary, &d.RedirectTo, &d.proof,
-		&d.provenAt, &d.misdirectedAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt,
-		&d.SSL, &d.Certificate.Issuer, &d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError,
-		&d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt, &d.delegated, &d.redirectLostAt, &d.proofToken,
-	)
+	err := row.Scan(&d.ID, &d.Owner, &d.SiteID, &d.Name, &d.Status, &d.Reason, &d.Primary, &d.RedirectTo, &d.proof,
+		&d.provenAt, &d.misdirectedAt, &seen, &d.checks, &d.tries, &d.pendingAt, &d.CheckedAt, &d.NextCheckAt, &d.SSL,
+		&d.Certificate.Issuer, &d.Certificate.NotBefore, &d.Certificate.ExpiresAt, &d.Certificate.LastError,
+		&d.Certificate.NextAttemptAt, &d.CreatedAt, &d.UpdatedAt, &d.delegated, &d.redirectLostAt, &d.proofToken)
 	if err != nil {
 		return Domain{}, err
 	}
@@ -311,10 +309,9 @@ func (d *Domains) Summaries(ctx context.Context, r db.Reader, owner account.Owne
 	}
 	// Owners usually have fewer domains than a page has sites, so reading all of them is cheaper than a list of IDs.
 	if few := len(siteIDs); few > 1 {
-		rows, err := r.Query(
-			ctx, "SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0",
-			owner, few+1,
-		)
+		rows, err := r.Query(ctx,
+			"SELECT site_id, id, name, status FROM domains WHERE owner_id = $1 ORDER BY name, id LIMIT $2 + 0", owner,
+			few+1)
 		all, err := db.Collect(rows, err, collect)
 		if err != nil {
 			return nil, fmt.Errorf("list domains of an owner: %w", err)

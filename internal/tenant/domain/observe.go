@@ -74,7 +74,8 @@ func (d *Domains) observe(ctx context.Context, name, target, token string) obser
 	var s observed
 	var wg panics.Group
 	wg.Go(func() {
-		if s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name)); s.tokenErr == nil && !slices.Contains(s.tokens, token) {
+		s.tokens, s.tokenErr = d.tokens(ctx, servers, proofName(name))
+		if s.tokenErr == nil && !slices.Contains(s.tokens, token) {
 			s.strayAt = d.stray(ctx, servers, name, token)
 		}
 	})

@@ -25,10 +25,8 @@ func route(ctx context.Context, tx *db.Tx, dom Domain) error {
 // routed reports whether the edge serves the domain for its holder.
 func routed(ctx context.Context, tx *db.Tx, dom Domain) (bool, error) {
 	var n int
-	err := tx.QueryRow(
-		ctx, "SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'", dom.Name,
-		dom.SiteID,
-	).Scan(&n)
+	err := tx.QueryRow(ctx, "SELECT count(*) FROM domain_routes WHERE host = $1 AND site_id = $2 AND state = 'active'",
+		dom.Name, dom.SiteID).Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("look up route of %s: %w", dom.Name, err)
 	}

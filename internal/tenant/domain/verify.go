@@ -104,9 +104,8 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 		return fmt.Errorf("check domain %s: %w", dom.Name, err)
 	}
 	var token string
-	if err := d.c.DB.QueryRow(
-		ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1", dom.Owner,
-	).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := d.c.DB.QueryRow(ctx, "SELECT token FROM domain_tokens WHERE owner_id = $1",
+		dom.Owner).Scan(&token); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read domain token: %w", err)
 	}
 	done, err := d.observing.Take(ctx, fair.Who{Owner: string(dom.Owner)})
@@ -130,10 +129,8 @@ func (d *Domains) check(ctx context.Context, dom Domain) error {
 }
 
 func (d *Domains) later(ctx context.Context, tx *db.Tx, dom Domain, wait time.Duration) error {
-	_, err := tx.Exec(
-		ctx, "UPDATE domains SET next_check_at = $3, lease_until = 0 WHERE id = $1 AND checks = $2", dom.ID,
-		dom.checks, soon(wait),
-	)
+	_, err := tx.Exec(ctx, "UPDATE domains SET next_check_at = $3, lease_until = 0 WHERE id = $1 AND checks = $2",
+		dom.ID, dom.checks, soon(wait))
 	return err
 }
 
@@ -217,11 +214,8 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 			events = append(events, GaveUp)
 			break
 		}
-		dom.Reason = fmt.Sprintf(
-			"%s. Unless this is fixed, the domain stops being served at %s",
-			j.reason,
-			dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"),
-		)
+		dom.Reason = fmt.Sprintf("%s. Unless this is fixed, the domain stops being served at %s", j.reason,
+			dom.misdirectedAt.Add(misdirectedMax).Time().UTC().Format("2006-01-02 15:04 UTC"))
 	case dom.Status == Pending && now.Sub(dom.pendingAt) >= giveUp && !ahead:
 		dom.Status, dom.Reason = Failed, "Verification failed. "+j.reason
 		events = append(events, GaveUp)
@@ -267,10 +261,8 @@ func (d *Domains) settle(ctx context.Context, tx *db.Tx, id ID, checks int64, s 
 		}
 	}
 	if dom.Status != before.Status {
-		d.c.Log.InfoContext(
-			ctx, "domain status changed", "domain", dom.Name, "site", dom.SiteID, "status", dom.Status, "reason",
-			dom.Reason,
-		)
+		d.c.Log.InfoContext(ctx, "domain status changed", "domain", dom.Name, "site", dom.SiteID, "status", dom.Status,
+			"reason", dom.Reason)
 	}
 	return nil
 }

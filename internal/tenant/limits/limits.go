@@ -235,13 +235,12 @@ func (u Use) Reached() error {
 	if u.Name.Bytes() {
 		used = u.Name.amount(u.Used)
 	}
-	err := Reached(
-		u.Name, u.Limit, u.Used,
-		fmt.Sprintf("this account can %s %s and %s %s; %s, or %s", verb, u.Name.amount(u.Limit), has, used, advice, more),
-	)
+	err := Reached(u.Name, u.Limit, u.Used,
+		fmt.Sprintf("this account can %s %s and %s %s; %s, or %s", verb, u.Name.amount(u.Limit), has, used, advice, more))
 	f := fault.As(err)
 	if u.offered {
-		if f.Limit.Plan, f.Limit.Upgrade, f.Limit.Team = u.plan, u.upgrade, u.team; u.Limit == 0 {
+		f.Limit.Plan, f.Limit.Upgrade, f.Limit.Team = u.plan, u.upgrade, u.team
+		if u.Limit == 0 {
 			f.Details = "the plan doesn't include " + kind.name + "; " + more
 		}
 	}

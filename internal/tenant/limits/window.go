@@ -80,7 +80,8 @@ func (c Cycle) At(t db.Time) Window {
 	if c.End > 0 && t >= c.End {
 		w, end := MonthOf(t), c.End
 		// A subscription that ends with a whole window starts a new window there.
-		if c.End = 0; end > max(w.From, c.Anchor) && c.At(end).From == end {
+		c.End = 0
+		if end > max(w.From, c.Anchor) && c.At(end).From == end {
 			w.From = end
 		}
 		return w

@@ -240,7 +240,8 @@ func (m *Mailer) ours(text io.Reader) (io.Reader, error) {
 	for {
 		read, err := in.ReadSlice('\n')
 		line := string(read)
-		if size += len(line); size > maxHeader || errors.Is(err, bufio.ErrBufferFull) {
+		size += len(line)
+		if size > maxHeader || errors.Is(err, bufio.ErrBufferFull) {
 			return nil, errors.New("its header is too long")
 		}
 		text := strings.TrimRight(line, "\r\n")

@@ -231,18 +231,15 @@ func (n *Notifications) StopTx(ctx context.Context, tx *db.Tx, token string) ([]
 			continue
 		}
 		theirs = append(theirs, c)
-		if _, err := tx.Exec(
-			ctx,
+		if _, err := tx.Exec(ctx,
 			`UPDATE notify_channels SET confirmed_at = 0, error = 'The recipient unsubscribed' WHERE id = $1`,
-			c.ID,
-		); err != nil {
+			c.ID); err != nil {
 			return nil, fmt.Errorf("unsubscribe recipient: %w", err)
 		}
 	}
-	_, err = tx.Exec(
-		ctx, `INSERT INTO notify_refused (owner_id, digest, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, owner,
-		sum, db.At(n.now()),
-	)
+	_, err = tx.Exec(ctx,
+		`INSERT INTO notify_refused (owner_id, digest, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, owner, sum,
+		db.At(n.now()))
 	if err != nil {
 		return nil, fmt.Errorf("unsubscribe recipient: %w", err)
 	}

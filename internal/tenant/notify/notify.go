@@ -133,10 +133,8 @@ const columns = `id, owner_id, site_ids, kind, name, url, events, active, error,
 
 func (n *Notifications) scan(r db.Scanner) (c Channel, err error) {
 	var events, sites string
-	err = r.Scan(
-		&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt,
-		&c.CreatedAt, &c.UpdatedAt, &c.ConfirmedAt,
-	)
+	err = r.Scan(&c.ID, &c.Owner, &sites, &c.Kind, &c.Name, &c.box, &events, &c.Active, &c.Error, &c.SentAt,
+		&c.CreatedAt, &c.UpdatedAt, &c.ConfirmedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.Missing("notification channel")
 	}
@@ -207,10 +205,8 @@ func (n *Notifications) CreateTx(ctx context.Context, tx *db.Tx, owner account.O
 	if !slices.Contains(Kinds, w.Kind) {
 		return Channel{}, invalid("Unknown notification channel", "kind must be slack, discord, teams or mail")
 	}
-	w.Name = cmp.Or(
-		strings.TrimSpace(w.Name),
-		map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind],
-	)
+	w.Name = cmp.Or(strings.TrimSpace(w.Name),
+		map[Kind]string{Slack: "Slack", Discord: "Discord", Teams: "Microsoft Teams", Mail: "Email"}[w.Kind])
 	if err := checkName(w.Name); err != nil {
 		return Channel{}, err
 	}
@@ -334,7 +330,8 @@ func (n *Notifications) UpdateTx(ctx context.Context, tx *db.Tx, owner account.O
 		if err != nil {
 			return c, err
 		}
-		if moved = next != to; moved {
+		moved = next != to
+		if moved {
 			to, c.Error, c.box, c.ConfirmedAt = next, "", "", 0
 			if next != "" {
 				c.box = n.c.Seal.Seal([]byte(next), "notify/"+string(c.ID))

@@ -156,10 +156,9 @@ func (n *Notifications) queueTx(ctx context.Context, tx *db.Tx, c Channel, m Mes
 
 // FailedTx records that something of a site failed. [Notifications.RecoveredTx] records that it works again.
 func (n *Notifications) FailedTx(ctx context.Context, tx *db.Tx, site id.Site, subject string) error {
-	_, err := tx.Exec(
-		ctx, `INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, site,
-		subject, db.Now(),
-	)
+	_, err := tx.Exec(ctx,
+		`INSERT INTO notify_failing (site_id, subject, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, site,
+		subject, db.Now())
 	if err != nil {
 		return fmt.Errorf("note failure: %w", err)
 	}

@@ -112,7 +112,8 @@ func (s *Server) Authorize(ctx context.Context, by account.Caller, q url.Values)
 		return refuse("interaction_required", "people must see this page")
 	}
 	var target *Error
-	if r.audience, target = s.audience(q["resource"]); target != nil {
+	r.audience, target = s.audience(q["resource"])
+	if target != nil {
 		return refuse(target.Code, target.Description)
 	}
 	r.challenge = q.Get("code_challenge")

@@ -85,10 +85,8 @@ const columns = `id, owner_id, site_id, kind, status, progress, step, message, e
 func scan(row db.Scanner) (o Operation, err error) {
 	var progress int64
 	var result string
-	err = row.Scan(
-		&o.ID, &o.Owner, &o.Site, &o.Kind, &o.Status, &progress, &o.Step, &o.Message, &o.Error, &result,
-		&o.CreatedAt, &o.CompletedAt,
-	)
+	err = row.Scan(&o.ID, &o.Owner, &o.Site, &o.Kind, &o.Status, &progress, &o.Step, &o.Message, &o.Error, &result,
+		&o.CreatedAt, &o.CompletedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Operation{}, fault.Missing("operation")
 	}
@@ -195,10 +193,9 @@ func (o *Operations) Get(ctx context.Context, owner account.OwnerID, id ID) (Ope
 
 // Open returns the owner's open operation with the Unique key, or a NotFound fault.
 func (o *Operations) Open(ctx context.Context, owner account.OwnerID, unique string) (Operation, error) {
-	return scan(o.c.DB.QueryRow(
-		ctx, `SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`,
-		unique, owner,
-	))
+	return scan(o.c.DB.QueryRow(ctx,
+		`SELECT `+columns+` FROM operations WHERE uniq = $1 AND uniq <> '' AND completed_at = 0 AND owner_id = $2`,
+		unique, owner))
 }
 
 // UnderTx reports whether a site has an open operation.
@@ -215,11 +212,9 @@ func (o *Operations) List(
 	ctx context.Context, owner account.OwnerID, site id.Site, page, limit int,
 ) (list []Operation, total int, err error) {
 	err = o.c.DB.Snapshot(ctx, func(r db.Reader) error {
-		rows, err := r.Query(
-			ctx,
+		rows, err := r.Query(ctx,
 			`SELECT `+columns+` FROM operations WHERE site_id = $1 AND owner_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4`,
-			site, owner, limit, (page-1)*limit,
-		)
+			site, owner, limit, (page-1)*limit)
 		if list, err = db.Collect(rows, err, scan); err != nil {
 			return fmt.Errorf("list operations: %w", err)
 		}

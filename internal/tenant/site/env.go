@@ -448,10 +448,8 @@ func (s *Sites) DeleteEnvTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 // envChanged records that the live deployment is older than the settings.
 func (s *Sites) envChanged(ctx context.Context, tx *db.Tx, site Site) error {
 	tx.Notify("live") // nodes that run it compare the variables
-	_, err := tx.Exec(
-		ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID,
-		site.LiveDeployment != "", db.Now(),
-	)
+	_, err := tx.Exec(ctx, `UPDATE sites SET needs_redeploy = $2, updated_at = $3 WHERE id = $1`, site.ID,
+		site.LiveDeployment != "", db.Now())
 	if err != nil {
 		return fmt.Errorf("mark site: %w", err)
 	}
@@ -464,11 +462,9 @@ func checkVar(v *NewVar) error {
 	}
 	switch {
 	case !keyPattern.MatchString(v.Key) || len(v.Key) > 256:
-		return bad(
-			"Invalid variable key",
+		return bad("Invalid variable key",
 			"a key has letters, digits and underscores, doesn't begin with a digit, and has at most 256 characters",
-			text.Clip(v.Key, 200),
-		)
+			text.Clip(v.Key, 200))
 	case strings.HasPrefix(strings.ToUpper(v.Key), "SLIPWAY_"):
 		return bad("Variables that begin with SLIPWAY_ are set by the service", "choose another key", text.Clip(v.Key, 200))
 	case len(v.Value) > maxValue:
@@ -491,17 +487,12 @@ func checkVar(v *NewVar) error {
 	if v.Branch != "" {
 		switch {
 		case fetch.CheckBranch(strings.ReplaceAll(v.Branch, "*", "x")) != nil:
-			return bad(
-				"Invalid branch pattern",
+			return bad("Invalid branch pattern",
 				"branch is a branch's name or a pattern such as feature/*, with at most 244 bytes",
-				text.Clip(v.Branch, 200),
-			)
+				text.Clip(v.Branch, 200))
 		case slices.Contains(v.Target, "production"):
-			return bad(
-				"A variable for branches only applies to previews",
-				"leave production out of target; production has one branch",
-				text.Clip(v.Branch, 200),
-			)
+			return bad("A variable for branches only applies to previews",
+				"leave production out of target; production has one branch", text.Clip(v.Branch, 200))
 		}
 		v.Target = append(slices.Clone(v.Target), "preview")
 	}

@@ -72,11 +72,9 @@ const hookColumns = `sealed, site_id, owner_id, name, branch, any_branch, title,
 func (s *Sites) scanHook(row db.Scanner) (Hook, error) {
 	var h Hook
 	var box, secret, addresses string
-	err := row.Scan(
-		&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Title, &h.ClearCache, &secret, &addresses,
-		&h.Rules.ExpiresAt, &h.Rules.PerMinute, &h.Rules.PerDay, &h.Active, &h.TriggeredAt, &h.Triggered,
-		&h.LastDeployment, &h.CreatedAt,
-	)
+	err := row.Scan(&box, &h.Site, &h.Owner, &h.Name, &h.Branch, &h.AnyBranch, &h.Title, &h.ClearCache, &secret,
+		&addresses, &h.Rules.ExpiresAt, &h.Rules.PerMinute, &h.Rules.PerDay, &h.Active, &h.TriggeredAt, &h.Triggered,
+		&h.LastDeployment, &h.CreatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Hook{}, fault.Missing("deploy hook")
 	}
@@ -103,12 +101,9 @@ func (s *Sites) Hooks(ctx context.Context, owner account.OwnerID, id ID) ([]Hook
 	if _, err := s.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
-	rows, err := s.c.DB.Query(
-		ctx,
-		`SELECT `+hookColumns+` FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY created_at, digest`,
-		id,
-		owner,
-	)
+	rows, err := s.c.DB.Query(ctx,
+		`SELECT `+hookColumns+` FROM deploy_hooks WHERE site_id = $1 AND owner_id = $2 ORDER BY created_at, digest`, id,
+		owner)
 	return db.Collect(rows, err, s.scanHook)
 }
 
@@ -249,10 +244,8 @@ func (s *Sites) UpdateHookTx(ctx context.Context, tx *db.Tx, owner account.Owner
 		UPDATE deploy_hooks SET digest = $2, sealed = $3, name = $4, branch = $5, any_branch = $6, active = $7, title = $8,
 		clear_cache = $9, secret = $10, addresses = $11,
 			expires_at = $12, per_minute = $13, per_day = $14 WHERE digest = $1`,
-		id.digest(), h.ID.digest(), s.sealHook(
-			h.ID,
-			h.Site,
-		), h.Name, h.Branch, h.AnyBranch, h.Active, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, h.Site),
+		id.digest(), h.ID.digest(), s.sealHook(h.ID,
+			h.Site), h.Name, h.Branch, h.AnyBranch, h.Active, h.Title, h.ClearCache, s.sealHookSecret(h.Rules.Secret, h.Site),
 		joinPrefixes(h.Rules.Addresses), h.Rules.ExpiresAt, h.Rules.PerMinute, h.Rules.PerDay)
 	if err != nil {
 		return Hook{}, fmt.Errorf("update deploy hook: %w", err)

@@ -150,14 +150,10 @@ func New(c Config) *Sites {
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Limits.CountRows(limits.WordPress, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1 AND type = 'wordpress'`)
 	c.Limits.CountRows(limits.Sites, `SELECT COALESCE(SUM(n), 0) FROM site_counts WHERE owner_id = $1`)
-	c.Limits.CountRows(
-		limits.Env,
-		`SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`,
-	)
-	c.Limits.CountRows(
-		limits.Hooks,
-		`SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`,
-	)
+	c.Limits.CountRows(limits.Env,
+		`SELECT count(*) FROM env WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
+	c.Limits.CountRows(limits.Hooks,
+		`SELECT count(*) FROM deploy_hooks WHERE site_id IN (SELECT id FROM sites WHERE owner_id = $1 AND deleted_at = 0)`)
 	return &Sites{c}
 }
 
@@ -241,11 +237,9 @@ func (s *Sites) ByID(ctx context.Context, r db.Reader, id ID) (Site, error) {
 
 // OfRepository returns all owners' sites of a repository, host/owner/repo in any case.
 func (s *Sites) OfRepository(ctx context.Context, r db.Reader, repository string) ([]Site, error) {
-	rows, err := r.Query(
-		ctx,
+	rows, err := r.Query(ctx,
 		`SELECT `+columns+` FROM sites WHERE LOWER(repository) = $1 AND deleted_at = 0 ORDER BY id`,
-		strings.ToLower(repository),
-	)
+		strings.ToLower(repository))
 	list, err := db.Collect(rows, err, scan)
 	if err != nil {
 		return nil, fmt.Errorf("find sites of a repository: %w", err)

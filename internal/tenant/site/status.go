@@ -67,9 +67,8 @@ func (s *Sites) LockByIDTx(ctx context.Context, tx *db.Tx, id ID) (Site, error) 
 		return s.ByID(ctx, tx, id)
 	}
 	// A no-op update takes the row's lock.
-	got, err := scan(tx.QueryRow(
-		ctx, `UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id,
-	))
+	got, err := scan(tx.QueryRow(ctx,
+		`UPDATE sites SET live_version = live_version WHERE id = $1 AND deleted_at = 0 RETURNING `+columns, id))
 	return got, missing(err)
 }
 

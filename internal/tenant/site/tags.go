@@ -45,7 +45,8 @@ func cleanTags(tags []string) ([]string, error) {
 		}
 	}
 	slices.Sort(out)
-	if out = slices.Compact(out); len(out) > MaxTags {
+	out = slices.Compact(out)
+	if len(out) > MaxTags {
 		return nil, badTag("The site has too many tags", "")
 	}
 	return out, nil

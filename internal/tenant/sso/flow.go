@@ -124,7 +124,8 @@ func (s *SSO) take(ctx context.Context, id ProviderID, browser, state string) (k
 			DELETE FROM sso_sign_ins WHERE digest = $1 AND browser = $2 AND provider_id = $3 AND expires_at > $4
 			RETURNING secrets, session_id, next`, digest(state), digest(browser), id, db.Now())
 		list, err := db.Collect(rows, err, func(r db.Scanner) (p Proof, err error) { return p, r.Scan(&box, &p.session, &p.Next) })
-		if found = len(list) == 1; found {
+		found = len(list) == 1
+		if found {
 			proof = list[0]
 		}
 		return err

@@ -147,7 +147,8 @@ func (s *Stripe) card(ctx context.Context, sc *api.Client, customer string, m *a
 		if err != nil {
 			return billing.Card{}, safeError(err)
 		}
-		if m = got; m.Card == nil {
+		m = got
+		if m.Card == nil {
 			return billing.Card{Customer: customer, Method: m.ID, Brand: string(m.Type)}, nil
 		}
 	}
@@ -229,7 +230,8 @@ func (s *Stripe) outcome(ctx context.Context, sc *api.Client, pi *api.PaymentInt
 	case api.PaymentIntentStatusCanceled:
 		out.Status, out.Code = "failed", "canceled"
 		if pi.LastPaymentError != nil {
-			if out.Code = refused(pi.LastPaymentError).Code; out.Code == "" {
+			out.Code = refused(pi.LastPaymentError).Code
+			if out.Code == "" {
 				out.Code = "authentication_required"
 			}
 		}
@@ -342,7 +344,8 @@ func (s *Stripe) Find(ctx context.Context, o billing.Order) (out billing.Outcome
 		if pi.Metadata["payment"] == string(o.Payment) {
 			return s.outcome(ctx, sc, pi)
 		}
-		if n++; n > maxPages*100 {
+		n++
+		if n > maxPages*100 {
 			return out, errors.New("find payment: the customer has too many")
 		}
 	}

@@ -97,7 +97,8 @@ func (s *Stripe) Replay(ctx context.Context, since db.Time) error {
 			if e.Data != nil {
 				h.Data.Object.ID, _ = e.Data.Object["id"].(string)
 			}
-			if heads = append(heads, h); len(heads) > maxPages*100 {
+			heads = append(heads, h)
+			if len(heads) > maxPages*100 {
 				return errors.New("list events: too many within six hours")
 			}
 		}

@@ -78,8 +78,8 @@ const accountColumns = `id, live, api_key, secret, old_secret, read_until, compa
 // Account returns the connected account, or a NotFound fault.
 func (s *Stripe) Account(ctx context.Context, r db.Reader) (a Account, err error) {
 	var key, secret, old string
-	err = r.QueryRow(ctx, `SELECT `+accountColumns+` FROM stripe_accounts WHERE ended_at = 0`).Scan(
-		&a.ID, &a.Live, &key, &secret, &old, &a.ReadUntil, &a.ComparedAt, &a.differences)
+	err = r.QueryRow(ctx, `SELECT `+accountColumns+` FROM stripe_accounts WHERE ended_at = 0`).Scan(&a.ID, &a.Live,
+		&key, &secret, &old, &a.ReadUntil, &a.ComparedAt, &a.differences)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, fault.Missing("Stripe account")
 	}

@@ -78,10 +78,8 @@ func addLines(ctx context.Context, tx *db.Tx, now db.Time, site id.Site, body st
 	if body == "" {
 		return nil
 	}
-	_, err := tx.Exec(
-		ctx, `INSERT INTO access_log (site_id, at, id, size, body) VALUES ($1, $2, $3, $4, $5)`, site, now,
-		rand.Text(), len(body), body,
-	)
+	_, err := tx.Exec(ctx, `INSERT INTO access_log (site_id, at, id, size, body) VALUES ($1, $2, $3, $4, $5)`, site,
+		now, rand.Text(), len(body), body)
 	return err
 }
 

@@ -89,10 +89,8 @@ func (t *Traffic) sum(ctx context.Context, from, to time.Duration) error {
 			}
 		}
 		// Skip to the next interval with counts.
-		err = t.c.DB.QueryRow(
-			ctx, `SELECT COALESCE(MIN(at), $3) FROM traffic WHERE span = $1 AND at >= $2`, from.Milliseconds(), next,
-			end,
-		).Scan(&at)
+		err = t.c.DB.QueryRow(ctx, `SELECT COALESCE(MIN(at), $3) FROM traffic WHERE span = $1 AND at >= $2`,
+			from.Milliseconds(), next, end).Scan(&at)
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,8 @@ func (u *Usage) enforceMeterTx(ctx context.Context, tx *db.Tx, m Meter, name lim
 		}
 		was, used, window := stored[o], used[o]/each, windows[o]
 		is := capState{owner: o, Window: window, most: limit, warned: was.warned, reached: used >= limit}
-		if is.armed = m == Bandwidth && limit-used < u.armedBelow(limit); is.armed {
+		is.armed = m == Bandwidth && limit-used < u.armedBelow(limit)
+		if is.armed {
 			if is.throttle, err = u.c.Limits.LimitOf(ctx, tx, o, limits.Throttle); err != nil {
 				return err
 			}

@@ -73,7 +73,8 @@ func (l Lender) lendTx(ctx context.Context, tx *db.Tx, owner id.Owner, outstandi
 			return 0, err
 		}
 		left := limit - used[owner] - others - outstanding
-		if lent = max(0, min(left, max(left/(2*(nodes+1)), leastLoan))); lent == 0 && others > 0 {
+		lent = max(0, min(left, max(left/(2*(nodes+1)), leastLoan)))
+		if lent == 0 && others > 0 {
 			tx.Notify(ReturnTopic)
 		}
 	}

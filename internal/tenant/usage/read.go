@@ -65,7 +65,8 @@ func (q *Query) check(now db.Time, c limits.Cycle) error {
 	if q.Site != "" {
 		hours = keepSources
 	}
-	if q.Exact = q.Exact && q.Step == day && q.From > now.Add(-hours); !q.Exact {
+	q.Exact = q.Exact && q.Step == day && q.From > now.Add(-hours)
+	if !q.Exact {
 		q.From = floor(q.From, q.Step)
 	}
 	no := func(name, details string) error {

@@ -146,10 +146,8 @@ func scanEndpoint(now db.Time) func(r db.Scanner) (*endpoint, error) {
 	return func(r db.Scanner) (*endpoint, error) {
 		e := &endpoint{later: never}
 		var list sql.NullString
-		if err := r.Scan(
-			&e.hook, &e.Owner, &e.Url, &e.Host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased,
-			&e.turn, &e.floor, &list,
-		); err != nil || !list.Valid {
+		if err := r.Scan(&e.hook, &e.Owner, &e.Url, &e.Host, &e.secret, &e.previous, &e.troubled, &e.most, &e.leased,
+			&e.turn, &e.floor, &list); err != nil || !list.Valid {
 			return e, err
 		}
 		var at []db.Time // times of due
@@ -196,11 +194,9 @@ func readWaiting(text string, f *flight, next *db.Time) error {
 func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Quota, touched []ID) ([]flight, error) {
 	now := tx.Now()
 	but, args := w.notFull(now)
-	rows, err := tx.Query(
-		ctx,
-		`SELECT id FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+` ORDER BY turn_at, id LIMIT `+claimable(
-			room,
-		)+tx.SkipLocked(),
+	rows, err := tx.Query(ctx,
+		`SELECT id FROM webhooks WHERE active AND deleted_at = 0 AND turn_at <= $1`+but+
+			` ORDER BY turn_at, id LIMIT `+claimable(room)+tx.SkipLocked(),
 		args...)
 	line, err := db.Collect(rows, err, func(r db.Scanner) (id ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
@@ -242,7 +238,8 @@ func (w *Webhooks) claim(ctx context.Context, tx *db.Tx, room int, q *delivery.Q
 		taken := take(list, room-len(out), share, q)
 		seen := make(map[ID]bool, len(list))
 		for _, e := range list {
-			if seen[e.hook] = true; e.visited {
+			seen[e.hook] = true
+			if e.visited {
 				visited = append(visited, e)
 				delete(place, e.hook)
 			}

@@ -109,11 +109,9 @@ func (w *Webhooks) queue(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 	if err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
-	if _, err := tx.Exec(
-		ctx,
+	if _, err := tx.Exec(ctx,
 		`INSERT INTO webhook_events (id, owner_id, name, site_id, body, hops, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		id, owner, name, e.Site(), string(body), e.Hops(), now,
-	); err != nil {
+		id, owner, name, e.Site(), string(body), e.Hops(), now); err != nil {
 		return fmt.Errorf("write event: %w", err)
 	}
 	for _, x := range []struct {

@@ -17,11 +17,9 @@ func (w *Webhooks) ForgetSiteTx(ctx context.Context, tx *db.Tx, site id.Site) er
 	if !siteID(string(site)) {
 		return nil
 	}
-	rows, err := tx.Query(
-		ctx,
+	rows, err := tx.Query(ctx,
 		`SELECT id, site_ids FROM webhooks WHERE site_ids <> '' AND deleted_at = 0 AND site_ids LIKE $1`,
-		"%"+string(site)+"%",
-	)
+		"%"+string(site)+"%")
 	type row struct {
 		id    ID
 		sites []string

@@ -95,11 +95,9 @@ func (w *Webhooks) updateHealth(ctx context.Context, tx *db.Tx, id ID, h health,
 
 // disable disables a webhook, skips its queued deliveries and notifies its owner.
 func (w *Webhooks) disable(ctx context.Context, tx *db.Tx, id ID, reason string, now db.Time) error {
-	n, err := tx.Exec(
-		ctx,
+	n, err := tx.Exec(ctx,
 		`UPDATE webhooks SET active = FALSE, reason = $2, updated_at = $3 WHERE id = $1 AND active AND deleted_at = 0`,
-		id, reason, now,
-	)
+		id, reason, now)
 	if err == nil && n > 0 {
 		_, err = tx.Exec(ctx, skipPending, id, now)
 	}

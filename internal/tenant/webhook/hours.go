@@ -20,10 +20,9 @@ func (w *Webhooks) Hours(ctx context.Context, owner account.OwnerID, id ID, sinc
 	if _, err := w.Get(ctx, owner, id); err != nil {
 		return nil, err
 	}
-	rows, err := w.c.DB.Query(
-		ctx, `SELECT hour, succeeded, failed FROM webhook_hours WHERE hook_id = $1 AND hour >= $2 ORDER BY hour`, id,
-		since.Time().Unix()/3600,
-	)
+	rows, err := w.c.DB.Query(ctx,
+		`SELECT hour, succeeded, failed FROM webhook_hours WHERE hook_id = $1 AND hour >= $2 ORDER BY hour`, id,
+		since.Time().Unix()/3600)
 	list, err := db.Collect(rows, err, func(r db.Scanner) (h Hour, err error) {
 		var hour int64
 		err = r.Scan(&hour, &h.Succeeded, &h.Failed)

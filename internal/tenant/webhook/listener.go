@@ -74,26 +74,23 @@ func (w *Webhooks) ListenTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	}
 	now := db.Now()
 	var open int
-	if err := tx.QueryRow(
-		ctx, `SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at > $2`, owner, now,
-	).Scan(&open); err != nil {
+	if err := tx.QueryRow(ctx,
+		`SELECT count(*) FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at > $2`, owner,
+		now).Scan(&open); err != nil {
 		return Listener{}, fmt.Errorf("count listeners: %w", err)
 	}
 	if open >= maxListeners {
-		return Listener{}, fault.New(
-			fault.Conflict, "too_many_listeners", "Too many listeners",
-			fmt.Sprintf("at most %d at once; stop one, or wait %d minutes after it was last used", maxListeners, int(listenFor.Minutes())),
-		)
+		return Listener{}, fault.New(fault.Conflict, "too_many_listeners", "Too many listeners",
+			fmt.Sprintf("at most %d at once; stop one, or wait %d minutes after it was last used", maxListeners,
+				int(listenFor.Minutes())))
 	}
 	l := Listener{ID: db.ID[ID]("hook"), Events: events, SiteIDs: sites, CreatedAt: now, ExpiresAt: now.Add(listenFor)}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO webhooks (id, owner_id, url, url_key, host, events, site_ids, secret, generated, active, reason, turn_at, created_at,
 		updated_at, expires_at)
 		VALUES ($1, $2, '', '', '', $3, $4, $5, FALSE, TRUE, '', $6, $7, $7, $8)`,
-		l.ID, owner, strings.Join(
-			events,
-			" ",
-		), strings.Join(sites, " "), w.c.Seal.Seal([]byte(secret), sealPurpose+string(l.ID)), never, now, l.ExpiresAt)
+		l.ID, owner, strings.Join(events,
+			" "), strings.Join(sites, " "), w.c.Seal.Seal([]byte(secret), sealPurpose+string(l.ID)), never, now, l.ExpiresAt)
 	if err != nil {
 		return Listener{}, fmt.Errorf("start listener: %w", err)
 	}
@@ -171,21 +168,17 @@ func (w *Webhooks) Fetch(ctx context.Context, owner account.OwnerID, id ID, afte
 // number assigns numbers to new deliveries and extends the listener's lifetime. It locks the listener's row first, so
 // that numbers are consecutive.
 func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db.Time) error {
-	n, err := tx.Exec(
-		ctx,
+	n, err := tx.Exec(ctx,
 		`UPDATE webhooks SET expires_at = $3 WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at > $4`,
-		id, owner, now.Add(listenFor), now,
-	)
+		id, owner, now.Add(listenFor), now)
 	if err != nil {
 		return fmt.Errorf("extend listener: %w", err)
 	}
 	if n == 0 {
 		return fault.Missing("listener")
 	}
-	rows, err := tx.Query(
-		ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'offered' ORDER BY id LIMIT $2`, id,
-		maxFetch,
-	)
+	rows, err := tx.Query(ctx,
+		`SELECT id FROM webhook_deliveries WHERE hook_id = $1 AND state = 'offered' ORDER BY id LIMIT $2`, id, maxFetch)
 	ids, err := db.Collect(rows, err, func(r db.Scanner) (d delivery.ID, err error) { return d, r.Scan(&d) })
 	if err != nil {
 		return fmt.Errorf("find offered deliveries: %w", err)
@@ -194,9 +187,9 @@ func number(ctx context.Context, tx *db.Tx, owner account.OwnerID, id ID, now db
 		return nil
 	}
 	var last int64
-	if err := tx.QueryRow(
-		ctx, `SELECT COALESCE(max(claims), 0) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'fetched'`, id,
-	).Scan(&last); err != nil {
+	if err := tx.QueryRow(ctx,
+		`SELECT COALESCE(max(claims), 0) FROM webhook_deliveries WHERE hook_id = $1 AND state = 'fetched'`,
+		id).Scan(&last); err != nil {
 		return fmt.Errorf("number deliveries: %w", err)
 	}
 	last = max(last, int64(now)) // increasing even if earlier deliveries are deleted
@@ -214,11 +207,9 @@ func (w *Webhooks) purgeListeners(ctx context.Context) error {
 	now := db.Now()
 	for more := true; more; {
 		err := w.c.DB.Write(ctx, func(tx *db.Tx) error {
-			_, err := tx.Exec(
-				ctx,
+			_, err := tx.Exec(ctx,
 				`UPDATE webhooks SET deleted_at = $1, active = FALSE, secret = '' WHERE expires_at > 0 AND expires_at <= $1 AND deleted_at = 0`,
-				now,
-			)
+				now)
 			if err != nil {
 				return err
 			}

@@ -16,11 +16,9 @@ const batch = 500
 // purge deletes deliveries older than Keep, those of deleted webhooks, and an owner's deliveries over MaxLog.
 func (w *Webhooks) purge(ctx context.Context) error {
 	before := db.Now().Add(-w.c.Keep)
-	if err := w.forgetDeliveries(
-		ctx,
+	if err := w.forgetDeliveries(ctx,
 		`SELECT id FROM webhook_deliveries WHERE finished_at > 0 AND finished_at < $2 ORDER BY finished_at LIMIT $1`,
-		before,
-	); err != nil {
+		before); err != nil {
 		return err
 	}
 	if err := w.forgetDeliveries(ctx, `SELECT d.id FROM webhooks h JOIN webhook_deliveries d ON d.hook_id = h.id
@@ -44,11 +42,9 @@ func (w *Webhooks) purge(ctx context.Context) error {
 		}
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(
-			ctx,
+		if _, err := tx.Exec(ctx,
 			`DELETE FROM webhook_hours WHERE hour < $1 OR hook_id IN (SELECT id FROM webhooks WHERE deleted_at > 0)`,
-			before.Time().Unix()/3600,
-		); err != nil {
+			before.Time().Unix()/3600); err != nil {
 			return fmt.Errorf("purge counts: %w", err)
 		}
 		if _, err := tx.Exec(ctx, `
@@ -106,10 +102,9 @@ func (w *Webhooks) trim(ctx context.Context) error {
 		of[h.owner]++
 	}
 	for _, h := range hooks {
-		rows, err := w.c.DB.Query(
-			ctx, `SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`, h.id,
-			w.c.MaxLog/of[h.owner],
-		)
+		rows, err := w.c.DB.Query(ctx,
+			`SELECT id FROM webhook_deliveries WHERE hook_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`, h.id,
+			w.c.MaxLog/of[h.owner])
 		last, err := db.Collect(rows, err, func(r db.Scanner) (id delivery.ID, err error) { return id, r.Scan(&id) })
 		if err != nil {
 			return fmt.Errorf("find the end of a webhook's log: %w", err)
@@ -117,12 +112,9 @@ func (w *Webhooks) trim(ctx context.Context) error {
 		if len(last) == 0 {
 			continue
 		}
-		if err := w.forgetDeliveries(
-			ctx,
+		if err := w.forgetDeliveries(ctx,
 			`SELECT id FROM webhook_deliveries WHERE hook_id = $2 AND id <= $3 AND finished_at > 0 ORDER BY id LIMIT $1`,
-			h.id,
-			last[0],
-		); err != nil {
+			h.id, last[0]); err != nil {
 			return err
 		}
 	}

@@ -33,12 +33,9 @@ func (w *Webhooks) RotateTx(
 			fmt.Sprintf("overlapSeconds must be between 0 and %d", int(MaxOverlap.Seconds())))
 	}
 	var sealed string
-	err = tx.QueryRow(
-		ctx,
+	err = tx.QueryRow(ctx,
 		`UPDATE webhooks SET id = id WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0 RETURNING secret`,
-		id,
-		owner,
-	).Scan(&sealed)
+		id, owner).Scan(&sealed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
 	}
@@ -62,11 +59,9 @@ func (w *Webhooks) RotateTx(
 	if overlap == 0 {
 		sealed, ends = "", 0
 	}
-	_, err = tx.Exec(
-		ctx,
+	_, err = tx.Exec(ctx,
 		`UPDATE webhooks SET secret = $2, generated = $3, prev_secret = $4, prev_until = $5, updated_at = $6 WHERE id = $1`,
-		id, w.c.Seal.Seal([]byte(fresh), sealPurpose+string(id)), secret == nil, sealed, ends, now,
-	)
+		id, w.c.Seal.Seal([]byte(fresh), sealPurpose+string(id)), secret == nil, sealed, ends, now)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("rotate secret: %w", err)
 	}

@@ -18,11 +18,9 @@ func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
 		before = never
 	}
 	return w.c.DB.Write(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(
-			ctx,
+		rows, err := tx.Query(ctx,
 			`SELECT DISTINCT hook_id FROM webhook_deliveries WHERE state = 'leased' AND lease_until < $1 ORDER BY hook_id`,
-			before,
-		)
+			before)
 		hooks, err := db.Collect(rows, err, func(r db.Scanner) (id ID, err error) { return id, r.Scan(&id) })
 		if err != nil {
 			return fmt.Errorf("find expired leases: %w", err)
@@ -31,12 +29,9 @@ func (w *Webhooks) takeOver(ctx context.Context, all bool) error {
 			_, err := tx.Exec(ctx, `UPDATE webhooks SET id = id WHERE id = $1`, id) // take the row's lock first
 			var n int64
 			if err == nil {
-				n, err = tx.Exec(
-					ctx,
+				n, err = tx.Exec(ctx,
 					`UPDATE webhook_deliveries SET state = 'pending', lease_until = 0 WHERE hook_id = $1 AND state = 'leased' AND lease_until < $2`,
-					id,
-					before,
-				)
+					id, before)
 			}
 			if err == nil {
 				err = retime(ctx, tx, id)

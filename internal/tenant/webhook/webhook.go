@@ -202,10 +202,9 @@ func (w *Webhooks) CreateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 // freeURL refuses a URL that another of the owner's webhooks uses, so that an endpoint gets an event only once. One
 // webhook can subscribe to all names.
 func freeURL(ctx context.Context, tx *db.Tx, owner account.OwnerID, but ID, url string) error {
-	rows, err := tx.Query(
-		ctx, `SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`,
-		owner, but,
-	)
+	rows, err := tx.Query(ctx,
+		`SELECT id, url FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 AND id <> $2`, owner,
+		but)
 	type row struct{ id, url string }
 	taken, err := db.Collect(rows, err, func(r db.Scanner) (x row, err error) { return x, r.Scan(&x.id, &x.url) })
 	if err != nil {
@@ -302,11 +301,9 @@ func (w *Webhooks) checkEvents(names []string) ([]string, error) {
 
 // List returns the owner's webhooks, newest first; at most 100.
 func (w *Webhooks) List(ctx context.Context, owner account.OwnerID) ([]Webhook, error) {
-	rows, err := w.c.DB.Query(
-		ctx,
+	rows, err := w.c.DB.Query(ctx,
 		`SELECT `+hookColumns+` FROM webhooks WHERE owner_id = $1 AND deleted_at = 0 AND expires_at = 0 ORDER BY id DESC`,
-		owner,
-	)
+		owner)
 	list, err := db.Collect(rows, err, scanHook)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
@@ -325,22 +322,17 @@ func (w *Webhooks) GetTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, 
 }
 
 func get(ctx context.Context, r db.Reader, owner account.OwnerID, id ID) (Webhook, error) {
-	return scanHook(r.QueryRow(
-		ctx,
+	return scanHook(r.QueryRow(ctx,
 		`SELECT `+hookColumns+` FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`,
-		id,
-		owner,
-	))
+		id, owner))
 }
 
 func scanHook(r db.Scanner) (Webhook, error) {
 	var h Webhook
 	var events, sites string
 	var timeouts int
-	err := r.Scan(
-		&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &timeouts,
-		&h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt,
-	)
+	err := r.Scan(&h.ID, &h.URL, &events, &sites, &h.Active, &h.Reason, &h.Generated, &h.FailingSince, &timeouts,
+		&h.OverlapEnds, &h.CreatedAt, &h.UpdatedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Webhook{}, fault.Missing("webhook")
 	}
@@ -360,12 +352,9 @@ func scanHook(r db.Scanner) (Webhook, error) {
 func (w *Webhooks) Reveal(ctx context.Context, owner account.OwnerID, id ID) (string, error) {
 	var sealed string
 	var generated bool
-	err := w.c.DB.QueryRow(
-		ctx,
+	err := w.c.DB.QueryRow(ctx,
 		`SELECT secret, generated FROM webhooks WHERE id = $1 AND owner_id = $2 AND deleted_at = 0 AND expires_at = 0`,
-		id,
-		owner,
-	).Scan(&sealed, &generated)
+		id, owner).Scan(&sealed, &generated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.Missing("webhook")
 	}
@@ -424,22 +413,17 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Webhook{}, err
 		}
 	}
-	if hook.URL == before.URL && slices.Equal(
-		hook.Events,
-		before.Events,
-	) && slices.Equal(hook.SiteIDs, before.SiteIDs) && (c.Active == nil || *c.Active == before.Active) {
+	if hook.URL == before.URL && slices.Equal(hook.Events, before.Events) &&
+		slices.Equal(hook.SiteIDs, before.SiteIDs) && (c.Active == nil || *c.Active == before.Active) {
 		return before, nil
 	}
 	now := db.Now()
 	hook.UpdatedAt = now
 	if c.Active != nil && *c.Active != hook.Active {
 		hook.Active, hook.Reason, hook.FailingSince = *c.Active, "", 0
-		_, err := tx.Exec(
-			ctx,
+		_, err := tx.Exec(ctx,
 			`UPDATE webhooks SET active = $2, reason = '', failing_since = 0, failures = 0, timeouts = 0, warned_at = 0, floor_at = 0 WHERE id = $1`,
-			id,
-			hook.Active,
-		)
+			id, hook.Active)
 		if err == nil && !hook.Active {
 			_, err = tx.Exec(ctx, skipPending, id, now)
 		}
@@ -450,12 +434,10 @@ func (w *Webhooks) UpdateTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 			return Webhook{}, fmt.Errorf("update webhook: %w", err)
 		}
 	}
-	_, err = tx.Exec(
-		ctx,
+	_, err = tx.Exec(ctx,
 		`UPDATE webhooks SET url = $2, url_key = $3, host = $4, events = $5, site_ids = $6, updated_at = $7 WHERE id = $1`,
 		id, hook.URL, delivery.URLKey(hook.URL), delivery.HostOf(hook.URL), strings.Join(hook.Events, " "),
-		strings.Join(hook.SiteIDs, " "), now,
-	)
+		strings.Join(hook.SiteIDs, " "), now)
 	if db.Duplicate(err) {
 		return Webhook{}, urlTaken("")
 	}

@@ -113,13 +113,8 @@ func forBilling(source []byte, billing bool) []byte {
 // renderGuide renders Markdown without the HTML in it.
 func renderGuide(name string, source []byte) *guide {
 	g := &guide{Name: name, Title: name}
-	md := goldmark.New(
-		goldmark.WithExtensions(extension.Table, extension.Strikethrough),
-		goldmark.WithParserOptions(
-			parser.WithAutoHeadingID(),
-			parser.WithASTTransformers(util.Prioritized(rewrite{g}, 100)),
-		),
-	)
+	md := goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(rewrite{g}, 100))))
 	var b bytes.Buffer
 	if err := md.Convert(source, &b); err != nil {
 		panic(err)

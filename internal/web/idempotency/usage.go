@@ -122,10 +122,9 @@ func forget(ctx context.Context, tx *db.Tx, gone []row) error {
 		}
 	}
 	for owner, u := range by {
-		if _, err := tx.Exec(
-			ctx, `UPDATE idempotency_usage SET answers = answers - $2, bytes = bytes - $3 WHERE owner_id = $1`, owner,
-			u.rows, u.bytes,
-		); err != nil {
+		if _, err := tx.Exec(ctx,
+			`UPDATE idempotency_usage SET answers = answers - $2, bytes = bytes - $3 WHERE owner_id = $1`, owner,
+			u.rows, u.bytes); err != nil {
 			return wrap("count answers", err)
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM idempotency_usage WHERE owner_id = $1 AND answers <= 0`, owner); err != nil {

@@ -266,10 +266,8 @@ func (l *Listener) start(ctx context.Context) (string, error) {
 	if l.target != "" {
 		to = ", forwarding to " + l.target
 	}
-	fmt.Fprintf(
-		l.c.Err, "Listening for %s%s. Press Ctrl-C to stop.\nSigning secret: %s\n",
-		printable(strings.Join(made.Events, ", ")), to, l.c.Secret,
-	)
+	fmt.Fprintf(l.c.Err, "Listening for %s%s. Press Ctrl-C to stop.\nSigning secret: %s\n",
+		printable(strings.Join(made.Events, ", ")), to, l.c.Secret)
 	return made.ID, nil
 }
 

@@ -236,7 +236,8 @@ func deeper(body []byte, levels int) bool {
 			text = !text
 		case text:
 		case c == '{' || c == '[':
-			if depth++; depth > levels {
+			depth++
+			if depth > levels {
 				return true
 			}
 		case c == '}' || c == ']':

@@ -122,7 +122,8 @@ func clean(s string, limit int) string {
 		if r == utf8.RuneError || r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r)) {
 			continue
 		}
-		if n++; n > limit {
+		n++
+		if n > limit {
 			out.WriteString("…")
 			break
 		}

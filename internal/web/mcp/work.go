@@ -246,7 +246,8 @@ func fitting(list []any, limit, room int, last bool) []any {
 		}
 		line = mark(line)
 		text, err := encode(line)
-		if room -= len(text) + 1; err != nil || room < 0 {
+		room -= len(text) + 1
+		if err != nil || room < 0 {
 			break
 		}
 		out = append(out, line)

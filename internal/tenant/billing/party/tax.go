@@ -48,7 +48,8 @@ func TaxOf(s Settings, buyer Profile) Tax {
 // TaxFor is [TaxOf] with a note if a business elsewhere in the EU pays tax only because its VAT number isn't verified.
 func TaxFor(s Settings, buyer Profile) Tax {
 	t, checked := TaxOf(s, buyer), buyer
-	if checked.VAT = VATValid; buyer.VATID != "" && buyer.VAT != VATValid && TaxOf(s, checked).Note != "" {
+	checked.VAT = VATValid
+	if buyer.VATID != "" && buyer.VAT != VATValid && TaxOf(s, checked).Note != "" {
 		t.Note = "VAT is charged because the VAT number " + buyer.VATID + " is not verified."
 	}
 	return t

@@ -213,7 +213,8 @@ func (s *Server) serve(r *http.Request, body []byte) (int, []byte, Fault) {
 	f := None
 	key := r.Header.Get("Idempotency-Key")
 	if r.Method == http.MethodGet {
-		if f = s.fault(); f == Busy {
+		f = s.fault()
+		if f == Busy {
 			f = None
 		}
 		form = r.URL.Query()

@@ -176,7 +176,8 @@ func (h *Hosts) Ended(r Request, with Result) {
 func (h *Hosts) hold(k OwnerHost, n int, now time.Time) *pace {
 	p := h.pace(k, now)
 	p.inFlight = max(0, p.inFlight+n)
-	if h.inFlight[k.Host] += n; h.inFlight[k.Host] <= 0 {
+	h.inFlight[k.Host] += n
+	if h.inFlight[k.Host] <= 0 {
 		delete(h.inFlight, k.Host)
 	}
 	return p

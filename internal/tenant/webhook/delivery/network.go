@@ -72,7 +72,8 @@ func (h *Hosts) arrived(f *Request, network string, now time.Time) {
 		r = &reached{}
 		h.reached[f.Host] = r
 	}
-	if r.at = now; len(r.networks) == 0 || r.networks[0] != network {
+	r.at = now
+	if len(r.networks) == 0 || r.networks[0] != network {
 		others := slices.DeleteFunc(r.networks, func(n string) bool { return n == network })
 		r.networks = slices.Insert(others[:min(len(others), rememberedNetworks-1)], 0, network)
 	}
