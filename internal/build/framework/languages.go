@@ -16,7 +16,9 @@ type language struct {
 	manifests []string           // dependency files, by name or extension
 	starts    []string           // usual main files of a server
 	requires  *lazyregexp.Regexp // server package, in a manifest or a main file
-	commands  string             // first words of start commands; those before | exist on many hosts
+	// commands lists first words of start commands. Those before | are on many hosts, so they count only beside a
+	// manifest of the language.
+	commands string
 }
 
 var languages = []language{

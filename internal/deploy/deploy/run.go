@@ -266,7 +266,7 @@ func (d *Deployments) run(ctx context.Context, s site.Site, x *deployment.Deploy
 		if err != nil {
 			return d.lacking(ctx, *x, tree, plan, "runtime", err)
 		}
-		defer done() // once the site serves it
+		defer done() // when the site serves the release
 	}
 	p.enter("activate", deployment.Deploying)
 	return d.activate(ctx, s, *x, rel, plan, byDefault, p)

@@ -43,8 +43,8 @@ const MaxPull = 999_999_999
 // PullKey is the key of a pull request in preview_hosts, in place of a branch. No branch can have that name.
 func PullKey(pull int) string { return fmt.Sprintf(":%d", pull) }
 
-// KeyOf returns the key of the preview of a branch and a pull request (0: none): the branch, or PullKey. It is empty if
-// the preview has ended.
+// KeyOf returns the key of the preview for a deployment's branch and pull request (0: none): the branch's name or its
+// PullKey. It is empty if the preview has ended.
 func (p *Previews) KeyOf(ctx context.Context, id site.ID, branch string, pull int) (string, error) {
 	rows, err := p.c.DB.Query(ctx, `SELECT branch FROM preview_hosts WHERE site_id = $1 AND branch IN ($2, $3)`, id, branch, PullKey(pull))
 	keys, err := db.Collect(rows, err, func(s db.Scanner) (k string, err error) { return k, s.Scan(&k) })

@@ -51,7 +51,7 @@ func (d *Pages) Routes() []shell.Route {
 type SiteHead struct {
 	Site site.Site
 	Tab  string
-	Sub  string // title of a page below one of the navigation; empty: it is in the navigation
+	Sub  string // title of a subpage; empty for pages that the navigation lists
 	URL  string // https://…, the site's own address
 	Host string
 
