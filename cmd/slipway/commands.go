@@ -35,6 +35,7 @@ type commands struct {
 	Key      keyCommand      `cmd:"" group:"Operate" help:"Manage API keys."`
 	Billing  billingCommand  `cmd:"" group:"Operate" help:"Manage plans, invoices and payments of an installation that sells hosting (slipway serve --billing)."`
 	Node     nodeCommand     `cmd:"" group:"Operate" help:"Manage the nodes of an installation that several processes serve."`
+	Runtimes runtimesCommand `cmd:"" group:"Operate" help:"Manage PHP versions and site generators that Slipway installs because the server lacks them."`
 	Backup   backupCommand   `cmd:"" group:"Operate" help:"Back up and restore the whole installation."`
 	GC       gcCommand       `cmd:"" group:"Operate" name:"gc" help:"Free disk space now: delete stored files that nothing refers to, and shrink the database. The service does so every hour."`
 	Database databaseCommand `cmd:"" group:"Operate" help:"Manage the database of an installation whose service is stopped."`

@@ -32,6 +32,7 @@ func (b *build) bring(ctx context.Context) error {
 	if err := b.moreTools(ctx, managers(b.texts(ctx))); err != nil {
 		return err
 	}
+	b.tools.Binds = append(b.tools.Binds, b.root.Binds()...)
 	return b.php()
 }
 

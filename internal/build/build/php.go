@@ -29,11 +29,23 @@ func (b *build) calls(tool string) bool {
 
 // chooseRoot takes the root with the plan's tools if the host lacks them, and installs it if necessary.
 func (b *build) chooseRoot(ctx context.Context) (err error) {
-	if b.root != nil || !b.calls("php") {
+	if b.root != nil {
 		return nil
 	}
-	b.phpVersion, b.root, err = b.c.Roots.PHP(ctx, b.Plan.Asks("php"), func(format string, args ...any) { b.printf("info", format, args...) })
-	return err
+	say := func(format string, args ...any) { b.printf("info", format, args...) }
+	if b.calls("php") {
+		b.phpVersion, b.root, err = b.c.Roots.PHP(ctx, b.Plan.Asks("php"), say)
+		return err
+	}
+	for _, t := range b.Plan.Tools {
+		if b.root, err = b.c.Roots.Tool(ctx, t.Name, t.Version, say); b.root != nil || err != nil {
+			if err == nil {
+				say("%s%s", b.root.Title, b.root.From())
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // php puts the plan's PHP, with its extensions, before the host's in PATH, and sets Composer's folders. Packages from
@@ -62,7 +74,7 @@ func (b *build) php() error {
 		b.tools.Path = append(b.tools.Path, phpInside)
 		b.tools.Binds = append(b.tools.Binds, sandbox.Bind{Source: dir, Target: phpInside})
 	}
-	b.tools.Binds = slices.Concat(b.tools.Binds, v.Binds(), b.root.Binds())
+	b.tools.Binds = append(b.tools.Binds, v.Binds()...)
 	home := path.Join(sandbox.Root, homeDir)
 	b.tools.Env = append(
 		b.tools.Env,

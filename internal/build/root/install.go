@@ -49,12 +49,17 @@ type making struct {
 	percent atomic.Int32
 }
 
-// Why says in words why no root can be made here; empty: one can.
+// Why returns why no root can be made here, or "".
 func (r *Roots) Why() string {
-	switch {
-	case r.c.command != "":
+	if r.c.command != "" {
 		return ""
-	case os.Geteuid() != 0:
+	}
+	return Why()
+}
+
+// Why returns why no root can be made on this machine, or "".
+func Why() string {
+	if os.Geteuid() != 0 {
 		return "Slipway doesn't run as root, so it can't install tools itself"
 	}
 	for _, name := range []string{"mmdebstrap", "unshare"} {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 )
 
@@ -22,7 +23,7 @@ func TestReal(t *testing.T) {
 			begun := time.Now()
 			l, err := w.roots.Use(t.Context(), k, t.Logf)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v: %+v", err, fault.As(err))
 			}
 			defer l.Release()
 			t.Logf("%s: %s, %d MB, %d packages", l.ID, time.Since(begun).Round(time.Second), l.Size>>20, len(l.Versions))
@@ -32,8 +33,22 @@ func TestReal(t *testing.T) {
 			if k.php != "" {
 				checkPHP(t, w, l)
 			}
+			for _, tool := range k.tools {
+				if out := w.run(l, l.Binds(), "/bin/sh", "-c", toolTrials[tool]); !strings.Contains(out, "works") {
+					t.Errorf("%s: %s", tool, out)
+				}
+			}
 		})
 	}
+}
+
+// toolTrials build a small site each.
+var toolTrials = map[string]string{
+	"hugo":    `set -e; hugo new site . --force >/dev/null; mkdir -p layouts; echo works >layouts/index.html; hugo >&2; cat public/index.html`,
+	"mdbook":  `set -e; mkdir src; echo "[x](x.md)" >src/SUMMARY.md; echo works >src/x.md; touch book.toml; mdbook build >&2; cat book/x.html`,
+	"jekyll":  `set -e; printf -- '---\n---\nworks\n' >index.html; jekyll build >&2; cat _site/index.html`,
+	"bundle":  `set -e; touch Gemfile; bundle --version; bundle install; echo works`,
+	"python3": `set -e; python3 -m venv .venv; .venv/bin/pip --version; echo works`,
 }
 
 func checkPHP(t *testing.T, w *world, l *Lease) {

@@ -151,10 +151,15 @@ const (
 	maxManifest  = 4 << 20
 )
 
+// Look returns the roots in a directory, as List does, and makes nothing there.
+func Look(dir string) ([]Root, error) {
+	return (&Roots{c: Config{Dir: dir}, locks: lease.New(filepath.Join(dir, "lock"))}).List()
+}
+
 // List returns the roots that are there, by the order of the catalogue and the newest of a kind first.
 func (r *Roots) List() ([]Root, error) {
 	entries, err := os.ReadDir(filepath.Join(r.c.Dir, "kept"))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list roots: %w", err)
 	}
 	var all []Root

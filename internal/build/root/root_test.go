@@ -316,3 +316,25 @@ func TestWeeklyUpdate(t *testing.T) {
 		t.Errorf("%v %v", all, err)
 	}
 }
+
+// Hugo is the oldest that isn't older than the version that a project asks for; other tools have one kind.
+func TestToolKind(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ tool, version, want string }{
+		{"hugo", "", "hugo0.131"},
+		{"hugo", "0.131.0", "hugo0.131"},
+		{"hugo", "0.111.3", "hugo0.111"},
+		{"hugo", "0.87.0", "hugo0.111"},
+		{"hugo", "extended_0.120.4", "hugo0.131"},
+		{"hugo", "0.152.2", "hugo0.131"},
+		{"hugo", "latest", "hugo0.131"},
+		{"bundle", "3.2", "ruby3.3"},
+		{"mdbook", "0.4.40", "mdbook"},
+		{"zola", "", ""},
+		{"php", "", ""},
+	} {
+		if k, _ := toolKind(tt.tool, tt.version); k.Name != tt.want {
+			t.Errorf("%s %q: %q, want %q", tt.tool, tt.version, k.Name, tt.want)
+		}
+	}
+}

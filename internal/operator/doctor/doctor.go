@@ -23,6 +23,7 @@ import (
 
 	"slipway/internal/backup/backup"
 	"slipway/internal/build/phpversion"
+	"slipway/internal/build/root"
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/installation"
 	"slipway/internal/operator/upgrade"
@@ -31,6 +32,7 @@ import (
 	"slipway/internal/platform/job"
 	"slipway/internal/platform/node"
 	"slipway/internal/platform/sandbox"
+	"slipway/internal/platform/text"
 	"slipway/internal/program/database"
 	"slipway/internal/program/redis"
 	"slipway/internal/program/volume"
@@ -107,6 +109,7 @@ func Examine(ctx context.Context, s installation.Store, m config.SMTP, certifica
 		objectCaches(s),
 		redisServer(ctx, s),
 		phpTools(ctx),
+		runtimes(s),
 	)
 	dir := scratch(s)
 	if missing != nil { // a check makes no installation
@@ -482,12 +485,42 @@ func databaseServer(ctx context.Context, s installation.Store) Check {
 	return c
 }
 
+// runtimes reports which tools Slipway has installed itself, or why it can't.
+func runtimes(s installation.Store) Check {
+	c := Check{Name: "runtimes"}
+	all, err := root.Look(s.Path("builds", "roots"))
+	if err != nil {
+		c.Text = err.Error()
+		return c
+	}
+	var size int64
+	var list []string
+	for _, x := range all {
+		size += x.Size
+		list = append(list, fmt.Sprintf("%s of %s", x.Title, x.Made.Format(time.DateOnly)))
+		if x.Until < time.Now().Format(time.DateOnly) {
+			list[len(list)-1] += " (without security updates since " + x.Until + ")"
+		}
+	}
+	c.OK, c.Text = true, "none is installed; sites get "+root.Names()+" when they need them"
+	if len(list) > 0 {
+		c.Text = fmt.Sprintf("%s, %s in all", strings.Join(list, ", "), text.Size(size))
+	}
+	if why := root.Why(); why != "" {
+		c.OK, c.Text = false, why
+	}
+	return c
+}
+
 // phpTools reports which versions of PHP answer for sites here.
 func phpTools(ctx context.Context) Check {
 	c := Check{Name: "PHP"}
 	versions := phpversion.Installed(ctx)
 	if len(versions) == 0 {
 		c.Text = "not installed: PHP sites are refused (apt-get install php-fpm php-cli composer)"
+		if root.Why() == "" {
+			c.OK, c.Text = true, "not installed: PHP sites get Slipway's own (slipway runtimes list)"
+		}
 		return c
 	}
 	var list []string
