@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -211,7 +212,7 @@ func (r *Roots) fill(ctx context.Context, k Kind, part string, percent *atomic.I
 		argv, stop = asUnit(k, argv, env)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, "/", &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, "/", &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	var p progress
 	p.percent = percent
 	pipe, w, err := os.Pipe()
@@ -220,6 +221,8 @@ func (r *Roots) fill(ctx context.Context, k Kind, part string, percent *atomic.I
 	}
 	defer pipe.Close()
 	cmd.Stdout, cmd.Stderr = w, w
+	runtime.LockOSThread() // the signal comes when the thread that forked ends
+	defer runtime.UnlockOSThread()
 	err = cmd.Start()
 	_ = w.Close()
 	if err != nil {

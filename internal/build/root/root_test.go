@@ -338,3 +338,27 @@ func TestToolKind(t *testing.T) {
 		}
 	}
 }
+
+// When this process is killed, so is its installation, and the next process starts anew.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	if dir := os.Getenv("ROOT_TEST_KILLED"); dir != "" {
+		w := newWorld(t)
+		w.script("1", `setsid sh -c 'while :; do date >`+dir+`/mark; sleep 0.1; done' & sleep 1000`)
+		_, err := w.roots.Use(t.Context(), fake, nil)
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+	cmd.Env = append(os.Environ(), "ROOT_TEST_KILLED="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(dir, "mark")
+	until(t, func() bool { _, err := os.Stat(mark); return err == nil })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	until(t, func() bool { return exec.Command("pgrep", "-f", mark).Run() != nil })
+}
