@@ -56,6 +56,7 @@ func (c *commands) parser() (*kong.Kong, error) {
 		kong.Configuration(flags.TOML),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindToProvider(c.environment),
+		kong.BindToProvider(func() (flags.File, error) { return c.Config, nil }),
 	)
 }
 

@@ -52,7 +52,6 @@ func run(args []string) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	cmd.BindTo(ctx, (*context.Context)(nil))
-	cmd.Bind(c.Config)
 	if run := c.lasting(cmd.Command()); run != nil {
 		err = run(ctx) // the parser, which takes a megabyte, is garbage from here on
 	} else {
