@@ -18,8 +18,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// tree makes files (path → text) below dir; a text that begins with "-> " is a link, and
-// a path that ends with a slash a folder.
+// tree makes files (path → text) below dir. A text that begins with "-> " makes a link, a path that ends with a slash a
+// folder.
 func tree(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -70,7 +70,7 @@ func ok(t *testing.T, err error) {
 // me is the uid that tests may give files to.
 func me() int { return max(os.Geteuid(), 1000) }
 
-// What a build leaves in its cache folders, the next one finds there.
+// A build finds what the previous one left in its cache folders.
 func TestCacheComesBack(t *testing.T) {
 	t.Parallel()
 	c := cache{filepath.Join(t.TempDir(), "cache")}
@@ -97,7 +97,7 @@ func TestCacheComesBack(t *testing.T) {
 	if again := read(t, next); len(again) != 3 {
 		t.Errorf("restored twice: %v", again)
 	}
-	// A folder that is there already stays as it is.
+	// An existing folder is left alone.
 	ok(t, c.save("tree", next, "repo", folders))
 	tree(t, next, map[string]string{"repo/node_modules/.cache/mine": "committed"})
 	ok(t, c.restore("tree", next, "repo", folders, me()))
@@ -106,8 +106,7 @@ func TestCacheComesBack(t *testing.T) {
 	}
 }
 
-// Neither saving nor restoring follows a link, wherever on the way a repository or a
-// build has put it: what it leads to is as it was.
+// Saving and restoring follow no links that a repository or a build made: their targets don't change.
 func TestCacheFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	folder := "node_modules/.cache"
@@ -152,8 +151,7 @@ func TestCacheFollowsNoLink(t *testing.T) {
 	}
 }
 
-// The key of the kept modules is gone as soon as somebody takes the modules: a build that
-// ends badly leaves neither.
+// The key of the kept modules is deleted as soon as a build takes the modules, so that a failed build leaves neither.
 func TestCacheKeyIsTaken(t *testing.T) {
 	t.Parallel()
 	c := cache{t.TempDir()}
@@ -169,7 +167,7 @@ func TestCacheKeyIsTaken(t *testing.T) {
 	}
 }
 
-// After a boot, the first start forgets the keys of kept modules, of which a power cut may have taken bytes, and only those.
+// The first start after a boot deletes only the keys of kept modules, which a power failure may have damaged.
 func TestCachesAfterBoot(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Dir: t.TempDir()})
@@ -183,7 +181,7 @@ func TestCachesAfterBoot(t *testing.T) {
 			t.Errorf("the key is %q, %v; want %q", key, err, want)
 		}
 	}
-	start("") // nothing says that the machine ran when it was kept
+	start("") // no boot is recorded
 	start("of these")
 	ok(t, os.WriteFile(filepath.Join(b.c.Dir, "caches.boot"), []byte("another boot"), 0o600))
 	start("")
@@ -192,8 +190,7 @@ func TestCachesAfterBoot(t *testing.T) {
 	}
 }
 
-// A cache over its bound goes as a whole; links in it are not followed, and every entry
-// takes its block.
+// A cache over its limit is deleted as a whole. Links in it are not followed, and every entry counts as a block.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
@@ -205,7 +202,7 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &build{Builds: d, Spec: Spec{Site: "site_x", Owner: id.Owner("own_" + name)}, cache: d.cacheOf("site_x", name)}
 			tree(t, b.cache.dir, map[string]string{"home/x/store": "", "home/x/link": "-> " + big})
-			ok(t, os.Truncate(filepath.Join(b.cache.dir, "home/x/store"), tt.size)) // holes: nothing is written
+			ok(t, os.Truncate(filepath.Join(b.cache.dir, "home/x/store"), tt.size)) // a sparse file
 			ok(t, b.account(t.Context()))
 			if _, err := os.Stat(b.cache.dir); (err != nil) != tt.gone {
 				t.Errorf("with %d bytes: %v", tt.size, err)
@@ -219,7 +216,7 @@ func TestCacheIsBounded(t *testing.T) {
 	ok(t, cache{filepath.Join(t.TempDir(), "none")}.touch())
 }
 
-// A folder that can't be looked into does not hide what is in it.
+// Files in a folder that can't be read still count.
 func TestCacheCannotHide(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
@@ -234,8 +231,8 @@ func TestCacheCannotHide(t *testing.T) {
 	ok(t, os.Chmod(filepath.Join(c.dir, "home/x"), 0o755))
 }
 
-// All caches of an owner together stay below the owner's limit: those that were used
-// longest ago go, of other owners none, and none that a build works with.
+// All caches of an owner stay within the owner's limit: the least recently used ones are deleted, but none of other
+// owners or in use.
 func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 	t.Parallel()
 	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
@@ -244,7 +241,7 @@ func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 		b := &build{Builds: d, Spec: Spec{Site: site, Owner: owner, MaxCaches: &most}, cache: d.cacheOf(site, branch)}
 		tree(t, b.cache.dir, map[string]string{"home/x": strings.Repeat("x", 100<<10)})
 		ok(t, b.account(t.Context()))
-		for at := db.Now(); db.Now() == at; { // uses are apart
+		for at := db.Now(); db.Now() == at; { // wait until the times differ
 			runtime.Gosched()
 		}
 		return b.cache
@@ -269,7 +266,7 @@ func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 	}
 }
 
-// Who wants a cache that is being dropped waits for it.
+// A build waits while its cache is being deleted.
 func TestBusyCaches(t *testing.T) {
 	t.Parallel()
 	b := newBusy()
@@ -291,9 +288,8 @@ func TestBusyCaches(t *testing.T) {
 	}
 }
 
-// Caches nobody has used for two weeks are swept, whole, and those that the database does
-// not know after a day; a deleted site's are gone at once, even where a build took the
-// rights from its folders.
+// Caches are deleted after two weeks without use, and those unknown to the database after a day. A deleted site's are
+// deleted immediately, even if the build removed permissions from its folders.
 func TestCachesAreSwept(t *testing.T) {
 	t.Parallel()
 	d := New(Config{DB: dbtest.New(t), Dir: t.TempDir()})
@@ -335,7 +331,7 @@ func TestCachesAreSwept(t *testing.T) {
 	ok(t, New(Config{}).Forget(t.Context(), "x"))
 }
 
-// A branch is a stranger's text; its cache's place is not.
+// A branch's name is untrusted, but its cache's path isn't.
 func TestCachePlace(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Dir: "/caches-here"})
@@ -347,8 +343,8 @@ func TestCachePlace(t *testing.T) {
 	}
 }
 
-// While the disk lacks room, the caches that were used longest ago go first, whoever has
-// them, and no more than it takes; one that a build is using stays.
+// If the disk lacks room, the least recently used caches of all owners are deleted first, no more than necessary, and
+// none in use.
 func TestCachesMakeRoom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -361,7 +357,7 @@ func TestCachesMakeRoom(t *testing.T) {
 		}
 		return names
 	}
-	room := 0 // how many caches the disk has room for
+	room := 0 // caches that fit on the disk
 	d = New(Config{DB: dbtest.New(t), Dir: dir, Disk: lacks(func() int64 { return int64(len(list()) - room) })})
 	for i := range 5 {
 		c := d.cacheOf(id.Site(fmt.Sprint("site_", i)), "main")

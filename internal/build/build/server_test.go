@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A build that made no page of a project that depends on a server made a server: its file is found and started, and never
-// published. Where it can't be told which, the start command is asked for.
+// If a build makes no page and the project depends on a server, the built server is found and started, and never
+// published. If it isn't clear which file it is, the error asks for the start command.
 func TestServersThatBuildsMake(t *testing.T) {
 	t.Parallel()
 	static := framework.Plan{Runtime: framework.Static, Output: "dist", Server: "express"}
@@ -63,7 +63,7 @@ func TestServersThatBuildsMake(t *testing.T) {
 	}
 }
 
-// The folder that the build wrote is published, not an old one that is committed.
+// The folder that the build wrote is published rather than an old committed one.
 func TestTheFolderThatTheBuildWrote(t *testing.T) {
 	t.Parallel()
 	old := map[string]string{"dist/index.html": "old", "docs/index.html": "manual"}
@@ -94,7 +94,7 @@ func TestTheFolderThatTheBuildWrote(t *testing.T) {
 	}
 }
 
-// Static files of a PHP site are those that it shows: no source, nothing closed, nothing in storage.
+// The static files of a PHP site exclude source code, closed paths and storage.
 func TestHiddenFilesOfPHP(t *testing.T) {
 	t.Parallel()
 	hidden := hiddenPHP(&framework.Start{DocumentRoot: "public", Closed: []string{"data", "keys.txt"}, Storage: []string{"public/up"}}, nil, "")

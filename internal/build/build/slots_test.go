@@ -16,7 +16,7 @@ import (
 type queue struct {
 	*slots
 	t      *testing.T
-	told   sync.Mutex // guards what follows: several who wait are told at once
+	told   sync.Mutex // guards the following fields: several waiters may be notified at once
 	places map[string]int
 	order  []string
 	hold   map[string]func()
@@ -26,7 +26,7 @@ func newQueue(t *testing.T, n int) *queue {
 	return &queue{slots: newSlots(n), t: t, places: map[string]int{}, hold: map[string]func(){}}
 }
 
-// ask has a build of the owner wait for its turn. It must be called in a bubble.
+// ask makes a build of the owner wait for its turn. It must be called in a bubble.
 func (q *queue) ask(name string, owner id.Owner) {
 	go func() {
 		release, err := q.take(q.t.Context(), owner, func(place int) {
@@ -52,8 +52,8 @@ func (q *queue) end(name string) {
 	synctest.Wait()
 }
 
-// A free slot goes to the owner with the fewest running, then to the one whose last turn
-// is longest ago, then to the longest wait; the places that are told are that order.
+// A free slot goes to the owner with the fewest running builds, then to the one whose last turn is longest ago, then to
+// the build that waited longest. The announced places match this order.
 func TestSlotsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)
@@ -86,7 +86,7 @@ func TestSlotsAreFair(t *testing.T) {
 	})
 }
 
-// With several slots, nobody has a second one while somebody else waits for a first.
+// With several slots, no owner gets a second one while another waits for a first.
 func TestSlotsGoToThoseWithout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 2)
@@ -107,7 +107,7 @@ func TestSlotsGoToThoseWithout(t *testing.T) {
 	})
 }
 
-// Whoever gives up loses nobody's slot, and those behind move up.
+// A build that stops waiting takes no slot from others, and those behind it move up.
 func TestGivingUpAWaitLosesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)
@@ -133,7 +133,7 @@ func TestGivingUpAWaitLosesNoSlot(t *testing.T) {
 			t.Errorf("place %d after it gave up", q.places["behind"])
 		}
 		q.end("first")
-		q.end("first") // twice gives one slot back
+		q.end("first") // a second call must not free another slot
 		q.end("behind")
 		if q.free != 1 {
 			t.Fatalf("%d free, want 1", q.free)
@@ -141,7 +141,7 @@ func TestGivingUpAWaitLosesNoSlot(t *testing.T) {
 	})
 }
 
-// Foreseeing the turns of very many costs little, and everybody is told a place.
+// Computing the places of very many builds is cheap, and each gets one.
 func TestManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)

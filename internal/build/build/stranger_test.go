@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// inTime fails where f goes on: what opens a pipe waits for ever.
+// inTime fails if f blocks, such as on opening a pipe.
 func inTime(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -26,8 +26,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// A program is what is in the checkout: nothing that a build puts in the checkout's place
-// leads to another directory of the host, or holds anything up.
+// Whatever a build puts in the checkout's place, the program doesn't get other directories of the host, and nothing
+// blocks.
 func TestHandOverStaysInTheCheckout(t *testing.T) {
 	t.Parallel()
 	victim := t.TempDir()
@@ -77,7 +77,7 @@ func TestHandOverStaysInTheCheckout(t *testing.T) {
 	}
 }
 
-// Pipes in the places of files that are read after a build hold nothing up.
+// Pipes in place of files that are read after a build don't block.
 func TestPipesHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	const known = `{"version": 3, "redirects": [], "headers": [], "rewrites": {"beforeFiles": []}}`

@@ -24,7 +24,7 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// site is one site's builds with everything real below them: git, sandbox, database.
+// site runs one site's builds with a real Git host, sandbox and database.
 type site struct {
 	*Builds
 	t      *testing.T
@@ -35,7 +35,7 @@ type site struct {
 
 func newSite(t *testing.T, change ...func(*Config)) *site {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "build-") // short: a unix socket's path has 108 bytes
+	dir, err := os.MkdirTemp("", "build-") // short, because a Unix socket's path has at most 108 bytes
 	ok(t, err)
 	t.Cleanup(func() { removeTree(dir) })
 	ok(t, os.Chmod(dir, 0o755))
@@ -62,11 +62,11 @@ func newSite(t *testing.T, change ...func(*Config)) *site {
 	return s
 }
 
-// outcome holds what one build came to.
+// outcome is the result of one build.
 type outcome struct {
 	err    error
 	files  map[string]string // of the artefact
-	log    []string          // each with its level in front
+	log    []string          // each after its level
 	stages []string
 }
 
@@ -119,7 +119,7 @@ func (s *site) build(files map[string]string, plan framework.Plan, change ...fun
 	return o
 }
 
-// sh is a plan of shell commands that leave their output in dist.
+// sh returns a plan of shell commands that write their output to dist.
 func sh(commands ...string) framework.Plan {
 	p := framework.Plan{Name: "Test", Runtime: framework.Static, Output: "dist"}
 	for _, c := range commands {
@@ -128,7 +128,7 @@ func sh(commands ...string) framework.Plan {
 	return p
 }
 
-// A build runs its commands over the commit, and hands on what they leave.
+// A build runs its commands in the checkout and hands over their output.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -147,7 +147,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// blocked is a log whose lines wait.
+// blocked is a log whose lines block.
 type blocked struct {
 	slog.Handler
 	once       *sync.Once
@@ -167,7 +167,7 @@ func TestCachesAreSavedAfterTheBuild(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.Log = slog.New(log) })
 	at := filepath.Dir(s.cacheOf("site_x", "main").dir)
 	ok(t, os.MkdirAll(filepath.Dir(at), 0o700))
-	ok(t, os.WriteFile(at, nil, 0o600)) // so that saving fails, and says so
+	ok(t, os.WriteFile(at, nil, 0o600)) // so that saving fails with a log line
 	source := t.TempDir()
 	plan := sh("mkdir dist; echo hi > dist/index.html")
 	plan.Cache = []string{".c"}
@@ -210,8 +210,7 @@ func TestPlainFilesNeedNoSlot(t *testing.T) {
 	}
 }
 
-// Dependencies that the last build installed are reused although the project has scripts
-// of its own, and those scripts run again.
+// Dependencies of the last build are reused even if the project has its own scripts, which run again.
 func TestScriptsRunOverReusedModules(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -234,7 +233,7 @@ func TestScriptsRunOverReusedModules(t *testing.T) {
 	}
 }
 
-// What goes wrong is said with what the project's own files show.
+// Errors include what the project's own files show.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -277,7 +276,8 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// Temporary files lie on the disk, where they count to the disk limit alone, and commands see the folder that they run in.
+// Temporary files are on disk, where they only count toward the disk limit, and commands get their working directory in
+// PWD.
 func TestTemporaryFilesLieOnTheDisk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Limits.TmpSize = 1 << 20 })
@@ -290,7 +290,7 @@ func TestTemporaryFilesLieOnTheDisk(t *testing.T) {
 	}
 }
 
-// Commands that only bash understands are run by it, also those in package.json.
+// Commands that need bash run in it, also those in package.json.
 func TestBash(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -313,7 +313,7 @@ func TestBash(t *testing.T) {
 	}
 }
 
-// Addresses of Git repositories that nothing in a build could reach become https ones.
+// URLs of Git repositories that a build can't reach are rewritten to https.
 func TestGitOverHTTPS(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -350,7 +350,7 @@ func TestManagersThatCommandsCall(t *testing.T) {
 	}
 }
 
-// A secret that is too short to be redacted is named; one that is long enough is hidden.
+// The log names secrets that are too short to be redacted, and hides the others.
 func TestShortSecretsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -366,8 +366,8 @@ func TestShortSecretsAreNamed(t *testing.T) {
 	}
 }
 
-// Variables of the site by which other hosts choose programs are named, each once, unless the
-// repository's own files have said so.
+// The log names each variable with which other hosts choose versions once, unless the repository's own files set the
+// version.
 func TestVersionsInVariablesAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -384,8 +384,8 @@ func TestVersionsInVariablesAreNamed(t *testing.T) {
 	}
 }
 
-// A build's first commands find the repository that they expect: the commit, its dates,
-// the branch, and a configuration that they may write, as husky's prepare does.
+// A build's first commands find a usual repository: the commit, its dates, the branch, and a writable configuration,
+// which husky's prepare needs.
 func TestBuildSeesARepository(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -408,7 +408,7 @@ func TestBuildSeesARepository(t *testing.T) {
 	}
 }
 
-// heard writes down how a build goes.
+// heard records a build's progress.
 type heard struct {
 	mu sync.Mutex // guards o
 	o  *outcome
@@ -431,7 +431,7 @@ func (h *heard) Skip(stage string)  { h.stage("-" + stage) }
 func (h *heard) Wait(int)           {}
 func (h *heard) Begin()             {}
 
-// quiet hears nothing.
+// quiet ignores a build's progress.
 type quiet struct{}
 
 func (quiet) Line(string, string, string) {}

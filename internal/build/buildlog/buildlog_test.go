@@ -17,7 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// recorder keeps lines; a timer may add one at any time.
+// recorder collects lines. A timer may add one at any time.
 type recorder struct {
 	mu    sync.Mutex // guards lines
 	lines []Line
@@ -35,8 +35,7 @@ func (r *recorder) all() []Line {
 	return slices.Clone(r.lines)
 }
 
-// record returns a Log and where its lines go. On a slow machine no silence is long
-// enough to cut a line, unless the test says so.
+// record returns a Log and its recorder. On a slow machine, no pause cuts a line unless the test sets Silence.
 func record(c Config) (*Log, *recorder) {
 	r := &recorder{}
 	c.Line = r.add
@@ -115,7 +114,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A line that takes its time stays one line: tools print "Building" and, much later, "done".
+// A slow line stays one line: tools print "Building" and, much later, "done".
 func TestSlowLineIsNotCut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestSlowLineIsNotCut(t *testing.T) {
 	})
 }
 
-// What two processes write at once arrives whole, and one line at a time.
+// Concurrent writes of two processes arrive completely, one line at a time.
 func TestConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	busy, n := false, 0
@@ -246,7 +245,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// A line without an end is cut into pieces that are bounded, as is what is held back.
+// An endless line is cut into bounded pieces, and the held-back part is bounded, too.
 func TestEndlessLine(t *testing.T) {
 	t.Parallel()
 	secret := strings.Repeat("a", 30) + "b"
@@ -278,8 +277,8 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// Valid text without controls and secrets passes unchanged, and what passes is always
-// valid text without controls.
+// Valid text without control characters and secrets is unchanged, and the output is always valid text without control
+// characters.
 func FuzzPlain(f *testing.F) {
 	f.Add("hello\nworld\n\n", 3)
 	f.Add("\x1b[31mred\x1b[0m\r\n\xff\u009b1m\u2028\n", 1)

@@ -174,7 +174,7 @@ func TestCauseOfFailure(t *testing.T) {
 	}
 }
 
-// One line of each tool that the table of causes knows, and what the sentence names.
+// One output line per entry of the table of causes, and what the sentence must contain.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -288,8 +288,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// What a heading says nothing of stands behind it, and what a tool only warned of is not the
-// cause.
+// If a heading says nothing, the cause is in the lines after it. Warnings of a tool aren't the cause.
 func TestCauseOfSeveralLines(t *testing.T) {
 	t.Parallel()
 	for out, want := range map[string]string{
@@ -307,8 +306,7 @@ func TestCauseOfSeveralLines(t *testing.T) {
 	}
 }
 
-// The error is found behind what package managers print after it, and however much is
-// printed after it.
+// The error is found before the summary of a package manager, even if much output follows it.
 func TestExcerptIsRemembered(t *testing.T) {
 	t.Parallel()
 	l, _ := record(Config{})
@@ -372,7 +370,7 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// What is known from the project's own files goes before what managers make of it.
+// Causes from the project's own files take precedence over those of package managers' output.
 func TestCausesFromFiles(t *testing.T) {
 	t.Parallel()
 	windows := func(name string) bool { return name == "./build.sh" }

@@ -66,8 +66,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A secret in base64 is hidden at every place it can have in longer data, padded or
-// not, and when it is wrapped.
+// A secret in base64 is hidden at every offset in longer data, with or without padding or line breaks.
 func TestRedactBase64(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("A long token, such as a JWT or a key. \xfe\xff?>~", 5)
@@ -96,7 +95,7 @@ func TestRedactBase64(t *testing.T) {
 	}
 }
 
-// However large the secrets are, what is kept of them is bounded.
+// The memory for secrets is bounded, however large they are.
 func TestHugeSecrets(t *testing.T) {
 	t.Parallel()
 	var secrets []string
@@ -114,8 +113,7 @@ func TestHugeSecrets(t *testing.T) {
 	}
 }
 
-// No secret, in any of its forms, stands in any line, whatever the writes and the
-// terminal sequences between them.
+// No form of a secret appears in any line, for any split of writes and any terminal sequences between them.
 func FuzzRedact(f *testing.F) {
 	f.Add("hunter22", "password: ", "!", 1, uint8(0))
 	f.Add("a b/c+d&e\"f'", "x", "y", 3, uint8(1))
@@ -126,7 +124,7 @@ func FuzzRedact(f *testing.F) {
 	f.Fuzz(noSecret)
 }
 
-// The same for a few hundred secrets and surroundings that are made of what hurts.
+// The same for a few hundred secrets and difficult surroundings.
 func TestNoSecretWhateverTheWrites(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 20))

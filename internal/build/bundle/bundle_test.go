@@ -105,8 +105,8 @@ func list(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// What was stored can be opened: bytes, executable bits and links that stay inside.
-// Everything else is left out and told.
+// A stored bundle can be opened with its contents, executable bits and inner links. Everything else is skipped and
+// reported.
 func TestStoreAndOpen(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -148,8 +148,7 @@ func TestStoreAndOpen(t *testing.T) {
 	}
 }
 
-// Two trees that share files hold each of them once on the disk, and the bytes of a file
-// that was stored before are not written again.
+// Files that two trees share exist once on disk, and stored contents aren't written again.
 func TestSharedFiles(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -179,7 +178,7 @@ func TestSharedFiles(t *testing.T) {
 	}
 }
 
-// An owner's name is a folder's: none leads elsewhere, or to what is everybody's.
+// An owner's name becomes a folder's name: invalid ones are refused, and so is that of the shared files.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -191,7 +190,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// A damaged blob makes no tree, and opening works again once it is whole.
+// A damaged blob makes no tree; opening works again once it is repaired.
 func TestDamagedBlob(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -217,7 +216,7 @@ func TestDamagedBlob(t *testing.T) {
 	if left, _ := os.ReadDir(b.path("trees")); len(left) != 0 {
 		t.Errorf("half a tree stays: %v", left)
 	}
-	store(t, b, map[string]string{"server.js": "console.log(1)"}) // puts the bytes back
+	store(t, b, map[string]string{"server.js": "console.log(1)"}) // writes the content again
 	_, done, err := b.Open(t.Context(), "anna", s.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +224,7 @@ func TestDamagedBlob(t *testing.T) {
 	done()
 }
 
-// The limits of a bundle are faults in words.
+// Exceeding a bundle's limits is a fault with a message.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t, func(c *Config) { c.MaxFiles, c.MaxBytes = 3, 100 })
@@ -239,7 +238,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Tidy leaves what is in use alone, removes the rest, and it comes back when it is opened.
+// Tidy keeps trees in use and deletes the others, which are written again when they are opened.
 func TestTidy(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -286,7 +285,7 @@ func TestTidy(t *testing.T) {
 	all.Wait()
 }
 
-// Blobs names everything that a tree needs.
+// Blobs returns every blob that a tree needs.
 func TestBlobs(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -304,8 +303,8 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// A file that is everybody's is the blob itself in each tree, under another name; an executable
-// is not, for its mode would be everybody's. Nothing that a tree is used for changes the blob.
+// A shared file is a hard link to the blob in each tree, except an executable one, whose mode all trees would share.
+// Using a tree never changes the blob.
 func TestTreeIsLinked(t *testing.T) {
 	t.Parallel()
 	b, blobs := start(t)
@@ -354,7 +353,7 @@ func TestTreeIsLinked(t *testing.T) {
 	}
 }
 
-// Links to what is left out are left out with it, whole folders included.
+// Links to skipped files and folders are skipped, too.
 func TestSkippedLinks(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
@@ -378,8 +377,7 @@ func TestSkippedLinks(t *testing.T) {
 	}
 }
 
-// After the machine has started anew no tree of before is trusted; after the service has,
-// every one is.
+// After a reboot, no earlier tree is used; after a restart of the service, all are.
 func TestTreesAfterPowerFailure(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)

@@ -20,8 +20,7 @@ func unpack(t *testing.T, pack []byte, id ID, most int64) (string, error) {
 	return dir, Unpack(bytes.NewReader(pack), id, root, most)
 }
 
-// A pack makes the very tree that Open makes, and one that is cut, changed, of another bundle or too
-// large is refused.
+// A pack makes the same tree as Open. A pack that is truncated, changed, too large or of another bundle is refused.
 func TestPack(t *testing.T) {
 	t.Parallel()
 	b, _ := start(t)
