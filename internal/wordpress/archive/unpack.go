@@ -83,7 +83,8 @@ func (p *Prefixes) Found() (string, error) {
 	if p.tables[[2]string{p.best, "blogs"}] && p.tables[[2]string{p.best, "sitemeta"}] {
 		return "", Bad("its SQL file holds a network of several sites (multisite); export one of them as a site of its own")
 	}
-	if base := ofNetwork.ReplaceAllString(p.best, ""); base != p.best && p.tables[[2]string{base, "usermeta"}] {
+	base := ofNetwork.ReplaceAllString(p.best, "")
+	if base != p.best && !p.tables[[2]string{p.best, "usermeta"}] && (p.tables[[2]string{base, "usermeta"}] || strings.HasSuffix(base, "_")) {
 		return "", Bad("its SQL file holds one site of a network (multisite) without users of its own; export it as a site of its own")
 	}
 	return p.best, nil
@@ -135,6 +136,7 @@ type unpacking struct {
 	ctx     context.Context
 	dir     string
 	left    int64 // bytes
+	taken   int64 // bytes, until clear
 	entries int   // of the archive, folders and links included
 	files   int
 	load    func(sql io.Reader) error
@@ -312,9 +314,9 @@ func (u *unpacking) file(name string, in io.Reader) error {
 	if top, rel, ok := contentOf(name); ok {
 		switch {
 		case !u.seen, top == u.top:
-		case coreOf(u.top) == top: // what the core brings with it, where Bedrock has the site's apart
+		case notContent(top, u.top):
 			return nil
-		case coreOf(top) == u.top:
+		case notContent(u.top, top):
 			if err := u.clear(); err != nil {
 				return err
 			}
@@ -332,7 +334,7 @@ func (u *unpacking) file(name string, in io.Reader) error {
 		if err != nil {
 			return Bad(fmt.Sprintf("the file %q can't be made", text.Clip(rel, 200)))
 		}
-		return u.copy(out, in, &u.left)
+		return u.copy(out, in)
 	}
 	low := strings.ToLower(name)
 	if packed := strings.HasSuffix(low, ".sql.gz"); packed || strings.HasSuffix(low, ".sql") {
@@ -365,16 +367,17 @@ func contentOf(name string) (top, rel string, ok bool) {
 	return strings.TrimPrefix(before+"/app", "/"), rel, true
 }
 
-// coreOf returns the wp-content of the core beside Bedrock's; empty: it is none of Bedrock's.
-func coreOf(top string) string {
-	if path.Base(top) != "app" {
-		return ""
-	}
-	return path.Join(path.Dir(top), "wp/wp-content")
+// notContent reports whether a folder isn't the site's wp-content, because the archive holds another folder too: Bedrock's app, beside
+// which the core has a wp-content of its own, or a wp-content, beside which app isn't Bedrock's.
+func notContent(top, other string) bool {
+	dir := path.Dir(other)
+	return path.Base(other) == "app" && top == path.Join(dir, "wp/wp-content") ||
+		path.Base(other) == "wp-content" && top == path.Join(dir, "app")
 }
 
-// clear removes what was taken so far.
+// clear removes the files taken so far, and gives back their share of left.
 func (u *unpacking) clear() error {
+	u.left, u.taken = u.left+u.taken, 0
 	entries, err := fs.ReadDir(u.root.FS(), ".")
 	for _, e := range entries {
 		err = errors.Join(err, u.root.RemoveAll(e.Name()))
@@ -402,12 +405,12 @@ func (d *dump) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (u *unpacking) copy(out io.WriteCloser, in io.Reader, left *int64) error {
-	n, err := io.Copy(out, disk.Sparing(u.dir, io.LimitReader(in, *left+1)))
-	*left -= n
+func (u *unpacking) copy(out io.WriteCloser, in io.Reader) error {
+	n, err := io.Copy(out, disk.Sparing(u.dir, io.LimitReader(in, u.left+1)))
+	u.left, u.taken = u.left-n, u.taken+n
 	err = errors.Join(err, out.Close())
 	switch {
-	case *left < 0:
+	case u.left < 0:
 		return tooLarge
 	case disk.Full(err):
 		return diskFull()

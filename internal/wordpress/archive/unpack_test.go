@@ -316,6 +316,10 @@ func TestPrefixOf(t *testing.T) {
 		"a network":               {table("wp_2_options") + table("wp_options") + table("wp_usermeta") + table("wp_blogs") + table("wp_sitemeta"), ""},
 		"a network, sorted":       {table("wp_blogs") + table("wp_options") + table("wp_sitemeta") + table("wp_usermeta"), ""},
 		"one site of a network":   {table("wp_2_options") + table("wp_usermeta"), ""},
+		"one without its users":   {table("wp_2_options") + table("wp_2_posts"), ""},
+		"users of its own":        {table("wp_2_options") + table("wp_2_usermeta") + table("wp_usermeta"), "wp_2_"},
+		"users of two":            {table("wp_2_options") + table("wp_2_usermeta") + table("wp_options") + table("wp_usermeta"), "wp_2_"},
+		"a number, users apart":   {table("site2_options") + table("site2_posts"), "site2_"},
 		"a plugin's alone":        {table("wp_options_log") + table("wp_posts"), ""},
 		"no prefix":               {table("options") + table("usermeta"), ""},
 		"nothing":                 {"", ""},
@@ -330,9 +334,9 @@ func TestPrefixOf(t *testing.T) {
 	}
 	many := new(strings.Builder)
 	for i := range 5000 {
-		many.WriteString(table("wp_" + strconv.Itoa(i) + "_options"))
+		many.WriteString(table("wp_" + strconv.Itoa(i) + "x_options"))
 	}
-	if got, err := prefixOf(strings.NewReader(many.String())); got != "wp_0_" || err != nil {
+	if got, err := prefixOf(strings.NewReader(many.String())); got != "wp_0x_" || err != nil {
 		t.Errorf("of very many: %q, %v", got, err)
 	}
 }
@@ -474,5 +478,53 @@ func TestUnpackBedrock(t *testing.T) {
 	p.text("dump.sql", "--")
 	if _, err := unpackThere(t, p.end(), 1<<20); !fault.Is(err, fault.Invalid) {
 		t.Errorf("an application's folder app: %v", err)
+	}
+}
+
+// A folder app beside a wp-content isn't Bedrock's.
+func TestUnpackAppBesideContent(t *testing.T) {
+	t.Parallel()
+	for _, top := range []string{"", "public/", "home/ada/web/"} {
+		for _, appFirst := range []bool{false, true} {
+			p := newPacked(t, "tar")
+			p.text("dump.sql", "--")
+			app := func() {
+				p.text(top+"app/uploads/a.jpg", "another application's")
+				p.text(top+"app/themes/theirs/style.css", "another application's")
+			}
+			if appFirst {
+				app()
+			}
+			p.text(top+"wp-content/uploads/a.jpg", "picture")
+			app()
+			p.text(top+"wp-content/themes/ours/style.css", "ours")
+			dir, err := unpackThere(t, p.end(), 1<<20)
+			if err != nil {
+				t.Errorf("%q, app first %v: %v", top, appFirst, err)
+				continue
+			}
+			for name, want := range map[string]string{"uploads/a.jpg": "picture", "themes/ours/style.css": "ours"} {
+				if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != want {
+					t.Errorf("%q, app first %v: %s is %q, %v", top, appFirst, name, b, err)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(dir, "themes/theirs")); err == nil {
+				t.Errorf("%q, app first %v: files of app are imported", top, appFirst)
+			}
+		}
+	}
+}
+
+// Files that are removed again, such as the core's, don't count towards the site's storage.
+func TestUnpackCountsOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	for size, fits := range map[int]bool{900: true, 1001: false} {
+		p := newPacked(t, "tar")
+		p.text("dump.sql", "--")
+		p.text("web/wp/wp-content/themes/twenty/a.css", strings.Repeat("x", 900))
+		p.text("web/app/uploads/a.txt", strings.Repeat("x", size))
+		if _, err := unpackThere(t, p.end(), 1000); (err == nil) != fits {
+			t.Errorf("%d bytes of 1000: %v", size, err)
+		}
 	}
 }
