@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"slipway/internal/build/rules"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/lazyregexp"
 )
@@ -43,6 +44,15 @@ func checkPath(path string) string {
 		}
 	}
 	return ""
+}
+
+// Addressable reports whether rules and files of a release can be about a decoded path.
+func Addressable(path string) bool {
+	if !strings.HasPrefix(path, "/") {
+		return false
+	}
+	name, _, _ := rules.Tidy(path)
+	return name == "" || checkPath(name) == ""
 }
 
 // Hidden reports whether an element of a path begins with a dot, or is .git in any spelling. Only .well-known at the

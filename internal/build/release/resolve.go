@@ -47,7 +47,7 @@ func (t *Tree) Resolve(q rules.Request) Answer {
 	good := err == nil && strings.HasPrefix(path, "/") && len(path) <= 4*maxPath
 	if good {
 		name, slash, doubled = rules.Tidy(path)
-		good = name == "" || checkPath(name) == ""
+		good = Addressable(path)
 	}
 	switch {
 	case !good:

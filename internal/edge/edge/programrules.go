@@ -3,10 +3,14 @@ package edge
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
+	"strings"
 
 	"slipway/internal/build/release"
 	"slipway/internal/build/rules"
+	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/fileserver"
 	"slipway/internal/edge/response"
 )
@@ -24,9 +28,13 @@ func (e *Edge) ruled(ctx context.Context, t *target) (*release.Tree, error) {
 }
 
 // programRules applies redirects and headers to a program: the site's own before those of its release. It reports
-// whether one of them answered. A program may have a page at any path, so redirects apply to all of them.
+// whether one of them answered. A program may have a page at any path, so redirects apply to all of them. They don't
+// apply to requests that the site makes itself.
 func (e *Edge) programRules(w *recorder, r *http.Request, t *target) bool {
 	if t.ruler == nil {
+		return false
+	}
+	if v, ok := t.programs.(endpoint.Voucher); ok && v.Vouches(r.Context(), t.deployment, r) {
 		return false
 	}
 	own, err := t.ruler.Rules(r.Context(), t.deployment)
@@ -41,13 +49,16 @@ func (e *Edge) programRules(w *recorder, r *http.Request, t *target) bool {
 	}
 	var answers []release.Answer
 	for _, tree := range []*release.Tree{own, tree} {
-		if tree != nil {
-			a := e.resolve(tree, r)
-			if unknown(tree, a) {
-				a.Rule = ""
-			}
-			answers = append(answers, a)
+		if tree == nil {
+			continue
 		}
+		a, ok := e.programRule(tree, r)
+		if !ok {
+			e.bound(w, r)
+			response.Page(w, r, response.PageMissing)
+			return true
+		}
+		answers = append(answers, a)
 	}
 	if len(answers) == 0 {
 		return false
@@ -72,6 +83,69 @@ func (e *Edge) programRules(w *recorder, r *http.Request, t *target) bool {
 		}
 	}
 	return false
+}
+
+// programRule returns what a tree's rules say of a request to a program. ok is false for a path that no rule can name, if a
+// rule protects some of the site.
+//
+// A program may take a path for another one, and what protects that one must hold: PHP answers /./a and /x/../a as /a, runs
+// /a.php for /a.php/b, and a front controller answers /index.php/b as /b.
+func (e *Edge) programRule(tree *release.Tree, r *http.Request) (_ release.Answer, ok bool) {
+	clean := path.Clean("/" + r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") && clean != "/" {
+		clean += "/"
+	}
+	of := func(p string) release.Answer {
+		asked := *r
+		asked.URL = &url.URL{Path: p, RawQuery: r.URL.RawQuery}
+		a := e.resolve(tree, &asked)
+		if unknown(tree, a) {
+			a.Rule = ""
+		}
+		return a
+	}
+	a := of(clean)
+	if !protects(tree) {
+		return a, true
+	}
+	others := alternatives(clean)
+	if !release.Addressable(clean) || len(others) > maxAlternatives {
+		return a, false
+	}
+	for _, p := range others {
+		b := of(p)
+		if a.Auth == nil {
+			a.Auth = b.Auth
+		}
+		if a.Rule == "" && b.Rule != "" && b.Status >= http.StatusBadRequest {
+			b.Head, a = a.Head, b
+		}
+	}
+	return a, true
+}
+
+const maxAlternatives = 8
+
+// alternatives returns the scripts that a path may begin with, and what follows each of them.
+func alternatives(p string) (list []string) {
+	begin := 1
+	for i := 1; i < len(p); i++ {
+		if p[i] != '/' {
+			continue
+		}
+		if strings.Contains(strings.ToLower(p[begin:i]), ".ph") {
+			list = append(list, p[:i], p[i:])
+		}
+		begin = i + 1
+	}
+	return list
+}
+
+// protects reports whether a rule keeps visitors from paths.
+func protects(tree *release.Tree) bool {
+	all := tree.Rules()
+	return slices.ContainsFunc(all.Headers, func(h rules.HeaderRule) bool { return h.Auth != nil }) ||
+		slices.ContainsFunc(all.Redirects, func(r rules.Redirect) bool { return r.Status >= http.StatusBadRequest })
 }
 
 // programHeads are the header rules for a program's response, the first ones before the others.

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"slipway/internal/build/release"
@@ -16,6 +17,10 @@ type ruled struct {
 }
 
 func (p *ruled) Rules(context.Context, id.Deployment) (*release.Tree, error) { return p.own, nil }
+
+func (p *ruled) Vouches(_ context.Context, _ id.Deployment, r *http.Request) bool {
+	return r.Header.Get("Own") != ""
+}
 
 // Redirects and headers of a release apply to programs of some kinds, and those that a site has beside go before them.
 func TestProgramRules(t *testing.T) {
@@ -37,7 +42,7 @@ func TestProgramRules(t *testing.T) {
 	})
 	files := map[string]string{
 		"ads.txt": "ads", "gone.html": "it is gone",
-		"_redirects": "/old/* /new/:splat 301\n/page /elsewhere 302\n/nice /index.php 200\n/away /gone.html 410\n/list /ads.txt 200\n",
+		"_redirects": "/old/* /new/:splat 301\n/page /elsewhere 302\n/nice /index.php 200\n/away /gone.html 410\n/list /ads.txt 200\n/closed/* /gone.html 404!\n/shut.php /gone.html 403!\n",
 		"_headers":   "/*\n  X-Frame-Options: DENY\n  Cache-Control: public, max-age=60\n  CDN-Cache-Control: max-age=60\n/secret/*\n  Basic-Auth: anna:geheim\n",
 	}
 	const at = "https://app.sites.test"
@@ -61,6 +66,19 @@ func TestProgramRules(t *testing.T) {
 	p.get(at+"/broken").want(t, 500, "program /broken").head(t, "Cache-Control", "")
 	p.get(at+"/secret/x").want(t, 401, "Password required")
 	p.get(at+"/secret//x").want(t, 401, "Password required")
+	p.get(at+"/secret/x", "Own: 1").want(t, 200, "program /secret/x")
+	p.get(at+"/old/a", "Own: 1").want(t, 200, "program /old/a")
+	// What PHP answers as another path is protected as that one.
+	for path, status := range map[string]int{
+		"/./secret/x": 401, "/x/../secret/x": 401, "/x/%2e%2e/secret/x": 401, "/index.php/secret/x": 401, "/a/index.PHP//secret/x": 401,
+		"/secret/x%C2%85": 404, "/%C2%85/../secret/x": 401, "/index.php/closed/x": 404, "/./closed/x": 404, "/shut.php/x": 403, "/shut.php": 403,
+		strings.Repeat("/a.php", 20) + "/secret/x": 404,
+		"/index.php/open":                          200, "/open/index.php": 200, "/x/../open": 200,
+	} {
+		if a := p.get(at + path); a.status != status {
+			t.Errorf("%s: %d %.60q, want %d", path, a.status, a.body, status)
+		}
+	}
 	p.get(at+"/secret/x", "Authorization: Basic YW5uYTpnZWhlaW0=").want(t, 200, "program /secret/x")
 
 	p.own, _ = (&release.Tree{}).WithRules(map[string]string{"_redirects": "/old/a /mine 302\n/extra /mine 302\n", "_headers": "/*\n  X-Frame-Options: SAMEORIGIN\n"})
