@@ -67,6 +67,13 @@ if (isset($_GET['probe'])) add_action('init', function () {
 		}
 		echo json_encode($wpdb->get_results("SELECT a, b FROM {$wpdb->prefix}keyless ORDER BY BINARY a, b", ARRAY_N), JSON_UNESCAPED_SLASHES);
 		break;
+	case 'late': // a change after output began
+		echo '"';
+		while (ob_get_level()) ob_end_flush();
+		flush();
+		do_action('slipway_purge', ['/']);
+		echo headers_sent() ? 'sent"' : '"';
+		break;
 	case 'uploads':
 		echo json_encode(wp_max_upload_size());
 		break;
@@ -120,6 +127,16 @@ func (h *installation) network(s siteBody) {
 	if got := h.ask(s, "loopback"); got != `"200 whole"` {
 		t.Errorf("a request to itself: %s", got)
 	}
+	stranger := h.visitor(s.URL)
+	cached := func() bool {
+		_, header, _ := stranger.get("/")
+		return header.Get("X-Cache") == "HIT"
+	}
+	h.until("the front page is cached", cached)
+	if got := h.ask(s, "late"); got != `"sent"` {
+		t.Errorf("a change after output began: %s", got)
+	}
+	h.until("a change after output began purges the front page", func() bool { return !cached() })
 	if got := h.ask(s, "health"); got != `["good"]` {
 		t.Errorf("Site Health says of requests to itself: %s", got)
 	}
