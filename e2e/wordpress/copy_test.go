@@ -72,6 +72,20 @@ func (h *installation) copies(s siteBody) {
 		}
 	}
 
+	// A folder alone: what else differs stays as it is.
+	h.plant(staging, "uploads/chosen/a.txt", "chosen")
+	h.plant(staging, "uploads/other/b.txt", "other")
+	h.call("POST", "/sites/"+staging.ID+"/push", map[string]any{"to": s.ID, "files": true, "paths": []string{"uploads/chosen"}}, &op)
+	h.ended(op.ID, "success")
+	for path, want := range map[string]int{"/wp-content/uploads/chosen/a.txt": 200, "/wp-content/uploads/other/b.txt": 404} {
+		if status, _, _ := h.visitor(s.URL).get(path); status != want {
+			t.Errorf("after a folder was pushed, %s: %d, want %d", path, status, want)
+		}
+	}
+	if status, _, _ := h.visitor(s.URL).get("/tried-out/?x=folder"); status != 200 {
+		t.Errorf("a page after a folder was pushed: %d", status)
+	}
+
 	archive := h.export(s)
 	for name, body := range map[string][]byte{"cut off": archive[:len(archive)/2], "no archive": []byte("hello"), "empty": {}} {
 		op, status := h.upload(staging, body)

@@ -3,6 +3,8 @@ package wordpress
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"path"
 	"strings"
 
 	"slipway/internal/backup/backup"
@@ -21,6 +23,29 @@ type Copy struct {
 	NewName  string // of the site that is made for it; empty: the operation's site is there
 	Files    bool
 	Database bool
+	Paths    []string `json:",omitempty"` // files and folders of wp-content, of a push; empty: all
+}
+
+// maxPushPaths caps the files and folders that a push names.
+const maxPushPaths = 100
+
+// check says what of a push can't be done.
+func (p Copy) check() error {
+	invalid := func(details, received string) error {
+		return fault.New(fault.Invalid, "invalid_push", "Invalid paths", details).Got(text.Clip(received, 200))
+	}
+	if len(p.Paths) == 0 {
+		return nil
+	}
+	if !p.Files || p.Database || len(p.Paths) > maxPushPaths {
+		return invalid(fmt.Sprintf("paths limits a push of files to up to %d files and folders; push the database by itself", maxPushPaths), "")
+	}
+	for _, name := range p.Paths {
+		if name == "" || path.Clean("/" + name)[1:] != strings.TrimSuffix(name, "/") || len(name) > 1000 {
+			return invalid("paths are files and folders of wp-content, such as uploads/2026 or themes/ours", name)
+		}
+	}
+	return nil
 }
 
 // CloneTx begins to copy the owner's WordPress to a new site, with its addresses rewritten
@@ -40,23 +65,21 @@ func (w *WordPress) CloneTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 	return w.beginTx(ctx, tx, owner, id, Work{What: kindClone, Copy: &Copy{From: id, NewName: name, Files: true, Database: true}})
 }
 
-// PushTx begins to bring files, the database, or both of the owner's WordPress to another
+// PushTx begins to bring files, the database, or both of the owner's WordPress, which p names, to another
 // one of the same owner.
-func (w *WordPress) PushTx(
-	ctx context.Context,
-	tx *db.Tx,
-	owner account.OwnerID,
-	id, to site.ID,
-	files, database bool,
-) (operation.Operation, error) {
+func (w *WordPress) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, to site.ID, p Copy) (operation.Operation, error) {
+	id := p.From
 	if _, err := w.c.Sites.GetTx(ctx, tx, owner, id); err != nil {
+		return operation.Operation{}, err
+	}
+	if err := p.check(); err != nil {
 		return operation.Operation{}, err
 	}
 	switch {
 	case id == to:
 		return operation.Operation{}, fault.New(fault.Invalid, "invalid_push", "A site can't be pushed to itself",
 			"to names another site")
-	case !files && !database:
+	case !p.Files && !p.Database:
 		return operation.Operation{}, fault.New(fault.Invalid, "invalid_push", "There is nothing to push",
 			"send files, database or both as true")
 	}
@@ -69,7 +92,7 @@ func (w *WordPress) PushTx(
 			return operation.Operation{}, err
 		}
 	}
-	return w.beginTx(ctx, tx, owner, to, Work{What: kindPush, Copy: &Copy{From: id, Files: files, Database: database}})
+	return w.beginTx(ctx, tx, owner, to, Work{What: kindPush, Copy: &p})
 }
 
 // CopyNote is the note of the backup that a clone or a push copies from.
@@ -108,6 +131,9 @@ func (r *run) copySite(ctx context.Context) error {
 			}
 			if p.Database {
 				to.Includes = append(to.Includes, backup.Databases)
+			}
+			for _, name := range p.Paths {
+				to.Paths = append(to.Paths, "wp-content/"+name)
 			}
 		}
 		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Source, to)

@@ -175,9 +175,10 @@ func (a *API) cloneSite(
 type pushIn struct {
 	contract.ByID[site.ID]
 	Body struct {
-		To       site.ID `json:"to" doc:"Id of the target site."`
-		Files    bool    `json:"files,omitempty" doc:"Themes, plugins and uploads."`
-		Database bool    `json:"database,omitempty"`
+		To       site.ID  `json:"to" doc:"Id of the target site."`
+		Files    bool     `json:"files,omitempty" doc:"Themes, plugins and uploads."`
+		Database bool     `json:"database,omitempty"`
+		Paths    []string `json:"paths,omitempty" maxItems:"100" example:"[\"themes/ours\"]" doc:"Files and folders of wp-content, without the database. Other files of the target stay. Default: all of wp-content, and files that only the target has are deleted."`
 	}
 }
 
@@ -188,7 +189,9 @@ func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pus
 	if err := a.Allowed(ctx, tx, c, in.Body.To); err != nil {
 		return contract.OperationBody{}, did, err
 	}
-	o, err := a.WordPress.PushTx(ctx, tx, c.Owner, in.ID, in.Body.To, in.Body.Files, in.Body.Database)
+	o, err := a.WordPress.PushTx(ctx, tx, c.Owner, in.Body.To, wordpress.Copy{
+		From: in.ID, Files: in.Body.Files, Database: in.Body.Database, Paths: in.Body.Paths,
+	})
 	return contract.ShowOperation(o), audit.Event{Action: "site.pushed", Subject: string(in.Body.To), Detail: string(in.ID)}, err
 }
 

@@ -276,7 +276,10 @@ func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 		return shell.Answer{}, shell.At("confirm", err)
 	}
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
-		_, err := d.WordPress.PushTx(ctx, tx, q.Caller.Owner, id, to.ID, q.Checked("files"), q.Checked("database"))
+		_, err := d.WordPress.PushTx(ctx, tx, q.Caller.Owner, to.ID, wordpress.Copy{
+			From: id, Files: q.Checked("files"), Database: q.Checked("database"),
+			Paths: strings.FieldsFunc(q.Value("paths"), func(r rune) bool { return r == '\r' || r == '\n' }),
+		})
 		return audit.Event{Action: "site.pushed", Subject: string(to.ID), Detail: string(id)}, err
 	})
 	return shell.GoTo("/sites/"+string(to.ID)+"/wordpress", "Pushing to "+to.Name+"…"), err

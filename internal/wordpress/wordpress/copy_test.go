@@ -1,0 +1,32 @@
+package wordpress
+
+import (
+	"strings"
+	"testing"
+
+	"slipway/internal/platform/fault"
+)
+
+// A push of chosen files names files of wp-content, and leaves the database alone.
+func TestPushOfPaths(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		copy Copy
+		ok   bool
+	}{
+		"all":           {Copy{Files: true, Database: true}, true},
+		"folders":       {Copy{Files: true, Paths: []string{"themes/ours", "uploads/2026/"}}, true},
+		"the database":  {Copy{Files: true, Database: true, Paths: []string{"themes/ours"}}, false},
+		"no files":      {Copy{Paths: []string{"themes/ours"}}, false},
+		"outside":       {Copy{Files: true, Paths: []string{"../other"}}, false},
+		"outside later": {Copy{Files: true, Paths: []string{"themes/../../other"}}, false},
+		"absolute":      {Copy{Files: true, Paths: []string{"/themes"}}, false},
+		"empty":         {Copy{Files: true, Paths: []string{""}}, false},
+		"long":          {Copy{Files: true, Paths: []string{strings.Repeat("a", 1001)}}, false},
+		"many":          {Copy{Files: true, Paths: strings.Split(strings.Repeat("a,", maxPushPaths), ",")}, false},
+	} {
+		if err := tt.copy.check(); (err == nil) != tt.ok || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
