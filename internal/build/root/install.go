@@ -146,10 +146,13 @@ func (r *Roots) once(ctx context.Context, k Kind, asked time.Time, percent *atom
 		if err := disk.Spare(r.c.Dir, minDisk); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(part, 0o700); err != nil {
-			return fmt.Errorf("install %s: %w", k.Title, err)
+		err = r.fill(ctx, k, part, true, percent)
+		if fault.As(err) != nil && k.Until < r.now().UTC().Format(time.DateOnly) {
+			// Mirrors remove the updates of a release that gets none any more. The release itself stays.
+			r.c.Log.WarnContext(ctx, "root is made without the release's past security updates", "root", k.Name, "err", err)
+			err = errors.Join(os.RemoveAll(part), r.fill(ctx, k, part, false, percent))
 		}
-		if err := r.fill(ctx, k, part, percent); err != nil {
+		if err != nil {
 			return err
 		}
 		id, err := r.finish(ctx, k, part)
@@ -171,12 +174,12 @@ func CheckMirror(text string) error {
 }
 
 // arguments returns mmdebstrap's. Everything in them is the catalogue's or the operator's.
-func (r *Roots) arguments(k Kind, to string) []string {
+func (r *Roots) arguments(k Kind, to string, updates bool) []string {
 	mirror, safe := cmp.Or(r.c.Mirror, debian), security
 	if r.c.Mirror != "" {
 		safe = strings.TrimSuffix(r.c.Mirror, "/") + "-security"
 	}
-	return []string{
+	list := []string{
 		"--variant=essential", "--format=directory", "--mode=root", "--verbose", "--keyring=" + keyring,
 		"--include=" + strings.Join(k.Packages, ","),
 		`--aptopt=APT::Install-Recommends "false"`, `--aptopt=Acquire::Retries "2"`,
@@ -185,20 +188,24 @@ func (r *Roots) arguments(k Kind, to string) []string {
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
 		k.Suite, to,
-		"deb " + mirror + " " + k.Suite + " main", "deb " + safe + " " + k.Suite + "-security main",
+		"deb " + mirror + " " + k.Suite + " main",
 	}
+	if updates {
+		list = append(list, "deb "+safe+" "+k.Suite+"-security main")
+	}
+	return list
 }
 
-// fill has mmdebstrap write a root to part/tree, within limits of time and disk.
-func (r *Roots) fill(ctx context.Context, k Kind, part string, percent *atomic.Int32) error {
+// fill has mmdebstrap write a root to part/tree, within limits of time and disk, with or without security updates.
+func (r *Roots) fill(ctx context.Context, k Kind, part string, updates bool, percent *atomic.Int32) error {
 	temporary := filepath.Join(part, "tmp")
-	if err := os.Mkdir(temporary, 0o700); err != nil {
+	if err := os.MkdirAll(temporary, 0o700); err != nil {
 		return fmt.Errorf("install %s: %w", k.Title, err)
 	}
 	// A pid namespace of its own: when unshare dies, or we do, all of it does, and its mounts with it.
 	argv := []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--"}
 	argv = append(argv, cmp.Or(r.c.command, "mmdebstrap"))
-	argv = append(argv, r.arguments(k, filepath.Join(part, treeName))...)
+	argv = append(argv, r.arguments(k, filepath.Join(part, treeName), updates)...)
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent", "TMPDIR=" + temporary}
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
 		if v := os.Getenv(name); v != "" {

@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // fake is a kind whose root contains dash and its libraries.
-var fake = Kind{Name: "fake1", Title: "Fake 1", Suite: "trixie", Debian: "Debian 13", Packages: []string{"dash"}, Try: []string{"/usr/bin/dash", "-c", "exit 0"}}
+var fake = Kind{Name: "fake1", Title: "Fake 1", Suite: "trixie", Debian: "Debian 13", Until: "2999-01-01", Packages: []string{"dash"}, Try: []string{"/usr/bin/dash", "-c", "exit 0"}}
 
 // script stands in for mmdebstrap: it writes a root that contains dash. $V is its version, and more runs before its end.
 func (w *world) script(version, more string) {
@@ -51,7 +51,7 @@ func (w *world) script(version, more string) {
 	}
 	text := `#!/bin/sh
 set -eu
-for to; do case "$to" in */tree) break;; esac; done
+for a; do case "$a" in */tree) to=$a;; esac; done
 echo run >>` + w.runs() + `
 mkdir -p "$to/usr/bin" "$to/usr/lib" "$to/etc" "$to/var/lib/dpkg" "$to/root"
 ln -s usr/bin "$to/bin"
@@ -361,4 +361,24 @@ func TestKilled(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	until(t, func() bool { return exec.Command("pgrep", "-f", mark).Run() != nil })
+}
+
+// A release that gets no security updates any more is installed without the past ones if mirrors have removed them. Any other
+// isn't.
+func TestEndedRelease(t *testing.T) {
+	t.Parallel()
+	for until, works := range map[string]bool{"2020-01-01": true, "2999-01-01": false} {
+		w := newWorld(t)
+		w.script("1", `for a; do case "$a" in *-security*) echo "Err:1 http://mirror dash"; echo "  404  Not Found"; exit 100;; esac; done`)
+		k := fake
+		k.Until = until
+		l, err := w.roots.Use(t.Context(), k, nil)
+		l.Release()
+		if works != (err == nil) {
+			t.Errorf("until %s: %v", until, err)
+		}
+		if !works {
+			w.empty()
+		}
+	}
 }
