@@ -158,7 +158,7 @@ func New(binary, dir string) (*World, error) {
 		"--limits", limits, "--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128", "--outbound-ca-file",
 		w.Hooks.CA, "--git-host",
 		"git.test=" + w.Git.URL,
-		"--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s", "--browser", "none", "--node", "host",
+		"--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s", "--browser", "none", "--nodejs", "host",
 	}
 	if several() {
 		if w.fleet, err = newFleet(w); err != nil {

@@ -376,7 +376,7 @@ func (s *Settings) checkParts(wrong *Problems) {
 		}
 	}
 	named("--wordpress-source", core.CheckSource(s.WordPressSource))
-	named("--node", toolchain.CheckNode(s.Node))
+	named("--nodejs", toolchain.CheckNode(s.Node))
 	named("--debian-mirror", root.CheckMirror(s.DebianMirror))
 	for _, x := range [][2]string{{"--redis-server", s.RedisServer}, {"--wp-cli", s.WPCLI}, {"--browser", s.Browser}} {
 		flag, program := x[0], x[1]

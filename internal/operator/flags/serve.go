@@ -71,7 +71,7 @@ type Serve struct {
 	MariaDBMemory     int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
 	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
 	WPCLI             string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
-	NodeVersion       string        `name:"node" help:"Node.js of projects that name no version: lts for the newest line with long-term support, host for the server's own, or a version such as 24." default:"lts" placeholder:"VERSION"`
+	NodeVersion       string        `name:"nodejs" help:"Node.js of projects that name no version: lts for the newest line with long-term support, host for the server's own, or a version such as 24." default:"lts" placeholder:"VERSION"`
 	DebianMirror      string        `name:"debian-mirror" help:"Mirror of Debian from which PHP versions and site generators are installed that the server lacks; its security updates are at the same address with -security. Default: http://deb.debian.org/debian." placeholder:"URL"`
 	Redis             string        `name:"redis" help:"Redis server for sites' programs and object caches, as redis://USER:PASSWORD@HOST:PORT, or rediss:// if encrypted. Default: none." placeholder:"ADDRESS"`
 	RedisServer       string        `name:"redis-server" help:"Redis server program that WordPress sites can have as an object cache. Default: redis-server in PATH, if installed." placeholder:"FILE"`
