@@ -216,7 +216,7 @@ func Apache(files []ApacheFile, look func(f ApacheFile)) (rules []htaccess.Folde
 		}
 		rules = append(rules, rule)
 	}
-	if _, err := htaccess.Compile(rules); err != nil {
+	if err := htaccess.Check(rules); err != nil {
 		return nil, nil, &ApacheError{".htaccess", err.Error(), "remove rules that the application doesn't need"}
 	}
 	if left > 0 {

@@ -64,6 +64,90 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// Too many sections fail a deployment. A stored file that has them closes its folder or, at the top, the site, and changes nothing of
+// what closes the folders of others.
+func TestTooManySections(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("<Files x>\n</Files>\n", maxSections+1) + "Deny from all"
+	if f, problems := Translate("", text); len(problems) == 0 || !problems[0].Fatal || f.Access == "" {
+		t.Errorf("it is deployed: %v", problems)
+	}
+	if m, err := Compile([]Folder{{Access: text}}); err == nil || !m.Hides("a.txt") {
+		t.Errorf("at the top: %v", err)
+	}
+	m, err := Compile([]Folder{{Path: "b", Access: text}})
+	if err != nil || !m.Hides("b/a.txt") || m.Hides("a.txt") {
+		t.Errorf("in a folder: %v", err)
+	}
+	if !Hides("", "a.txt", func(string) *Rules { return Parse(text) }) {
+		t.Error("it closes nothing")
+	}
+}
+
+// A visitor pays for the size of patterns, not only for the length of a text; ordinary rules are far from the limit.
+func TestWork(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text        string
+		path, query int // bytes
+		status      int
+	}{
+		"repetitions":            {"RewriteRule (a?b?c?){1000}$ -", 4000, 0, 500},
+		"a repeated condition":   {strings.Repeat("RewriteCond %{QUERY_STRING} (a?b?c?){1000}$\nRewriteRule ^ -\n", 50), 10, 100, 500},
+		"optional characters":    {"RewriteRule " + strings.Repeat("a?", 1000) + "$ -", 4000, 0, 500},
+		"groups":                 {"RedirectMatch " + strings.Repeat("(a?)", 500) + "$ /x", 1000, 0, 500},
+		"a small text":           {"RewriteRule (a?b?c?){1000}$ -", 100, 0, 0},
+		"redirects of old sites": {strings.Repeat("RewriteRule ^old/page-12$ /new [R=301,L]\n", 1300), 400, 0, 0},
+		"a firewall": {strings.Repeat("RewriteCond %{QUERY_STRING} (globals|mosconfig|boot\\.ini|loopback|\\.\\./|(<|%3C).*script.*(>|%3E)|"+
+			"(ftp|https?):|base64_(en|de)code|select.*from|union.*all|etc/passwd|self/environ|eval\\() [NC,OR]\n", 25) +
+			"RewriteCond %{HTTP_USER_AGENT} (acunetix|libwww|nikto) [NC]\nRewriteRule ^ - [F]", 30, 1000, 0},
+	} {
+		f, problems := Translate("", tt.text)
+		m, err := Compile([]Folder{f})
+		if err != nil || len(problems) > 0 {
+			t.Fatalf("%s: %v, %v", name, problems, err)
+		}
+		q := request(&url.URL{Scheme: "https", Host: "site.test", Path: "/" + strings.Repeat("a", tt.path), RawQuery: strings.Repeat("a", tt.query)}, "GET", nil)
+		if out := m.Route(q); out.Status != tt.status {
+			t.Errorf("%s: %d, want %d", name, out.Status, tt.status)
+		}
+	}
+}
+
+// A new deployment may have smaller patterns than those that were stored before.
+func TestNewPatterns(t *testing.T) {
+	t.Parallel()
+	f, _ := Translate("", strings.Repeat("RewriteRule ^(a{10}){100}$ x\n", maxNewWeight/8000))
+	if err := Check([]Folder{f}); err == nil {
+		t.Error("large patterns are deployed")
+	}
+	if _, err := Compile([]Folder{f}); err != nil {
+		t.Errorf("they no longer run: %v", err)
+	}
+}
+
+// Empty words are patterns that match everything, or not directives.
+func TestEmptyWords(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"\"\"\n\"\nRewriteRule ^a$ /b":                            "/b",
+		"RewriteCond %{HTTP_REFERER} \"\"\nRewriteRule ^a$ /b":    "/b",
+		"RewriteCond %{REQUEST_URI} \"!\"\nRewriteRule ^a$ - [F]": "403",
+		"RewriteRule \"\" - [F]":                                  "403",
+		"RedirectMatch 403 \"\"":                                  "403",
+		"RedirectMatch 403 (?=x)":                                 "403",
+	} {
+		f, problems := Translate("", text)
+		m, err := Compile([]Folder{f})
+		if err != nil || len(problems) > 0 && problems[0].Fatal {
+			t.Fatalf("%q: %v, %v", text, problems, err)
+		}
+		if got := ask(t, m, nil, "/a"); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
 // counted has no files, and counts how often it is asked.
 type counted int
 
@@ -105,6 +189,8 @@ func TestRedirectsEnd(t *testing.T) {
 func FuzzRoute(f *testing.F) {
 	f.Add("RewriteRule ^(.*)$ index.php?a=$1 [QSA,L]\nRedirect 301 /a /b", "/x", "y=z")
 	f.Add("<Files ~ \"[\">\nDeny from all\n</Files>\nRewriteCond %{HTTP:X %{ENV: [OR]\nRewriteRule !(?! %9$9 [S=3,C]", "/..//", "?")
+	f.Add("\"\"\n\"\n\"\" a\nRewriteCond %{HTTP_REFERER} \"\"\nRewriteRule \"\" \"\"\nRedirect \"\" \"\"\nRedirectMatch 403 \"\"", "/c", "")
+	f.Add("RewriteCond %{HTTP_REFERER} !\nRewriteRule ! - [F]\nRedirectMatch 403 (?=x)\nErrorDocument \"\" \"\"\nSetEnv \"\"", "/c", "")
 	f.Fuzz(func(t *testing.T, text, path, query string) {
 		folder, _ := Translate("a", text)
 		m, err := Compile([]Folder{folder})

@@ -7,7 +7,9 @@
 package htaccess
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -73,13 +75,26 @@ func (s *state) apply(a access) {
 
 func (s state) closed() bool { return s.hosts || s.requires }
 
-// Closed is what closes everything.
-var Closed = &Rules{folder: access{closes: true}}
+// Closed returns what closes everything.
+func Closed() *Rules { return &Rules{folder: access{closes: true}} }
 
-// Parse reads a .htaccess.
+// Parse reads a .htaccess. One that can't be understood closes everything.
 func Parse(text string) *Rules {
+	r, err := parse(text)
+	if err != nil {
+		return Closed()
+	}
+	return r
+}
+
+var (
+	errSections = fmt.Errorf("a .htaccess has more than %d sections", maxSections)
+	errLong     = fmt.Errorf("a .htaccess is larger than %d KiB", Max>>10)
+)
+
+func parse(text string) (*Rules, error) {
 	if len(text) > Max {
-		return Closed
+		return nil, errLong
 	}
 	r := &Rules{}
 	into := []*access{&r.folder} // where directives of the section go; nil: it isn't in force
@@ -100,7 +115,7 @@ func Parse(text string) *Rules {
 			continue
 		case word[0] == '<':
 			if sections++; sections > maxSections {
-				return Closed
+				return nil, errSections
 			}
 			name := strings.Trim(word, "<>")
 			into, names = append(into, r.begin(at, name, argument(line))), append(names, name)
@@ -135,7 +150,7 @@ func Parse(text string) *Rules {
 				}
 				form, err := r.compile(pattern)
 				if sections++; sections > maxSections || err != nil || words[1][0] == '!' {
-					return Closed
+					return nil, cmp.Or(err, errSections)
 				}
 				r.forbids = append(r.forbids, form)
 			}
@@ -150,12 +165,12 @@ func Parse(text string) *Rules {
 			}
 			form, err := r.compile(pattern)
 			if sections++; sections > maxSections || err != nil {
-				return Closed
+				return nil, cmp.Or(err, errSections)
 			}
 			r.denied = append(r.denied, form)
 		}
 	}
-	return r
+	return r, nil
 }
 
 // begin returns where the directives of a section go that stands within another one.

@@ -1,10 +1,76 @@
 package htaccess
 
 import (
+	"errors"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
+	"unicode"
 )
+
+var errWeight = errors.New("the patterns of all .htaccess files together are too large")
+
+// newForm compiles a pattern of re2 and adds its weight to that of the others.
+func newForm(pattern, but string, noCase bool, limit int, sum *int) (f form, err error) {
+	if *sum += weight(pattern) + weight(but); *sum > limit {
+		return f, errWeight
+	}
+	if begins := literal.FindStringSubmatch(pattern); begins != nil && !noCase && !strings.Contains(pattern, "|") {
+		f.prefix = begins[1]
+	}
+	f.steps = 1
+	ready := func(text string) (*regexp.Regexp, error) {
+		if text == "" {
+			return nil, nil
+		}
+		if noCase {
+			text = "(?i)" + text
+		}
+		n, err := steps(text)
+		if err != nil {
+			return nil, err
+		}
+		f.steps += n
+		return regexp.Compile(text)
+	}
+	if f.pattern, err = ready(pattern); err == nil {
+		f.but, err = ready(but)
+	}
+	return f, err
+}
+
+// literal matches how a pattern begins that matches only texts with that beginning. The last character may be repeated.
+var literal = regexp.MustCompile(`^\^([\w/-]+)[\w/-]`)
+
+// steps estimates, from above, the work of a pattern for each byte of a text. Of a program's states, those can be alive that wait for
+// the same character, and those that its branches lead to. Each carries the program's groups.
+func steps(pattern string) (int, error) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	prog, err := syntax.Compile(re.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	branches, most, same := 0, 0, map[rune]int{}
+	for i := range prog.Inst {
+		switch in := &prog.Inst[i]; in.Op {
+		case syntax.InstRune, syntax.InstRune1:
+			if len(in.Rune) == 1 {
+				r := unicode.ToLower(in.Rune[0])
+				same[r]++
+				most = max(most, same[r])
+				continue
+			}
+			branches++
+		default:
+			branches++
+		}
+	}
+	return (branches + most) * (1 + prog.NumCap/32), nil
+}
 
 // re2 returns a pattern of PCRE as Go runs it, and what must not match beside: a negative lookahead after a beginning of
 // fixed length, or the exception of .well-known. why is empty, or says what Go can't.

@@ -26,7 +26,7 @@ const (
 // The limits of one request.
 const (
 	maxRounds = 10      // internal redirects, as Apache has it
-	maxWork   = 4 << 20 // bytes that patterns are run over
+	maxWork   = 4 << 20 // steps of patterns, of 5 to 15 ns: bytes times the states that may be alive at each
 	maxStats  = 200     // files that conditions ask for
 	maxURL    = 8 << 10 // bytes of a path or query that rules make
 	statCost  = maxWork / maxStats
@@ -36,7 +36,6 @@ const (
 type Map struct {
 	folders map[string]*folder
 	access  map[string]*Rules
-	weight  int
 	shut    bool // it can't be compiled, and answers nothing
 }
 
@@ -49,58 +48,72 @@ type folder struct {
 
 type rule struct {
 	Rule
-	pattern, but *regexp.Regexp
-	conds        []cond
+	form
+	conds []cond
 }
 
 type cond struct {
 	Cond
-	pattern, but *regexp.Regexp
+	form
 }
 
 type alias struct {
 	Alias
-	pattern, but *regexp.Regexp
+	form
+}
+
+// form is a compiled pattern.
+type form struct {
+	pattern, but *regexp.Regexp // A nil pattern matches everything, a nil but nothing.
+	prefix       string         // begins each text that pattern matches
+	steps        int            // for each byte of a text
 }
 
 // Compile makes translated files ready. It returns nil without any, and with an error what closes everything.
-func Compile(list []Folder) (*Map, error) {
+func Compile(list []Folder) (*Map, error) { return compile(list, maxWeight) }
+
+// Check reports whether the files of a new deployment can be compiled. It allows less than Compile, which must accept the deployments
+// of earlier versions.
+func Check(list []Folder) error {
+	_, err := compile(list, maxNewWeight)
+	return err
+}
+
+func compile(list []Folder, limit int) (*Map, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
 	m := &Map{folders: map[string]*folder{}, access: map[string]*Rules{}}
+	weight := 0
 	for _, f := range list {
 		c := &folder{Folder: f}
 		m.folders[f.Path] = c
 		if f.Access != "" {
-			r := Parse(f.Access)
-			if f.Path == "" {
+			r, err := parse(f.Access)
+			switch {
+			case err != nil && f.Path == "":
+				return &Map{shut: true}, err
+			case err != nil:
+				r = Closed()
+			case f.Path == "":
 				r.folder = access{} // a site that is closed as a whole has a password in its settings
 			}
 			m.access[f.Path] = r
 		}
 		var err error
-		compile := func(text string, noCase bool) *regexp.Regexp {
-			if text == "" || err != nil {
-				return nil
+		ready := func(pattern, but string, noCase bool) form {
+			var f form
+			if err == nil {
+				f, err = newForm(pattern, but, noCase, limit, &weight)
 			}
-			if m.weight += weight(text); m.weight > maxWeight {
-				err = errors.New("the patterns of all .htaccess files together are too large")
-				return nil
-			}
-			if noCase {
-				text = "(?i)" + text
-			}
-			var form *regexp.Regexp
-			form, err = regexp.Compile(text)
-			return form
+			return f
 		}
 		for _, r := range f.Rules {
-			x := rule{Rule: r, pattern: compile(r.Pattern, false), but: compile(r.But, false)}
+			x := rule{Rule: r, form: ready(r.Pattern, r.But, false)}
 			for _, k := range r.Conds {
 				y := cond{Cond: k}
 				if !k.Is && !k.File && !k.Base {
-					y.pattern, y.but = compile(k.Pattern, k.NoCase), compile(k.But, k.NoCase)
+					y.form = ready(k.Pattern, k.But, k.NoCase)
 				}
 				x.conds = append(x.conds, y)
 			}
@@ -109,7 +122,7 @@ func Compile(list []Folder) (*Map, error) {
 		for _, a := range f.Aliases {
 			x := alias{Alias: a}
 			if a.Match {
-				x.pattern, x.but = compile(a.From, false), compile(a.But, false)
+				x.form = ready(a.From, a.But, false)
 			}
 			c.aliases = append(c.aliases, x)
 		}
@@ -501,17 +514,9 @@ func (a *asked) matches(r *rule, subject, name, query string) (groups, bool, err
 	if r.Never {
 		return g, false, nil
 	}
-	if err := a.spend(len(subject)); err != nil {
+	var err error
+	if g.rule, err = a.find(&r.form, subject); err != nil || (g.rule != nil) == r.Not {
 		return g, false, err
-	}
-	if r.pattern != nil {
-		g.rule = r.pattern.FindStringSubmatch(subject)
-	} else {
-		g.rule = []string{subject}
-	}
-	hit := g.rule != nil && (r.but == nil || !r.but.MatchString(subject))
-	if hit == r.Not {
-		return g, false, nil
 	}
 	a.closes = r.Status >= 400
 	for i := 0; i < len(r.conds); i++ {
@@ -537,6 +542,21 @@ func (a *asked) spend(n int) error {
 		return errWork
 	}
 	return nil
+}
+
+// find returns what a pattern and its groups match, or nil.
+func (a *asked) find(f *form, text string) ([]string, error) {
+	if !strings.HasPrefix(text, f.prefix) {
+		return nil, a.spend(0)
+	}
+	if err := a.spend(len(text) * f.steps); err != nil || f.pattern == nil {
+		return []string{text}, err
+	}
+	found := f.pattern.FindStringSubmatch(text)
+	if found != nil && f.but != nil && f.but.MatchString(text) {
+		return nil, nil
+	}
+	return found, nil
 }
 
 // holds reports whether a condition holds.
@@ -573,9 +593,11 @@ func (a *asked) holds(c *cond, g *groups, name, query string) (bool, error) {
 	case c.Is:
 		hit = text == c.Pattern || c.NoCase && strings.EqualFold(text, c.Pattern)
 	default:
-		found := c.pattern.FindStringSubmatch(text)
-		hit = found != nil && (c.but == nil || !c.but.MatchString(text))
-		if hit && !c.Not {
+		found, err := a.find(&c.form, text)
+		if err != nil {
+			return false, err
+		}
+		if hit = found != nil; hit && !c.Not {
 			g.cond = found
 		}
 	}
@@ -741,9 +763,9 @@ func (a *asked) alias(r *alias, name, query string) (Answer, bool, error) {
 	}
 	to, rest := r.To, ""
 	if r.Match {
-		found := r.pattern.FindStringSubmatch(name)
-		if found == nil || r.but != nil && r.but.MatchString(name) {
-			return Answer{}, false, nil
+		found, err := a.find(&r.form, name)
+		if found == nil || err != nil {
+			return Answer{}, false, err
 		}
 		to = a.expand(strings.ReplaceAll(to, "%", `\%`), groups{rule: found}, name, query, false)
 	} else {

@@ -85,11 +85,13 @@ type Problem struct {
 
 // The limits of one file and of a site.
 const (
-	maxRules    = 2000    // rules, conditions and redirects of a file
-	maxRewrite  = 2 << 10 // bytes of a pattern, or of a target
-	maxWeight   = 1 << 20 // bytes of all patterns of a site, repetitions counted
-	maxProblems = 50
-	maxLines    = 5 // named of one directive
+	maxRules   = 2000    // rules, conditions and redirects of a file
+	maxRewrite = 2 << 10 // bytes of a pattern, or of a target
+	maxWeight  = 1 << 20 // bytes of all patterns of a site, repetitions counted
+
+	maxNewWeight = 256 << 10 // the same, of a new deployment: a compiled pattern takes 20 to 40 times as much
+	maxProblems  = 50
+	maxLines     = 5 // named of one directive
 )
 
 // translation takes one file apart.
@@ -98,6 +100,7 @@ type translation struct {
 	conds    []Cond
 	unknown  bool // one of conds isn't understood
 	count    int
+	sections int
 	access   []string
 	problems []Problem
 	names    []string            // of directives that are not supported
@@ -147,6 +150,12 @@ func Translate(folder, text string) (Folder, []Problem) {
 		inside := len(sections) == 0 || sections[len(sections)-1]
 		words := words(now)
 		name := strings.ToLower(words[0])
+		if name == "" {
+			if inside {
+				t.problem(line, "the line begins with an empty word")
+			}
+			continue
+		}
 		if strings.HasPrefix(name, "</") {
 			if len(sections) > 0 {
 				if about[len(about)-1] {
@@ -158,6 +167,7 @@ func Translate(folder, text string) (Folder, []Problem) {
 			continue
 		}
 		if name[0] == '<' {
+			t.sections++
 			kind := strings.Trim(name, "<>")
 			on, of := true, false
 			switch kind {
@@ -204,7 +214,9 @@ func Translate(folder, text string) (Folder, []Problem) {
 		t.directive(line, name, words)
 	}
 	if closes := strings.Join(t.access, "\n"); accessMatters.MatchString(closes) {
-		t.Access = closes
+		if t.Access = closes; t.sections > maxSections {
+			t.fail(0, "it has more than %d sections", maxSections)
+		}
 	}
 	t.unsupported()
 	slices.SortStableFunc(t.problems, func(a, b Problem) int {
@@ -403,8 +415,8 @@ func (t *translation) cond(line int, args []string) {
 		}
 	}
 	pattern := args[1]
-	if pattern, c.Not = strings.CutPrefix(pattern, "!"); c.Not && pattern == "" {
-		pattern = "^$"
+	if pattern, c.Not = strings.CutPrefix(pattern, "!"); pattern == "" {
+		pattern = pick(c.Not, "^$", "^")
 	}
 	why := ""
 	switch v := unknownVariable(c.Of); {

@@ -65,7 +65,7 @@ func (s *Site) rules(folder string) *htaccess.Rules {
 	if errors.Is(err, fs.ErrNotExist) {
 		rules = s.Obeys.Known.Rules(folder)
 	} else if err != nil {
-		return htaccess.Closed
+		return htaccess.Closed()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Site) readRules(folder string) (*htaccess.Rules, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return htaccess.Closed, err
+		return htaccess.Closed(), err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, htaccess.Max+1))
 	if err != nil {

@@ -31,7 +31,7 @@ type orders struct{}
 // Rules is for Folders.
 func (orders) Rules(folder string) *htaccess.Rules {
 	if folder == "uploads/orders" {
-		return htaccess.Closed
+		return htaccess.Closed()
 	}
 	return nil
 }

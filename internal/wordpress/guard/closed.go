@@ -48,10 +48,11 @@ var (
 var known = map[string]*htaccess.Rules{
 	"edd": htaccess.Parse("Deny from all\n<FilesMatch '\\.(jpg|jpeg|png|gif|mp3|ogg|webp)$'>\nAllow from all\n</FilesMatch>"), // previews
 
-	"backup-guard": htaccess.Closed, "backupbuddy_backups": htaccess.Closed, "dlm_uploads": htaccess.Closed,
-	"download-manager-files": htaccess.Closed, "ithemes-security": htaccess.Closed, "learndash": htaccess.Closed, "mainwp": htaccess.Closed,
-	"pb_backupbuddy": htaccess.Closed, "sucuri": htaccess.Closed, "wc-logs": htaccess.Closed, "woocommerce_uploads": htaccess.Closed,
-	"wp-migrate-db": htaccess.Closed, "wpcf7_uploads": htaccess.Closed, "wpo_wcpdf": htaccess.Closed,
+	"backup-guard": htaccess.Closed(), "backupbuddy_backups": htaccess.Closed(), "dlm_uploads": htaccess.Closed(),
+	"download-manager-files": htaccess.Closed(), "ithemes-security": htaccess.Closed(), "learndash": htaccess.Closed(),
+	"mainwp": htaccess.Closed(), "pb_backupbuddy": htaccess.Closed(), "sucuri": htaccess.Closed(), "wc-logs": htaccess.Closed(),
+	"woocommerce_uploads": htaccess.Closed(), "wp-migrate-db": htaccess.Closed(), "wpcf7_uploads": htaccess.Closed(),
+	"wpo_wcpdf": htaccess.Closed(),
 }
 
 // Folders are those of wp-content that are closed without a .htaccess.
@@ -68,7 +69,7 @@ func (Folders) Rules(folder string) *htaccess.Rules {
 		return r
 	}
 	if strings.HasPrefix(name, "backwpup-") || strings.HasPrefix(name, "wpo_wcpdf_") {
-		return htaccess.Closed
+		return htaccess.Closed()
 	}
 	return nil
 }
