@@ -126,6 +126,25 @@ func (b *build) apache(a *Artefact) error {
 		}
 	}
 	a.Hidden = hiddenPHP(a.Start, b.Storage, b.Plan.Root)
+	return placed(a, b.Plan.Root)
+}
+
+// placed checks that a project has the folder and the script from which it is served.
+func placed(a *Artefact, folder string) error {
+	if a.Start == nil {
+		return nil
+	}
+	root := path.Join(folder, a.Start.DocumentRoot)
+	if info, err := a.Files.Stat(path.Clean(root)); err != nil || !info.IsDir() {
+		return fault.New(fault.Invalid, "document_root_missing", "The document root is not in the project",
+			"set run.documentRoot, or document_root under [run] in slipway.toml, to a folder of the project").Got(a.Start.DocumentRoot)
+	}
+	if front := a.Start.FrontController; front != "" {
+		if info, err := a.Files.Stat(path.Join(root, front)); err != nil || !info.Mode().IsRegular() {
+			return fault.New(fault.Invalid, "front_controller_missing", "The front controller is not in the document root",
+				"set run.frontController, or front_controller under [run] in slipway.toml, to a .php file there").Got(front)
+		}
+	}
 	return nil
 }
 

@@ -135,3 +135,22 @@ func TestInstalledRules(t *testing.T) {
 		t.Errorf("a file that can't be obeyed: %v", err)
 	}
 }
+
+// A document root or front controller that the build doesn't leave is refused when a site is deployed.
+func TestPlaceOfPHP(t *testing.T) {
+	t.Parallel()
+	files := checkout(t, map[string]string{"web/index.php": "x", "web/folder.php/a": "x"})
+	for want, start := range map[string]framework.Start{
+		"":                         {DocumentRoot: "web", FrontController: "index.php"},
+		"document_root_missing":    {DocumentRoot: "public"},
+		"front_controller_missing": {DocumentRoot: "web", FrontController: "app.php"},
+	} {
+		err := placed(&Artefact{Files: files, Start: &start}, "")
+		if f := fault.As(err); (f == nil) != (want == "") || f != nil && f.Code != want {
+			t.Errorf("%+v: %v", start, err)
+		}
+	}
+	if err := placed(&Artefact{Files: files, Start: &framework.Start{FrontController: "folder.php"}}, "web"); err == nil {
+		t.Error("a folder is a front controller")
+	}
+}

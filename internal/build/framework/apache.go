@@ -161,9 +161,19 @@ func (p *project) apache(d *draft) {
 			return f.Path == "" && ((f.Engine == nil || *f.Engine) && slices.ContainsFunc(f.Rules, leadsToFront) || f.Fallback != "")
 		})
 	}
-	if front := p.s.commands.run.FrontController; front != nil {
-		d.Start.FrontController, d.Start.Ruled = *front, false
-	} else if d.pathsMissing && d.Start.FrontController == "" {
+	place := p.s.place
+	if place.FrontController != nil {
+		d.Start.FrontController, d.Start.Ruled = *place.FrontController, false
+	}
+	switch on := place.Passthru; {
+	case on != nil && !*on:
+		d.Start.FrontController, d.Start.Ruled = "", false
+	case on != nil && d.Start.FrontController == "":
+		d.Start.FrontController = "index.php"
+	case on != nil:
+		d.Start.Ruled = false
+	}
+	if d.pathsMissing && place.FrontController == nil && place.Passthru == nil && d.Start.FrontController == "" {
 		d.warn(`Paths that name no file are 404. If index.php answers for them, set front_controller = "index.php" under [run] in slipway.toml`)
 	}
 }

@@ -131,6 +131,14 @@ type Overrides struct {
 	Command   *string
 	Output    *string
 	Node      *string
+	Place     Place // of a PHP project
+}
+
+// Place says where a PHP project is served from. A nil field isn't set.
+type Place struct {
+	DocumentRoot    *string // relative to the root directory
+	FrontController *string // relative to the document root; empty: none
+	Passthru        *bool   // whether the front controller answers for paths without a file
 }
 
 // Detect reads files and returns the plan. Its only errors are of kind fault.Invalid, with a sentence for the owner: a

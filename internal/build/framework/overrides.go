@@ -92,6 +92,7 @@ type settings struct {
 
 	watch    []string
 	commands commands
+	place    Place // valid
 
 	env     map[string]string
 	sources map[string]string
@@ -138,6 +139,9 @@ func settle(t *worktree.Tree, o Overrides) (settings, error) {
 	}
 	s.root.text = root
 	if err := s.slipway(t, top, root); err != nil {
+		return s, err
+	}
+	if err := s.placed(t, o.Place, root); err != nil {
 		return s, err
 	}
 	s.netlify(t, net, root)

@@ -58,8 +58,8 @@ func phpPlain() []preset {
 		Preset: Preset{"php", "PHP", PHP}, server: true,
 		match: func(p *project) string {
 			root, index := p.documentRoot()
-			if set := p.s.commands.run.DocumentRoot; set != nil && p.holds(*set, phpFile) {
-				return "slipway.toml sets the document root, which contains PHP files"
+			if set := p.s.place.DocumentRoot; set != nil && p.holds(*set, phpFile) {
+				return "the document root is set, and contains PHP files"
 			}
 			if index != "" {
 				if path.Base(index) != "index.php" {
@@ -105,7 +105,7 @@ func (p *project) forWordPress() error {
 
 // documentRoot returns the folder that is served, and its index, or its only script, or "".
 func (p *project) documentRoot() (root, index string) {
-	if set := p.s.commands.run.DocumentRoot; set != nil {
+	if set := p.s.place.DocumentRoot; set != nil {
 		if at := worktree.Join(*set, "index.php"); p.has(at) {
 			return *set, at
 		}

@@ -1,8 +1,8 @@
 package framework
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -33,6 +33,7 @@ type Run struct {
 	Closed                    *[]string `toml:"closed" json:"closed,omitempty"`                    // in addition to those of Start
 	FrontController           *string   `toml:"front_controller" json:"frontController,omitempty"` // PHP: instead of the detected one
 	DocumentRoot              *string   `toml:"document_root" json:"documentRoot,omitempty"`       // PHP: instead of the detected one
+	Passthru                  *bool     `toml:"passthru" json:"passthru,omitempty"`                // PHP: whether it answers for paths without a file
 	DevDependencies           *bool     `toml:"dev_dependencies" json:"devDependencies,omitempty"` // store them with the release
 }
 
@@ -90,20 +91,6 @@ func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) er
 			*to = said{*from, bySlipway}
 		}
 	}
-	if front := f.Run.FrontController; front != nil && *front != "" {
-		if clean, ok := worktree.CleanDir(*front); !ok || clean != *front || !phpFile.MatchString(clean) {
-			return badRun("front_controller is a .php file, relative to the document root; \"\" is none", *front)
-		}
-	}
-	if dir := f.Run.DocumentRoot; dir != nil {
-		clean, ok := worktree.CleanDir(*dir)
-		at := worktree.Join(root, clean)
-		inside := func(f string) bool { return at == "" || strings.HasPrefix(f, at+"/") }
-		if !ok || !slices.ContainsFunc(t.List, inside) {
-			return badRun("document_root is a folder of the project, relative to its root directory", *dir)
-		}
-		c.run.DocumentRoot = &clean
-	}
 	list := f.Processes
 	source := bySlipway
 	if len(list) == 0 {
@@ -141,6 +128,36 @@ func (s *settings) readCommands(t *worktree.Tree, f slipwayTOML, root string) er
 		c.processes = append(c.processes, Process{name, in(root, command)})
 	}
 	return c.readCrons(f.Cron, root)
+}
+
+// placed takes where a PHP project is served from, from the site's settings or else slipway.toml.
+func (s *settings) placed(t *worktree.Tree, o Place, root string) error {
+	toml := s.commands.run
+	s.place = Place{
+		cmp.Or(o.DocumentRoot, toml.DocumentRoot), cmp.Or(o.FrontController, toml.FrontController), cmp.Or(o.Passthru, toml.Passthru),
+	}
+	bad := func(setting *string, field, key, details string, received string) error {
+		if setting != nil {
+			return fault.New(fault.Invalid, "invalid_run", "Invalid run."+field, details).Got(received)
+		}
+		return badRun(key+" is "+details, received)
+	}
+	if front := s.place.FrontController; front != nil && *front != "" {
+		if clean, ok := worktree.CleanDir(*front); !ok || clean != *front || !phpFile.MatchString(clean) {
+			return bad(o.FrontController, "frontController", "front_controller",
+				"a .php file, relative to the document root; \"\" is none", *front)
+		}
+	}
+	if dir := s.place.DocumentRoot; dir != nil {
+		clean, ok := worktree.CleanDir(*dir)
+		at := worktree.Join(root, clean)
+		there := at == "" || t.HasDir(at) || t.Has(worktree.Join(root, "composer.json")) // packages may bring it
+		if !ok || !there {
+			return bad(o.DocumentRoot, "documentRoot", "document_root", "a folder of the project, relative to its root directory", *dir)
+		}
+		s.place.DocumentRoot = &clean
+	}
+	return nil
 }
 
 func (c *commands) readCrons(list []cronTOML, root string) error {

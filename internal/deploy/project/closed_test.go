@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/site"
 )
 
@@ -31,6 +32,46 @@ func TestClosedWithCommand(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if plan.Start == nil || !slices.Contains(plan.Start.Closed, "data") || plan.Start.DocumentRoot != tt.root {
+			t.Errorf("%s: %+v", name, plan.Start)
+		}
+	}
+}
+
+// The site's settings say where a PHP project is served from, before slipway.toml and detection. What isn't in the project is refused.
+func TestPHPPlace(t *testing.T) {
+	t.Parallel()
+	text := func(s string) *string { return &s }
+	on, off := true, false
+	files := tree{{"public/index.php", "<?php"}, {"site/app.php", "<?php"}, {"site/page.php", "<?php"}}
+	for name, tt := range map[string]struct {
+		run               site.Run
+		toml              string
+		root, front, code string
+	}{
+		"detected":           {root: "public"},
+		"a folder":           {run: site.Run{DocumentRoot: text("site")}, root: "site"},
+		"a script":           {run: site.Run{DocumentRoot: text("site"), FrontController: text("app.php")}, root: "site", front: "app.php"},
+		"passed through":     {run: site.Run{Passthru: &on}, root: "public", front: "index.php"},
+		"not passed through": {run: site.Run{FrontController: text("index.php"), Passthru: &off}, root: "public"},
+		"slipway.toml":       {toml: "[run]\ndocument_root = \"site\"\nfront_controller = \"app.php\"\n", root: "site", front: "app.php"},
+		"settings go first": {
+			run: site.Run{FrontController: text("page.php")}, root: "site", front: "page.php",
+			toml: "[run]\ndocument_root = \"site\"\nfront_controller = \"app.php\"\npassthru = true\n",
+		},
+		"missing":          {run: site.Run{DocumentRoot: text("web")}, code: "invalid_run"},
+		"missing, by file": {toml: "[run]\ndocument_root = \"web\"\n", code: "invalid_slipway_toml"},
+	} {
+		c := files
+		if tt.toml != "" {
+			c = append(slices.Clone(c), [2]string{"slipway.toml", tt.toml})
+		}
+		plan, err := Plan(t.Context(), site.Site{Run: tt.run}, c)
+		switch f := fault.As(err); {
+		case tt.code != "" && (f == nil || f.Code != tt.code):
+			t.Errorf("%s: %v", name, err)
+		case tt.code == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case tt.code == "" && (plan.Start.DocumentRoot != tt.root || plan.Start.FrontController != tt.front):
 			t.Errorf("%s: %+v", name, plan.Start)
 		}
 	}

@@ -33,6 +33,7 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 		Command: s.Build.Command,
 		Output:  s.Build.Output,
 		Node:    s.Build.Node,
+		Place:   framework.Place{DocumentRoot: s.Run.DocumentRoot, FrontController: s.Run.FrontController, Passthru: s.Run.Passthru},
 	}
 	if s.Framework != "" {
 		o.Framework = &s.Framework

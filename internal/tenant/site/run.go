@@ -25,6 +25,9 @@ type Run struct {
 	Storage           *[]string    `json:"storage,omitempty" doc:"Folders that the program can write to, kept across deployments. Detected folders are always included. At most 10. Applies at the next start."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"Maximum total size of the storage folders, 16 to 10240. Default: 1024. Applies at the next start."`
 	Closed            *[]string    `json:"closed,omitempty" doc:"Files and folders of a PHP site that visitors never reach, by their path below its address, such as data. Added to what .htaccess files close. At most 50. Applies on the next deployment."`
+	DocumentRoot      *string      `json:"documentRoot,omitempty" doc:"Folder of a PHP site that is served, relative to its root directory; empty for that directory. Default: as detected. Applies on the next deployment."`
+	FrontController   *string      `json:"frontController,omitempty" doc:"PHP file that answers for paths without a file, relative to the document root; empty for none. Default: as detected, or as .htaccess says. Applies on the next deployment."`
+	Passthru          *bool        `json:"passthru,omitempty" doc:"Whether the front controller of a PHP site answers for paths without a file; otherwise these are 404 unless a rule of .htaccess is about them. Default: as detected. Applies on the next deployment."`
 	Ports             *[]int       `json:"ports,omitempty" doc:"Additional ports of public hosts that the program can connect to, beside 80 and 443, for example of databases. At most 16. Default: none. Applies at the next start."`
 	RequestMiB        *int         `json:"requestMiB,omitempty" doc:"Maximum size of a request body, 1 to 1048576; larger ones get 413. Default: no limit. Applies within seconds."`
 	ResponseSeconds   *int         `json:"responseSeconds,omitempty" doc:"Time from the end of the request to the first byte of the response, 1 to 3600; after that visitors get a 504. Default: 100. Applies within seconds."`
@@ -128,6 +131,9 @@ func mergeRun(have, p Run) Run {
 	have.Storage = cmp.Or(p.Storage, have.Storage)
 	have.StorageMiB = cmp.Or(p.StorageMiB, have.StorageMiB)
 	have.Closed = cmp.Or(p.Closed, have.Closed)
+	have.DocumentRoot = cmp.Or(p.DocumentRoot, have.DocumentRoot)
+	have.FrontController = cmp.Or(p.FrontController, have.FrontController)
+	have.Passthru = cmp.Or(p.Passthru, have.Passthru)
 	have.Ports = cmp.Or(p.Ports, have.Ports)
 	have.RequestMiB = cmp.Or(p.RequestMiB, have.RequestMiB)
 	have.ResponseSeconds = cmp.Or(p.ResponseSeconds, have.ResponseSeconds)
@@ -191,6 +197,12 @@ func CheckRun(r Run) error {
 				return bad("closed", "paths below the site's address, each once, such as data or config/keys.txt", text.Clip(name, 200))
 			}
 		}
+	}
+	if dir := r.DocumentRoot; dir != nil && *dir != "" && !storageFolder(*dir) {
+		return bad("documentRoot", "a folder of the project, such as web; empty for its root directory", text.Clip(*dir, 200))
+	}
+	if front := r.FrontController; front != nil && *front != "" && (!storageFolder(*front) || !strings.HasSuffix(*front, ".php")) {
+		return bad("frontController", "a .php file in the document root, such as index.php; empty for none", text.Clip(*front, 200))
 	}
 	if r.Ports != nil {
 		if len(*r.Ports) > maxPorts {

@@ -40,6 +40,7 @@ func TestNullResets(t *testing.T) {
 		"command": "node a.js", "release": "node r.js", "healthCheck": m{"path": "/up", "timeoutSeconds": 5}, "sleepAfterSeconds": 60,
 		"memoryMiB": 256, "cpus": 2, "pids": 64, "instances": m{"min": 1, "max": 2}, "storageMiB": 64, "ports": []int{5432}, "requestMiB": 5,
 		"responseSeconds": 9, "terminal": true, "drainSeconds": 3,
+		"documentRoot": "web", "frontController": "app.php", "passthru": true,
 	}
 	build := m{"command": "make", "install": "true", "output": "out", "root": "web", "node": "24", "depth": "full"}
 	w.must(200, "PATCH", path, key, m{"run": run, "build": build})
@@ -63,6 +64,9 @@ func TestNullResets(t *testing.T) {
 		wants(t, "depth", w.api("PATCH", path, key, m{"build": m{"depth": depth}}), 400, "build.depth must be a number of commits")
 	}
 	w.must(200, "PATCH", path, key, m{"build": m{"depth": "10000"}})
+	for name, value := range map[string]any{"documentRoot": "../x", "frontController": "index.html", "passthru": "yes"} {
+		wants(t, name, w.api("PATCH", path, key, m{"run": m{name: value}}), 400, name)
+	}
 	wants(t, "no default", w.api("PATCH", path, key, m{"backups": m{"keep": m{"daily": nil}}}), 400, "can't be null")
 }
 

@@ -412,6 +412,7 @@ func TestRunSettings(t *testing.T) {
 	)
 	set("part", "storage", "run_storage", "public/uploads\n\n /data/ \n", "run_storage_mib", "2048")
 	set("part", "closed", "run_closed", "/data/\nconfig/keys.txt")
+	set("part", "php", "run_document_root", ".", "run_front_controller", "app/index.php", "run_passthru", "false")
 	set("part", "ports", "run_ports", "5432, 6379")
 	b.get(at).want(
 		t, 200, `value="node server.js"`, `value="/ready"`, `value="90"`, `value="1024"`, `value="0.5"`,
@@ -423,25 +424,29 @@ func TestRunSettings(t *testing.T) {
 		fmt.Sprint(*r.Storage) != "[public/uploads data]" ||
 		*r.StorageMiB != 2048 ||
 		fmt.Sprint(*r.Closed) != "[data config/keys.txt]" ||
+		*r.DocumentRoot != "" || *r.FrontController != "app/index.php" || *r.Passthru ||
 		fmt.Sprint(*r.Ports) != "[5432 6379]" {
 		t.Errorf("%+v", r)
 	}
 	for field, form := range map[string][]string{
-		"run_memory":         {"part", "run", "run_memory", "63"},
-		"run_sleep":          {"part", "run", "run_sleep", "soon"},
-		"run_cpus":           {"part", "run", "run_cpus", "NaN"},
-		"run_health_path":    {"part", "run", "run_health_path", "ready"},
-		"run_health_timeout": {"part", "run", "run_health_timeout", "601"},
-		"run_drain":          {"part", "run", "run_drain", "-1"},
-		"run_pids":           {"part", "run", "run_pids", "31"},
-		"run_instances_min":  {"part", "run", "run_instances_min", "0"},
-		"run_instances_max":  {"part", "run", "run_instances_max", "2"}, // beside storage
-		"run_request_mib":    {"part", "run", "run_request_mib", "0"},
-		"run_response":       {"part", "run", "run_response", "3601"},
-		"run_storage":        {"part", "storage", "run_storage", "../x"},
-		"run_storage_mib":    {"part", "storage", "run_storage_mib", "15"},
-		"run_closed":         {"part", "closed", "run_closed", "../x"},
-		"run_ports":          {"part", "ports", "run_ports", "5432, 25"},
+		"run_memory":           {"part", "run", "run_memory", "63"},
+		"run_sleep":            {"part", "run", "run_sleep", "soon"},
+		"run_cpus":             {"part", "run", "run_cpus", "NaN"},
+		"run_health_path":      {"part", "run", "run_health_path", "ready"},
+		"run_health_timeout":   {"part", "run", "run_health_timeout", "601"},
+		"run_drain":            {"part", "run", "run_drain", "-1"},
+		"run_pids":             {"part", "run", "run_pids", "31"},
+		"run_instances_min":    {"part", "run", "run_instances_min", "0"},
+		"run_instances_max":    {"part", "run", "run_instances_max", "2"}, // beside storage
+		"run_request_mib":      {"part", "run", "run_request_mib", "0"},
+		"run_response":         {"part", "run", "run_response", "3601"},
+		"run_storage":          {"part", "storage", "run_storage", "../x"},
+		"run_storage_mib":      {"part", "storage", "run_storage_mib", "15"},
+		"run_closed":           {"part", "closed", "run_closed", "../x"},
+		"run_document_root":    {"part", "php", "run_document_root", "../x"},
+		"run_front_controller": {"part", "php", "run_front_controller", "index.html"},
+		"run_passthru":         {"part", "php", "run_passthru", "maybe"},
+		"run_ports":            {"part", "ports", "run_ports", "5432, 25"},
 	} {
 		if p := b.post(at, form...); p.status != 422 || !p.has("wrong-"+field) {
 			t.Errorf("%v: %s", form, p)
@@ -456,6 +461,7 @@ func TestRunSettings(t *testing.T) {
 	set("part", "run")
 	set("part", "storage")
 	set("part", "closed")
+	set("part", "php")
 	set("part", "ports")
 	if r := now(); (r != site.Run{}) {
 		t.Errorf("returned to the defaults it is %+v", r)

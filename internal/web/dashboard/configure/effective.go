@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -116,6 +117,10 @@ func (s settingsData) RunSetting(name string) (e effective) {
 		}
 	case name == "release" && !e.Set && s.Plan.Release != nil:
 		e.Below, e.From = s.Plan.Release.String(), "from the repository"
+	case name == "document_root" && !e.Set && s.Plan.Start != nil && s.Plan.Runtime == framework.PHP:
+		e.Below, e.From = cmp.Or(s.Plan.Start.DocumentRoot, "."), "detected: "+s.Plan.Name
+	case name == "front_controller" && !e.Set && s.Plan.Start != nil && s.Plan.Runtime == framework.PHP:
+		e.Below, e.From = cmp.Or(s.Plan.Start.FrontController, "none"), "detected: "+s.Plan.Name
 	case name == "storage" && s.Plan.Start != nil && len(s.Plan.Start.Storage) > 0:
 		e.Below, e.From = strings.Join(s.Plan.Start.Storage, ", "), "detected: "+s.Plan.Name
 	case runDefaults[name] != "":

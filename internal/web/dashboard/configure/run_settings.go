@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -31,6 +32,9 @@ var runFields = map[string]string{
 	"storage":                    "run_storage",
 	"storageMiB":                 "run_storage_mib",
 	"closed":                     "run_closed",
+	"documentRoot":               "run_document_root",
+	"frontController":            "run_front_controller",
+	"passthru":                   "run_passthru",
 	"ports":                      "run_ports",
 }
 
@@ -97,6 +101,18 @@ func runText(r site.Run, name string) string {
 	case "closed":
 		if r.Closed != nil {
 			return strings.Join(*r.Closed, "\n")
+		}
+	case "document_root":
+		if r.DocumentRoot != nil {
+			return cmp.Or(*r.DocumentRoot, ".")
+		}
+	case "front_controller":
+		if r.FrontController != nil {
+			return cmp.Or(*r.FrontController, "none")
+		}
+	case "passthru":
+		if r.Passthru != nil {
+			return strconv.FormatBool(*r.Passthru)
 		}
 	case "ports":
 		if r.Ports != nil {
@@ -180,6 +196,24 @@ func runForm(q *shell.Request, part string) (edit func(*site.Run), err error) {
 	case "closed":
 		closed := paths(q.Value("run_closed"))
 		edit = func(r *site.Run) { r.Closed = closed }
+	case "php":
+		root, front := text("run_document_root"), text("run_front_controller")
+		if root != nil && (*root == "." || *root == "/") {
+			*root = ""
+		}
+		if front != nil && *front == "none" {
+			*front = ""
+		}
+		var passthru *bool
+		switch v := q.Value("run_passthru"); v {
+		case "":
+		case "true", "false":
+			on := v == "true"
+			passthru = &on
+		default:
+			bad("run_passthru", "on, off or as detected")
+		}
+		edit = func(r *site.Run) { r.DocumentRoot, r.FrontController, r.Passthru = root, front, passthru }
 	case "ports":
 		var ports *[]int
 		if list := strings.FieldsFunc(q.Value("run_ports"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }); len(

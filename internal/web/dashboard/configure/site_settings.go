@@ -136,7 +136,7 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 			Node:    text("build_node"),
 			Depth:   text("build_depth"),
 		}
-	case "run", "storage", "closed", "ports":
+	case "run", "storage", "closed", "php", "ports":
 		if p.EditRun, err = runForm(q, part); err != nil {
 			return shell.Answer{}, err
 		}
