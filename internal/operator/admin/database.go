@@ -48,21 +48,22 @@ func openAlone(ctx context.Context, s installation.Store) (d *db.DB, unlock func
 	return d, unlock, err
 }
 
-// MoveDatabase copies the database of an installation that nothing serves to PostgreSQL, or to SQLite, and compares all rows. The database
-// before stays as it is. What to set next is printed, and noted in the file of settings, if there is one.
+// MoveDatabase copies the database of an installation that nothing serves from SQLite to PostgreSQL, or back, and compares all rows. The
+// database before stays as it is. What to set next is printed, and noted in the file of settings, if there is one.
 func MoveDatabase(ctx context.Context, s installation.Store, to, settings string, out io.Writer) error {
 	name := installation.SQLite
 	switch u, err := url.Parse(to); {
 	case to == installation.SQLite && s.Database == "", to == s.Database:
 		return errors.New("--to: the database is there already")
 	case to == installation.SQLite:
+	case s.Database != "":
+		return errors.New("--to: only sqlite, from PostgreSQL (pg_dump copies it to another PostgreSQL)")
 	case err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql":
 		return errors.New("--to: name an empty PostgreSQL database (postgres://…), or sqlite")
+	case strings.Contains(u.RawQuery, "@") || strings.Contains(to, "#"): // the driver finds the password elsewhere than net/url
+		return errors.New("--to: in the address, write %3F for ?, %40 for @ and %23 for # of the password")
 	default:
-		if u.User != nil {
-			u.User = url.User(u.User.Username())
-		}
-		name = u.String()
+		name = withoutPassword(*u)
 	}
 	d, unlock, err := openAlone(ctx, s)
 	if err != nil {
@@ -94,6 +95,18 @@ func MoveDatabase(ctx context.Context, s installation.Store, to, settings string
 	}
 	fmt.Fprintf(out, "%d rows of %d tables %s\n%s\n", m.Rows, m.Tables, did, next)
 	return note(settings, "slipway database move, "+time.Now().UTC().Format(time.DateOnly)+": "+next)
+}
+
+// withoutPassword returns the address of a PostgreSQL database without what is secret in it.
+func withoutPassword(u url.URL) string {
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	q := u.Query()
+	q.Del("password")
+	q.Del("sslpassword")
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // copyDatabase makes the new database.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,8 +50,8 @@ func TestMoveDatabase(t *testing.T) {
 	}))
 	must(t, d.Close())
 
-	url := dbtest.Empty(t)
-	target, err := db.Open(t.Context(), db.Config{URL: url})
+	address := dbtest.Empty(t)
+	target, err := db.Open(t.Context(), db.Config{URL: address})
 	must(t, err)
 	defer target.Close()
 	number := func(q string) (n int) {
@@ -65,7 +66,7 @@ func TestMoveDatabase(t *testing.T) {
 		},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMoveDatabase$")
-		cmd.Env = append(os.Environ(), moving+"="+s.DataDir, moving+"_TO="+url)
+		cmd.Env = append(os.Environ(), moving+"="+s.DataDir, moving+"_TO="+address)
 		must(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
@@ -92,17 +93,22 @@ func TestMoveDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Reset()
-	must(t, MoveDatabase(t.Context(), s, url, settings, &out))
+	must(t, MoveDatabase(t.Context(), s, secret(t, address), settings, &out))
 	if said, err := os.ReadFile(settings); err != nil || !strings.Contains(out.String(), "rows of") ||
 		!strings.Contains(string(said), "\n# slipway database move") || !strings.Contains(string(said), "Set database = ") {
 		t.Errorf("%s\n%s %v", out.String(), said, err)
+	}
+	for _, file := range []string{settings, s.Path("database.moved")} {
+		if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("sesame")) || strings.Contains(out.String(), "sesame") {
+			t.Errorf("a password is in %s or the output: %s\n%s %v", file, text, out.String(), err)
+		}
 	}
 	// The one before isn't served by mistake.
 	if _, _, err := s.Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "was moved") {
 		t.Errorf("the database before opens: %v", err)
 	}
 	there := s
-	there.Database = url
+	there.Database = address
 	has := func(s installation.Store, email string) bool {
 		d, _, err := s.Open(t.Context(), nil)
 		must(t, err)
@@ -137,13 +143,50 @@ func TestMoveDatabase(t *testing.T) {
 	}
 }
 
+// secret returns the address of a database with a password that it doesn't need.
+func secret(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	must(t, err)
+	q := u.Query()
+	q.Set("sslpassword", "sesame")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// What is printed and stored of an address has no password.
+func TestWithoutPassword(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"postgres://u:secret@h/x":                                            "postgres://u@h/x",
+		"postgres://u@h/x?password=secret&sslmode=disable":                   "postgres://u@h/x?sslmode=disable",
+		"postgres://h/x?user=u&p%61ssword=secret&password=secret":            "postgres://h/x?user=u",
+		"postgresql://u:secret@h:1/x?sslkey=/k&sslpassword=secret":           "postgresql://u@h:1/x?sslkey=%2Fk",
+		"postgres://u@h/x?sslmode=disable&connect_timeout=1;password=secret": "postgres://u@h/x?sslmode=disable",
+	} {
+		u, err := url.Parse(address)
+		must(t, err)
+		if got := withoutPassword(*u); got != want {
+			t.Errorf("%s: %s", address, got)
+		}
+	}
+}
+
 // What can't be moved is refused before anything is made.
 func TestMoveDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}
 	for to, want := range map[string]string{
 		"sqlite": "already", "mysql://x": "--to", "postgres://127.0.0.1:1/x": "has no installation",
+		"postgres://u:1?2@h/x": "%40", "postgres://u:1#2@h/x": "%23", "postgres://u@h/x?password=1#2": "%23",
 	} {
+		if err := MoveDatabase(context.Background(), s, to, "", io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	// The service couldn't tell two PostgreSQL databases apart, and would go on with the one before.
+	s.Database = "postgres://127.0.0.1:1/x"
+	for to, want := range map[string]string{s.Database: "already", "postgres://127.0.0.1:1/y": "only sqlite"} {
 		if err := MoveDatabase(context.Background(), s, to, "", io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", to, err)
 		}

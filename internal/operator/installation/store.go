@@ -54,8 +54,7 @@ func (s Store) Scratch(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// Reachable reports what is wrong with a database that lies elsewhere, before anything
-// is made here.
+// Reachable checks an external database before setup writes anything.
 func (s Store) Reachable(ctx context.Context) error {
 	if s.Database == "" {
 		return nil
@@ -125,7 +124,7 @@ func (s Store) OpenDatabase(ctx context.Context, log *slog.Logger) (*db.DB, erro
 // movedFile says where the database was moved, so that nothing serves from the one before by mistake.
 const movedFile = "database.moved"
 
-// SQLite is the name of the database in the data directory, for Moved.
+// SQLite is the value of Moved for the database in the data directory.
 const SQLite = "sqlite"
 
 // Moved notes that the database is elsewhere now: SQLite, or an address without a password.
@@ -250,7 +249,7 @@ func (s Store) Lock() (release func(), err error) {
 		}
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	// As long as the one before, in its place: that needs no room, so that a full disk keeps nobody from serving.
+	// Overwrites with the same length, so it works on a full disk.
 	_, err = f.WriteAt(fmt.Appendf(nil, "%-19d\n", os.Getpid()), 0)
 	if err == nil {
 		err = f.Truncate(20)

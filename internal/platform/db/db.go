@@ -235,14 +235,25 @@ func (d *DB) Integrity(ctx context.Context) error {
 	if !d.single {
 		return nil
 	}
+	return integrity(ctx, d.read)
+}
+
+// querier is a *sql.DB or a *sql.Tx.
+type querier interface {
+	QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, q string, args ...any) (*sql.Rows, error)
+}
+
+// integrity checks a database of SQLite, or what a transaction has made of it.
+func integrity(ctx context.Context, q querier) error {
 	var verdict string
-	if err := d.QueryRow(ctx, "PRAGMA integrity_check").Scan(&verdict); err != nil {
+	if err := q.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&verdict); err != nil {
 		return fmt.Errorf("check integrity: %w", err)
 	}
 	if verdict != "ok" {
 		return fmt.Errorf("check integrity: %s", verdict)
 	}
-	rows, err := d.Query(ctx, "PRAGMA foreign_key_check")
+	rows, err := q.QueryContext(ctx, "PRAGMA foreign_key_check")
 	if err != nil {
 		return fmt.Errorf("check foreign keys: %w", err)
 	}

@@ -66,7 +66,7 @@ func Move(ctx context.Context, from, to *DB) (m Moved, err error) {
 	if err != nil {
 		return Moved{}, err
 	}
-	return m, to.Integrity(ctx)
+	return m, nil
 }
 
 // copyRows copies the rows of all tables, and compares them.
@@ -261,7 +261,10 @@ func (d *DB) fillRows(ctx context.Context, fn func(rows) error) error {
 					return err
 				}
 			}
-			return fn(r)
+			if err := fn(r); err != nil {
+				return err
+			}
+			return integrity(ctx, x.tx)
 		})
 	}
 	return d.inPostgres(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {

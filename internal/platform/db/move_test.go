@@ -148,3 +148,21 @@ func TestMoveBetweenFiles(t *testing.T) {
 		t.Error("two equal ones differ")
 	}
 }
+
+// What SQLite's own checks find wrong isn't moved.
+func TestMoveChecksBeforeItCommits(t *testing.T) {
+	t.Parallel()
+	from := filled(t)
+	for _, q := range []string{"PRAGMA foreign_keys = OFF", `DELETE FROM users WHERE id = 'usr_0001'`, "PRAGMA foreign_keys = ON"} {
+		if err := from.Admin(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := unmigrated(t, "sqlite:"+filepath.Join(t.TempDir(), "to.db"))
+	if m, err := db.Move(t.Context(), from, to); err == nil || !strings.Contains(err.Error(), "of setup_links refers to nothing in users") || m.Rows != 0 {
+		t.Errorf("moved %+v, %v", m, err)
+	}
+	if left := dumped(t, to); left != "" {
+		t.Errorf("it left %d bytes", len(left))
+	}
+}
