@@ -2,6 +2,7 @@ package wordpress
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +18,8 @@ import (
 
 const (
 	addressEvery = 5 * time.Second  // finds what a lost wake-up left
-	addressAgain = 10 * time.Minute // after a rewriting failed
+	addressAgain = 10 * time.Minute // after a rewriting failed once; twice as long after each further failure
+	addressMost  = 24 * time.Hour   // limits addressAgain
 	maxOldHosts  = 20               // of a site
 	newAddress   = "-"              // of a site whose domain has not been looked at
 	oldContent   = "?"              // of a site whose content may name any domain that it had
@@ -83,7 +85,7 @@ func (w *WordPress) renameTx(ctx context.Context, tx *db.Tx, x addressed) error 
 		old = append(old, x.knows)
 	}
 	old = old[max(0, len(old)-maxOldHosts):]
-	n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET host = $3, old_hosts = $4, readdress_at = 0,
+	n, err := tx.Exec(ctx, `UPDATE wordpress_sites SET host = $3, old_hosts = $4, readdress_at = 0, readdress_wait = 0,
 		revision = revision + CASE WHEN host = '-' THEN 0 ELSE 1 END,
 		content_host = CASE WHEN content_host = '-' THEN $3 ELSE content_host END WHERE site_id = $1 AND host = $2`,
 		x.site, x.knows, x.now, strings.Join(old, " "))
@@ -112,15 +114,20 @@ func (w *WordPress) rewriteTx(ctx context.Context, tx *db.Tx, x addressed) error
 	return err
 }
 
-// readdressLaterTx has a rewriting that failed begin again later: until then content may name a former domain.
+// readdressLaterTx makes a failed rewriting begin again later, each time after twice the wait. Until then content may name a former domain.
 func (w *WordPress) readdressLaterTx(ctx context.Context, tx *db.Tx, x Work) error {
 	names := oldContent
 	if n := len(x.Hosts); n > 0 {
 		names = x.Hosts[n-1]
 	}
-	_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET content_host = $2, readdress_at = $3 WHERE site_id = $1 AND content_host = host`,
-		x.Site, names, db.Now().Add(addressAgain))
-	if err != nil {
+	var last int64
+	err := tx.QueryRow(ctx, `SELECT readdress_wait FROM wordpress_sites WHERE site_id = $1`, x.Site).Scan(&last)
+	if err == nil {
+		wait := min(max(2*time.Duration(last)*time.Millisecond, addressAgain), addressMost)
+		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET content_host = $2, readdress_at = $3, readdress_wait = $4
+			WHERE site_id = $1 AND content_host = host`, x.Site, names, db.Now().Add(wait), wait.Milliseconds())
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("note rewriting for later: %w", err)
 	}
 	return nil
@@ -163,6 +170,13 @@ func (r *run) readdressed(ctx context.Context) error {
 		}
 	}
 	found, err := r.replaceAll(ctx, s, pairs{List: r.step.Pairs, Addresses: true}, false, 0.2)
+	if err != nil {
+		return err
+	}
+	err = r.c.DB.Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET readdress_at = 0, readdress_wait = 0 WHERE site_id = $1`, s.ID)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/dbtest"
@@ -201,7 +202,18 @@ func TestPrimaryDomain(t *testing.T) {
 	}
 	leads("second.test", "")
 
-	// A rewriting that fails, or that nothing carried to its end, begins again, but not at once.
+	// A rewriting that fails, or that nothing carried to its end, begins again, but not at once, and each time later.
+	began := db.Now()
+	waits := func(want time.Duration) {
+		t.Helper()
+		var at db.Time
+		if err := d.QueryRow(t.Context(), `SELECT readdress_at FROM wordpress_sites`).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		if got := at.Sub(began); want == 0 && at != 0 || want > 0 && (got < want-time.Second || got > want+5*time.Minute) {
+			t.Errorf("it begins again after %v, want %v", got, want)
+		}
+	}
 	args, err := json.Marshal(list[0])
 	if err != nil {
 		t.Fatal(err)
@@ -209,10 +221,11 @@ func TestPrimaryDomain(t *testing.T) {
 	if err := w.givenUp(t.Context(), args, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, fails := range []bool{true, false} {
+	for n, fails := range []bool{true, true, true, true, true, true, true, true, true, false} {
 		if now := follow(); len(now) != 0 {
 			t.Errorf("a rewriting that failed begins at once: %+v", now)
 		}
+		waits(min(10*time.Minute<<n, 24*time.Hour))
 		must(`UPDATE wordpress_sites SET readdress_at = 0`)
 		again := follow()
 		if len(again) != 1 || !slices.Equal(again[0].Hosts, list[0].Hosts) {
@@ -223,6 +236,11 @@ func TestPrimaryDomain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	waits(0)
+	if err := d.Write(t.Context(), func(tx *db.Tx) error { return w.readdressLaterTx(t.Context(), tx, list[0]) }); err != nil {
+		t.Fatal(err)
+	}
+	waits(10 * time.Minute) // after it succeeded
 	must(`UPDATE wordpress_sites SET host = '-', content_host = '-'`)
 	if list := follow(); len(list) != 0 || revision() != 3 {
 		t.Errorf("a site of an earlier version: %+v", list)

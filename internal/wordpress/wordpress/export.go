@@ -83,8 +83,8 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 		case e.Content != nil:
 			content = *e.Content
 		}
-		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2, content_host = $3 WHERE site_id = $1`,
-			s.ID, cmp.Or(e.Prefix, "wp_"), content)
+		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2, content_host = $3,
+			readdress_at = 0, readdress_wait = 0 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"), content)
 	}
 	if err != nil {
 		return fmt.Errorf("import WordPress settings: %w", err)

@@ -53,7 +53,8 @@ func TestImportInPart(t *testing.T) {
 			if err := w.CreateTx(t.Context(), tx, s, Settings{Title: "Now", AdminUser: "eve"}, "eve@example.test"); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(t.Context(), `UPDATE wordpress_sites SET table_prefix = 'now_' WHERE site_id = $1`, s.ID); err != nil {
+			if _, err := tx.Exec(t.Context(), `UPDATE wordpress_sites SET table_prefix = 'now_', readdress_at = 9 WHERE site_id = $1`,
+				s.ID); err != nil {
 				return err
 			}
 			return w.ImportTx(t.Context(), tx, s, held, tt.of)
@@ -67,6 +68,10 @@ func TestImportInPart(t *testing.T) {
 		}
 		if x.Title != tt.title || x.Prefix != tt.prefix || x.ObjectCache != tt.of.Settings {
 			t.Errorf("%s: the title is %q, the prefix %q, an object cache is on: %v", name, x.Title, x.Prefix, x.ObjectCache)
+		}
+		var wait db.Time
+		if err := w.c.DB.QueryRow(t.Context(), `SELECT readdress_at FROM wordpress_sites`).Scan(&wait); err != nil || (wait == 0) != tt.of.Databases {
+			t.Errorf("%s: its addresses are rewritten again from %d, %v", name, wait, err)
 		}
 	}
 }

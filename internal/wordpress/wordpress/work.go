@@ -351,7 +351,7 @@ func (r *run) waitRestore(ctx context.Context) (ready bool, result map[string]an
 }
 
 // addressLater says what follows a rewriting of addresses that failed.
-const addressLater = "Content may still name the former domain. Rewriting it begins again within minutes"
+const addressLater = "Content may still name the former domain. Slipway tries again after 10 minutes, and later at least once a day"
 
 // interrupted is why what a restart cut off goes back.
 const interrupted = "It was interrupted by a restart of the server"
