@@ -25,6 +25,7 @@ type userCommand struct {
 	Resume  userResume  `cmd:"" help:"Reactivate a suspended user."`
 	Link    userLink    `cmd:"" help:"Print a one-time link with which a user sets a new password."`
 	Factor  userFactor  `cmd:"" name:"two-factor-off" help:"Disable two-factor authentication and remove the passkeys of a user who lost their device."`
+	Export  userExport  `cmd:"" help:"Print what the installation stores about a user, as JSON."`
 	Delete  userDelete  `cmd:"" help:"Delete a user with everything of their personal account: sites, keys, sessions, apps and webhooks."`
 }
 
@@ -83,15 +84,23 @@ func (u userResume) Run(ctx context.Context) error {
 	return admin.ResumeUser(ctx, u.Store(), u.Email, stdout)
 }
 
+type userExport struct{ oneUser }
+
+// Run prints the data, also while the server runs.
+func (u userExport) Run(ctx context.Context) error {
+	return admin.ExportUser(ctx, u.Store(), u.Email, stdout)
+}
+
 type userDelete struct {
 	oneUser
 	Sites int  `env:"-" help:"Number of sites that the user has." placeholder:"N"`
+	Erase bool `env:"-" help:"Also take the user's email and IP addresses out of the audit log."`
 	Yes   bool `env:"-" help:"Delete the user. Without it, the command only says what it would delete."`
 }
 
 // Run deletes the user, also while the server runs.
 func (u userDelete) Run(ctx context.Context) error {
-	return admin.DeleteUser(ctx, u.Store(), admin.Deletion{Email: u.Email, Sites: u.Sites, Yes: u.Yes}, stdout)
+	return admin.DeleteUser(ctx, u.Store(), admin.Deletion{Email: u.Email, Sites: u.Sites, Yes: u.Yes, Erase: u.Erase}, stdout)
 }
 
 type userCreate struct {

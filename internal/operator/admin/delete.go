@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -27,6 +28,7 @@ type Deletion struct {
 	Email string
 	Sites int  // how many sites the operator knows that the user has
 	Yes   bool // false: say what would be deleted, and refuse
+	Erase bool // also take the user's email and IP addresses out of the audit log
 }
 
 // DeleteUser deletes a user with everything of their personal account. The server's jobs delete the files of their sites.
@@ -55,7 +57,7 @@ func DeleteUser(ctx context.Context, s installation.Store, n Deletion, out io.Wr
 	}
 	by := audit.Actor{Via: "the command line"}
 	if err := d.Write(ctx, func(tx *db.Tx) error {
-		did, err := teams.DeleteUserTx(ctx, tx, by, u, sites, team.UserDeletion{Sites: n.Sites, Confirm: u.Email})
+		did, err := teams.DeleteUserTx(ctx, tx, by, u, sites, team.UserDeletion{Sites: n.Sites, Confirm: u.Email, Erase: n.Erase})
 		if err != nil {
 			return err
 		}
@@ -65,6 +67,32 @@ func DeleteUser(ctx context.Context, s installation.Store, n Deletion, out io.Wr
 	}
 	fmt.Fprintf(out, "User %s deleted\n", u.Email)
 	return nil
+}
+
+// ExportUser prints what the installation stores about a user, as JSON.
+func ExportUser(ctx context.Context, s installation.Store, email string, out io.Writer) error {
+	d, sealer, err := s.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	accounts := account.New(account.Config{DB: d, Log: quiet()})
+	u, err := accounts.UserByEmail(ctx, email)
+	if err != nil {
+		return fault.Sentence(err)
+	}
+	x, err := whole(d, sealer, accounts).Export(ctx, u)
+	if err != nil {
+		return fault.Sentence(err)
+	}
+	if err := d.Write(ctx, func(tx *db.Tx) error {
+		return accounts.AuditTx(ctx, tx, commandLine, audit.Event{Action: "user.exported", Subject: string(u.ID), About: u.ID, Detail: u.Email})
+	}); err != nil {
+		return err
+	}
+	text := json.NewEncoder(out)
+	text.SetIndent("", "  ")
+	return text.Encode(x)
 }
 
 // whole returns Teams with every service that a deletion needs. They call no other server: the jobs of slipway serve do.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -15,6 +16,40 @@ import (
 	"slipway/internal/tenant/team"
 	"slipway/internal/tenant/webhook"
 )
+
+// The command line prints what is stored about a user, and erases one: the log names them no more.
+func TestEraseUserOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := installation.Store{DataDir: t.TempDir()}
+	var out bytes.Buffer
+	for _, n := range []NewUser{
+		{Email: "root@example.test", Password: "correct horse battery", Admin: true}, {Email: "ada@example.test", Password: "correct horse battery"},
+	} {
+		must(t, CreateUser(t.Context(), s, n, &out))
+	}
+	out.Reset()
+	must(t, ExportUser(t.Context(), s, "ada@example.test", &out))
+	var x team.Export
+	must(t, json.Unmarshal(out.Bytes(), &x))
+	if x.Email != "ada@example.test" || x.Role != "user" || len(x.AuditLog) == 0 || x.AuditLog[0].Action != "user.created" {
+		t.Errorf("exported: %s", out.String())
+	}
+	must(t, DeleteUser(t.Context(), s, Deletion{Email: "ada@example.test", Yes: true, Erase: true}, &out))
+	must(t, withAccounts(t.Context(), s, func(_ *db.DB, a *account.Accounts) error {
+		list, err := a.Audit(t.Context(), audit.Filter{Limit: 50})
+		var actions []string
+		for _, e := range list {
+			actions = append(actions, e.Action)
+			if strings.Contains(e.Detail, "ada@") {
+				t.Errorf("the log still has %+v", e)
+			}
+		}
+		if got := strings.Join(actions, " "); got != "user.erased user.exported user.created user.created" {
+			t.Errorf("the log has %s", got)
+		}
+		return err
+	}))
+}
 
 // The command line deletes a user with their sites, and what apps made with their access to a team, by the rules of the
 // dashboard: the number of sites is confirmed, and the last owner of a team and the last operator stay.

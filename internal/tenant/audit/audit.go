@@ -82,6 +82,23 @@ func ExpireTx(ctx context.Context, tx *db.Tx, now db.Time) error {
 	return err
 }
 
+// EraseTx takes a user who was deleted out of the log: what they did stays, without their email address and where they
+// did it from.
+func EraseTx(ctx context.Context, tx *db.Tx, user id.User, email string) error {
+	if _, err := tx.Exec(ctx, `UPDATE audit SET addr = '', via = '' WHERE user_id = $1`, user); err != nil {
+		return fmt.Errorf("erase from audit log: %w", err)
+	}
+	// Entries of others name the address too, such as of an invitation.
+	if _, err := tx.Exec(ctx,
+		`UPDATE audit SET detail = replace(detail, $1, $2) WHERE replace(detail, $1, '') <> detail`, email, Erased); err != nil {
+		return fmt.Errorf("erase from audit log: %w", err)
+	}
+	return nil
+}
+
+// Erased stands for the email address of an erased user.
+const Erased = "(erased)"
+
 // WriteLateTx writes an entry for the earlier time at. id is the result of NewID at that time.
 func WriteLateTx(ctx context.Context, tx *db.Tx, id string, at db.Time, by Actor, d Event) error {
 	addr := ""

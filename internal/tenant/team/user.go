@@ -17,6 +17,7 @@ import (
 type UserDeletion struct {
 	Sites   int    // how many sites the operator knows that the user has
 	Confirm string // the user's address. Optional without sites.
+	Erase   bool   // the audit log forgets the user's email and IP addresses, too
 }
 
 // SitesOf returns the ids of all sites of an owner.
@@ -65,6 +66,9 @@ func (s *Teams) DeleteUserTx(
 			return did, err
 		}
 	}
-	_, err := s.c.Accounts.DeleteUserTx(ctx, tx, by, u.ID)
-	return did, err
+	if _, err := s.c.Accounts.DeleteUserTx(ctx, tx, by, u.ID); err != nil || !d.Erase {
+		return did, err
+	}
+	did.Action, did.Detail = "user.erased", strings.Replace(did.Detail, u.Email, audit.Erased, 1)
+	return did, audit.EraseTx(ctx, tx, u.ID, u.Email)
 }

@@ -111,7 +111,7 @@ func TestEveryListPages(t *testing.T) {
 	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // those that never come whole
 	lists := 0
 	for _, r := range routesOf(w) {
-		if r.Method != "GET" || !strings.HasPrefix(r.ID, "list") {
+		if r.Method != "GET" || !strings.HasPrefix(r.ID, "list") || r.Operator { // TestOperatorsManageUsers pages theirs
 			continue
 		}
 		lists++

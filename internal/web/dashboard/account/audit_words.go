@@ -101,6 +101,8 @@ var auditLabels = map[string]string{
 	"user.resumed":                "User unsuspended",
 	"user.role":                   "Role changed",
 	"user.deleted":                "User deleted",
+	"user.erased":                 "User deleted and erased",
+	"user.exported":               "User data exported",
 
 	"user.created":                  "User created",
 	"installation.backup_failed":    "Backups of the installation need attention",

@@ -134,7 +134,7 @@ func (d *Pages) deleteUser(ctx context.Context, q *shell.Request) (shell.Answer,
 	if err != nil {
 		return shell.Answer{}, err
 	}
-	told := team.UserDeletion{Confirm: q.Value("confirm")}
+	told := team.UserDeletion{Confirm: q.Value("confirm"), Erase: q.Checked("erase")}
 	if n := q.Value("sites"); n != "" {
 		if told.Sites, err = strconv.Atoi(n); err != nil {
 			return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Invalid number of sites", Code: "invalid_sites"}
