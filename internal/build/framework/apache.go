@@ -227,7 +227,7 @@ func Apache(files []ApacheFile, look func(f ApacheFile)) (rules []htaccess.Folde
 		rules = append(rules, rule)
 	}
 	if err := htaccess.Check(rules); err != nil {
-		return nil, nil, &ApacheError{".htaccess", err.Error(), "remove rules that the application doesn't need"}
+		return nil, nil, &ApacheError{".htaccess", err.Error(), "change the rules, or remove those that the application doesn't need"}
 	}
 	if left > 0 {
 		problems = append(problems, fmt.Sprintf("%d more lines of .htaccess files are not obeyed", left))

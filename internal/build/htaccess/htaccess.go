@@ -185,14 +185,8 @@ func (r *Rules) begin(at *access, name, about string) *access {
 		return at
 	case "requireall", "requireany", "limit":
 		return at
-	case "files":
-		if pattern, ok := strings.CutPrefix(about, "~"); ok {
-			form, err = r.compile(unquoted(pattern))
-		} else {
-			form, err = r.compile("^" + wildcards.Replace(regexp.QuoteMeta(about)) + "$")
-		}
-	case "filesmatch":
-		form, err = r.compile(about)
+	case "files", "filesmatch":
+		form, err = r.names(name, about)
 	case "if", "elseif", "else": // of conditions that only Apache knows
 	default: // of other paths or methods
 		return nil
@@ -212,6 +206,18 @@ func (r *Rules) begin(at *access, name, about string) *access {
 	}
 	r.files = append(r.files, of)
 	return &of.access
+}
+
+// names compiles the file names of a section.
+func (r *Rules) names(kind, about string) (*regexp.Regexp, error) {
+	pattern, ok := strings.CutPrefix(about, "~")
+	switch {
+	case kind == "filesmatch":
+		return r.compile(about)
+	case ok:
+		return r.compile(unquoted(pattern))
+	}
+	return r.compile("^" + wildcards.Replace(regexp.QuoteMeta(about)) + "$")
 }
 
 var wildcards = strings.NewReplacer(`\*`, ".*", `\?`, ".")

@@ -81,16 +81,16 @@ func re2(pattern string) (out, but, why string) {
 	const end = `(/|$)`
 	if i := strings.Index(pattern, `(?!well-known`); i >= 0 && strings.HasSuffix(pattern[:i], `\.`) {
 		if j := closing(pattern, i); j > 0 {
-			pattern, but = pattern[:i]+pattern[j+1:], `(^|/)\.well-known`+end
+			pattern, but = pattern[:i]+pattern[j+1:], `^/?\.well-known`+end
 		}
 	}
 	if at := fixedBefore.FindString(pattern); at != "" && but == "" {
 		i := len(at) - len("(?!")
-		if j := closing(pattern, i); j > 0 {
+		if j := closing(pattern, i); j > 0 && !alternatives(pattern[j+1:]) {
 			but, pattern = pattern[:i]+"(?:"+pattern[len(at):j]+")", pattern[:i]+pattern[j+1:]
 		}
 	}
-	pattern = possessive.ReplaceAllString(pattern, "$1")
+	pattern = greedy(pattern)
 	if weight(pattern)+weight(but) > maxRewrite*8 {
 		return "", "", "the pattern is too large"
 	}
@@ -125,7 +125,6 @@ func reason(pattern string) string {
 
 var (
 	fixedBefore   = regexp.MustCompile(`^\^(?:\\[./_ -]|[\w/ -])*\(\?!`)
-	possessive    = regexp.MustCompile(`([^\\][*+?}])\+`)
 	backreference = regexp.MustCompile(`\\[1-9]`)
 	assertion     = regexp.MustCompile(`\(\?<?[!=]`)
 	repetition    = regexp.MustCompile(`\{(\d+)(?:,(\d*))?\}`)
@@ -150,29 +149,77 @@ func widened(pattern string) (string, bool) {
 	return out, why == "" && but == ""
 }
 
+// atom returns where the escape or class ends that begins at i; i+1 for any other character.
+func atom(pattern string, i int) int {
+	switch pattern[i] {
+	case '\\':
+		return min(i+2, len(pattern))
+	case '[':
+		i++
+		i += len(bracket.FindString(pattern[i:])) // a bracket that is one of the class
+		for i < len(pattern) && pattern[i] != ']' {
+			if end := strings.Index(pattern[i:], ":]"); end > 0 && strings.HasPrefix(pattern[i:], "[:") {
+				i += end + 2
+				continue
+			}
+			i += pick(pattern[i] == '\\', 2, 1)
+		}
+		return min(i+1, len(pattern))
+	}
+	return i + 1
+}
+
+var bracket = regexp.MustCompile(`^\^?\]?`)
+
 // closing returns where the group ends that begins at i, or -1.
 func closing(pattern string, i int) int {
-	depth, class := 0, false
-	for ; i < len(pattern); i++ {
-		switch c := pattern[i]; {
-		case c == '\\':
-			i++
-		case class:
-			class = c != ']'
-		case c == '[':
-			class = true
-			if strings.HasPrefix(pattern[i+1:], "]") || strings.HasPrefix(pattern[i+1:], "^]") { // a bracket that is one of the class
-				i += 1 + strings.IndexByte(pattern[i+1:], ']')
-			}
-		case c == '(':
+	depth := 0
+	for ; i < len(pattern); i = atom(pattern, i) {
+		switch pattern[i] {
+		case '(':
 			depth++
-		case c == ')':
+		case ')':
 			if depth--; depth == 0 {
 				return i
 			}
 		}
 	}
 	return -1
+}
+
+// alternatives reports whether a pattern has a | outside of its groups.
+func alternatives(pattern string) bool {
+	depth := 0
+	for i := 0; i < len(pattern); i = atom(pattern, i) {
+		switch pattern[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '|':
+			if depth == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// greedy returns a pattern without the + that makes a repetition possessive.
+func greedy(pattern string) string {
+	var b strings.Builder
+	repeated := false
+	for i := 0; i < len(pattern); {
+		end := atom(pattern, i)
+		if repeated && pattern[i] == '+' {
+			repeated = false
+		} else {
+			b.WriteString(pattern[i:end])
+			repeated = end == i+1 && strings.IndexByte("*+?}", pattern[i]) >= 0
+		}
+		i = end
+	}
+	return b.String()
 }
 
 // weight is how large a pattern is when its repetitions are written out.

@@ -3,11 +3,13 @@ package htaccess
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,6 +44,7 @@ type Map struct {
 type folder struct {
 	Folder
 	on      bool
+	jumps   bool // a rule decides which of the next ones apply
 	rules   []rule
 	aliases []alias
 }
@@ -75,9 +78,22 @@ func Compile(list []Folder) (*Map, error) { return compile(list, maxWeight) }
 // Check reports whether the files of a new deployment can be compiled. It allows less than Compile, which must accept the deployments
 // of earlier versions.
 func Check(list []Folder) error {
+	for _, f := range list {
+		for _, up := range list {
+			if (f.Inherits || up.Inherits) && f.Rewrites && f.Path != up.Path && within(f.Path, up.Path) &&
+				slices.ContainsFunc(up.Rules, Rule.closes) {
+				return fmt.Errorf("RewriteOptions Inherit is not supported: repeat the rules that close paths in %s/.htaccess", f.Path)
+			}
+		}
+	}
 	_, err := compile(list, maxNewWeight)
 	return err
 }
+
+func (r Rule) closes() bool { return r.Status >= 400 }
+
+// within reports whether a folder is another one, or lies in it.
+func within(dir, up string) bool { return up == "" || dir == up || strings.HasPrefix(dir, up+"/") }
 
 func compile(list []Folder, limit int) (*Map, error) {
 	if len(list) == 0 {
@@ -117,7 +133,7 @@ func compile(list []Folder, limit int) (*Map, error) {
 				}
 				x.conds = append(x.conds, y)
 			}
-			c.rules = append(c.rules, x)
+			c.rules, c.jumps = append(c.rules, x), c.jumps || r.Chain || r.Skip > 0 || r.Again
 		}
 		for _, a := range f.Aliases {
 			x := alias{Alias: a}
@@ -189,6 +205,7 @@ type asked struct {
 	m     *Map
 	work  int
 	stats map[string]Kind
+	full  bool // of stats: more are asked for
 	env   map[string]string
 	known bool // only what is known of every request may be asked: see Touches
 	vague bool // the last text has something else
@@ -212,7 +229,7 @@ func (m *Map) Route(q Request) Answer {
 		}
 		out, err := a.round(name, query)
 		switch {
-		case err != nil:
+		case err != nil || a.full:
 			return Answer{Status: http.StatusInternalServerError}
 		case out.Status != 0:
 			return out.Answer
@@ -289,7 +306,7 @@ func (m *Map) dirOf(name string) string {
 	return ""
 }
 
-// rewriting returns the folder whose RewriteRules are for a path, and the path below it; nil: there are none.
+// rewriting returns the folder whose RewriteRules apply to name, and name relative to it; nil if none apply.
 func (m *Map) rewriting(name string) (*folder, string) {
 	if f := m.folders[strings.TrimPrefix(name, "/")]; f != nil && f.Path != "" && f.Rewrites {
 		return nil, "" // a folder without its slash
@@ -582,6 +599,10 @@ func (a *asked) holds(c *cond, g *groups, name, query string) (bool, error) {
 		if err := a.spend(statCost); err != nil {
 			return false, err
 		}
+		if one, ok := a.Files.(only); ok && one.Stat(path.Clean(text)) == Nothing {
+			a.maybe = true // there may be such a file
+			return true, nil
+		}
 		switch kind := a.stat(text); c.Pattern {
 		case "f", "e":
 			hit = kind == File || kind == Empty || c.Pattern == "e" && kind == Dir
@@ -622,7 +643,8 @@ func (a *asked) stat(name string) Kind {
 	if a.stats == nil {
 		a.stats = map[string]Kind{}
 	}
-	if !strings.HasPrefix(name, "/") || len(name) > maxURL || len(a.stats) > maxStats {
+	a.full = a.full || len(a.stats) >= maxStats
+	if !strings.HasPrefix(name, "/") || len(name) > maxURL || a.full {
 		return Nothing
 	}
 	kind := a.Files.Stat(path.Clean(name))
@@ -717,12 +739,14 @@ func (a *asked) variable(upper, written, name, query string) string {
 		if variable == "HTTPS" && a.HTTPS {
 			return "on"
 		}
+		a.vague = a.vague || a.known && variable != "REDIRECT_STATUS" // which is unset at first
 		return a.env[variable]
 	}
-	if a.vague = true; upper == "QUERY_STRING" {
-		a.vague = !a.closes
+	if upper == "QUERY_STRING" {
+		a.vague = a.vague || !a.closes
 		return query
 	}
+	a.vague = true
 	switch upper {
 	case "HTTP_HOST":
 		return a.Host
@@ -743,13 +767,17 @@ func (a *asked) variable(upper, written, name, query string) string {
 		return ""
 	case "X-Forwarded-Proto":
 		return pick(a.HTTPS, "https", "http")
-	case "Host":
+	case "Host", "X-Forwarded-Host":
 		return a.Host
+	case "X-Forwarded-For", "X-Real-Ip": // what a visitor says of these doesn't count
+		return a.Remote
+	case "Forwarded":
+		return ""
 	}
 	return strings.Join(a.Header[header], ", ")
 }
 
-func pick(yes bool, a, b string) string {
+func pick[T any](yes bool, a, b T) T {
 	if yes {
 		return a
 	}
@@ -871,13 +899,13 @@ func (m *Map) Touches(file string, root string) bool {
 			a.maybe = false
 			_, hit, err := a.matches(r, below, name, "")
 			switch {
-			case err != nil:
+			case err != nil || a.full:
 				return true
 			case !hit || r.To == "-" && r.Status == 0 && !r.Last && !r.End:
 				continue
 			case r.To != "-" || r.Status != 0:
 				return true
-			case !a.maybe: // nothing is done for this path
+			case !a.maybe && !f.jumps: // nothing is done for this path
 				return m.aliased(a, name)
 			}
 		}

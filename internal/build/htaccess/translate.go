@@ -1,6 +1,7 @@
 package htaccess
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -22,7 +23,8 @@ type Folder struct {
 	Errors   map[string]string `json:"errors,omitempty"` // documents of ErrorDocument by status
 	Index    []string          `json:"index,omitempty"`  // DirectoryIndex
 	Fallback string            `json:"fallback,omitempty"`
-	Env      map[string]string `json:"env,omitempty"` // SetEnv
+	Inherits bool              `json:"inherits,omitempty"` // asks for the rules of the folders above, or gives those below its own
+	Env      map[string]string `json:"env,omitempty"`      // SetEnv
 }
 
 // Empty reports whether the file says nothing that is obeyed.
@@ -103,6 +105,9 @@ type translation struct {
 	sections int
 	access   []string
 	problems []Problem
+	tests    Rules               // counts the patterns of sections as Parse does
+	broken   bool                // the rules of this chain are ignored
+	ignored  []string            // variables that ignored lines set
 	names    []string            // of directives that are not supported
 	others   map[string][]string // their lines
 }
@@ -115,6 +120,15 @@ func (t *translation) problem(line int, format string, args ...any) {
 
 func (t *translation) fail(line int, format string, args ...any) {
 	t.problems = slices.Insert(t.problems, 0, Problem{line, fmt.Sprintf(format, args...), true})
+}
+
+// bad is a problem with a line, which is fatal if the line closes paths.
+func (t *translation) bad(closes bool, line int, text string) {
+	if closes {
+		t.fail(line, "%s", text+", and it closes paths")
+	} else {
+		t.problem(line, "%s", text)
+	}
 }
 
 // Translate returns what a .htaccess says, and what of it is not obeyed, fatal problems first.
@@ -184,9 +198,13 @@ func Translate(folder, text string) (Folder, []Problem) {
 			if of {
 				files++
 			}
-			if kind == "filesmatch" || kind == "files" && strings.HasPrefix(argument(now), "~") {
-				pattern := strings.TrimPrefix(argument(now), "~")
-				if _, _, why := re2(unquoted(pattern)); why != "" && inside {
+			if kind == "filesmatch" || kind == "files" {
+				_, err := t.tests.names(kind, argument(now)) // as Parse does it
+				_, _, why := re2(unquoted(strings.TrimPrefix(argument(now), "~")))
+				if errors.Is(err, errPattern) {
+					why = err.Error()
+				}
+				if err != nil && why != "" && inside {
 					t.problem(line, "%s: %s, so what it closes may be more than on Apache", words[0][1:], why)
 				}
 			}
@@ -196,6 +214,9 @@ func Translate(folder, text string) (Folder, []Problem) {
 		}
 		if slices.Contains(accessWords, name) { // Parse knows the sections itself
 			t.access = append(t.access, now)
+			if inside {
+				t.denial(line, name, strings.ToLower(strings.Join(words[1:], " ")))
+			}
 			continue
 		}
 		if !inside {
@@ -206,7 +227,10 @@ func Translate(folder, text string) (Folder, []Problem) {
 			return t.Folder, t.problems
 		}
 		if files > 0 {
-			if !slices.Contains(noEffect, name) {
+			switch {
+			case closesPaths(name, words[1:]):
+				t.fail(line, "%s closes paths, and is not supported in a section; %s", words[0], otherwise)
+			case !slices.Contains(noEffect, name):
 				t.other(line, words[0]+" in a section")
 			}
 			continue
@@ -218,6 +242,7 @@ func Translate(folder, text string) (Folder, []Problem) {
 			t.fail(0, "it has more than %d sections", maxSections)
 		}
 	}
+	t.unset()
 	t.unsupported()
 	slices.SortStableFunc(t.problems, func(a, b Problem) int {
 		switch {
@@ -234,7 +259,7 @@ func Translate(folder, text string) (Folder, []Problem) {
 var (
 	accessWords   = []string{"deny", "allow", "order", "require", "satisfy"}
 	accessMatters = regexp.MustCompile(`(?im)^(deny|order|require)\b`)
-	// noEffect are directives that say what is so anyway, or what a visitor doesn't notice.
+	// noEffect lists directives that need no warning: they change nothing here.
 	noEffect = []string{
 		"options", "serversignature", "addoutputfilterbytype", "setoutputfilter", "fileetag", "indexignore", "adddefaultcharset",
 		"addcharset", "authtype", "authname", "authuserfile", "authgroupfile", "directoryslash", "acceptpathinfo", "cgipassauth",
@@ -243,6 +268,65 @@ var (
 	integerTest   = regexp.MustCompile(`^-[a-z]+$`) // -eq, -lt and others
 	redirectNames = map[string]int{"permanent": 301, "temp": 302, "seeother": 303, "gone": 410}
 )
+
+// otherwise says what to do about a line that closes paths.
+const otherwise = "write it otherwise, or name the paths in closed under [run] in slipway.toml"
+
+// denial names what of a denial Parse doesn't obey.
+func (t *translation) denial(line int, name, args string) {
+	switch {
+	case name == "deny" && !strings.Contains(" "+args+" ", " all "):
+		t.other(line, "Deny from addresses or variables")
+	case name == "require" && (strings.HasPrefix(args, "not ") || strings.HasPrefix(args, "method ")):
+		t.other(line, "Require "+strings.Fields(args)[0])
+	}
+}
+
+// closesPaths reports whether a RewriteRule or Redirect refuses paths.
+func closesPaths(name string, args []string) bool {
+	switch name {
+	case "rewriterule":
+		return slices.ContainsFunc(flags(args, 2), func(f string) bool {
+			name, value, _ := strings.Cut(strings.ToUpper(f), "=")
+			return name == "F" || name == "FORBIDDEN" || name == "G" || name == "GONE" || (name == "R" || name == "REDIRECT") && refuses(value)
+		})
+	case "redirect", "redirectmatch":
+		return len(args) > 0 && refuses(args[0])
+	}
+	return false
+}
+
+// refuses reports whether the status of a redirect is an error.
+func refuses(word string) bool {
+	n, err := strconv.Atoi(word)
+	return err == nil && n >= 400 || strings.EqualFold(word, "gone")
+}
+
+// ignores notes variables that are never set, as NAME, !NAME, NAME=value or NAME:value.
+func (t *translation) ignores(variables ...string) {
+	for _, v := range variables {
+		v = strings.TrimPrefix(v, "!")
+		if i := strings.IndexAny(v, "=:"); i >= 0 {
+			v = v[:i]
+		}
+		t.ignored = append(t.ignored, v)
+	}
+}
+
+// unset fails rules that close paths and ask for a variable that is never set.
+func (t *translation) unset() {
+	for _, r := range t.Rules {
+		for _, c := range r.Conds {
+			for _, v := range variable.FindAllStringSubmatch(c.Of, -1) {
+				if r.Status >= 400 && slices.Contains(t.ignored, v[1]) {
+					t.fail(r.Line, "RewriteRule closes paths, but the line that sets %s is not supported; %s", v[1], otherwise)
+				}
+			}
+		}
+	}
+}
+
+var variable = regexp.MustCompile(`(?i)%\{ENV:([^}]*)\}`)
 
 // other notes a directive that isn't supported.
 func (t *translation) other(line int, name string) {
@@ -328,7 +412,15 @@ func (t *translation) directive(line int, name string, words []string) {
 			t.Env = map[string]string{}
 		}
 		t.Env[args[0]] = strings.Join(args[1:], " ")
+	case "browsermatch", "browsermatchnocase":
+		t.ignores(args[min(1, len(args)):]...)
+	case "rewriteoptions":
+		for _, o := range args {
+			t.Inherits = t.Inherits || strings.HasPrefix(strings.ToLower(o), "inherit")
+		}
+		t.other(line, words[0])
 	case "setenvif", "setenvifnocase":
+		t.ignores(args[min(2, len(args)):]...)
 		if len(args) == 0 || !strings.EqualFold(args[0], "authorization") { // PHP sees the header in any case
 			t.other(line, words[0])
 		}
@@ -444,7 +536,7 @@ func (t *translation) cond(line int, args []string) {
 	}
 }
 
-// basePattern finds the address of the folder with the rules, as Symfony and others do: it takes %{REQUEST_URI}::$0 apart.
+// basePattern is Symfony's pattern that computes the base URL from %{REQUEST_URI}::$0.
 const basePattern = `^(/.+)/(.*)::\2$`
 
 // status reads what follows R=, or the first word of Redirect; 0 is none.
@@ -464,6 +556,10 @@ func (t *translation) rule(line int, args []string) {
 	why := ""
 	if len(args) < 2 || len(args[1]) > maxRewrite {
 		t.problem(line, "RewriteRule has no pattern and target of up to %d bytes", maxRewrite)
+		if closesPaths("rewriterule", args) {
+			t.fail(line, "RewriteRule closes paths, and its target is too long")
+		}
+		t.broken = false
 		t.Rules = append(t.Rules, Rule{Line: line, Never: true})
 		return
 	}
@@ -506,6 +602,7 @@ func (t *translation) rule(line int, args []string) {
 			case strings.HasPrefix(name, "no-") || strings.HasPrefix(name, "dont-"): // switches of Apache itself
 			case !envName(name) || len(r.Env) >= maxEnv:
 				t.problem(line, "RewriteRule: the variable of the flag E is ignored")
+				t.ignores(value)
 			default:
 				r.Env = append(r.Env, value)
 			}
@@ -520,7 +617,7 @@ func (t *translation) rule(line int, args []string) {
 			why = "the flag " + name[:min(len(name), 20)] + " is not supported"
 		}
 	}
-	closes := r.Status >= 400
+	closes := closesPaths("rewriterule", args)
 	pattern, not := strings.CutPrefix(args[0], "!")
 	r.Not = not
 	var bad string
@@ -543,15 +640,22 @@ func (t *translation) rule(line int, args []string) {
 	if v := unknownVariable(r.To); v != "" && why == "" && !closes {
 		why = v + " is not known"
 	}
+	if closes && r.Status < 400 { // F beside R
+		r.Status = http.StatusForbidden
+	}
+	if t.broken && why == "" && closes {
+		why = "a rule of its chain is ignored"
+	}
+	never := why != "" || t.unknown && !closes
 	switch {
-	case why != "" && (closes || bad != "" && r.Status >= 400):
-		t.fail(line, "RewriteRule closes paths and can't be obeyed: %s; write it otherwise, or name the paths in closed "+
-			"under [run] in slipway.toml", why)
+	case why != "" && closes:
+		t.fail(line, "RewriteRule closes paths and can't be obeyed: %s; %s", why, otherwise)
 	case why != "":
 		t.problem(line, "RewriteRule is ignored: %s", why)
+	}
+	if t.broken = r.Chain && (never || t.broken); never { // a condition that isn't understood has said so
+		t.ignores(r.Env...)
 		r = Rule{Line: line, Never: true, Chain: r.Chain}
-	case t.unknown && !closes:
-		r = Rule{Line: line, Never: true, Chain: r.Chain} // the condition has said so
 	}
 	t.Rules = append(t.Rules, r)
 }
@@ -563,7 +667,7 @@ func (t *translation) alias(line int, name string, args []string) {
 		a.Status = http.StatusMovedPermanently
 	case name != "redirecttemp" && len(args) > 0 && !strings.ContainsAny(args[0], "/^(.$"):
 		if a.Status = status(args[0]); a.Status == 0 {
-			t.problem(line, "the status of %s is not known", args[0][:min(len(args[0]), 20)])
+			t.bad(refuses(args[0]), line, "the status of "+args[0][:min(len(args[0]), 20)]+" is not known")
 			return
 		}
 		args = args[1:]
@@ -571,7 +675,7 @@ func (t *translation) alias(line int, name string, args []string) {
 	closes := a.Status >= 400
 	switch {
 	case len(args) == 0 || !closes && len(args) < 2 || len(args[0]) > maxRewrite || len(args) > 1 && len(args[1]) > maxRewrite:
-		t.problem(line, "the redirect has no path and target")
+		t.bad(closes, line, "the redirect has no path and target")
 		return
 	case a.Match:
 		var why string
@@ -591,7 +695,7 @@ func (t *translation) alias(line int, name string, args []string) {
 	default:
 		a.From = args[0]
 		if !strings.HasPrefix(a.From, "/") {
-			t.problem(line, "Redirect is not from an absolute path")
+			t.bad(closes, line, "Redirect is not from an absolute path")
 			return
 		}
 	}

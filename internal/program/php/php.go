@@ -52,7 +52,7 @@ type Site struct {
 	Open func(name string) (f *os.File, stored bool, err error)
 	// Dial connects to PHP-FPM.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Workers are those of PHP-FPM. Optional: nil bounds nothing.
+	// Workers limits concurrent requests. nil means no limit.
 	Workers *Workers
 	// Spool is the directory for bodies and answers on their way. Optional: empty is the system's.
 	Spool string
@@ -62,14 +62,13 @@ type Site struct {
 	Owner  id.Owner // of the site. Optional.
 }
 
-// split takes a request's path apart: clean, without its first slash. What has a segment
-// that begins with a dot, .well-known excepted, or bytes that no file name of a site has,
-// is no file.
+// split returns a request's path clean and without its first slash, and whether it names a folder. ok is false for paths that
+// can't be files: with a segment that begins with a dot, .well-known excepted, or bytes that file names of sites don't have.
 func split(p string) (clean string, folder, ok bool) {
-	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }) || len(p) > 4096 {
-		return "", false, false
-	}
 	clean = strings.TrimPrefix(path.Clean("/"+p), "/")
+	if strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == '\ufffd' }) || len(p) > 4096 {
+		return clean, false, false
+	}
 	for part := range strings.SplitSeq(clean, "/") {
 		if strings.HasPrefix(part, ".") && part != ".well-known" {
 			return clean, false, false
@@ -120,7 +119,7 @@ func (s *Site) closes(name string) bool {
 	return framework.Closes(s.Closed, name) || s.Rules.Hides(name)
 }
 
-// usualIndex is what answers for a folder.
+// usualIndex lists the index files of a folder.
 var usualIndex = []string{"index.php", "index.html"}
 
 // index returns the names of what answers for a folder.

@@ -16,10 +16,7 @@ func (s *Site) route(r *http.Request) htaccess.Answer {
 	if s.Rules == nil {
 		return out
 	}
-	name, slash, ok := split(r.URL.Path)
-	if !ok && name == "" {
-		return out
-	}
+	name, slash, _ := split(r.URL.Path) // odd paths, too, can reach the front controller
 	if name = "/" + name; slash && name != "/" {
 		name += "/"
 	}

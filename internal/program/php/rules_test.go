@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"slipway/internal/build/htaccess"
@@ -91,6 +92,35 @@ RewriteRule ^page$ index.php [L]`,
 		to := s.route(httptest.NewRequest(http.MethodPost, path, nil))
 		if script, _, _ := s.script(to.Path); script != want {
 			t.Errorf("%s runs %q, want %q", path, script, want)
+		}
+	}
+}
+
+// A path that can't be a file is one for the rules, too, and lies in the folder that is closed.
+func TestRulesForOddPaths(t *testing.T) {
+	t.Parallel()
+	s := site(t, "", "index.php")
+	s.Front, s.Closed = "index.php", []string{"secret"}
+	ruled(t, s, map[string]string{"": "RewriteEngine On\nRewriteRule ^admin - [F]"})
+	for p, want := range map[string]int{
+		`/admin/x\`: 403, "/admin/x\x01": 403, "/admin/\ufffd": 403, `/x\/../admin`: 403, "/admin/" + strings.Repeat("a/", 2500): 403,
+		`/secret/x\`: 404, "/admin": 403,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.Path = p
+		if s.Serve(httptest.NewRecorder(), r) {
+			t.Fatalf("%.30q is served", p)
+		}
+		if out := s.route(r); want == 403 && out.Status != want {
+			t.Errorf("%.30q: the rules answer %d", p, out.Status)
+		}
+		if script, _, _ := s.script(p); want == 404 && script != "" {
+			t.Errorf("%.30q runs %s", p, script)
+		}
+	}
+	for p, want := range map[string]string{`/other/x\`: "index.php"} {
+		if script, _, _ := s.script(p); script != want {
+			t.Errorf("%q runs %q", p, script)
 		}
 	}
 }
