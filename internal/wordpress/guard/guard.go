@@ -42,8 +42,6 @@ type Config struct {
 type Sites interface {
 	// Served returns what a deployment serves.
 	Served(ctx context.Context, deployment id.Deployment) (Served, error)
-	// RootFile returns a text of Served.Root.
-	RootFile(ctx context.Context, id site.ID, path string) (string, error)
 	// PagesChanged hears that a site made pages of its own stale.
 	PagesChanged(ctx context.Context, id site.ID)
 	// Scheduled hears when a site's next event is, in seconds since 1970.
@@ -73,9 +71,9 @@ type Served struct {
 	Own    string // marks requests that the site makes to itself: see Mark
 	Device string // by which it knows devices: see Device
 
-	Rules *release.Tree   // its redirects and headers beside those of its repository; nil: none
-	Root  map[string]bool // paths of files at its root, beside those of its repository
-	Pages PageCache       // what its owner keeps from the page cache
+	Rules *release.Tree     // its redirects and headers beside those of its repository; nil: none
+	Root  map[string]string // contents of files at its root by path, beside those of its repository
+	Pages PageCache         // what its owner keeps from the page cache
 
 	Address string   // of its primary domain; empty: it has none
 	Former  []string // hosts of before, which lead there
@@ -117,9 +115,14 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 	if err != nil {
 		return s, err
 	}
-	if s.Rules != nil { // as many more as could be known in its memory, by 4 KiB each
-		gs.count.Add(s.Rules.Memory() >> 12)
+	var memory int64 // counts as the deployments that could be known in it, by 4 KiB each
+	if s.Rules != nil {
+		memory = s.Rules.Memory()
 	}
+	for _, text := range s.Root {
+		memory += int64(len(text))
+	}
+	gs.count.Add(memory >> 12)
 	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	if gs.count.Add(1) > maxKnown {
 		gs.known.Clear()
@@ -131,7 +134,8 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 
 // ahead reports whether something of the site's own may answer for a path before its pages and files do.
 func (s Served) ahead(path string) bool {
-	return s.Rules != nil || s.Root[strings.TrimPrefix(path, "/")]
+	_, file := s.Root[strings.TrimPrefix(path, "/")]
+	return s.Rules != nil || file
 }
 
 // Rules returns a site's redirects and headers beside those of its repository.

@@ -514,9 +514,6 @@ func (*heard) Served(context.Context, id.Deployment) (Served, error) {
 	return Served{Site: "site", Own: Mark([]byte("key"))}, nil
 }
 
-func (*heard) RootFile(context.Context, id.Site, string) (string, error) {
-	return "google.com, pub-1", nil
-}
 func (h *heard) PagesChanged(_ context.Context, id site.ID)        { h.changed = string(id) }
 func (h *heard) Scheduled(_ context.Context, _ site.ID, at string) { h.at = at }
 
@@ -641,7 +638,7 @@ func TestFilesAtTheRoot(t *testing.T) {
 		return strings.HasPrefix(r.URL.Path, "/wp-content/a.")
 	})
 	gs := New(Config{Programs: files, Cache: pagecache.New(""), Sites: &heard{}})
-	served := Served{Site: "site", Root: map[string]bool{"ads.txt": true, ".well-known/x": true, "wp-config.php": true}}
+	served := Served{Site: "site", Root: map[string]string{"ads.txt": "google.com, pub-1", ".well-known/x": "x", "wp-config.php": "<?php"}}
 	gs.known.Store("dep", served)
 	for _, tt := range []struct {
 		method, path string
@@ -651,7 +648,7 @@ func TestFilesAtTheRoot(t *testing.T) {
 	}{
 		{"GET", "/ads.txt", true, 200, "google.com, pub-1", response.Revalidate[0]},
 		{"HEAD", "/ads.txt", true, 200, "", response.Revalidate[0]},
-		{"GET", "/.well-known/x", true, 200, "google.com, pub-1", response.Revalidate[0]},
+		{"GET", "/.well-known/x", true, 200, "x", response.Revalidate[0]},
 		{"GET", "/wp-config.php", true, 404, "Not found\n", "no-store"},
 		{"POST", "/ads.txt", false, 200, "", ""},
 		{"GET", "/other.txt", false, 200, "", ""},

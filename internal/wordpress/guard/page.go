@@ -75,12 +75,8 @@ func versioned(query string) bool {
 // rootFile answers with a file at the root of the site, and reports whether it did.
 func (g *guard) rootFile(w http.ResponseWriter, r *http.Request) bool {
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	if !g.site.Root[name] || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return false
-	}
-	text, err := g.of.c.Sites.RootFile(r.Context(), g.site.Site, name)
-	if err != nil {
-		g.of.c.Log.WarnContext(r.Context(), "root file not read", "site", g.site.Site, "path", name, "err", err)
+	text, ok := g.site.Root[name]
+	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
 	h, sum := w.Header(), sha256.Sum256([]byte(text))

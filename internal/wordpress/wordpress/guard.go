@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"slipway/internal/build/rules"
@@ -36,14 +37,8 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 		s.Pages = readPageCache(pages)
 		files := readRootFiles(root)
 		s.Rules, _ = files.rules()
-		for path := range files {
-			if !rules.IsFile(path) {
-				if s.Root == nil {
-					s.Root = map[string]bool{}
-				}
-				s.Root[path] = true
-			}
-		}
+		maps.DeleteFunc(files, func(path, _ string) bool { return rules.IsFile(path) })
+		s.Root = files
 		s.Own, s.Device = guard.Mark(key), guard.Device(key)
 		if host != "" && host != newAddress {
 			own, _, _ := strings.Cut(strings.TrimPrefix(g.w.c.Sites.URL(label), "https://"), ":")

@@ -163,9 +163,3 @@ func checkRootFiles(files []RootFile) (rootFiles, error) {
 	}
 	return set, nil
 }
-
-// RootFile is for guard.Sites.
-func (g guarded) RootFile(ctx context.Context, id site.ID, path string) (string, error) {
-	have, err := g.w.rootFiles(ctx, g.w.c.DB, id)
-	return have[path], err
-}

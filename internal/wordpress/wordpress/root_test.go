@@ -1,6 +1,7 @@
 package wordpress
 
 import (
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,8 +90,28 @@ func TestRootFiles(t *testing.T) {
 	if rules, files := served(); rules != 2 || files != 2 {
 		t.Errorf("%d rules and %d files are served", rules, files)
 	}
-	if text, err := (guarded{w}).RootFile(t.Context(), "site", "ads.txt"); err != nil || text != "none" {
-		t.Errorf("ads.txt is %q, %v", text, err)
+	get := func(path string) string {
+		t.Helper()
+		e, err := w.Acquire(t.Context(), "dep")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := httptest.NewRecorder()
+		e.Serve(rec, request(path))
+		return rec.Body.String()
+	}
+	if text := get("/ads.txt"); text != "none" {
+		t.Errorf("ads.txt is %q", text)
+	}
+	// Requests don't read the database, where a site's files may be 256 KiB.
+	if err := d.Admin(t.Context(), `UPDATE wordpress_sites SET root_files = '{"ads.txt": "read"}'`); err != nil {
+		t.Fatal(err)
+	}
+	if text := get("/ads.txt"); text != "none" {
+		t.Errorf("ads.txt is %q without being set: it is read for each request", text)
+	}
+	if changed, err := set("own", good...); err != nil || !changed {
+		t.Fatalf("%v %v", changed, err)
 	}
 	for name, files := range map[string][]RootFile{
 		"PHP":               {{"x.php", "<?php"}},
@@ -125,6 +146,9 @@ func TestRootFiles(t *testing.T) {
 		if err := one(path, content); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if got := get("/robots.txt"); got != text {
+		t.Errorf("robots.txt is %q", got)
 	}
 	list, err := w.RootFiles(t.Context(), "own", "site")
 	if want := []RootFile{good[0], good[3], {"robots.txt", text}}; err != nil || !slices.Equal(list, want) {
