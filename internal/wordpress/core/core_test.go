@@ -173,7 +173,7 @@ func TestConstantsOfSites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const settings = `<?php foreach (['EMPTY_TRASH_DAYS', 'WP_POST_REVISIONS', 'OWN_TEXT', 'OWN_NUMBER', 'DISALLOW_FILE_EDIT', 'DB_NAME', 'lower', 'ABSPATH'] as $name)
+	const settings = `<?php foreach (['EMPTY_TRASH_DAYS', 'WP_POST_REVISIONS', 'OWN_TEXT', 'OWN_NUMBER', 'DISALLOW_FILE_EDIT', 'DB_NAME', 'lower', 'ABSPATH', 'SLIPWAY_INSTALLING'] as $name)
 		$out[$name] = defined($name) ? constant($name) : null;
 	$out['ABSPATH'] = $out['ABSPATH'] === __DIR__ . '/';
 	echo json_encode($out);`
@@ -186,9 +186,11 @@ func TestConstantsOfSites(t *testing.T) {
 	cmd.Env = []string{
 		"SLIPWAY_WP_DATABASE=site", "WP_CONFIG_EMPTY_TRASH_DAYS=7", "WP_CONFIG_WP_POST_REVISIONS=false", "WP_CONFIG_OWN_TEXT=a b", "WP_CONFIG_OWN_NUMBER=007",
 		"WP_CONFIG_DISALLOW_FILE_EDIT=false", "WP_CONFIG_DB_NAME=other", "WP_CONFIG_lower=1", "WP_CONFIG_ABSPATH=/",
+		"WP_CONFIG_SLIPWAY_INSTALLING=true",
 	}
 	got, err := cmd.Output()
-	want := `{"EMPTY_TRASH_DAYS":7,"WP_POST_REVISIONS":false,"OWN_TEXT":"a b","OWN_NUMBER":"007","DISALLOW_FILE_EDIT":true,"DB_NAME":"site","lower":null,"ABSPATH":true}`
+	want := `{"EMPTY_TRASH_DAYS":7,"WP_POST_REVISIONS":false,"OWN_TEXT":"a b","OWN_NUMBER":"007","DISALLOW_FILE_EDIT":true,"DB_NAME":"site","lower":null,"ABSPATH":true,` +
+		`"SLIPWAY_INSTALLING":null}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}

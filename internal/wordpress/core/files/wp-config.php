@@ -37,7 +37,7 @@ define('WP_DEFAULT_THEME', getenv('SLIPWAY_WP_THEME') ?: 'twentytwentythree');
 
 // The owner's constants are variables of the site: WP_CONFIG_EMPTY_TRASH_DAYS=7. They don't replace ours.
 foreach (getenv() as $name => $value) {
-	if (preg_match('/^WP_CONFIG_([A-Z][A-Z0-9_]{0,63})$/', $name, $m) && !defined($m[1]) && $m[1] !== 'ABSPATH') {
+	if (preg_match('/^WP_CONFIG_((?!SLIPWAY_)[A-Z][A-Z0-9_]{0,63})$/', $name, $m) && !defined($m[1]) && $m[1] !== 'ABSPATH') {
 		$number = preg_match('/^(0|-?[1-9][0-9]{0,17})$/', $value);
 		define($m[1], ['true' => true, 'false' => false][strtolower($value)] ?? ($number ? (int) $value : $value));
 	}
