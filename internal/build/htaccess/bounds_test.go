@@ -114,6 +114,22 @@ func TestWork(t *testing.T) {
 	}
 }
 
+// The patterns of many folders don't add up: a file far down is closed. Names that no file can have aren't looked for.
+func TestWorkOfNames(t *testing.T) {
+	t.Parallel()
+	section := "<FilesMatch ^" + strings.Repeat("a?", 200) + "$>\nDeny from all\n</FilesMatch>\n"
+	large, small := Parse(strings.Repeat(section, 9)), Parse(section)
+	file := strings.Repeat("b/", 100) + strings.Repeat("b", 200)
+	if !Hides("", file, func(string) *Rules { return large }) {
+		t.Error("a hundred large files of Apache are run over a name")
+	}
+	for name, want := range map[string]bool{"b.txt": false, "aaa": true, "b/aaa": true, strings.Repeat("b", 255): false, strings.Repeat("a", 4000): false} {
+		if got := Hides("", name, func(string) *Rules { return small }); got != want {
+			t.Errorf("%.20s: %v", name, got)
+		}
+	}
+}
+
 // A new deployment may have smaller patterns than those that were stored before.
 func TestNewPatterns(t *testing.T) {
 	t.Parallel()

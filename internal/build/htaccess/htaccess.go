@@ -25,6 +25,13 @@ const maxSections = 200
 // The bytes of one pattern, and of all patterns of a file: a compiled pattern takes many times as much.
 const maxPattern, maxPatterns = 512, 4 << 10
 
+// maxName is how many bytes the name of a file has. Longer ones are not looked for in sections.
+const maxName = 255
+
+// maxNames bounds the work of the patterns of all folders above a file, in bytes of patterns times bytes of its name. Beyond it, the
+// file is closed. One full .htaccess takes all of it: about 15 ms.
+const maxNames = maxPatterns * maxName
+
 // Rules are those of one .htaccess.
 type Rules struct {
 	folder  access
@@ -296,11 +303,19 @@ func Hides(top, file string, of func(folder string) *Rules) bool {
 		}
 		folder = path.Join(folder, next)
 	}
+	base, work := path.Base(file), 0
 	for _, r := range rules {
+		if len(base) <= maxName {
+			work += min(r.bytes, maxPatterns) * len(base) // more are not compiled
+		}
+		if work > maxNames {
+			return true
+		}
 		for _, s := range r.files {
 			alone := state{}
 			alone.apply(s.access)
-			if matches := s.name == nil || s.name.MatchString(path.Base(file)); matches && (s.name != nil && !s.wide || alone.closed()) {
+			matches := s.name == nil || len(base) <= maxName && s.name.MatchString(base)
+			if matches && (s.name != nil && !s.wide || alone.closed()) {
 				now.apply(s.access)
 			}
 		}

@@ -53,7 +53,7 @@ func Fatal(line string) string {
 // Env returns the variable by which PHP-FPM takes over the socket of descriptor 3.
 func Env() []string { return []string{"FPM_SOCKETS=" + poolSocket + "=3"} }
 
-// Files are the contents of the files that PHP-FPM needs, by their places inside.
+// Files maps paths in the sandbox to contents.
 func (p Pool) Files() map[string]string {
 	return map[string]string{poolFile: p.Conf(), iniFile: p.Ini(), primeFile: primeScript}
 }
