@@ -99,6 +99,7 @@ type Spec struct {
 	Branch     string   // each branch has its own caches
 	MaxCaches  *int64   // bytes of all caches of the owner's builds. Optional.
 	ClearCache bool     // build without the cache
+	ServerNode bool     // the site's live deployment has the server's Node.js, and keeps it unless ClearCache is set
 	Tree       Tree
 	Plan       framework.Plan // how to build it
 	Env        map[string]string
@@ -148,6 +149,8 @@ type Artefact struct {
 	Folder string   // its path in the repository; empty for the repository itself
 	// Node is the version of Node.js that the build chose because the plan doesn't; empty means the server's.
 	Node string
+	// Makeshift reports that the artefact has the server's Node.js only because no other could be downloaded.
+	Makeshift bool
 	// Runtime and Start say how the artefact is served: as files or by a program.
 	Runtime string
 	Start   *framework.Start

@@ -46,6 +46,7 @@ type Job struct {
 	Commands []string          `json:"commands"`
 	Whole    bool              `json:"whole"`
 	Storage  []string          `json:"storage"`
+	Server   bool              `json:"serverNode,omitempty"` // Spec.ServerNode and not Spec.ClearCache
 	Limits   sandbox.Limits    `json:"limits"`
 }
 
@@ -55,11 +56,14 @@ type Left struct {
 	Standalone string                  `json:"standalone"`
 	Server     string                  `json:"server,omitempty"`
 	Node       string                  `json:"node,omitempty"`
+	Makeshift  bool                    `json:"makeshift,omitempty"`
 	Assets     []framework.AssetFolder `json:"assets"`
 }
 
 // Left returns the description that a remote builder sends back.
-func (a Artefact) Left() Left { return Left{a.Folder, a.Standalone, a.Server, a.Node, a.Assets} }
+func (a Artefact) Left() Left {
+	return Left{a.Folder, a.Standalone, a.Server, a.Node, a.Makeshift, a.Assets}
+}
 
 // maxAssets caps the asset folders of an artefact from elsewhere.
 const maxAssets = 100
@@ -117,7 +121,7 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 		ID: b.ID, Site: b.Site, Owner: b.Owner, Source: source, Output: output, Cache: b.cache.path("pack"),
 		Job: Job{
 			UID: b.uid, Plan: b.Plan, Env: b.Env, Secrets: b.Secrets, Commands: b.Commands, Whole: b.Whole, Storage: b.Storage,
-			Limits: b.c.Limits,
+			Server: b.ServerNode && !b.ClearCache, Limits: b.c.Limits,
 		},
 	}, b.report)
 	if err != nil {
@@ -133,8 +137,9 @@ func (b *build) elsewhere(ctx context.Context, use func(context.Context, Artefac
 	defer root.Close()
 	a := Artefact{
 		Files: root, Folder: left.Folder, Node: b.Plan.Node, Runtime: b.Plan.Runtime, Start: b.Plan.Start, Assets: left.Assets,
+		Makeshift: left.Makeshift,
 	}
-	if a.Node == "" && nodeLine.MatchString(left.Node) {
+	if a.Node == "" && nodeVersion.MatchString(left.Node) {
 		a.Node = left.Node
 	}
 	if left.Standalone != "" && b.Plan.Framework == "next" {
@@ -160,7 +165,7 @@ func Alone(
 		Builds: New(c), report: r, work: work, uid: j.UID, cache: cache{kept},
 		Spec: Spec{
 			ID: "alone", Tree: tree, Plan: j.Plan, Env: j.Env, Secrets: slices.Clone(j.Secrets), Commands: j.Commands, Whole: j.Whole,
-			Storage: j.Storage,
+			Storage: j.Storage, ServerNode: j.Server,
 		},
 	}
 	err := x.carryOut(ctx, use)

@@ -124,6 +124,14 @@ func TestElsewhere(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
+	// The version that was chosen there stays the program's.
+	for said, want := range map[string]string{"24.99.0": "24.99.0", "24": "24", "24.99.0 --x": "", "../x": ""} {
+		e.left = func(l *Left) { l.Node, l.Makeshift = said, true }
+		if o := away.build(files, plans["run"]); o.err != nil || o.made.Node != want || !o.made.Makeshift {
+			t.Errorf("%s: %v: %+v", said, o.err, o.made)
+		}
+	}
+
 	// What comes back is a stranger's.
 	for _, bad := range []func(*Left){
 		func(l *Left) { l.Folder = "../x" },

@@ -52,7 +52,7 @@ func (b *build) bringNode(ctx context.Context) (err error) {
 	}
 	if b.Plan.Node == "" && b.c.Node != "" && !want.Apart && unavailable(err) {
 		b.printf("warn", "The usual Node.js can't be downloaded now, so this build has the server's: %s", fault.As(err).Message)
-		b.line, want.Node = "", ""
+		b.line, want.Node, b.makeshift = "", "", true
 		b.tools, err = b.c.Toolchain.Ready(ctx, want, say)
 	}
 	if err != nil {
@@ -64,13 +64,13 @@ func (b *build) bringNode(ctx context.Context) (err error) {
 	return nil
 }
 
-// unnamed returns the version of Node.js for a project that names none, or "" for the server's own. A site whose last build
-// had the server's keeps it.
+// unnamed returns the version of Node.js for a project that names none, or "" for the server's own. A site whose live
+// deployment has the server's keeps it.
 func (b *build) unnamed(ctx context.Context, want toolchain.Want, say func(string, ...any)) (string, error) {
 	if b.c.Node == "" || want.Manager == "" && b.Plan.Runtime != framework.Node {
 		return b.c.Toolchain.LineFor(ctx, want, say)
 	}
-	if _, err := os.Stat(b.cache.path("key")); err == nil && !b.ClearCache {
+	if b.ServerNode && !b.ClearCache {
 		say("This site was built with the server's Node.js before and keeps it. To change that, name a version in engines of package.json")
 		return b.c.Toolchain.LineFor(ctx, want, say)
 	}
@@ -202,7 +202,10 @@ func (p *pruning) engine(dir string) string {
 	return engines.Node
 }
 
-var nodeLine = lazyregexp.New(`^[0-9]{1,3}$`)
+var (
+	nodeLine    = lazyregexp.New(`^[0-9]{1,3}$`)
+	nodeVersion = lazyregexp.New(`^[0-9]{1,3}(?:\.[0-9]{1,5}){0,2}$`)
+)
 
 // node returns the Node.js version that the packages of the last build needed; "" if the server's was suitable.
 func (c cache) node() string {

@@ -112,12 +112,17 @@ func TestUsualNode(t *testing.T) {
 		t.Fatalf("the server's: %v: %v\n%s", first.err, first.files, first.text())
 	}
 	s.Builds.c.Node = "lts"
-	o := s.build(files, plan)
-	if o.err != nil || o.files["index.html"] != first.files["index.html"] || !strings.Contains(o.text(), "keeps it") {
+	// The cache says nothing about it: it goes after a boot, a failed build and some time, and other branches have others.
+	ok(t, s.Clear())
+	ok(t, os.RemoveAll(filepath.Join(s.c.Dir, "caches")))
+	server := func(x *Spec) { x.ServerNode = true }
+	o := s.build(files, plan, server)
+	if o.err != nil || o.files["index.html"] != first.files["index.html"] || !strings.Contains(o.text(), "keeps it") ||
+		o.made.Node != "" || o.made.Makeshift {
 		t.Errorf("a site that was built before: %v: %v\n%s", o.err, o.files, o.text())
 	}
 	clear := func(x *Spec) { x.ClearCache = true }
-	for _, change := range [][]func(*Spec){{clear}, nil} {
+	for _, change := range [][]func(*Spec){{server, clear}, nil} {
 		o = s.build(files, plan, change...)
 		if o.err != nil || strings.TrimSpace(o.files["index.html"]) != "v24.99.0" ||
 			!strings.Contains(o.text(), "Node 24.99.0 from the npm registry, with security updates until 2028-04-30") {
@@ -127,7 +132,16 @@ func TestUsualNode(t *testing.T) {
 	offline := newSite(t)
 	offline.Builds.c.Node = "lts"
 	o = offline.build(files, plan)
-	if o.err != nil || o.files["index.html"] != first.files["index.html"] || !strings.Contains(o.text(), "can't be downloaded now") {
-		t.Errorf("offline: %v: %v\n%s", o.err, o.files, o.text())
+	if o.err != nil || o.files["index.html"] != first.files["index.html"] || !strings.Contains(o.text(), "can't be downloaded now") ||
+		o.made.Node != "" || !o.made.Makeshift {
+		t.Errorf("offline: %+v: %v\n%s", o.made, o.files, o.text())
+	}
+	// A program without a build keeps it, too.
+	ok(t, os.RemoveAll(filepath.Join(s.c.Dir, "caches")))
+	asItIs := framework.Plan{Runtime: framework.Node, Start: &framework.Start{}}
+	for want, change := range map[string][]func(*Spec){"": {server}, "24.99.0": nil} {
+		if o := s.build(files, asItIs, change...); o.err != nil || o.made.Node != want || o.made.Makeshift {
+			t.Errorf("without a build: %v: %+v, want %q", o.err, o.made, want)
+		}
 	}
 }

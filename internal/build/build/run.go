@@ -42,6 +42,7 @@ type build struct {
 	root       *root.Lease        // the programs that the commands find; nil is the host's
 	extra      []toolchain.Tools  // additional tools, released separately
 	line       string             // version of Node.js that the packages need if the project names none; "" is the server's
+	makeshift  bool               // Artefact.Makeshift
 	dir        string             // private: the socket, and work
 	work       string             // writable for the build: repo and .home; set in advance for builds elsewhere
 	uid        int                // of the site; set in advance for builds elsewhere
@@ -133,7 +134,9 @@ func (b *build) asItIs(ctx context.Context, use func(context.Context, Artefact) 
 			return err
 		}
 		defer b.giveBack()
-		a.Node = b.tools.Node
+		if a.Makeshift = b.makeshift; b.line != "" {
+			a.Node = b.tools.Node
+		}
 		return use(ctx, a)
 	})
 }
@@ -182,6 +185,7 @@ func (b *build) carryOut(ctx context.Context, use func(context.Context, Artefact
 		if a.Node = b.node(); b.Plan.Node == "" && a.Node != "" {
 			a.Node = b.tools.Node // it stays that version, however often it starts
 		}
+		a.Makeshift = b.makeshift
 		return use(ctx, a)
 	})
 }

@@ -68,6 +68,7 @@ type outcome struct {
 	files  map[string]string // of the artefact
 	log    []string          // each after its level
 	stages []string
+	made   Artefact // its files are gone
 }
 
 func (o outcome) text() string { return strings.Join(o.log, "\n") }
@@ -100,7 +101,7 @@ func (s *site) build(files map[string]string, plan framework.Plan, change ...fun
 		f(&spec)
 	}
 	o.err = s.Run(s.t.Context(), spec, &heard{o: &o}, func(_ context.Context, a Artefact) error {
-		o.files = map[string]string{}
+		o.files, o.made = map[string]string{}, a
 		return fs.WalkDir(a.Files.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {
 				return err

@@ -45,6 +45,7 @@ type Plan struct {
 	Manager        string `json:"manager,omitempty"`        // npm, pnpm, yarn, bun, or "" without package.json
 	ManagerVersion string `json:"managerVersion,omitempty"` // exact version or npm range; "" means any
 	Node           string `json:"node,omitempty"`           // version, npm range, "lts/*" or "latest"; "" means the host's
+	Makeshift      bool   `json:"makeshift,omitempty"`      // it has the host's Node only because no other could be downloaded
 	Tools          []Tool `json:"tools,omitempty"`          // programs other than Node.js that the commands call
 
 	Install          []Command `json:"install,omitempty"` // in order; may be empty

@@ -45,7 +45,7 @@ func (d *Deployments) built(
 			}
 			x.Framework = made.Framework
 		}
-		made.Node = cmp.Or(a.Node, plan.Node)
+		made.Node, made.Makeshift = cmp.Or(a.Node, plan.Node), a.Makeshift
 		if x.Plan, err = json.Marshal(made); err != nil {
 			return err
 		}
@@ -69,6 +69,12 @@ func (d *Deployments) built(
 		return err
 	})
 	return rel, made, err
+}
+
+// serverNode reports whether the site's live deployment was built with the server's Node.js by choice.
+func (d *Deployments) serverNode(ctx context.Context, s site.Site) (bool, error) {
+	live, err := d.livePlan(ctx, s)
+	return live.Node == "" && !live.Makeshift && (live.Manager != "" || live.Runtime == framework.Node), err
 }
 
 // build runs a build and calls use with its result, which is deleted when use returns.
@@ -105,6 +111,9 @@ func (d *Deployments) build(
 		spec.Branch, spec.ClearCache = preview.PullKey(x.Pull), true
 	}
 	if spec.Env, spec.Secrets, err = d.environment(ctx, s, x, plan); err != nil {
+		return err
+	}
+	if spec.ServerNode, err = d.serverNode(ctx, s); err != nil {
 		return err
 	}
 	spent := buildTime{site: s, source: usage.NewSource(string(x.ID) + "/" + db.Random(10))}

@@ -3,7 +3,9 @@ package deploy
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,12 +138,10 @@ func (d *Deployments) added(ctx context.Context, s site.Site, plan framework.Pla
 	if s.LiveDeployment == "" || len(plan.Parts) == 0 {
 		return publish.Extensions{}, nil
 	}
-	var text string
-	if err := d.c.DB.QueryRow(ctx, `SELECT plan FROM deployments WHERE id = $1`, s.LiveDeployment).Scan(&text); err != nil {
-		return publish.Extensions{}, fmt.Errorf("read the live plan: %w", err)
+	live, err := d.livePlan(ctx, s)
+	if err != nil {
+		return publish.Extensions{}, err
 	}
-	var live framework.Plan
-	_ = json.Unmarshal([]byte(text), &live) // one that can't be read had nothing
 	had := func(kind, name string) bool {
 		name, _, _ = strings.Cut(name, "/")
 		return slices.Contains(live.Content, kind) || slices.Contains(live.Content, kind+"/"+name)
@@ -151,6 +151,17 @@ func (d *Deployments) added(ctx context.Context, s site.Site, plan framework.Pla
 		x.Plugin = ""
 	}
 	return x, nil
+}
+
+// livePlan returns the plan of the site's live deployment. It is empty if there is none, or it can't be read.
+func (d *Deployments) livePlan(ctx context.Context, s site.Site) (live framework.Plan, err error) {
+	var text string
+	err = d.c.DB.QueryRow(ctx, `SELECT plan FROM deployments WHERE id = $1`, s.LiveDeployment).Scan(&text)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return live, fmt.Errorf("read the live plan: %w", err)
+	}
+	_ = json.Unmarshal([]byte(text), &live)
+	return live, nil
 }
 
 // contentPlan returns how the repository of a WordPress site becomes its wp-content.
