@@ -353,8 +353,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		page = nil
 	}
 	if r.ContentLength < 0 && page != nil {
-		// A body of GET means nothing (RFC 9110 §9.3.1), and what is made from it is no page for
-		// everybody. Over HTTP/3 requests without one don't say that they have none.
+		// A GET body has no meaning (RFC 9110 §9.3.1), so it is dropped. Over HTTP/3, requests without a body don't say so.
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
@@ -438,7 +437,7 @@ func (b *unreadBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// Close leaves to who asks what nobody has read.
+// Close closes the body if some of it was read: an unread body is for another try.
 func (b *unreadBody) Close() error {
 	if !b.begun.Load() {
 		return nil

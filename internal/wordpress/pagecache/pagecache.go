@@ -58,8 +58,7 @@ type Page struct {
 	filling    time.Time // since when somebody gets a new one; zero: nobody does
 }
 
-// The most of the cache, of one site in it, and of a page; how long a page is fresh, and
-// how long a stale one is shown while a new one is made.
+// Limits: bytes of the cache, of a site and of a page; how long pages are fresh, and served stale.
 const (
 	maxBytes     = 256 << 20
 	maxSiteBytes = maxBytes / 4 // a site that fills it leaves others theirs
