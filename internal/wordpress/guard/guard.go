@@ -55,6 +55,7 @@ type Guards struct {
 	// share: total 50,000 deployments whose guard is known; owner its deployments; edge all are forgotten, and read again
 	known sync.Map     // of string to Served: deployments whose guard was asked for
 	count atomic.Int64 // of them
+	turn  atomic.Int64 // how often they were forgotten
 }
 
 // New returns guards. It starts nothing.
@@ -111,6 +112,7 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 	if known, ok := gs.known.Load(string(deployment)); ok {
 		return known.(Served), nil
 	}
+	turn := gs.turn.Load()
 	s, err := gs.c.Sites.Served(ctx, deployment)
 	if err != nil {
 		return s, err
@@ -129,6 +131,9 @@ func (gs *Guards) served(ctx context.Context, deployment id.Deployment) (Served,
 		gs.count.Store(0)
 	}
 	gs.known.Store(string(deployment), s)
+	if gs.turn.Load() != turn { // what was read may be from before the change
+		gs.known.Delete(string(deployment))
+	}
 	return s, nil
 }
 
@@ -145,7 +150,10 @@ func (gs *Guards) Rules(ctx context.Context, deployment id.Deployment) (*release
 }
 
 // Forget makes what deployments serve be read again.
-func (gs *Guards) Forget() { gs.known.Clear() }
+func (gs *Guards) Forget() {
+	gs.turn.Add(1)
+	gs.known.Clear()
+}
 
 // SessionCookies are the beginnings of cookies whose visitors get no page that is ready.
 func (gs *Guards) SessionCookies(deployment id.Deployment) []string {

@@ -517,6 +517,37 @@ func (*heard) Served(context.Context, id.Deployment) (Served, error) {
 func (h *heard) PagesChanged(_ context.Context, id site.ID)        { h.changed = string(id) }
 func (h *heard) Scheduled(_ context.Context, _ site.ID, at string) { h.at = at }
 
+// changing is a site whose settings change while they are read.
+type changing struct {
+	heard
+	during func()
+}
+
+func (c *changing) Served(context.Context, id.Deployment) (Served, error) {
+	before := Served{Site: "site", Root: map[string]string{"ads.txt": "before"}}
+	if c.during != nil {
+		c.during()
+	}
+	return before, nil
+}
+
+// Settings that change while they are read aren't kept as they were.
+func TestForgetDuringRead(t *testing.T) {
+	t.Parallel()
+	c := &changing{}
+	gs := New(Config{Cache: pagecache.New(""), Sites: c})
+	c.during = gs.Forget
+	for n, kept := range []bool{false, true} {
+		if _, err := gs.served(t.Context(), "dep"); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := gs.known.Load("dep"); ok != kept {
+			t.Errorf("read %d: kept %v, want %v", n, ok, kept)
+		}
+		c.during = nil
+	}
+}
+
 // A site tells what it changed after its answer began in a request of its own. Nobody else can.
 func TestToldByRequest(t *testing.T) {
 	t.Parallel()
