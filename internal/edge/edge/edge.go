@@ -156,7 +156,9 @@ func New(c Config) *Edge {
 	if e.altSvc != nil {
 		alt = e.altSvc[0]
 	}
-	e.proxy = proxy.New(proxy.Config{SiteDomain: c.SiteDomain, FirstByte: c.FirstByte, AltSvc: alt, Out: c.Out, Log: c.Log})
+	e.proxy = proxy.New(proxy.Config{
+		SiteDomain: c.SiteDomain, FirstByte: c.FirstByte, AltSvc: alt, VisitorHeader: c.Proxies.Header, Out: c.Out, Log: c.Log,
+	})
 	e.metrics = newMetrics(c.Metrics)
 	trees, assets := cmp.Or(c.TreeBytes, 64<<20), cmp.Or(c.AssetBytes, 128<<20)
 	// One owner may use the whole cache, since a tree that isn't cached is decoded again for each request.
@@ -269,12 +271,12 @@ func (e *Edge) HTTP() http.Handler {
 }
 
 // enter answers a request with its listener's handler. If a trusted proxy forwards it, the visitor's address and scheme
-// count. Otherwise the headers in which proxies name visitors are dropped.
+// count. Headers in which other proxies name visitors are dropped.
 func (e *Edge) enter(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	r, forwarded := e.Proxies.Visitor(r)
+	e.proxy.DropClaims(r.Header, forwarded)
 	switch {
 	case !forwarded:
-		proxy.DropClaims(r.Header)
 	case r.TLS == nil, strings.HasPrefix(r.URL.Path, challengePath):
 		answer = e.redirect
 	default:

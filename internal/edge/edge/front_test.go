@@ -31,7 +31,7 @@ var here = front.Proxies{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0
 func asked(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, strings.Join([]string{
 		r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Real-Ip"), r.Header.Get("X-Forwarded-Proto"), r.Host,
-		r.Header.Get("CF-Connecting-IP") + r.Header.Get("True-Client-IP") + r.Header.Get("X_Client_IP"),
+		r.Header.Get("CF-Connecting-IP") + r.Header.Get("True-Client-IP") + strings.Join(r.Header["X_client_ip"], ",") + r.Header.Get("X-Visitor") + strings.Join(r.Header["X_visitor"], ","),
 	}, " "))
 }
 
@@ -56,8 +56,11 @@ func TestBehindAProxyThatEndsTLS(t *testing.T) {
 		p.get("http://blog.sites.test/", https...).want(t, 200, "home")
 		p.get("https://blog.sites.test/", "X-Forwarded-For: 203.0.113.7").want(t, 200, "home")
 		p.get("http://app.sites.test/x", https...).want(t, 200, "203.0.113.7 203.0.113.7 https app.sites.test ")
-		p.get("https://app.sites.test/x", "X-Forwarded-For: 2001:db8::1", "CF-Connecting-IP: 2001:db8::1").
-			want(t, 200, "2001:db8::1 2001:db8::1 https app.sites.test 2001:db8::1")
+		// The proxy may pass other headers on as visitors sent them, as nginx does.
+		if a := p.get("https://app.sites.test/x", "X-Forwarded-For: 2001:db8::1", "CF-Connecting-IP: 6.6.6.6", "True-Client-IP: 6.6.6.6", "X_Client_IP: 6.6.6.6").
+			want(t, 200, "2001:db8::1 2001:db8::1 https app.sites.test "); strings.Contains(a.body, "6.6.6.6") {
+			t.Error(a.body)
+		}
 	}
 	p.get("http://panel.test/", https...).want(t, 200, "control plane for 203.0.113.7true")
 	p.get("http://blog.sites.test/.well-known/acme-challenge/x", https...).want(t, 200, "proof")
@@ -81,13 +84,13 @@ func TestBehindAProxyThatEndsTLS(t *testing.T) {
 // A visitor who isn't a trusted proxy names neither an address nor a scheme, in no header that programs believe.
 func TestVisitorsClaimNothing(t *testing.T) {
 	t.Parallel()
-	for _, way := range []int{byReverseProxy, byServer, byAll} {
+	for way, header := range map[int]string{byReverseProxy: "X-Visitor", byServer: "x_visitor", byAll: "X-Visitor"} {
 		p := startProgramBy(t, way, asked, func(c *Config) {
-			c.Proxies = front.Proxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: "CF-Connecting-IP"}
+			c.Proxies = front.Proxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: header}
 		})
 		forged := []string{
 			"X-Forwarded-Proto: https", "X-Forwarded-For: 6.6.6.6", "True-Client-IP: 6.6.6.6", "X-Client-IP: 6.6.6.6", "x_client_ip: 6.6.6.6",
-			"CF-Connecting-IP: 6.6.6.6",
+			"CF-Connecting-IP: 6.6.6.6", "X-Visitor: 6.6.6.6", "X_Visitor: 6.6.6.6",
 		}
 		if a := p.get("https://app.sites.test/", forged...).want(t, 200, "127.0.0.1 127.0.0.1 https app.sites.test "); strings.Contains(a.body, "6.6.6.6") {
 			t.Errorf("%d: %s", way, a.body)
@@ -100,7 +103,11 @@ func TestVisitorsClaimNothing(t *testing.T) {
 func TestHeaderOfTheProxy(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, asked, func(c *Config) { c.Proxies = front.Proxies{Networks: here.Networks, Header: "CF-Connecting-IP"} })
-	p.get("https://app.sites.test/", "X-Forwarded-For: 6.6.6.6", "CF-Connecting-IP: 203.0.113.7").want(t, 200, "203.0.113.7 203.0.113.7 https")
+	a := p.get("https://app.sites.test/", "X-Forwarded-For: 6.6.6.6", "CF-Connecting-IP: 203.0.113.7", "CF_Connecting_IP: 6.6.6.6", "True-Client-IP: 6.6.6.6").
+		want(t, 200, "203.0.113.7 203.0.113.7 https app.sites.test 203.0.113.7")
+	if strings.Contains(a.body, "6.6.6.6") {
+		t.Error(a.body)
+	}
 	p.get("https://app.sites.test/", "X-Forwarded-For: 6.6.6.6").want(t, 200, "127.0.0.1 127.0.0.1 https")
 }
 

@@ -89,21 +89,25 @@ func ours[T string | []byte](name T) bool {
 	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
 }
 
-// claims are headers in which proxies name the visitor and that Slipway doesn't set.
-var claims = []string{
+// claimed are headers in which proxies name the visitor and that Slipway doesn't set.
+var claimed = []string{
 	"true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "client-ip", "x-client-ip", "x-cluster-client-ip",
 	"fastly-client-ip", "fly-client-ip", "x-azure-clientip", "x-azure-socketip", "x-appengine-user-ip", "cloudfront-viewer-address",
 	"x-envoy-external-address", "x-original-forwarded-for", "x-remote-ip", "x-remote-addr",
 }
 
-func claim[T string | []byte](name T) bool {
-	return slices.ContainsFunc(claims, func(c string) bool { return cgiEqual(name, c) })
+// claims reports whether a header names the visitor: one of those, or Config.VisitorHeader.
+func claims[T string | []byte](p *Proxy, name T) bool {
+	return p.visitorHeader != "" && cgiEqual(name, p.visitorHeader) ||
+		slices.ContainsFunc(claimed, func(c string) bool { return cgiEqual(name, c) })
 }
 
-// DropClaims removes the headers in which proxies name the visitor, for a request that no trusted proxy sent.
-func DropClaims(h http.Header) {
+// DropClaims removes the headers in which proxies name the visitor. If a trusted proxy has sent the request, Config.VisitorHeader
+// stays, because that proxy sets it. It may pass the others on as visitors sent them.
+func (p *Proxy) DropClaims(h http.Header, trusted bool) {
+	kept := http.CanonicalHeaderKey(p.VisitorHeader)
 	for name := range h {
-		if claim(name) {
+		if claims(p, name) && !(trusted && name == kept) {
 			delete(h, name)
 		}
 	}

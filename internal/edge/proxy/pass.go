@@ -145,7 +145,7 @@ func (x *passing) request(body []byte) []byte {
 	b = append(append(b, q.Target...), " HTTP/1.1\r\nHost: "...)
 	b = append(append(b, q.Host...), "\r\n"...)
 	for _, f := range q.Fields {
-		if !toProgram(f.Name) || claim(f.Name) {
+		if !toProgram(f.Name) || claims(x.p, f.Name) {
 			continue
 		}
 		b = append(append(b, f.Name...), ": "...)

@@ -31,6 +31,8 @@ type Config struct {
 	SiteDomain string
 	FirstByte  time.Duration // time limit for the first byte of a response. Optional: 0 means 100s.
 	AltSvc     string        // the Alt-Svc header that Pass sends. Optional.
+	// VisitorHeader is the header in which trusted proxies name the visitor. Optional.
+	VisitorHeader string
 	// Out reaches other hosts, through egress. Optional: nil forwards nothing.
 	Out http.RoundTripper
 	Log *slog.Logger
@@ -44,6 +46,7 @@ type Config struct {
 type Proxy struct {
 	Config
 	altSvc             []byte // Config.AltSvc
+	visitorHeader      string // Config.VisitorHeader, for cgiEqual
 	forwarding, shared *fair.Pool
 }
 
@@ -57,7 +60,7 @@ func New(c Config) *Proxy {
 		c.Shared = int(min(n, 1<<20) / 4)
 	}
 	return &Proxy{
-		Config: c, altSvc: []byte(c.AltSvc),
+		Config: c, altSvc: []byte(c.AltSvc), visitorHeader: strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(c.VisitorHeader)),
 		// share: total 512 requests forwarded to other hosts; owner 128, of one site 32; edge 503 with Retry-After
 		forwarding: fair.New(fair.Config{Places: proxyMost, Owner: proxyOwner, Site: proxySite}),
 		// share: total a quarter of the file descriptors, of requests over HTTP/2 and 3 that programs answer; owner a quarter of that, one visitor half of it; edge 503 with Retry-After
