@@ -135,6 +135,9 @@ func (r *Roots) once(ctx context.Context, k Kind, asked time.Time, percent *atom
 		}
 		begun := r.now()
 		part := filepath.Join(r.c.Dir, "new", k.Name)
+		if r.byUnit() {
+			r.endUnit(k)
+		}
 		if err := os.RemoveAll(part); err != nil { // of a process that has died
 			return fmt.Errorf("install %s: %w", k.Title, err)
 		}
@@ -215,8 +218,8 @@ func (r *Roots) fill(ctx context.Context, k Kind, part string, updates bool, per
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := func() {}
-	if !mayInstall() {
-		argv, stop = asUnit(k, argv, env)
+	if r.byUnit() {
+		argv, stop = r.asUnit(k, argv, env), func() { r.endUnit(k) }
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, "/", &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
@@ -277,17 +280,37 @@ func mayInstall() bool {
 	return unix.Capget(&head, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_CHROOT) != 0 && data[0].Effective&(1<<unix.CAP_MKNOD) != 0
 }
 
-// asUnit returns the command that has systemd run argv in a unit of its own, and what stops that.
-func asUnit(k Kind, argv, env []string) (command []string, stop func()) {
-	unit := "slipway-root-" + k.Name
-	command = []string{
-		"systemd-run", "--quiet", "--wait", "--collect", "--pipe", "--unit=" + unit, "--property=RuntimeMaxSec=" +
+func (r *Roots) byUnit() bool { return r.c.byUnit || !mayInstall() }
+
+// unit names the unit in which systemd makes a root of a kind in this directory.
+func (r *Roots) unit(k Kind) string {
+	sum := sha256.Sum256([]byte(r.c.Dir))
+	return "slipway-root-" + k.Name + "-" + hex.EncodeToString(sum[:4]) + ".service"
+}
+
+// asUnit returns the command that has systemd run argv in a unit of its own. Values of variables for proxies, which may be secret,
+// are in env alone.
+func (r *Roots) asUnit(k Kind, argv, env []string) []string {
+	command := []string{
+		"systemd-run", "--quiet", "--wait", "--collect", "--pipe", "--unit=" + r.unit(k), "--property=RuntimeMaxSec=" +
 			strconv.Itoa(int(maxTime/time.Second)), "--property=MemoryMax=2G", "--property=TasksMax=512",
 	}
 	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasSuffix(strings.ToLower(name), "_proxy") {
+			kv = name
+		}
 		command = append(command, "--setenv="+kv)
 	}
-	return append(append(command, "--"), argv...), func() { _ = exec.Command("systemctl", "kill", "--signal=SIGKILL", unit).Run() }
+	return append(append(command, "--"), argv...)
+}
+
+// endUnit kills what the unit of a kind runs, also that of a process that has died, and waits for its end.
+func (r *Roots) endUnit(k Kind) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, args := range [][]string{{"kill", "--signal=SIGKILL"}, {"stop"}} { // both fail if there is no such unit
+		_ = exec.CommandContext(ctx, "systemctl", append(args, r.unit(k))...).Run()
+	}
 }
 
 // progress reads what mmdebstrap prints.

@@ -36,6 +36,7 @@ type Config struct {
 	Log     *slog.Logger   // Optional.
 
 	command string // in place of mmdebstrap, for tests
+	byUnit  bool   // systemd runs it in any case, for tests
 }
 
 // Debian's own mirrors.
@@ -70,7 +71,7 @@ type Root struct {
 	Stale    bool              // a newer root of its kind is there
 }
 
-// manifest is what a root's file says of it.
+// manifest is the content of root.json.
 type manifest struct {
 	Kind     string
 	Made     time.Time
@@ -122,7 +123,7 @@ func (r *Roots) Run(ctx context.Context) error {
 	}
 }
 
-// A root is updated when it is so old, unless nothing has used it for so long.
+// A root is updated when it is so old, unless none of its kind is in use or was for so long.
 const (
 	maxAge  = 7 * 24 * time.Hour
 	maxIdle = 30 * 24 * time.Hour
@@ -133,14 +134,34 @@ func (r *Roots) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	used := map[string]bool{} // kinds of which programs may still have an older root
+	for _, x := range all {
+		if !used[x.Name] && (r.now().Sub(x.Used) <= maxIdle || r.inUse(x.ID)) {
+			used[x.Name] = true
+		}
+	}
+	today := r.now().UTC().Format(time.DateOnly)
 	var failed error
 	for _, x := range all {
-		if _, known := Named(x.Name); !known || x.Stale || r.now().Sub(x.Made) < maxAge || r.now().Sub(x.Used) > maxIdle {
+		_, known := Named(x.Name)
+		if !known || x.Stale || r.now().Sub(x.Made) < maxAge || !used[x.Name] || x.Until < today { // there are no updates after Until
 			continue
 		}
 		failed = errors.Join(failed, r.Install(ctx, x.Kind, nil))
 	}
 	return errors.Join(failed, r.Sweep(ctx))
+}
+
+// inUse reports whether a build or program has a root.
+func (r *Roots) inUse(id string) bool {
+	if _, err := os.Lstat(r.locks.Path(id)); err != nil { // Try would make it, and List would call the root used now
+		return false
+	}
+	f, err := r.locks.Try(id, true)
+	if f != nil {
+		lease.Unlock(f)
+	}
+	return f == nil && err == nil
 }
 
 func (r *Roots) kept(id string) string { return filepath.Join(r.c.Dir, "kept", id) }
@@ -218,7 +239,7 @@ func (l *Lease) Tree() string {
 	return l.tree
 }
 
-// Release says that the root is no longer used. It may be called more than once, and of nil.
+// Release gives up the lease. It may be called again, and on nil.
 func (l *Lease) Release() {
 	if l != nil {
 		l.once.Do(func() { lease.Unlock(l.file) })
@@ -294,7 +315,7 @@ func (r *Roots) Use(ctx context.Context, k Kind, say func(format string, args ..
 	return nil, fmt.Errorf("take %s: it is removed as soon as it is installed", k.Title)
 }
 
-// From says in a log line where the root's tools come from and how long they are maintained; of nil, nothing.
+// From returns where the tools come from and until when they get updates; "" for nil.
 func (l *Lease) From() string {
 	if l == nil {
 		return ""

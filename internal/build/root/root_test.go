@@ -382,3 +382,74 @@ func TestEndedRelease(t *testing.T) {
 		}
 	}
 }
+
+// A program that keeps running has a root of its kind updated for as long as it runs, and after that nothing does. A release that has
+// ended isn't updated.
+func TestUpdateOfWhatRuns(t *testing.T) {
+	w := newWorld(t)
+	w.script("1", "")
+	Catalogue = append(Catalogue, fake)
+	t.Cleanup(func() { Catalogue = Catalogue[:len(Catalogue)-1] })
+	l, err := w.roots.Use(t.Context(), fake, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	later := func(days, runs int) {
+		t.Helper()
+		w.roots.now = func() time.Time { return l.Made.Add(time.Duration(days) * 24 * time.Hour) }
+		if err := w.roots.update(t.Context()); err != nil || w.count() != runs {
+			t.Errorf("after %d days: %d installations, want %d, %v", days, w.count(), runs, err)
+		}
+	}
+	for n, version := range []string{"2", "3", "4"} {
+		w.script(version, "")
+		later(50*(n+1), n+2)
+	}
+	if all, err := w.roots.List(); err != nil || len(all) != 2 || all[1].ID != l.ID || !all[0].Used.IsZero() {
+		t.Errorf("%v %v", all, err)
+	}
+	Catalogue[len(Catalogue)-1].Until = l.Made.Add(199 * 24 * time.Hour).Format(time.DateOnly)
+	later(200, 4)
+	Catalogue[len(Catalogue)-1].Until = fake.Until
+	l.Release()
+	later(250, 4)
+}
+
+// By systemd, an installation that a dead process left is ended before its files are removed, and a proxy's password is in no command line.
+func TestUnit(t *testing.T) {
+	w := newWorld(t)
+	w.script("1", `test "$HTTP_PROXY" = http://me:secret@proxy:1`)
+	w.roots.c.byUnit = true
+	bin, said := t.TempDir(), filepath.Join(t.TempDir(), "said")
+	left := filepath.Join(w.roots.c.Dir, "new", fake.Name, "left")
+	for name, text := range map[string]string{
+		"systemctl":   `echo "$0 $* $(ls ` + left + `)" >>` + said,
+		"systemd-run": `echo "$0 $*" >>` + said + `; while test "$1" != --; do shift; done; shift; exec "$@"`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("HTTP_PROXY", "http://me:secret@proxy:1")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o700), os.WriteFile(left, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := w.roots.Use(t.Context(), fake, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	text, err := os.ReadFile(said)
+	unit := w.roots.unit(fake)
+	lines := strings.Split(string(text), "\n")
+	if err != nil || len(lines) != 4 || !strings.HasSuffix(lines[0], "systemctl kill --signal=SIGKILL "+unit+" "+left) ||
+		!strings.HasSuffix(lines[1], "systemctl stop "+unit+" "+left) || !strings.Contains(lines[2], "--setenv=HTTP_PROXY ") ||
+		strings.Contains(lines[2], "secret") {
+		t.Errorf("%s %v", text, err)
+	}
+	if other := newWorld(t); other.roots.unit(fake) == unit {
+		t.Error("two installations have one unit")
+	}
+}
