@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"slipway/internal/platform/disk"
 )
 
@@ -20,17 +22,28 @@ const (
 )
 
 // Shrinkable makes Shrink work for a file of SQLite that an earlier program made, if it is small enough to be rewritten
-// before the service answers, and the disk has room for a second one. Nothing else may write meanwhile.
+// before the service answers, and both its disk and that of SQLite's temporary files have room for it. Nothing else may
+// write meanwhile.
 func (d *DB) Shrinkable(ctx context.Context) error {
 	if rigid, err := d.Rigid(ctx); err != nil || !rigid {
 		return err
 	}
 	size, err := d.fileSize()
-	if err != nil || size > rewriteMax || disk.Room(filepath.Dir(d.file()), 2*size) != nil {
+	if err != nil || size > rewriteMax || disk.Room(filepath.Dir(d.file()), 2*size) != nil || disk.Room(temporaryDir(), size) != nil {
 		return err
 	}
 	_, err = d.Compact(ctx)
 	return err
+}
+
+// temporaryDir returns the directory in which SQLite makes its temporary files.
+func temporaryDir() string {
+	for _, dir := range []string{os.Getenv("SQLITE_TMPDIR"), os.Getenv("TMPDIR"), "/var/tmp", "/usr/tmp", "/tmp"} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
+			return dir
+		}
+	}
+	return "."
 }
 
 // Compact rewrites the file of SQLite without what is free in it, and returns how many bytes smaller it is. It needs as
