@@ -209,7 +209,7 @@ func (t *Toolchain) Ready(ctx context.Context, w Want, say func(format string, a
 		}
 	}
 	if own && w.Manager != "npm" && (w.Apart || !h.npmRunsOn(node)) {
-		// Scripts call npm and npx whoever installed the packages, and the host's would not start.
+		// Scripts may call npm, and the host's npm doesn't run on this Node.
 		m, _, err := t.chooseManager(ctx, Want{Manager: "npm", Apart: w.Apart}, node, h, say)
 		if err == nil {
 			err = use(m, alone)
