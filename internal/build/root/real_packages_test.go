@@ -47,7 +47,7 @@ var toolTrials = map[string]string{
 	"hugo":    `set -e; hugo new site . --force >/dev/null; mkdir -p layouts; echo works >layouts/index.html; hugo >&2; cat public/index.html`,
 	"mdbook":  `set -e; mkdir src; echo "[x](x.md)" >src/SUMMARY.md; echo works >src/x.md; touch book.toml; mdbook build >&2; cat book/x.html`,
 	"jekyll":  `set -e; printf -- '---\n---\nworks\n' >index.html; jekyll build >&2; cat _site/index.html`,
-	"bundle":  `set -e; touch Gemfile; bundle --version; bundle install; echo works`,
+	"bundle":  `set -e; touch Gemfile; bundle --version; BUNDLE_PATH=$PWD/vendor/bundle bundle install; echo works`,
 	"python3": `set -e; python3 -m venv .venv; .venv/bin/pip --version; echo works`,
 }
 
