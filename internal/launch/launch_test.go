@@ -24,7 +24,11 @@ func ptr[T any](v T) *T { return &v }
 // accepted and do nothing.
 func TestEverySettingIsApplied(t *testing.T) {
 	t.Parallel()
-	elsewhere := []string{"Release", "Storage", "Closed", "Terminal"} // of the deployment, of applyStorage, of the deployment, of the dashboard
+	elsewhere := []string{
+		"Release", "Closed", "DocumentRoot", "FrontController", "Passthru", // of the deployment
+		"Storage",  // of applyStorage
+		"Terminal", // of the dashboard
+	}
 	fields := reflect.TypeFor[site.Run]()
 	for i := range fields.NumField() {
 		f := fields.Field(i)

@@ -27,6 +27,7 @@ var programs = map[string]string{
 	"lintian":                           "/usr/bin/lintian",
 	"minisign":                          "/usr/bin/minisign",
 	"gnupg":                             "/usr/bin/gpg",
+	"debian-archive-keyring":            "/usr/share/keyrings/debian-archive-keyring.gpg",
 	"mmdebstrap":                        "/usr/bin/mmdebstrap",
 	"nghttp2-client":                    "/usr/bin/h2load",
 	"openssl":                           "/usr/bin/openssl",
