@@ -8,16 +8,16 @@ import (
 )
 
 // standIn does what tests ask of wp-cli, which Debian has no package of: an executable PHP file, as
-// its phar is, that loads the WordPress below --path.
+// its phar is, that loads the WordPress that its configuration names.
 const standIn = `#!/usr/bin/env php
 <?php
-[, $path, $what] = $argv;
-if (strpos($path, '--path=') !== 0) { fwrite(STDERR, "no --path\n"); exit(2); }
-require getcwd() . '/' . substr($path, 7) . '/wp-load.php';
+[, $what, $first] = $argv;
+if (!preg_match('/^path: (.+)$/m', file_get_contents(getenv('WP_CLI_CONFIG_PATH')), $m)) { fwrite(STDERR, "no path\n"); exit(2); }
+require $m[1] . '/wp-load.php';
 switch ($what) {
-case 'option': if ($argv[3] === 'update') { update_option($argv[4], $argv[5]); } echo get_option($argv[4]), "\n"; break;
-case 'touch': echo json_encode(file_put_contents(WP_CONTENT_DIR . '/' . $argv[3], 'x')), "\n"; break;
-case 'sees': echo json_encode([file_exists($argv[3]), is_writable(ABSPATH), getenv('SLIPWAY_REDIS')]), "\n"; break;
+case 'option': if ($first === 'update') { update_option($argv[3], $argv[4]); } echo get_option($argv[3]), "\n"; break;
+case 'touch': echo json_encode(file_put_contents(WP_CONTENT_DIR . '/' . $first, 'x')), "\n"; break;
+case 'sees': echo json_encode([file_exists($first), is_writable(ABSPATH), getenv('SLIPWAY_REDIS')]), "\n"; break;
 default: exit(3);
 }
 `
@@ -34,7 +34,7 @@ func (h *installation) wpCLI() string {
 func (h *installation) wp(s siteBody, args, status string) (string, map[string]any) {
 	h.t.Helper()
 	var op workBody
-	h.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "wp --path=public " + args}, &op)
+	h.call("POST", "/sites/"+s.ID+"/commands", map[string]any{"command": "wp " + args}, &op)
 	op = h.ended(op.ID, status)
 	out, _ := op.Result["output"].(string)
 	return strings.TrimSpace(out), op.Result

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"slipway/internal/build/build"
 	"slipway/internal/build/bundle"
@@ -12,6 +13,7 @@ import (
 	"slipway/internal/platform/egress"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/runtime"
+	"slipway/internal/program/wpcli"
 )
 
 // openBuilds opens what runs builds and programs: an external engine, or the sandbox on this machine. The engine is nil
@@ -68,11 +70,13 @@ func (h *node) openBuilds(
 		Edge:       l.Local(),
 		Redis:      s.RedisServer,
 		RedisNamed: s.Redis != "",
-		WPCLI:      s.WPCLI,
-		Storage:    h.volume.Dir(),
-		Volume:     h.volume,
-		Lease:      lease,
-		Log:        s.Log,
+		WPCLI: wpcli.New(wpcli.Config{
+			Source: s.WPCLI, Dir: filepath.Join(dir, "wp-cli"), Out: out.Client(5 * time.Minute), Log: s.Log,
+		}),
+		Storage: h.volume.Dir(),
+		Volume:  h.volume,
+		Lease:   lease,
+		Log:     s.Log,
 	})
 	if err != nil {
 		return nil, err

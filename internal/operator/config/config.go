@@ -38,6 +38,7 @@ import (
 	"slipway/internal/platform/lazyregexp"
 	"slipway/internal/program/database"
 	"slipway/internal/program/redis"
+	"slipway/internal/program/wpcli"
 	"slipway/internal/tenant/domain"
 	"slipway/internal/tenant/limits"
 	"slipway/internal/tenant/mail"
@@ -102,7 +103,7 @@ type Config struct {
 	InsecureBuilds bool          // without a sandbox
 
 	WordPressSource string // of the core that WordPress sites run from; empty: the current release
-	WPCLI           string // program wp of commands of WordPress sites; empty: the one in PATH, if it is below /usr
+	WPCLI           string // program wp of commands of WordPress sites, see wpcli.CheckSource; empty: the host's or the release
 	Browser         string // that takes screenshots of sites; empty: the one in PATH; screenshot.NoBrowser: none
 	Node            string // of projects that name none, as toolchain.Want has it; empty: the server's own
 	DebianMirror    string // from which tools are installed that the host lacks; empty: Debian's own
@@ -376,9 +377,10 @@ func (s *Settings) checkParts(wrong *Problems) {
 		}
 	}
 	named("--wordpress-source", core.CheckSource(s.WordPressSource))
+	named("--wp-cli", wpcli.CheckSource(s.WPCLI))
 	named("--nodejs", toolchain.CheckNode(s.Node))
 	named("--debian-mirror", root.CheckMirror(s.DebianMirror))
-	for _, x := range [][2]string{{"--redis-server", s.RedisServer}, {"--wp-cli", s.WPCLI}, {"--browser", s.Browser}} {
+	for _, x := range [][2]string{{"--redis-server", s.RedisServer}, {"--browser", s.Browser}} {
 		flag, program := x[0], x[1]
 		if program == "" || flag == "--browser" && program == screenshot.NoBrowser {
 			continue

@@ -234,7 +234,7 @@ func TestCheckReportsAll(t *testing.T) {
 	want := []string{
 		"--listen:", "--edge-https:", "--site-domain:", "--git-host: \"git.test\"", "--git-host: \"ftp://y\"", "--trusted-proxy:",
 		"--outbound-ca-file:", "--smtp needs --base-url", "--rate-limit:", "--max-file-size:", "--build-time:", "--roles: \"everything\"",
-		"--roles: \"nothing\"", "--redis-server:", "--wp-cli:", "--browser:", "--public-address: \"example.com\"", "--public-address: \"0.0.0.0\"",
+		"--roles: \"nothing\"", "--wp-cli:", "--redis-server:", "--browser:", "--public-address: \"example.com\"", "--public-address: \"0.0.0.0\"",
 		"--limits:", "--acme-email has", "--acme-eab has", "--acme-dns has", "--acme-dns-zone has",
 	}
 	for range 20 {

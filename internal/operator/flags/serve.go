@@ -70,7 +70,7 @@ type Serve struct {
 	MariaDB           string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT, with ?tls=true if encrypted. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
 	MariaDBMemory     int           `name:"mariadb-memory" help:"Memory limit of one account's private MariaDB server in MiB." default:"1024"`
 	DatabaseSize      int           `name:"database-size" help:"Maximum size of one database in MiB." default:"2048"`
-	WPCLI             string        `name:"wp-cli" help:"wp-cli program that commands of WordPress sites call as wp. Default: wp in PATH, if it is below /usr." placeholder:"FILE"`
+	WPCLI             string        `name:"wp-cli" help:"wp-cli that commands of WordPress sites call as wp: a program, or https://….phar#sha256=…. Default: wp in PATH, if it is below /usr, or else a release from github.com, whose checksum is compared." placeholder:"SOURCE"`
 	NodeVersion       string        `name:"nodejs" help:"Node.js of projects that name no version: lts for the newest line with long-term support, host for the server's own, or a version such as 24." default:"lts" placeholder:"VERSION"`
 	DebianMirror      string        `name:"debian-mirror" help:"Mirror of Debian from which PHP versions and site generators are installed that the server lacks; its security updates are at the same address with -security. Default: http://deb.debian.org/debian." placeholder:"URL"`
 	Redis             string        `name:"redis" help:"Redis server for sites' programs and object caches, as redis://USER:PASSWORD@HOST:PORT, or rediss:// if encrypted. Default: none." placeholder:"ADDRESS"`

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 	"slipway/internal/program/php"
+	"slipway/internal/program/wpcli"
 )
 
 // sessions is the folder of a site's storage that has PHP's sessions.
@@ -29,11 +29,11 @@ const sessions = "@sessions"
 // php makes a command of PHP-FPM. It listens on a unix socket that we have opened in a
 // directory of ours: nothing inside can put another socket in its place, and who connects
 // before PHP-FPM is up waits in its queue instead of asking again.
-func (p *Processes) php(version phpversion.Version, s Spec, x *process, cmd *sandbox.Command, dir string) error {
+func (p *Processes) php(ctx context.Context, version phpversion.Version, s Spec, x *process, cmd *sandbox.Command, dir string) error {
 	cmd.System = x.root.Tree()
 	cmd.Binds = slices.Concat(cmd.Binds, version.Binds(), x.root.Binds())
 	if len(s.Argv) > 0 || s.Shell != "" {
-		return p.phpCommand(version, s, cmd, dir)
+		return p.phpCommand(ctx, version, s, cmd, dir)
 	}
 	scratch := filepath.Join(cmd.Work, ".php")
 	if err := os.Mkdir(scratch, 0o700); err != nil {
@@ -82,11 +82,8 @@ func phpFiles(files map[string]string, cmd *sandbox.Command, dir string) error {
 // phpInside is where a command finds the PHP of its specification, by the name php.
 const phpInside = "/opt/slipway-php"
 
-// wpCommand names wp-cli in the PATH of a command.
-const wpCommand = "wp"
-
 // phpCommand puts PHP before what else is in a command's PATH, with the web's configuration and the memory of the site.
-func (p *Processes) phpCommand(v phpversion.Version, s Spec, cmd *sandbox.Command, dir string) error {
+func (p *Processes) phpCommand(ctx context.Context, v phpversion.Version, s Spec, cmd *sandbox.Command, dir string) error {
 	if v.CLI == "" {
 		return fault.New(fault.Unavailable, "php_missing", "PHP's command line program is not installed on this server",
 			"the operator can install it (apt-get install php-cli)")
@@ -103,24 +100,52 @@ func (p *Processes) phpCommand(v phpversion.Version, s Spec, cmd *sandbox.Comman
 		return err
 	}
 	cmd.Env = append(cmd.Env, php.CommandEnv())
-	wp := p.c.WPCLI
-	if wp == "" && v.System != "" { // covered by the root
-		wp, _ = exec.LookPath(wpCommand)
-		if !strings.HasPrefix(wp, "/usr/") {
-			wp = ""
-		}
-	}
-	if wp != "" { // in the place of an empty file
-		// unsynced: each start of the program writes it
-		if err := os.WriteFile(filepath.Join(bin, wpCommand), nil, 0o644); err != nil {
-			return fmt.Errorf("prepare PHP: %w", err)
-		}
-		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: wp, Target: path.Join(phpInside, wpCommand)})
+	if err := p.wpCLI(ctx, s, cmd, bin); err != nil {
+		return err
 	}
 	for i, kv := range cmd.Env {
 		if list, ok := strings.CutPrefix(kv, "PATH="); ok {
 			cmd.Env[i] = "PATH=" + phpInside + ":" + list
 		}
+	}
+	return nil
+}
+
+// wpCLI puts wp-cli beside PHP in bin. A WordPress has it in any case: where it can't be had, a wp that says why.
+func (p *Processes) wpCLI(ctx context.Context, s Spec, cmd *sandbox.Command, bin string) error {
+	if p.c.WPCLI == nil {
+		return nil
+	}
+	at := path.Join(phpInside, wpcli.Name)
+	wp, text := p.c.WPCLI.Host(), ""
+	if s.PHP.WordPress != "" {
+		if wp == "" {
+			var err error
+			if wp, err = p.c.WPCLI.Program(ctx); err != nil {
+				f := fault.As(err)
+				if f == nil {
+					return err
+				}
+				text = "#!/bin/sh\ncat >&2 <<'EOF'\n" + f.Message + ": " + f.Details + "\nEOF\nexit 69\n" // EX_UNAVAILABLE
+			}
+		}
+		config := "path: " + path.Join(AppDir, s.PHP.WordPress) + "\n"
+		// unsynced: each start of the program writes it
+		if err := os.WriteFile(filepath.Join(bin, "wp-cli.yml"), []byte(config), 0o644); err != nil {
+			return fmt.Errorf("prepare wp-cli: %w", err)
+		}
+		cmd.Env = append(cmd.Env, "WP_CLI_CONFIG_PATH="+path.Join(phpInside, "wp-cli.yml"), "WP_CLI_DISABLE_AUTO_CHECK_UPDATE=1")
+	}
+	if wp == "" && text == "" {
+		return nil
+	}
+	// An empty file is the place of the program.
+	// unsynced: each start of the program writes it
+	if err := os.WriteFile(filepath.Join(bin, wpcli.Name), []byte(text), 0o755); err != nil {
+		return fmt.Errorf("prepare wp-cli: %w", err)
+	}
+	if wp != "" {
+		cmd.Binds = append(cmd.Binds, sandbox.Bind{Source: wp, Target: at})
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"slipway/internal/platform/watchdog"
 	"slipway/internal/program/php"
 	"slipway/internal/program/volume"
+	"slipway/internal/program/wpcli"
 )
 
 // Config holds what Processes needs.
@@ -47,9 +48,8 @@ type Config struct {
 	Users     Users
 	// Edge is where this machine's own sites answer over TLS, host:port. Optional: without it
 	// no program reaches its own site.
-	Edge string
-	// WPCLI is the program wp of commands that have PHP. Optional: empty is the host's, if it has one below /usr.
-	WPCLI string
+	Edge  string
+	WPCLI *wpcli.CLI // the program wp of commands that have PHP. Optional.
 	// Redis is the program of a Redis server. Optional: empty is the one in PATH, if there is one.
 	Redis string
 	// RedisNamed says that the operator names a server, to which the ways lead: none is run here.
@@ -212,7 +212,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 		return nil, err
 	}
 	if s.PHP != nil {
-		if err := p.php(version, s, x, &cmd, dir); err != nil {
+		if err := p.php(ctx, version, s, x, &cmd, dir); err != nil {
 			clean()
 			return nil, err
 		}

@@ -111,6 +111,8 @@ type File struct {
 // it listens on speaks FastCGI; with one, the command finds php in its PATH.
 type PHP struct {
 	Version string // constraint as composer.json has it; "" is the newest there is
+	// WordPress is the folder of the WordPress that it runs, relative to the bundle: commands have wp-cli for it. "" is none.
+	WordPress string
 }
 
 // Storage is a folder of a site that its programs may write to. It belongs to the site: each

@@ -1,9 +1,14 @@
 package runtime
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"slipway/internal/program/wpcli"
 )
 
 // The operator's wp-cli, wherever it is, is wp to a command that has PHP, and runs on that PHP in
@@ -11,11 +16,12 @@ import (
 func TestWPCLI(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
-	w.c.WPCLI = filepath.Join(t.TempDir(), "wp-cli.phar")
+	wp := filepath.Join(t.TempDir(), "wp-cli.phar")
+	w.c.WPCLI = wpcli.New(wpcli.Config{Source: wp})
 	ok(
 		t,
 		os.WriteFile(
-			w.c.WPCLI,
+			wp,
 			[]byte(
 				"#!/usr/bin/env php\n<?php echo 'wp of ', PHP_SAPI, ' got ', $argv[1], ' ', posix_getuid(), ' ', json_encode(is_writable(__FILE__)), ' ', file_get_contents('/app/index.php'), \"\\n\";",
 			),
@@ -28,6 +34,37 @@ func TestWPCLI(t *testing.T) {
 	ok(t, err)
 	w.hears("stdout wp of cli got --info 1000 false the site")
 	if exit.Code != 0 {
+		t.Errorf("%+v: %s", exit, w.said())
+	}
+}
+
+// A command of a WordPress finds wp-cli, which knows where the WordPress is, and where it can't be downloaded, wp says what to do.
+// Another command of PHP downloads nothing.
+func TestWPCLIOfWordPress(t *testing.T) {
+	t.Parallel()
+	w := phpWorld(t)
+	asked := make(chan struct{}, 9)
+	away := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(away.Close)
+	w.c.WPCLI = wpcli.New(wpcli.Config{Source: away.URL + "/wp.phar#sha256=" + strings.Repeat("a", 64), Dir: t.TempDir(), Out: away.Client()})
+	s := w.phpSpec("php", map[string]string{"public/index.php": "the site"})
+	s.Shell = "command -v wp || echo none"
+	_, err := Run(t.Context(), w, s)
+	ok(t, err)
+	w.hears("stdout none")
+	if len(asked) > 0 {
+		t.Error("a site without WordPress downloads wp-cli")
+	}
+	s.ID, s.PHP = "press", &PHP{WordPress: "public"}
+	s.Shell = `cat "$WP_CLI_CONFIG_PATH"; wp plugin list`
+	exit, err := Run(t.Context(), w, s)
+	ok(t, err)
+	w.hears("stdout path: /app/public")
+	w.hears("stderr wp-cli is not available on this server: it could not be downloaded")
+	if exit.Code != 69 || !strings.Contains(w.said(), "--wp-cli") {
 		t.Errorf("%+v: %s", exit, w.said())
 	}
 }
