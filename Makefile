@@ -45,11 +45,10 @@ image: bin/slipway ## the container image of this commit, in dist
 
 images: ## the images of a cluster for this commit, in dist/images, with lists of what is in them; ARGS="-of node24 -arch arm64" for one
 	@go run ./scripts/need mmdebstrap npm
-	go run ./scripts/image -of all -version $(VERSION) -arch $(shell go env GOARCH) -out dist/images $(ARGS)
+	go run ./scripts/image -of all -version $(CHART) -arch $(shell go env GOARCH) -out dist/images $(ARGS)
 
 chart: ## the chart that a cluster is installed with, for images of this commit, in dist
-	@mkdir -p dist
-	go -C cluster/chart tool helm package slipway --version $(CHART) --app-version $(VERSION) --destination ../../dist
+	go run ./scripts/release -chart $(CHART)
 
 test-nodes: ## the stories of programs and WordPress on two nodes, each request to either; takes half an hour, and root
 	SLIPWAY_E2E_NODES=2 go test -count=1 -timeout 60m ./e2e/programs ./e2e/wordpress

@@ -37,7 +37,9 @@ func main() {
 	flag.StringVar(&r.aptKey, "apt-key", "", "key of gpg that signs the index with which apt installs from the folder of -publish")
 	flag.BoolVar(&r.terraform, "terraform", false, "also make the provider for Terraform and OpenTofu, for all its platforms")
 	flag.BoolVar(&r.images, "images", false, "also make the container image of each architecture")
+	flag.BoolVar(&r.cluster, "cluster", false, "also make the chart for Helm and the images of a cluster that it installs, of each architecture")
 	flag.StringVar(&r.base, "image-base", "", "first layer of the images, made earlier with -keep of scripts/image; ARCH becomes the architecture")
+	chart := flag.String("chart", "", "only make the chart of a cluster, for images of this version")
 	flag.StringVar(&r.program, "program", "", "use this program instead of building one (for tests)")
 	flag.Parse()
 	r.archs = strings.Split(*archs, ",")
@@ -45,7 +47,9 @@ func main() {
 	if err == nil {
 		err = r.trust(*also)
 	}
-	if err == nil {
+	if err == nil && *chart != "" {
+		err = r.chartAlone(*chart)
+	} else if err == nil {
 		err = r.run()
 	}
 	if err != nil {
@@ -66,6 +70,7 @@ type release struct {
 	archs                 []string
 	images                bool      // whether to make container images
 	terraform             bool      // whether to make the provider for Terraform and OpenTofu
+	cluster               bool      // whether to make the chart and the images of a cluster
 	base                  string    // first layer of the images. Optional.
 	date                  time.Time // of the commit
 	notes                 string    // release notes in Markdown
@@ -150,6 +155,9 @@ func (r *release) run() error {
 		}
 	}
 	if err := r.provider(work); err != nil {
+		return err
+	}
+	if err := r.chart(); err != nil {
 		return err
 	}
 	if err := r.installer(); err != nil {
@@ -264,8 +272,14 @@ func (r *release) build(arch, work string) (string, error) {
 	return program, err
 }
 
-// image makes the container image for arch, if images are requested, and its seccomp profile.
+// image makes the container images for arch that are requested, and the seccomp profile of the one for a single machine.
 func (r *release) image(arch, program string) error {
+	if r.cluster {
+		args := []string{"run", "./scripts/image", "-of", "all", "-version", r.version, "-arch", arch, "-out", r.out}
+		if err := command([]string{"CGO_ENABLED=0"}, "go", args...); err != nil {
+			return err
+		}
+	}
 	if !r.images {
 		return nil
 	}
