@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"slipway/internal/platform/egress"
@@ -50,6 +51,10 @@ func once(say func(why string)) func(addr string, err error) {
 			why = fmt.Sprintf("Connection to %s refused: its address is not public, and builds reach public addresses only", addr)
 		case errors.Is(err, egress.ErrPolicy):
 			why = fmt.Sprintf("Connection to %s refused: builds connect to ports 80 and 443 only", addr)
+		case errors.Is(err, egress.ErrBusy):
+			why = fmt.Sprintf("Connection to %s refused: the build has too many connections open", addr)
+		case errors.As(err, new(*net.DNSError)):
+			why = fmt.Sprintf("Connection to %s failed: its name could not be looked up", addr)
 		default:
 			why = fmt.Sprintf("Connection to %s failed: the host does not answer", addr)
 		}

@@ -25,6 +25,7 @@ import (
 var (
 	ErrPolicy = errors.New("host or port not allowed")
 	ErrQuota  = errors.New("transfer quota used up")
+	ErrBusy   = errors.New("too many connections")
 )
 
 // ProxyConfig configures a proxy for one fetch or build. All fields are optional.
@@ -40,7 +41,7 @@ type ProxyConfig struct {
 	Log            *slog.Logger      // logs one line per requested host; nil logs nothing
 	Resolve        bool              // also answer GET /resolve?name=…
 	// Refused is called with each refused address and the reason, from any goroutine: ErrBlocked, ErrPolicy, ErrQuota,
-	// or the dialer's error.
+	// ErrBusy, or the error of the dialer or resolver.
 	Refused func(addr string, err error)
 }
 
@@ -123,18 +124,27 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
 	default:
-		http.Error(w, "too many connections", http.StatusServiceUnavailable)
+		addr := cmp.Or(r.URL.Host, r.Host)
+		if p.resolving(r) {
+			addr = r.URL.Query().Get("name")
+		}
+		p.refuse(w, addr, ErrBusy)
 		return
 	}
 	if r.Method == http.MethodConnect {
 		p.tunnel(w, r)
 		return
 	}
-	if p.c.Resolve && r.URL.Host == "" && r.URL.Path == "/resolve" {
+	if p.resolving(r) {
 		p.resolve(w, r)
 		return
 	}
 	p.forward(w, r)
+}
+
+// resolving reports whether a request asks for a name.
+func (p *Proxy) resolving(r *http.Request) bool {
+	return p.c.Resolve && r.Method != http.MethodConnect && r.URL.Host == "" && r.URL.Path == "/resolve"
 }
 
 func (p *Proxy) authorised(r *http.Request) bool {
@@ -342,6 +352,8 @@ func (p *Proxy) refuse(w http.ResponseWriter, addr string, err error) {
 		http.Error(w, ErrBlocked.Error(), http.StatusForbidden)
 	case errors.Is(err, ErrPolicy), errors.Is(err, ErrQuota):
 		http.Error(w, err.Error(), http.StatusForbidden)
+	case errors.Is(err, ErrBusy):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
 		http.Error(w, "host unreachable", http.StatusBadGateway)
 	}

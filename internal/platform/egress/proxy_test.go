@@ -13,10 +13,15 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // proxyClient serves a proxy on loopback and returns a client that goes through it.
@@ -411,5 +416,134 @@ func TestProxyResolves(t *testing.T) {
 				t.Errorf("answered %q, %v, want %s", got, err, want.code)
 			}
 		})
+	}
+}
+
+// Programs get the records that drivers and mailers ask for, but no host that only the operator's network knows.
+func TestProxyResolvesRecords(t *testing.T) {
+	t.Parallel()
+	addrs := map[string]string{
+		"a.public.test": "93.184.216.34", "b.public.test": "10.0.0.1", "alias.test": "93.184.216.34", "inner.test": "10.0.0.1",
+	}
+	records := map[string]string{
+		"_mongodb._tcp.public.test.":  "SRV 0 0 27017 a.public.test.|SRV 0 0 27018 b.public.test.",
+		"public.test.":                "TXT \"authSource=admin\"|MX 10 a.public.test.|MX 20 b.public.test.|NS a.public.test.|NS b.public.test.",
+		"nomail.test.":                "MX 0 .",
+		"34.216.184.93.in-addr.arpa.": "PTR a.public.test.",
+		"1.0.0.10.in-addr.arpa.":      "PTR b.public.test.",
+		"alias.test.":                 "CNAME a.public.test.",
+		"inner.test.":                 "CNAME b.public.test.",
+	}
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m, ask := new(dns.Msg).SetReply(q), q.Question[0]
+		m.RecursionAvailable = true
+		if a := addrs[strings.TrimSuffix(ask.Name, ".")]; a != "" && ask.Qtype == dns.TypeA {
+			records := records[ask.Name]
+			at := ask.Name
+			if to, ok := strings.CutPrefix(records, "CNAME "); ok {
+				rr, _ := dns.NewRR(ask.Name + " 60 IN " + records)
+				m.Answer, at = append(m.Answer, rr), to
+			}
+			rr, _ := dns.NewRR(at + " 60 IN A " + a)
+			m.Answer = append(m.Answer, rr)
+		}
+		for record := range strings.SplitSeq(records[ask.Name], "|") {
+			if rr, _ := dns.NewRR(ask.Name + " 60 IN " + record); rr != nil && rr.Header().Rrtype == ask.Qtype {
+				m.Answer = append(m.Answer, rr)
+			}
+		}
+		if len(m.Answer) == 0 && records[ask.Name] == "" {
+			m.Rcode = dns.RcodeNameError
+		}
+		w.WriteMsg(m)
+	})}
+	go srv.ActivateAndServe()
+	t.Cleanup(func() { srv.Shutdown() })
+	names := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", pc.LocalAddr().String())
+	}}
+	_, _, addr := proxyClient(t, open(t, Config{Resolver: names}), ProxyConfig{Resolve: true}, nil, nil)
+	for ask, want := range map[string]string{
+		"SRV _mongodb._tcp.public.test":  "200 27017 a.public.test.",
+		"TXT public.test":                "200 authSource=admin",
+		"MX public.test":                 "200 10 a.public.test.",
+		"NS public.test":                 "200 a.public.test.",
+		"CNAME alias.test":               "200 a.public.test.",
+		"CNAME a.public.test":            "204",
+		"CNAME inner.test":               "403",
+		"PTR 34.216.184.93.in-addr.arpa": "200 a.public.test.",
+		"PTR 1.0.0.10.in-addr.arpa":      "404",
+		"MX nomail.test":                 "200 0 .",
+		"MX a.public.test":               "204", // it exists, without one
+		"MX b.public.test":               "204",
+		"TXT nowhere.test":               "404",
+		"A public.test":                  "204",
+	} {
+		kind, name, _ := strings.Cut(ask, " ")
+		res, err := (&http.Client{Timeout: time.Minute}).Get("http://" + addr + "/resolve?name=" + name + "&type=" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		got := strconv.Itoa(res.StatusCode)
+		var m dnsmessage.Message
+		if res.StatusCode == 200 {
+			if err := m.Unpack(body); err != nil {
+				t.Errorf("%s: %v", ask, err)
+			}
+		}
+		for _, a := range m.Answers {
+			switch b := a.Body.(type) {
+			case *dnsmessage.SRVResource:
+				got += fmt.Sprintf(" %d %s", b.Port, b.Target)
+			case *dnsmessage.TXTResource:
+				got += " " + strings.Join(b.TXT, "")
+			case *dnsmessage.MXResource:
+				got += fmt.Sprintf(" %d %s", b.Pref, b.MX)
+			case *dnsmessage.NSResource:
+				got += " " + b.NS.String()
+			case *dnsmessage.CNAMEResource:
+				got += " " + b.CNAME.String()
+			case *dnsmessage.PTRResource:
+				got += " " + b.PTR.String()
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", ask, got, want)
+		}
+	}
+}
+
+// Lookups that fail or find too many connections are reported, with the name.
+func TestProxyReportsLookups(t *testing.T) {
+	t.Parallel()
+	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no network")
+	}}
+	for conns, want := range map[int]string{1: "some.test: the lookup", -1: "some.test: " + ErrBusy.Error()} {
+		var mu sync.Mutex
+		var said []string
+		c := ProxyConfig{Resolve: true, Refused: func(addr string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.As(err, new(*net.DNSError)) {
+				err = errors.New("the lookup")
+			}
+			said = append(said, addr+": "+err.Error())
+		}}
+		p := open(t, Config{Resolver: broken}).Proxy(c)
+		if conns < 0 {
+			p.slots = nil // none is free
+		}
+		p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/resolve?name=some.test", nil))
+		if !slices.Equal(said, []string{want}) {
+			t.Errorf("reported %q, want %q", said, want)
+		}
 	}
 }

@@ -1,13 +1,20 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"slipway/internal/platform/panics"
 )
 
 // resolve answers GET /resolve?name=… for children without a resolver: 204 if the name has an allowed address, 403 if
@@ -32,15 +39,60 @@ func (p *Proxy) resolve(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, name, err)
 		return
 	}
-	switch err := p.e.resolves(r.Context(), name); {
-	case err == nil:
-		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, ErrBlocked):
-		p.refuse(w, name, err)
-	case notFound(err):
+	if kind := r.URL.Query().Get("type"); kind != "" {
+		p.records(w, r, name, kind)
+		return
+	}
+	if err := p.e.resolves(r.Context(), name); err != nil {
+		p.unresolved(w, name, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// unresolved answers that a lookup failed.
+func (p *Proxy) unresolved(w http.ResponseWriter, name string, err error) {
+	if notFound(err) {
 		http.Error(w, "no such host", http.StatusNotFound)
+		return
+	}
+	if errors.Is(err, context.Canceled) {
+		return // nobody waits
+	}
+	p.refuse(w, name, err)
+}
+
+// records answers GET /resolve?name=…&type=SRV with the name's records of a type, as a DNS message: 204 if the name has
+// none.
+func (p *Proxy) records(w http.ResponseWriter, r *http.Request, name, kind string) {
+	ctx, done := context.WithTimeout(r.Context(), p.e.c.Connect)
+	defer done()
+	list, err := p.e.records(ctx, name, kind)
+	if len(list) > 0 {
+		err = nil // of other records, which are malformed
+	}
+	if notFound(err) {
+		// The resolver doesn't say whether the name or only the type is missing.
+		if e := p.e.resolves(ctx, name); e == nil || errors.Is(e, ErrBlocked) {
+			err = nil
+		}
+	}
+	var body []byte
+	if err == nil && len(list) > 0 {
+		m := dnsmessage.Message{Answers: list}
+		body, err = m.Pack()
+	}
+	switch {
+	case err != nil:
+		p.unresolved(w, name, err)
+	case p.spend(len(body)) != nil:
+		p.refuse(w, name, ErrQuota)
+	case body == nil:
+		w.WriteHeader(http.StatusNoContent)
 	default:
-		http.Error(w, "host unreachable", http.StatusBadGateway)
+		w.Header().Set("Content-Type", "application/dns-message")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
 	}
 }
 
@@ -68,15 +120,139 @@ func notFound(err error) bool {
 	return errors.As(err, &e) && e.IsNotFound
 }
 
+// maxTargets caps the hosts that one answer names.
+const maxTargets = 32
+
+// records looks up a name's records of a type. Hosts that only the operator's network knows aren't listed.
+func (e *Egress) records(ctx context.Context, name, kind string) ([]dnsmessage.Resource, error) {
+	r, full := e.resolver(), name+"."
+	owner, err := dnsmessage.NewName(full)
+	if err != nil {
+		return nil, err
+	}
+	var list []dnsmessage.Resource
+	add := func(body dnsmessage.ResourceBody) {
+		head := dnsmessage.ResourceHeader{Name: owner, Class: dnsmessage.ClassINET}
+		list = append(list, dnsmessage.Resource{Header: head, Body: body})
+	}
+	switch kind {
+	case "TXT":
+		texts, err := r.LookupTXT(ctx, full)
+		for _, t := range texts {
+			add(&dnsmessage.TXTResource{TXT: pieces(t)})
+		}
+		return list, err
+	case "SRV":
+		_, found, err := r.LookupSRV(ctx, "", "", full)
+		for _, s := range offered(ctx, e, found, func(s *net.SRV) string { return s.Target }) {
+			if to, err := dnsmessage.NewName(s.Target); err == nil {
+				add(&dnsmessage.SRVResource{Priority: s.Priority, Weight: s.Weight, Port: s.Port, Target: to})
+			}
+		}
+		return list, err
+	case "MX":
+		found, err := r.LookupMX(ctx, full)
+		for _, m := range offered(ctx, e, found, func(m *net.MX) string { return m.Host }) {
+			if to, err := dnsmessage.NewName(m.Host); err == nil {
+				add(&dnsmessage.MXResource{Pref: m.Pref, MX: to})
+			}
+		}
+		return list, err
+	case "NS":
+		found, err := r.LookupNS(ctx, full)
+		for _, n := range offered(ctx, e, found, func(n *net.NS) string { return n.Host }) {
+			if to, err := dnsmessage.NewName(n.Host); err == nil {
+				add(&dnsmessage.NSResource{NS: to})
+			}
+		}
+		return list, err
+	case "CNAME":
+		if err := e.resolves(ctx, name); err != nil {
+			return nil, err
+		}
+		found, err := r.LookupCNAME(ctx, full)
+		if to, e := dnsmessage.NewName(found); e == nil && found != "" && !strings.EqualFold(found, full) {
+			add(&dnsmessage.CNAMEResource{CNAME: to})
+		}
+		return list, err
+	case "PTR":
+		a, ok := reversed(name)
+		if !ok || !Public(a) {
+			return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+		}
+		found, err := r.LookupAddr(ctx, a.String())
+		for _, n := range found[:min(len(found), maxTargets)] {
+			if to, err := dnsmessage.NewName(n); err == nil {
+				add(&dnsmessage.PTRResource{PTR: to})
+			}
+		}
+		return list, err
+	}
+	return nil, nil
+}
+
+// pieces cuts a text into the strings of a TXT record.
+func pieces(text string) []string {
+	const most = 255
+	var out []string
+	for len(text) > most {
+		out, text = append(out, text[:most]), text[most:]
+	}
+	return append(out, text)
+}
+
+// offered returns the records without those that name hosts at private addresses. "." names no host (RFC 2782, RFC
+// 7505).
+func offered[T any](ctx context.Context, e *Egress, list []T, host func(T) string) []T {
+	list = list[:min(len(list), maxTargets)]
+	blocked := make([]bool, len(list))
+	var looking sync.WaitGroup
+	for i, x := range list {
+		name := strings.TrimSuffix(host(x), ".")
+		looking.Add(1)
+		panics.Go(func() {
+			defer looking.Done()
+			blocked[i] = name != "" && errors.Is(e.resolves(ctx, name), ErrBlocked)
+		})
+	}
+	looking.Wait()
+	out := list[:0]
+	for i, x := range list {
+		if !blocked[i] {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// reversed returns the address that a name below in-addr.arpa or ip6.arpa is for (RFC 1035, RFC 3596).
+func reversed(name string) (netip.Addr, bool) {
+	labels := strings.Split(strings.ToLower(name), ".")
+	slices.Reverse(labels)
+	if len(labels) < 2 || labels[0] != "arpa" {
+		return netip.Addr{}, false
+	}
+	var text string
+	switch digits := labels[2:]; {
+	case labels[1] == "in-addr":
+		text = strings.Join(digits, ".")
+	case labels[1] == "ip6" && len(digits) == 32:
+		for i, d := range digits {
+			if i > 0 && i%4 == 0 {
+				text += ":"
+			}
+			text += d
+		}
+	}
+	a, err := netip.ParseAddr(text)
+	return a, err == nil
+}
+
 // resolves returns nil if a name has an address that [Egress.DialContext] would connect to on some port.
 func (e *Egress) resolves(ctx context.Context, name string) error {
 	ctx, done := context.WithTimeout(ctx, e.c.Connect)
 	defer done()
-	resolver := e.c.Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
-	}
-	addrs, err := resolver.LookupNetIP(ctx, "ip", name)
+	addrs, err := e.resolver().LookupNetIP(ctx, "ip", name)
 	if err != nil {
 		return err
 	}
@@ -89,3 +265,5 @@ func (e *Egress) resolves(ctx context.Context, name string) error {
 	}
 	return &blockedError{name}
 }
+
+func (e *Egress) resolver() *net.Resolver { return cmp.Or(e.c.Resolver, net.DefaultResolver) }

@@ -237,6 +237,9 @@ func attack(name string, args []string) int {
 		_ = c.(*net.TCPConn).CloseWrite()
 		text, err := io.ReadAll(c)
 		fmt.Printf("%s %v\n", text, err)
+	case "texts": // how many bytes a name's TXT records have
+		texts, err := net.LookupTXT(args[0])
+		fmt.Println(len(strings.Join(texts, "")), err)
 	case "answer": // a server that says so when it is asked to stop
 		l, err := net.Listen("tcp", args[0])
 		if err != nil {

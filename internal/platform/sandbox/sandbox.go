@@ -113,11 +113,11 @@ type Network struct {
 	Ports []uint16
 }
 
-// carried returns the ports that are forwarded to the proxy.
+// carried returns the ports that are forwarded to the proxy, and 53, at which the resolver answers over TCP.
 func (n Network) carried() []uint16 {
-	ports := []uint16{80, 443}
+	ports := []uint16{80, 443, 53}
 	for _, p := range n.Ports {
-		if p != 53 && !slices.Contains(ports, p) { // the resolver uses 53
+		if !slices.Contains(ports, p) {
 			ports = append(ports, p)
 		}
 	}

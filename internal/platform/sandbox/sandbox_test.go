@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/fault"
@@ -559,6 +561,14 @@ func fakeProxy(t *testing.T, peers map[string]func(io.ReadWriter)) string {
 			return
 		}
 		name := req.URL.Query().Get("name")
+		if req.URL.Query().Get("type") == "TXT" {
+			head := dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(name + "."), Class: dnsmessage.ClassINET}
+			text := &dnsmessage.TXTResource{TXT: slices.Repeat([]string{strings.Repeat("x", 250)}, 40)}
+			m := dnsmessage.Message{Answers: []dnsmessage.Resource{{Header: head, Body: text}}}
+			body, _ := m.Pack()
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			return
+		}
 		status := "404 Not Found"
 		for host := range peers {
 			if h, _, _ := net.SplitHostPort(host); h == name {
@@ -626,6 +636,9 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 		if got := run(attackArgv("say", at, "hello")...); got != "you said hello <nil>\n" {
 			t.Errorf("%s answered %q", at, got)
 		}
+	}
+	if got := run(attackArgv("texts", "cms.example")...); got != "10000 <nil>\n" { // more than a packet takes
+		t.Errorf("a long TXT record has %q bytes", got)
 	}
 	for at, want := range map[string]string{
 		"nowhere.example:443": "no such host", "cms.example:8443": "connection refused", "refused.example:443": "reset",

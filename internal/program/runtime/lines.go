@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 
@@ -88,6 +89,10 @@ func (l *lines) refused() func(addr string, err error) {
 			why = "its address is not public"
 		case errors.Is(err, egress.ErrPolicy):
 			why = "only ports 80 and 443 are open, and those of run.ports"
+		case errors.Is(err, egress.ErrBusy):
+			why = "the program has too many connections open"
+		case errors.As(err, new(*net.DNSError)):
+			why = "its name could not be looked up"
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()

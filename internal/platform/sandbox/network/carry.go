@@ -75,6 +75,10 @@ func (n *names) carry(c *net.TCPConn, port uint16) {
 	defer c.Close()
 	local, _ := netip.ParseAddrPort(c.LocalAddr().String())
 	host, ok := n.of(local.Addr())
+	if local.Addr().IsLoopback() && port == resolverPort {
+		n.serveTCP(c)
+		return
+	}
 	if local.Addr().IsLoopback() { // clients may resolve .localhost themselves (RFC 6761)
 		host, ok = "localhost", true
 	}

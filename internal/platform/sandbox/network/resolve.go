@@ -2,7 +2,9 @@ package network
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -16,32 +18,44 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// Limits of one command's resolver. Existing names keep their addresses until the command ends; missing ones are
-// forgotten.
+// Limits of one command's resolver. Names keep their addresses while they are used; the least recently used are
+// forgotten for new ones.
 const (
 	maxNameBytes = 2 << 20 // bytes of existing names
-	nameCost     = 100     // approximate overhead per name
+	nameCost     = 160     // approximate overhead per name
 	maxUnknown   = 1 << 10
-	maxLookups   = 64 // concurrent lookups; more are dropped, and clients retry
+	maxLookups   = 64 // concurrent lookups; more wait in the socket
 	forgetAfter  = 5 * time.Second
+	// maxRecords caps the bytes of the records of one name.
+	maxRecords = 64<<10 - 1
 )
 
-// names is the resolver in a sandbox: it assigns each existing name an address of fakeNet until the command ends. The
-// proxy says whether a name exists.
+// resolverPort is the port of DNS, over UDP and TCP.
+const resolverPort = 53
+
+// names is the resolver in a sandbox: it assigns each existing name an address of fakeNet. The proxy says whether a
+// name exists.
 type names struct {
 	proxy string // unix socket
 	pace  *pace  // limits queries and connections; nil: no limit
 
 	mu sync.Mutex // guards the fields below
-	// share: none, one sandbox's: 2 MiB of names
-	known map[string]uint32 // number of the name's address
-	back  []string          // names by that number
-	bytes int               // memory of both
+	// Names that were used since recent began are there, those used before in earlier. When recent is full, it becomes
+	// earlier, and what earlier had is forgotten.
+	recent, earlier generation
+	next            uint32 // number of the next new address
 	// share: none, one sandbox's: 64 queries
 	asking map[string]*question
 	// share: none, one sandbox's: 1,024 names
 	unknown map[string]denial
 	oldest  []string // keys of unknown, by expiry
+}
+
+// generation maps names to the numbers of their addresses and back.
+type generation struct {
+	numbers map[string]uint32
+	hosts   map[uint32]string
+	bytes   int // memory of both
 }
 
 // question is a pending request to the proxy.
@@ -58,7 +72,7 @@ type denial struct {
 }
 
 func newNames(proxy string) *names {
-	return &names{proxy: proxy, known: map[string]uint32{}, asking: map[string]*question{}, unknown: map[string]denial{}}
+	return &names{proxy: proxy, asking: map[string]*question{}, unknown: map[string]denial{}}
 }
 
 // of returns the name for an address.
@@ -71,10 +85,13 @@ func (n *names) of(a netip.Addr) (string, bool) {
 	i := (int(b[1])-int(first[1]))<<16 | int(b[2])<<8 | int(b[3]) - 2
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i < 0 || i >= len(n.back) {
-		return "", false
+	host, ok := n.recent.hosts[uint32(i)]
+	if !ok {
+		if host, ok = n.earlier.hosts[uint32(i)]; ok {
+			n.use(host, uint32(i))
+		}
 	}
-	return n.back[i], true
+	return host, ok
 }
 
 // addrOf returns the address with a number.
@@ -86,12 +103,49 @@ func addrOf(number uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
+// addresses is how many addresses there are. A number is used again after all others, so a program that keeps the
+// address of a forgotten name gets a reset instead of another host.
+var addresses = uint32(1)<<(32-fakeNet.Bits()) - 3
+
+// number returns the number of a name's address, if it has one. The caller holds mu.
+func (n *names) number(host string) (uint32, bool) {
+	i, ok := n.recent.numbers[host]
+	if !ok {
+		if i, ok = n.earlier.numbers[host]; ok {
+			n.use(host, i)
+		}
+	}
+	return i, ok
+}
+
+// assign gives a name the next free address. The caller holds mu.
+func (n *names) assign(host string) uint32 {
+	for {
+		i := n.next
+		n.next = (n.next + 1) % addresses
+		if n.recent.hosts[i] == "" && n.earlier.hosts[i] == "" {
+			n.use(host, i)
+			return i
+		}
+	}
+}
+
+// use notes that a name is in use. The caller holds mu.
+func (n *names) use(host string, number uint32) {
+	cost := nameCost + 2*len(host)
+	if n.recent.numbers == nil || n.recent.bytes+cost > maxNameBytes/2 {
+		n.earlier = n.recent
+		n.recent = generation{numbers: map[string]uint32{}, hosts: map[uint32]string{}}
+	}
+	n.recent.numbers[host], n.recent.hosts[number] = number, host
+	n.recent.bytes += cost
+}
+
 // lookup returns a name's address, assigning one if needed.
 func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	n.mu.Lock()
 	n.forget(time.Now())
-	if i, ok := n.known[host]; ok {
+	if i, ok := n.number(host); ok {
 		n.mu.Unlock()
 		return addrOf(i), dnsmessage.RCodeSuccess
 	}
@@ -104,24 +158,17 @@ func (n *names) lookup(host string) (netip.Addr, dnsmessage.RCode) {
 		<-x.asked
 		return x.addr, x.code
 	}
-	if n.bytes+nameCost+2*len(host) > maxNameBytes {
-		n.mu.Unlock()
-		return netip.Addr{}, dnsmessage.RCodeRefused
-	}
 	x := &question{asked: make(chan struct{})}
 	n.asking[host] = x
 	n.mu.Unlock()
 
-	code := n.ask(host)
+	_, code := n.ask(host, "")
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.asking, host)
 	x.code = code
 	if code == dnsmessage.RCodeSuccess {
-		i := uint32(len(n.back))
-		n.known[host], n.back = i, append(n.back, host)
-		n.bytes += nameCost + 2*len(host)
-		x.addr = addrOf(i)
+		x.addr = addrOf(n.assign(host))
 	} else {
 		n.unknown[host] = denial{code, time.Now().Add(forgetAfter)}
 		n.oldest = append(n.oldest, host)
@@ -146,56 +193,90 @@ func (n *names) forget(now time.Time) {
 	}
 }
 
-// ask asks the proxy whether a name exists and may be reached.
-func (n *names) ask(host string) dnsmessage.RCode {
+// ask asks the proxy whether a name exists and may be reached, or for its records of a type.
+func (n *names) ask(host, kind string) ([]byte, dnsmessage.RCode) {
 	c, err := dialUnix(n.proxy)
 	if err != nil {
-		return dnsmessage.RCodeServerFailure
+		return nil, dnsmessage.RCodeServerFailure
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(15 * time.Second))
-	if _, err := fmt.Fprintf(c, "GET /resolve?name=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n",
-		url.QueryEscape(host)); err != nil {
-		return dnsmessage.RCodeServerFailure
+	if _, err := fmt.Fprintf(c, "GET /resolve?name=%s&type=%s HTTP/1.1\r\nHost: resolver\r\nConnection: close\r\n\r\n",
+		url.QueryEscape(host), kind); err != nil {
+		return nil, dnsmessage.RCodeServerFailure
 	}
-	switch status, err := readHead(bufio.NewReader(c)); {
+	r := bufio.NewReader(c)
+	switch status, err := readHead(r); {
 	case err != nil:
+	case status == 200: // its records, as a DNS message
+		if body, err := io.ReadAll(io.LimitReader(r, maxRecords+1)); err == nil && len(body) <= maxRecords {
+			return body, dnsmessage.RCodeSuccess
+		}
 	case status == 204: // No Content: it exists
-		return dnsmessage.RCodeSuccess
+		return nil, dnsmessage.RCodeSuccess
 	case status == 404, status == 403: // missing or forbidden
-		return dnsmessage.RCodeNameError
+		return nil, dnsmessage.RCodeNameError
 	}
-	return dnsmessage.RCodeServerFailure
+	return nil, dnsmessage.RCodeServerFailure
 }
 
 // serve answers queries until the socket is closed.
 func (n *names) serve(c net.PacketConn) {
-	// share: total 64 per sandbox; owner its own sandboxes' alone; edge the query is dropped, and a client asks again
+	// share: total 64 per sandbox; owner its own sandboxes' alone; edge queries wait in the sandbox's socket
 	slots := make(chan struct{}, maxLookups)
 	for {
+		slots <- struct{}{}
 		n.pace.wait()
 		buf := make([]byte, 1500)
 		size, from, err := c.ReadFrom(buf)
 		if err != nil {
 			return
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			continue
-		}
 		panics.Go(func() {
 			defer func() { <-slots }()
-			if answer := n.answer(buf[:size]); answer != nil {
+			if answer := n.answer(buf[:size], true); answer != nil {
 				_, _ = c.WriteTo(answer, from)
 			}
 		})
 	}
 }
 
-// answer returns the response to one query (RFC 1035), or nil to ignore it. There are only IPv4 addresses; queries for
-// other types get an empty answer.
-func (n *names) answer(query []byte) []byte {
+// idleClient is how long a client over TCP may take to send a query.
+const idleClient = 10 * time.Second
+
+// serveTCP answers a client's queries until it closes the connection. Clients come here for answers that don't fit into
+// a packet (RFC 7766).
+func (n *names) serveTCP(c net.Conn) {
+	for {
+		_ = c.SetDeadline(time.Now().Add(idleClient))
+		var size [2]byte
+		if _, err := io.ReadFull(c, size[:]); err != nil {
+			return
+		}
+		query := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(c, query); err != nil {
+			return
+		}
+		n.pace.wait()
+		answer := n.answer(query, false)
+		if answer == nil {
+			return
+		}
+		_ = c.SetDeadline(time.Now().Add(idleClient))
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// Types of records that the proxy looks up. The proxy knows them by these names.
+var recordTypes = map[dnsmessage.Type]string{
+	dnsmessage.TypeSRV: "SRV", dnsmessage.TypeTXT: "TXT", dnsmessage.TypeMX: "MX",
+	dnsmessage.TypeCNAME: "CNAME", dnsmessage.TypeNS: "NS", dnsmessage.TypePTR: "PTR",
+}
+
+// answer returns the response to one query (RFC 1035), or nil to ignore it. packet says that it must fit into a packet.
+func (n *names) answer(query []byte, packet bool) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(query)
 	if err != nil || h.Response {
@@ -212,18 +293,85 @@ func (n *names) answer(query []byte) []byte {
 		reply.Questions, reply.RCode = []dnsmessage.Question{q}, dnsmessage.RCodeNotImplemented
 	default:
 		reply.Questions = []dnsmessage.Question{q}
-		addr, code := n.lookup(q.Name.String())
-		reply.RCode = code
-		if code == dnsmessage.RCodeSuccess && q.Type == dnsmessage.TypeA {
-			reply.Answers = []dnsmessage.Resource{{
-				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60},
-				Body:   &dnsmessage.AResource{A: addr.As4()},
-			}}
-		}
+		reply.Answers, reply.RCode = n.resolve(q)
 	}
 	out, err := reply.Pack()
-	if err != nil {
+	if err == nil && packet && len(out) > room(&p) {
+		reply.Answers, reply.Truncated = nil, true
+		out, err = reply.Pack()
+	}
+	if err != nil || len(out) > maxRecords {
 		return nil
 	}
 	return out
+}
+
+// room returns how many bytes the sender of a query takes in a packet (RFC 6891). p has read the first question.
+func room(p *dnsmessage.Parser) int {
+	const least, most = 512, 4096
+	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return least
+	}
+	for {
+		h, err := p.AdditionalHeader()
+		if err != nil {
+			return least
+		}
+		if h.Type == dnsmessage.TypeOPT {
+			return min(max(int(h.Class), least), most)
+		}
+		if p.SkipAdditional() != nil {
+			return least
+		}
+	}
+}
+
+// resolve answers a question. There are only IPv4 addresses, so AAAA and the types that hint at addresses (HTTPS, SVCB)
+// have empty answers.
+func (n *names) resolve(q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
+	const svcb, https = 64, 65
+	host := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
+	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60}
+	switch q.Type {
+	case dnsmessage.TypeA, dnsmessage.TypeAAAA, svcb, https:
+		addr, code := n.lookup(host)
+		if code != dnsmessage.RCodeSuccess || q.Type != dnsmessage.TypeA {
+			return nil, code
+		}
+		return []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}}}, code
+	case dnsmessage.TypePTR:
+		if a, ok := reversed(host); ok && fakeNet.Contains(a) {
+			name, ok := n.of(a)
+			to, err := dnsmessage.NewName(name + ".")
+			if !ok || err != nil {
+				return nil, dnsmessage.RCodeNameError
+			}
+			return []dnsmessage.Resource{{Header: head, Body: &dnsmessage.PTRResource{PTR: to}}}, dnsmessage.RCodeSuccess
+		}
+	}
+	kind, ok := recordTypes[q.Type]
+	if !ok {
+		return nil, dnsmessage.RCodeNotImplemented
+	}
+	body, code := n.ask(host, kind)
+	if code != dnsmessage.RCodeSuccess || body == nil {
+		return nil, code
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(body); err != nil {
+		return nil, dnsmessage.RCodeServerFailure
+	}
+	for i := range m.Answers {
+		m.Answers[i].Header = head
+	}
+	return m.Answers, code
+}
+
+// reversed returns the IPv4 address that a name below in-addr.arpa is for.
+func reversed(host string) (netip.Addr, bool) {
+	digits, ok := strings.CutSuffix(host, ".in-addr.arpa")
+	labels := strings.Split(digits, ".")
+	slices.Reverse(labels)
+	a, err := netip.ParseAddr(strings.Join(labels, "."))
+	return a, ok && err == nil && a.Is4()
 }
