@@ -230,6 +230,11 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 	return w.Spec.Limits.Storage, nil
 }
 
+// Quiet lets requests to a site end and others wait, see app.Apps.
+func (l *Launch) Quiet(id site.ID, drain time.Duration) (release func()) {
+	return l.c.Apps.Quiet(id, drain)
+}
+
 // Renew stops a site's programs, which the next request starts again, and drops its caches, because its files or
 // databases were replaced.
 func (l *Launch) Renew(ctx context.Context, id site.ID) error {

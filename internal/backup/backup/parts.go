@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
@@ -31,6 +32,8 @@ type Programs interface {
 	// Renew ends a site's programs, which start with the next request: what they stand on
 	// has been replaced.
 	Renew(ctx context.Context, id site.ID) error
+	// Quiet makes requests to a site wait until release is called, after those under way have ended, for which it waits so long.
+	Quiet(id site.ID, drain time.Duration) (release func())
 	// Trial makes a place in which what a backup holds runs once it is verified.
 	Trial(ctx context.Context) (Trial, error)
 }

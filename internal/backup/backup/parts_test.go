@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"time"
 
 	"slipway/internal/backup/repository"
 	"slipway/internal/backup/snapshot"
@@ -149,6 +150,8 @@ func (p *programs) Renew(_ context.Context, id site.ID) error {
 	}
 	return p.renew(id)
 }
+
+func (p *programs) Quiet(site.ID, time.Duration) (release func()) { return func() {} }
 
 func (p *programs) Trial(context.Context) (Trial, error) {
 	if p.trial == nil {

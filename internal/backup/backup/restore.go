@@ -376,12 +376,20 @@ func (s *Backups) prepareAll(ctx context.Context, r Restore, in *snapshot.Reader
 	return work.Wait()
 }
 
-// hold keeps a site's programs from writing, where they are to be.
+// Drain is how long requests under way have to end before what they write to is replaced: those that come meanwhile wait.
+const Drain = 10 * time.Second
+
+// hold keeps a site's programs from writing, where they are to be. Requests under way end first.
 func (s *Backups) hold(id site.ID, needed bool) (release func()) {
 	if !needed || s.c.Storage == nil {
 		return func() {}
 	}
-	return s.c.Storage.Hold(id)
+	goOn := func() {}
+	if s.c.Programs != nil {
+		goOn = s.c.Programs.Quiet(id, Drain)
+	}
+	resume := s.c.Storage.Hold(id)
+	return func() { resume(); goOn() }
 }
 
 // backUpFirst has the site's present state backed up, and says whether that is done.

@@ -123,6 +123,7 @@ type Apps struct {
 	remotes *remote.Programs
 	states  states
 	copies  *compress.Copies
+	quiet   quiet
 	starts  *fair.Pool // programs that visitors wake, until they listen
 	node    string     // this one, among others that hold workers
 

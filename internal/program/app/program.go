@@ -57,8 +57,9 @@ type program struct {
 
 // attempt is one start, which everybody who asks meanwhile waits for.
 type attempt struct {
-	done chan struct{} // closed when it has ended
-	err  error         // why it failed; to be read once done is closed
+	done  chan struct{} // closed when it has ended
+	err   error         // why it failed; to be read once done is closed
+	quiet bool          // no start: the site's requests wait, see Quiet
 }
 
 // instance is one run of a program.
@@ -166,6 +167,15 @@ func (a *Apps) held(ctx context.Context, deployment id.Deployment) (*program, *i
 		case try == nil: // forgotten this moment
 			continue
 		}
+		if try.quiet { // this wait is not the program's
+			select {
+			case <-try.done:
+				late.Reset(a.c.WakeTime)
+				continue
+			case <-ctx.Done():
+				return nil, nil, context.Cause(ctx)
+			}
+		}
 		select {
 		case <-try.done:
 			if isElsewhere(try.err) {
@@ -206,6 +216,10 @@ func (a *Apps) awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	p.mu.Lock()
 	in := p.now
 	if in == nil || p.gone || p.away || a.missesStorage(p.want.Spec) != nil {
+		p.mu.Unlock()
+		return nil, false
+	}
+	if a.quiet.of(p.want.Site) != nil {
 		p.mu.Unlock()
 		return nil, false
 	}
@@ -254,7 +268,7 @@ func (a *Apps) Start(ctx context.Context, deployment id.Deployment, say func(lin
 			if try.err != nil {
 				return nil, try.err
 			}
-			tried = true
+			tried = !try.quiet
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -278,6 +292,9 @@ func (p *program) take(now bool) (*instance, *attempt, error) {
 	defer p.mu.Unlock()
 	if p.gone {
 		return nil, nil, nil
+	}
+	if wait := p.apps.quiet.of(p.want.Site); wait != nil && p.starting == nil {
+		return nil, &attempt{done: wait, quiet: true}, nil
 	}
 	if p.now != nil && p.away {
 		return nil, nil, errElsewhere

@@ -53,6 +53,14 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	if a.c.Engine == nil {
 		return nil, want, a.noEngine()
 	}
+	if wait := a.quiet.of(want.Site); wait != nil {
+		select {
+		case <-wait:
+			return nil, want, runtime.ErrHeld
+		case <-ctx.Done():
+			return nil, want, context.Cause(ctx)
+		}
+	}
 	if err := a.claim(ctx, want); err != nil {
 		return nil, want, err
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/id"
 
@@ -87,6 +88,8 @@ func (p *blog) Note(site.ID, string) {}
 
 // Renew is the same.
 func (p *blog) Renew(site.ID) {}
+
+func (p *blog) Quiet(site.ID, time.Duration) (release func()) { return func() {} }
 
 // FatalErrors is the same.
 func (p *blog) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/id"
 
@@ -91,6 +92,8 @@ func (t tasks) Note(site.ID, string) {}
 
 // Renew is the same.
 func (t tasks) Renew(site.ID) {}
+
+func (t tasks) Quiet(site.ID, time.Duration) (release func()) { return func() {} }
 
 // FatalErrors is the same.
 func (t tasks) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"slipway/internal/backup/backup"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/disk"
 	"slipway/internal/platform/fault"
@@ -223,7 +224,9 @@ func (r *run) fill(ctx context.Context) error {
 	if err := r.to(ctx, atChange, 0.7, "Putting it in place"); err != nil {
 		return err
 	}
-	release := r.c.Host.Hold(s.ID)
+	goOn := r.c.Programs.Quiet(s.ID, backup.Drain)
+	resume := r.c.Host.Hold(s.ID)
+	release := func() { resume(); goOn() }
 	whole, err := r.c.Backups.CatchUp(ctx, r.step.Backup, func(*db.Tx, bool) error { return nil })
 	if err != nil {
 		release()

@@ -21,6 +21,7 @@ import (
 	"net/mail"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"slipway/internal/backup/backup"
@@ -84,6 +85,8 @@ type Programs interface {
 	Note(site site.ID, text string)
 	// Renew ends a site's programs: they start with the next request.
 	Renew(site site.ID)
+	// Quiet makes requests to a site wait until release is called, after those under way have ended, for which it waits so long.
+	Quiet(site site.ID, drain time.Duration) (release func())
 	// FatalErrors returns fatal errors of PHP in a site's log since then.
 	FatalErrors(ctx context.Context, site site.ID, since db.Time) []string
 }

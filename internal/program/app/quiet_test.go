@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"slipway/internal/edge/endpoint"
+)
+
+// What a program stands on is replaced once its requests have ended, and others wait meanwhile; a request that takes too long is cut off.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	a := f.nodes[0]
+	under, err := a.Acquire(t.Context(), "one")
+	f.ok(err)
+	quiet := make(chan func(), 1)
+	go func() { quiet <- a.Quiet("site", time.Hour) }()
+	for a.quiet.of("site") == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if _, ok := a.Awake("one"); ok {
+		t.Error("a request gets the program although its site is quiet")
+	}
+	short, done := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer done()
+	if _, err := a.Acquire(short, "one"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a request doesn't wait: %v", err)
+	}
+	select {
+	case <-quiet:
+		t.Fatal("it is quiet although a request is under way")
+	default:
+	}
+	waits := make(chan *endpoint.Endpoint, 1)
+	go func() {
+		e, err := a.Acquire(t.Context(), "one")
+		if err != nil {
+			t.Errorf("a request that waits: %v", err)
+		}
+		waits <- e
+	}()
+	under.Release()
+	goOn := <-quiet
+	a.Renew("site") // what it stands on is another
+	select {
+	case <-waits:
+		t.Error("a request gets the program before it may")
+	default:
+	}
+	goOn()
+	e := <-waits
+	if n := f.engines[0].starts(); n != 2 {
+		t.Errorf("the program started %d times, want twice", n)
+	}
+
+	goOn = a.Quiet("site", time.Millisecond)
+	select {
+	case <-f.engines[0].last().done:
+	default:
+		t.Error("a request that takes too long isn't cut off")
+	}
+	goOn()
+	e.Release()
+	e, err = a.Acquire(t.Context(), "one")
+	f.ok(err)
+	e.Release()
+	if p := a.Status("one"); p.Message != "" || f.engines[0].starts() != 3 {
+		t.Errorf("after that: %d starts, %+v", f.engines[0].starts(), p)
+	}
+}
