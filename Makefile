@@ -29,10 +29,9 @@ race: ## the tests of internal/ with the race detector; needs gcc, and takes thr
 quick: ## what takes less than two minutes and starts no server
 	go run ./scripts/check -quick
 
-bench: ## the benchmarks; DOC=1 also updates docs/benchmarks.md, BUILDS=… goes to bench/builds
+bench: ## the benchmarks; DOC=1 also updates docs/benchmarks.md, ARGS=… goes to bench
 	@go run ./scripts/need nghttp2-client
 	go run ./bench $(if $(DOC),-write docs/benchmarks.md) $(ARGS)
-	go run ./bench/builds $(BUILDS)
 
 release: ## archives and Debian packages of this commit, in dist; ARGS="-arch amd64" for one
 	go run ./scripts/release $(ARGS)

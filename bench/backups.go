@@ -36,32 +36,17 @@ func (b *bench) backups(w *world.World) error {
 	}
 	defer stop()
 	w.Flags = append(w.Flags, "--mariadb", "mysql://admin:secret@"+port, "--database-size", "8192")
-	if err := w.Stop(b.ctx); err != nil {
+	if err := errors.Join(w.Stop(b.ctx), w.Start(b.ctx)); err != nil {
 		return err
 	}
-	if err := w.Start(b.ctx); err != nil {
+	if err := b.repository(w, "page", map[string]string{"index.html": "hello"}); err != nil {
 		return err
 	}
-	page := filepath.Join(w.Dir, "page")
-	if err := os.MkdirAll(page, 0o755); err != nil {
+	id, _, err := b.create(w, b.key, "Large", "page")
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(page, "index.html"), []byte("hello"), 0o644); err != nil {
-		return err
-	}
-	if _, err := w.Git.Commit("acme/site", "main", page, "first"); err != nil {
-		return err
-	}
-	var made struct{ Data struct{ ID string } }
-	if err := w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
-		"name":       "Large",
-		"type":       "static",
-		"repository": "git.test/acme/site",
-	}, &made); err != nil {
-		return err
-	}
-	id := made.Data.ID
-	if err := b.ended(w, "/sites/"+id, "active", "error"); err != nil {
+	if err := b.ends(w, b.key, "/sites/"+id, "active", "error"); err != nil {
 		return err
 	}
 	var x struct{ ID string }
@@ -71,7 +56,7 @@ func (b *bench) backups(w *world.World) error {
 	}, &x); err != nil {
 		return err
 	}
-	if err := b.ended(w, "/databases/"+x.ID, "active", "error"); err != nil {
+	if err := b.ends(w, b.key, "/databases/"+x.ID, "active", "error"); err != nil {
 		return err
 	}
 	storage := filepath.Join(w.Data, "storage", id, "uploads")
@@ -189,7 +174,7 @@ func (b *bench) backups(w *world.World) error {
 		if err := w.Call(b.ctx, b.key, "POST", "/backups/"+first+"/restore", nil, &o); err != nil {
 			return err
 		}
-		if err := b.ended(w, "/operations/"+o.ID, "success", "failed"); err != nil {
+		if err := b.ends(w, b.key, "/operations/"+o.ID, "success", "failed"); err != nil {
 			return err
 		}
 		if d := time.Since(start); stored[0] == 0 || d < stored[0] {
@@ -212,7 +197,7 @@ func (b *bench) takeBackup(w *world.World, site string) (x takenBackup, err erro
 	if err := w.Call(b.ctx, b.key, "POST", "/sites/"+site+"/backups", nil, &x); err != nil {
 		return x, err
 	}
-	if err := b.ended(w, "/backups/"+x.ID, "completed", "failed"); err != nil {
+	if err := b.ends(w, b.key, "/backups/"+x.ID, "completed", "failed"); err != nil {
 		return x, err
 	}
 	x.took = time.Since(start)
@@ -230,23 +215,6 @@ func (b *bench) verified(w *world.World, id string) error {
 			return false, errors.New(*x.Error)
 		}
 		return x.VerifiedAt != nil, nil
-	})
-}
-
-// ended waits until a resource has the wanted status.
-func (b *bench) ended(w *world.World, path, want, bad string) error {
-	return world.Until(b.ctx, 5*time.Millisecond, func() (bool, error) {
-		var x struct {
-			Status string
-			Error  *string
-		}
-		if err := w.Call(b.ctx, b.key, "GET", path, nil, &x); err != nil {
-			return false, err
-		}
-		if x.Status == bad {
-			return false, fmt.Errorf("%s: %s %v", path, x.Status, x.Error)
-		}
-		return x.Status == want, nil
 	})
 }
 

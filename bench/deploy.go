@@ -33,9 +33,8 @@ func (b *bench) deployments(w *world.World) (first, again, clone []time.Duration
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	b.series++
 	for n := range b.rounds {
-		name := fmt.Sprintf("bench/hundred%d-%d", b.series, n)
+		name := fmt.Sprintf("hundred-%d", n)
 		if err := b.commit(w, name, 100, "first"); err != nil {
 			return nil, nil, nil, err
 		}
@@ -44,25 +43,19 @@ func (b *bench) deployments(w *world.World) (first, again, clone []time.Duration
 			return nil, nil, nil, err
 		}
 		clone = append(clone, took)
-		var created struct{ Data struct{ ID, URL string } }
 		start := time.Now()
-		err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
-			"name":       fmt.Sprintf("hundred %d %d", b.series, n),
-			"type":       "static",
-			"repository": "git.test/" + name,
-			"branch":     "main",
-		}, &created)
+		id, url, err := b.create(w, b.key, fmt.Sprintf("hundred %d", n), name)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if err := b.shows(w, browser, created.Data.URL, "first"); err != nil {
+		if err := b.shows(w, browser, url, "first"); err != nil {
 			return nil, nil, nil, err
 		}
 		first = append(first, time.Since(start))
 		if err := b.commit(w, name, 100, "second"); err != nil {
 			return nil, nil, nil, err
 		}
-		took, err = b.redeployOnce(w, browser, created.Data.ID, created.Data.URL, "second")
+		took, err = b.redeployOnce(w, browser, id, url, "second")
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -77,7 +70,7 @@ func (b *bench) redeploy(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	const name = "bench/large"
+	const name = "large"
 	if err := b.commit(w, name, b.files, "first"); err != nil {
 		return err
 	}
@@ -85,18 +78,12 @@ func (b *bench) redeploy(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	var created struct{ Data struct{ ID, URL string } }
 	start := time.Now()
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
-		"name":       "large",
-		"type":       "static",
-		"repository": "git.test/" + name,
-		"branch":     "main",
-	}, &created)
+	id, url, err := b.create(w, b.key, name, name)
 	if err != nil {
 		return err
 	}
-	if err := b.shows(w, browser, created.Data.URL, "first"); err != nil {
+	if err := b.shows(w, browser, url, "first"); err != nil {
 		return err
 	}
 	firstTook := time.Since(start)
@@ -106,10 +93,10 @@ func (b *bench) redeploy(w *world.World) error {
 		if err := os.WriteFile(filepath.Join(b.content(name), "index.html"), []byte(marker), 0o600); err != nil {
 			return err
 		}
-		if _, err := w.Git.Commit(name, "main", b.content(name), marker); err != nil {
+		if _, err := w.Git.Commit("bench/"+name, "main", b.content(name), marker); err != nil {
 			return err
 		}
-		took, err := b.redeployOnce(w, browser, created.Data.ID, created.Data.URL, marker)
+		took, err := b.redeployOnce(w, browser, id, url, marker)
 		if err != nil {
 			return err
 		}
@@ -156,7 +143,7 @@ func (b *bench) commit(w *world.World, name string, n int, marker string) error 
 	if err := world.WriteFiles(b.content(name), files); err != nil {
 		return err
 	}
-	_, err := w.Git.Commit(name, "main", b.content(name), marker)
+	_, err := w.Git.Commit("bench/"+name, "main", b.content(name), marker)
 	return err
 }
 
@@ -168,7 +155,7 @@ func (b *bench) cloneAndCopy(w *world.World, name string) (time.Duration, error)
 	}
 	defer os.RemoveAll(dir)
 	start := time.Now()
-	clone := exec.CommandContext(b.ctx, "git", "clone", "--quiet", "--depth", "1", w.Git.URL+"/"+name, filepath.Join(dir, "clone"))
+	clone := exec.CommandContext(b.ctx, "git", "clone", "--quiet", "--depth", "1", w.Git.URL+"/bench/"+name, filepath.Join(dir, "clone"))
 	if out, err := clone.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("git clone: %w: %s", err, out)
 	}

@@ -37,33 +37,30 @@ type bench struct {
 	part   string // heading to which rows are added
 	rows   []row
 	nginx  string // its version text
-	series int    // number of deployments so far
 
 	postgres string // URL of a PostgreSQL cluster; empty: SQLite
 
-	sites, live, pageSites, files, rounds, idleConns, deliveries, deploys int
-	switchCount, wordpresses, programCount                                int
-	load, long                                                            time.Duration
+	sites, live, files, rounds, deliveries int
+	load, long                             time.Duration
+	projects                               string   // to build
+	serve                                  []string // further flags of slipway serve for builds
 }
 
 func main() {
 	var b bench
 	write := flag.String("write", "", "also write the rows into the tables of this Markdown file")
 	only := flag.String("only", "",
-		"only the measurements whose names are here, separated by commas: deploy, blobs, redeploy, client, push, webhook, deliveries, rate, hanging, read, billing, tenants, memory, resident, static, http3, idle, tls, certificates, pages, programs, programs-load, programs-many, relay, wordpress, wordpress-sites, backups")
+		"only the measurements whose names are here, separated by commas: deploy, redeploy, client, deliveries, rate, read, tenants, memory, static, http3, wordpress, programs, builds, backups")
 	flag.IntVar(&b.sites, "sites", 100_000, "sites in the database while reading")
 	flag.IntVar(&b.live, "live", 10_000, "live sites for memory and start")
-	flag.IntVar(&b.idleConns, "idle", 17_000, "idle connections; both processes need as many descriptors and some")
-	flag.IntVar(&b.pageSites, "page-sites", 1000, "sites while pages are measured")
 	flag.IntVar(&b.files, "files", 10_000, "files of the large site")
 	flag.IntVar(&b.deliveries, "deliveries", 100_000, "webhook deliveries pending at the start")
-	flag.IntVar(&b.deploys, "deployments", 1000, "deployments before memory is measured")
 	flag.IntVar(&b.rounds, "rounds", 15, "repetitions of a deployment")
 	flag.DurationVar(&b.load, "load", 5*time.Second, "how long each request is repeated")
-	flag.DurationVar(&b.long, "long", 3*time.Minute, "how long streams of events are listened to")
-	flag.IntVar(&b.programCount, "programs", 100, "applications, of which fifty run")
-	flag.IntVar(&b.wordpresses, "wordpresses", 20, "WordPress sites, of which ten are awake")
-	flag.IntVar(&b.switchCount, "switches", 100, "deployments of an application under load")
+	flag.DurationVar(&b.long, "long", 3*time.Minute, "how long hostile accounts attack")
+	flag.StringVar(&b.projects, "projects", "vite-react,sveltekit,nuxt,next", "the real projects to build")
+	flag.Func("serve", "a further flag of slipway serve for builds, such as --outbound-allow=10.1.2.3/32 where the registry is private. Repeatable.",
+		func(s string) error { b.serve = append(b.serve, s); return nil })
 	flag.StringVar(&b.postgres, "postgres", os.Getenv("SLIPWAY_TEST_DSN"),
 		"address of a PostgreSQL cluster; empty: SQLite. scripts/withpostgres sets it")
 	flag.Parse()
@@ -97,31 +94,18 @@ func (b *bench) run(only, write string) (err error) {
 		run        func(*world.World) error
 	}{
 		{"deploy", "Deployments", b.deploy},
-		{"blobs", "Files in S3", b.blobs},
 		{"redeploy", "Deployments", b.redeploy},
 		{"client", "Command line", b.client},
-		{"push", "Push to deploy", b.push},
-		{"webhook", "Webhooks", b.webhook},
 		{"deliveries", "Webhooks", b.webhookLoad},
 		{"rate", "Webhooks", b.webhookRate},
-		{"hanging", "Webhooks", b.webhookHanging},
-		{"live", "Webhooks", b.webhookLive},
 		{"read", "Reading", b.read},
-		{"billing", "Usage and billing", b.billing},
 		{"tenants", "Fairness", b.tenants},
 		{"memory", "Memory and start", b.memory},
-		{"resident", "Memory and start", b.resident},
 		{"static", "Files", b.static},
 		{"http3", "Files", b.http3},
-		{"idle", "Files", b.idle},
-		{"tls", "TLS", b.tls},
-		{"pages", "Dashboard", b.pages},
 		{"wordpress", "WordPress", b.wordpress},
-		{"wordpress-sites", "WordPress", b.wordpressMany},
 		{"programs", "Applications", b.programs},
-		{"programs-load", "Applications", b.programsLoad},
-		{"programs-many", "Applications", b.programsMany},
-		{"relay", "Applications", b.relay},
+		{"builds", "Builds", b.builds},
 		{"backups", "Backups", b.backups},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {

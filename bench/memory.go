@@ -19,44 +19,28 @@ func (b *bench) memory(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	own, err := anonymous(w)
+	own, err := status(w, "RssAnon") // not mapped from files
 	if err != nil {
 		return err
 	}
 	b.add(row{what: "memory, idle", value: megabytes(idle), yardstick: "not of its file " + megabytes(own) + " (≤ 18 MB)", goal: "≤ 50 MB"})
 
 	// One real site, whose release all other sites share.
-	if err := b.commit(w, "bench/shared", 20, "shared"); err != nil {
+	if err := b.commit(w, "shared", 20, "shared"); err != nil {
 		return err
 	}
 	browser, err := w.Browser()
 	if err != nil {
 		return err
 	}
-	var created struct{ Data struct{ ID, URL string } }
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
-		"name":       "shared",
-		"type":       "static",
-		"repository": "git.test/bench/shared",
-		"branch":     "main",
-	}, &created)
+	id, url, err := b.create(w, b.key, "shared", "shared")
 	if err != nil {
 		return err
 	}
-	if err := b.shows(w, browser, created.Data.URL, "shared"); err != nil {
+	if err := b.shows(w, browser, url, "shared"); err != nil {
 		return err
 	}
-	if err := w.Stop(b.ctx); err != nil {
-		return err
-	}
-	release, err := releaseOf(b.ctx, w, created.Data.ID)
-	if err != nil {
-		return err
-	}
-	if _, err := seedSites(b.ctx, w, b.live, release); err != nil {
-		return err
-	}
-	if err := w.Start(b.ctx); err != nil {
+	if err := b.restarted(w, func() error { return seedLike(b.ctx, w, b.live, id) }); err != nil {
 		return err
 	}
 	full, err := b.starts(w)
@@ -124,9 +108,6 @@ func settled(w *world.World) (int, error) {
 
 // resident returns the program's current resident memory in kB.
 func resident(w *world.World) (int, error) { return status(w, "VmRSS") }
-
-// anonymous returns the part of resident memory that isn't mapped from files.
-func anonymous(w *world.World) (int, error) { return status(w, "RssAnon") }
 
 func status(w *world.World, name string) (int, error) {
 	var kb int

@@ -28,25 +28,20 @@ type nginx struct {
 	cmd           *exec.Cmd
 }
 
-// startNginx serves one host with a new certificate on the given curve.
-func startNginx(ctx context.Context, dir, host string, curve elliptic.Curve) (*nginx, error) {
-	return runNginx(ctx, dir, host, curve, "return 204;")
-}
-
 // startNginxFiles serves the files in root, tuned as nginx's documentation recommends.
 func startNginxFiles(ctx context.Context, dir, host, root string) (*nginx, error) {
-	return runNginx(ctx, dir, host, elliptic.P256(), fmt.Sprintf(`root %s;
+	return runNginx(ctx, dir, host, fmt.Sprintf(`root %s;
 		sendfile on; tcp_nopush on; tcp_nodelay on;
 		keepalive_requests 1000000000; http2_max_concurrent_streams 256;
 		open_file_cache max=10000 inactive=60s; open_file_cache_valid 60s; open_file_cache_min_uses 1;`, root))
 }
 
-func runNginx(ctx context.Context, dir, host string, curve elliptic.Curve, serve string) (*nginx, error) {
+func runNginx(ctx context.Context, dir, host, serve string) (*nginx, error) {
 	program, err := findNginx(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := writeCertificate(dir, host, curve); err != nil {
+	if err := writeCertificate(dir, host); err != nil {
 		return nil, err
 	}
 	ports, err := world.FreePorts(1)
@@ -151,12 +146,12 @@ func findNginx(ctx context.Context, dir string) (string, error) {
 }
 
 // writeCertificate makes a certificate as short as the local authority's: one, without the authority's own.
-func writeCertificate(dir, host string, curve elliptic.Curve) error {
-	authority, err := ecdsa.GenerateKey(curve, rand.Reader)
+func writeCertificate(dir, host string) error {
+	authority, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}

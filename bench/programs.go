@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/elliptic"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -37,10 +37,10 @@ type program struct {
 func (b *bench) programs(w *world.World) error {
 	sites := make([]program, 11)
 	dir := filepath.Join(w.Dir, "app")
-	if err := world.WriteFiles(dir, benchProgram); err != nil {
-		return err
-	}
-	if _, err := w.Git.Commit("bench/app", "main", dir, "app"); err != nil {
+	if err := errors.Join(
+		b.repository(w, "app", benchProgram),
+		b.repository(w, "php", map[string]string{"index.php": "<?php echo 'hello';"}),
+	); err != nil {
 		return err
 	}
 	for i := range sites {
@@ -48,13 +48,6 @@ func (b *bench) programs(w *world.World) error {
 		if sites[i], err = b.program(w, fmt.Sprint("app", i), "app"); err != nil {
 			return err
 		}
-	}
-	pages := filepath.Join(w.Dir, "php")
-	if err := world.WriteFiles(pages, map[string]string{"index.php": "<?php echo 'hello';"}); err != nil {
-		return err
-	}
-	if _, err := w.Git.Commit("bench/php", "main", pages, "php"); err != nil {
-		return err
 	}
 	php, err := b.program(w, "php", "php")
 	if err != nil {
@@ -85,16 +78,9 @@ func (b *bench) programs(w *world.World) error {
 
 // program creates a site and waits until it answers.
 func (b *bench) program(w *world.World, name, repo string) (p program, err error) {
-	var made struct{ Data struct{ ID, URL string } }
-	if err = b.call(w, "POST", "/sites", map[string]any{
-		"name":       name,
-		"type":       "static",
-		"repository": "git.test/bench/" + repo,
-		"branch":     "main",
-	}, &made); err != nil {
+	if p.id, p.url, err = b.create(w, b.key, name, repo); err != nil {
 		return p, err
 	}
-	p.id, p.url = made.Data.ID, made.Data.URL
 	if err = b.call(w, "PATCH", "/sites/"+p.id, map[string]any{"run": map[string]any{"cpus": 4}}, nil); err != nil {
 		return p, err
 	}
@@ -239,7 +225,7 @@ func (b *bench) throughput(w *world.World, p program, bare *bareProgram) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	front, err := runNginx(b.ctx, dir, "app.test", elliptic.P256(), fmt.Sprintf(`keepalive_requests 1000000000; location / {
+	front, err := runNginx(b.ctx, dir, "app.test", fmt.Sprintf(`keepalive_requests 1000000000; location / {
 			proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host;
 			proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }
 	}
@@ -321,9 +307,7 @@ func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, g
 	_, port, _ := net.SplitHostPort(addr)
 	used := make([]time.Duration, len(kinds))
 	for i, kind := range kinds {
-		if used[i], err = cpuOf(kind); err != nil {
-			return 0, nil, err
-		}
+		used[i] = cpuOf(kind)
 	}
 	seconds := max(1, int(b.load/time.Second)/2)
 	// h2load hangs if the server closes connections.
@@ -348,11 +332,7 @@ func (b *bench) perSecond(load []string, addr, host string, kinds ...func(pid, g
 		return 0, nil, fmt.Errorf("h2load: nothing succeeded: %s", out)
 	}
 	for i, kind := range kinds {
-		after, err := cpuOf(kind)
-		if err != nil {
-			return 0, nil, err
-		}
-		cpu = append(cpu, float64((after-used[i]).Microseconds())/float64(n))
+		cpu = append(cpu, float64((cpuOf(kind)-used[i]).Microseconds())/float64(n))
 	}
 	return float64(n) / float64(seconds), cpu, nil
 }

@@ -13,14 +13,8 @@ const readers = 4 // twice the cores of a small machine, which the program share
 
 // read measures reads while the database holds many sites of one user.
 func (b *bench) read(w *world.World) error {
-	if err := w.Stop(b.ctx); err != nil {
-		return err
-	}
-	ids, err := seedSites(b.ctx, w, b.sites, "")
-	if err != nil {
-		return fmt.Errorf("seed sites: %w", err)
-	}
-	if err := w.Start(b.ctx); err != nil {
+	var ids []string
+	if err := b.restarted(w, func() (err error) { ids, err = seedSites(b.ctx, w, b.sites, ""); return err }); err != nil {
 		return err
 	}
 	bare, err := b.repeat(w, func(*rand.Rand) world.Request {
@@ -57,11 +51,6 @@ func (b *bench) read(w *world.World) error {
 
 // repeat sends requests from several concurrent clients and returns the durations.
 func (b *bench) repeat(w *world.World, next func(*rand.Rand) world.Request) ([]time.Duration, error) {
-	return b.repeatBy(w, readers, next)
-}
-
-// repeatBy is repeat with a given number of clients.
-func (b *bench) repeatBy(w *world.World, clients int, next func(*rand.Rand) world.Request) ([]time.Duration, error) {
 	var (
 		mu    sync.Mutex // guards all and first
 		all   []time.Duration
@@ -69,7 +58,7 @@ func (b *bench) repeatBy(w *world.World, clients int, next func(*rand.Rand) worl
 		group sync.WaitGroup
 	)
 	end := time.Now().Add(b.load)
-	for n := range clients {
+	for n := range readers {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(n)))
 			var own []time.Duration

@@ -49,12 +49,6 @@ func (b *bench) on() string {
 	return ", PostgreSQL"
 }
 
-// next increments a counter and returns it.
-func next(ctx context.Context, tx *db.Tx, counter string) (n int64, err error) {
-	err = tx.QueryRow(ctx, "UPDATE "+counter+" SET n = n + 1 WHERE id = 1 RETURNING n").Scan(&n)
-	return n, err
-}
-
 // seedSites writes active sites of the user to the database, which must not be in use, and returns their ids. Sites
 // with a release are live.
 func seedSites(ctx context.Context, w *world.World, n int, release string) ([]string, error) {
@@ -92,12 +86,12 @@ func seedSites(ctx context.Context, w *world.World, n int, release string) ([]st
 }
 
 func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) error {
-	version, err := next(ctx, tx, "live_version")
-	if err != nil {
+	var version int64
+	if err := tx.QueryRow(ctx, `UPDATE live_version SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&version); err != nil {
 		return err
 	}
 	now := db.Now()
-	_, err = tx.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		INSERT INTO sites (id, owner_id, name, slug, type, runtime, status, status_reason, repository, branch, framework, build,
 			credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at, search)
 		VALUES ($1, $2, $3, $4, 'static', 'static', 'active', '', 'git.test/bench/seeded', 'main', '', '{}', '', FALSE, '', $5, $6, $7, $7, 0,
@@ -110,13 +104,17 @@ func seedSite(ctx context.Context, tx *db.Tx, owner, id, slug, release string) e
 	return err
 }
 
-// releaseOf returns the release that a site serves.
-func releaseOf(ctx context.Context, w *world.World, id string) (release string, err error) {
+// seedLike writes live sites that share the release of the site with the id.
+func seedLike(ctx context.Context, w *world.World, n int, id string) error {
 	d, err := open(ctx, w)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer d.Close()
+	var release string
 	err = d.QueryRow(ctx, `SELECT live_release FROM sites WHERE id = $1`, id).Scan(&release)
-	return release, err
+	d.Close()
+	if err == nil {
+		_, err = seedSites(ctx, w, n, release)
+	}
+	return err
 }

@@ -81,11 +81,7 @@ func (b *bench) static(w *world.World) error {
 		}
 	}
 	for _, p := range peers {
-		kb, err := residentGroup(p.pid)
-		if err != nil {
-			return err
-		}
-		b.add(row{what: "memory after the load, " + p.name, value: megabytes(kb)})
+		b.add(row{what: "memory after the load, " + p.name, value: megabytes(residentGroup(p.pid))})
 	}
 	return b.hosts(w, host, id)
 }
@@ -163,20 +159,14 @@ func (b *bench) h2load(p *peer, host, file string, args []string) (l loaded, err
 		"--connect-to="+p.addr,
 		"https://"+net.JoinHostPort(host, port)+"/"+file,
 	)
-	before, err := cpuTime(p.pid)
-	if err != nil {
-		return l, err
-	}
+	before := cpuTime(p.pid)
 	begun := time.Now()
 	out, err := exec.CommandContext(b.ctx, "h2load", args...).CombinedOutput()
 	took := time.Since(begun)
 	if err != nil {
 		return l, fmt.Errorf("h2load: %w: %s", err, out)
 	}
-	after, err := cpuTime(p.pid)
-	if err != nil {
-		return l, err
-	}
+	after := cpuTime(p.pid)
 	// In a run with a duration, requests in flight at the end count as failed or errored.
 	m, ok := loadRequests.FindSubmatch(out), loadStatuses.FindSubmatch(out)
 	if m == nil || ok == nil {
@@ -234,13 +224,7 @@ func (b *bench) staticSite(w *world.World, root string) (host, id string, err er
 	if _, err := w.Git.Commit("bench/static", "main", root, "static"); err != nil {
 		return "", "", err
 	}
-	var created struct{ Data struct{ ID, URL string } }
-	err = w.Call(b.ctx, b.key, "POST", "/sites", map[string]string{
-		"name":       "static",
-		"type":       "static",
-		"repository": "git.test/bench/static",
-		"branch":     "main",
-	}, &created)
+	id, address, err := b.create(w, b.key, "static", "static")
 	if err != nil {
 		return "", "", err
 	}
@@ -248,11 +232,11 @@ func (b *bench) staticSite(w *world.World, root string) (host, id string, err er
 	if err != nil {
 		return "", "", err
 	}
-	u, err := url.Parse(created.Data.URL)
+	u, err := url.Parse(address)
 	if err != nil {
 		return "", "", err
 	}
-	return u.Hostname(), created.Data.ID, b.shows(w, browser, created.Data.URL, "static")
+	return u.Hostname(), id, b.shows(w, browser, address, "static")
 }
 
 // hosts measures one site against random ones of very many sites: the same number of connections, each to a different
@@ -260,17 +244,7 @@ func (b *bench) staticSite(w *world.World, root string) (host, id string, err er
 func (b *bench) hosts(w *world.World, host, id string) error {
 	const conns = 512
 	_, domain, _ := strings.Cut(host, ".")
-	if err := w.Stop(b.ctx); err != nil {
-		return err
-	}
-	release, err := releaseOf(b.ctx, w, id)
-	if err != nil {
-		return err
-	}
-	if _, err := seedSites(b.ctx, w, b.sites, release); err != nil {
-		return err
-	}
-	if err := w.Start(b.ctx); err != nil {
+	if err := b.restarted(w, func() error { return seedLike(b.ctx, w, b.sites, id) }); err != nil {
 		return err
 	}
 	var ones, manys []loaded
@@ -288,10 +262,6 @@ func (b *bench) hosts(w *world.World, host, id string) error {
 	}
 	slices.Sort(ratios)
 	one, many := middle(ones), middle(manys)
-	kb, err := residentGroup(w.PID())
-	if err != nil {
-		return err
-	}
 	b.add(row{
 		what:      fmt.Sprintf("%d live sites, %d connections to random ones, 4 KiB", b.sites, conns),
 		value:     fmt.Sprintf("%.0f/s, %.1f µs CPU each", many.rate, many.cpu),
@@ -299,7 +269,7 @@ func (b *bench) hosts(w *world.World, host, id string) error {
 		ratio:     fmt.Sprintf("%.2f× (CPU %.2f×)", ratios[len(ratios)/2], one.cpu/many.cpu),
 		goal:      "≥ 0.9×",
 	})
-	b.add(row{what: fmt.Sprintf("memory, %d live sites under that load", b.sites), value: megabytes(kb), goal: "< 1 GB"})
+	b.add(row{what: fmt.Sprintf("memory, %d live sites under that load", b.sites), value: megabytes(residentGroup(w.PID())), goal: "< 1 GB"})
 	return nil
 }
 
@@ -333,10 +303,7 @@ func (b *bench) askHosts(w *world.World, n int, host func(int) string) (l loaded
 		first error
 		group sync.WaitGroup
 	)
-	before, err := cpuTime(w.PID())
-	if err != nil {
-		return l, err
-	}
+	before := cpuTime(w.PID())
 	ctx, cancel := context.WithTimeout(b.ctx, b.load)
 	defer cancel()
 	for part := range readers {
@@ -357,11 +324,7 @@ func (b *bench) askHosts(w *world.World, n int, host func(int) string) (l loaded
 		})
 	}
 	group.Wait()
-	after, err := cpuTime(w.PID())
-	if err != nil {
-		return l, err
-	}
-	l.rate, l.cpu = float64(done)/b.load.Seconds(), float64((after-before).Microseconds())/float64(done)
+	l.rate, l.cpu = float64(done)/b.load.Seconds(), float64((cpuTime(w.PID())-before).Microseconds())/float64(done)
 	return l, first
 }
 
@@ -394,29 +357,4 @@ func askRead(c *tls.Conn, buf []byte) error {
 			return err
 		}
 	}
-}
-
-// residentGroup returns the resident memory of a process group in kB.
-func residentGroup(group int) (kb int, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			continue // the process has exited
-		}
-		_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), ") ")
-		fields := strings.Fields(rest) // fields from the third on (state): proc(5)
-		if len(fields) < 22 || fields[2] != strconv.Itoa(group) {
-			continue
-		}
-		pages, err := strconv.Atoi(fields[21])
-		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", f, err)
-		}
-		kb += pages * os.Getpagesize() / 1024
-	}
-	return kb, nil
 }

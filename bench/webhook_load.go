@@ -43,7 +43,7 @@ func (b *bench) webhookLoad(w *world.World) error {
 	if err != nil {
 		return err
 	}
-	if err := b.stopped(w, func() error { return seedPending(b.ctx, w, hooks, string(body), b.deliveries) }); err != nil {
+	if err := b.restarted(w, func() error { return seedPending(b.ctx, w, hooks, string(body), b.deliveries) }); err != nil {
 		return err
 	}
 	var n, seen int

@@ -14,10 +14,7 @@ import (
 // which installs it, doesn't count.
 func (b *bench) wordpress(w *world.World) error {
 	w.Flags = append(w.Flags, "--wordpress-source", "debian")
-	if err := w.Stop(b.ctx); err != nil {
-		return err
-	}
-	if err := w.Start(b.ctx); err != nil {
+	if err := errors.Join(w.Stop(b.ctx), w.Start(b.ctx)); err != nil {
 		return err
 	}
 	browser, err := w.Browser()
@@ -26,7 +23,6 @@ func (b *bench) wordpress(w *world.World) error {
 	}
 	var made []time.Duration
 	var url, id string
-	var sites []wordPressSite
 	for i := range 4 {
 		name := fmt.Sprintf("blog %d", i)
 		start := time.Now()
@@ -35,7 +31,6 @@ func (b *bench) wordpress(w *world.World) error {
 			return err
 		}
 		url, id = created.Data.URL, created.Data.ID
-		sites = append(sites, wordPressSite{id, url})
 		if err := world.Until(b.ctx, 5*time.Millisecond, func() (bool, error) {
 			a, err := w.Site(b.ctx, browser, world.Request{Method: "GET", URL: url + "/"})
 			return err == nil && a.Status == http.StatusOK && strings.Contains(string(a.Body), "<title>"+name), err
@@ -84,18 +79,12 @@ func (b *bench) wordpress(w *world.World) error {
 	}
 	b.timing("a page past the cache, p50", median(uncached), 0, "", "")
 
-	if err := b.objectCache(w, browser, sites[2], sites[1]); err != nil {
-		return err
-	}
 	if err := b.besideNginx(w, browser, id, url); err != nil {
 		return err
 	}
 	var cold []time.Duration
 	for range 5 {
-		if err := w.Stop(b.ctx); err != nil {
-			return err
-		}
-		if err := w.Start(b.ctx); err != nil {
+		if err := errors.Join(w.Stop(b.ctx), w.Start(b.ctx)); err != nil {
 			return err
 		}
 		if browser, err = w.Browser(); err != nil {

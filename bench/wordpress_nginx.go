@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/elliptic"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -96,7 +95,7 @@ func startBareWordPress(ctx context.Context, w *world.World, dir, name, host str
 		return nil, err
 	}
 	var err error
-	b.nginx, err = runNginx(ctx, dir, name, elliptic.P256(), fmt.Sprintf(`root %s; index index.php; gzip on; keepalive_requests 1000000000;
+	b.nginx, err = runNginx(ctx, dir, name, fmt.Sprintf(`root %s; index index.php; gzip on; keepalive_requests 1000000000;
 		location / { try_files $uri $uri/ /index.php?$args; }
 		location ~ \.php$ {
 			fastcgi_pass unix:%s; fastcgi_cache wp; fastcgi_cache_valid 200 10m; fastcgi_cache_key "$scheme$request_method$host$request_uri";
