@@ -22,7 +22,6 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/access"
 	"slipway/internal/edge/certs"
@@ -346,7 +345,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	h.Rules = ruletest.New(ruletest.Config{
 		DB: h.DB, Sites: h.Sites, Deployments: h.Deployments, Releases: releases, Countries: s.CountryDatabase != "",
 	})
-	h.Thumbnails = thumbnail.New(h.DB, releases)
+	h.Releases = releases
 	h.Screenshots = screenshot.New(screenshot.Config{DB: h.DB, Sites: h.Sites, Camera: h.camera, Users: builds, Log: s.Log})
 	h.Git = pushes.New(pushes.Config{
 		DB: h.DB, Sites: h.Sites, Deployments: h.Deployments, Seal: h.seal,
@@ -498,7 +497,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 	answers := idempotency.New(idempotency.Config{DB: h.DB, Seal: h.seal, Log: s.Log})
 	limiter := ratelimit.New(ratelimit.Config{DB: h.DB, Log: s.Log})
 	h.hasJobs = append(
-		h.hasJobs, h.Accounts, h.Teams, h.Connections, h.Notify, h.Sites, h.Webhooks, h.Deployments, h.Uploads, h.Thumbnails, h.Screenshots,
+		h.hasJobs, h.Accounts, h.Teams, h.Connections, h.Notify, h.Sites, h.Webhooks, h.Deployments, h.Uploads, h.Screenshots,
 		h.Apps, h.Databases, h.Backups, h.WordPress, h.Traffic, h.Usage, unused,
 	)
 	jobs := job.New(job.Config{DB: h.DB, Log: s.Log, Drain: drain / 2, Queues: queues, Node: h.self.ID()})

@@ -7,7 +7,6 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/tenant/account"
@@ -118,11 +117,6 @@ func (d *Deployments) wentLiveTx(ctx context.Context, tx *db.Tx, x deployment.De
 	}
 	if live == nil {
 		return deployment.Deployment{}, fmt.Errorf("%s %s: a newer deployment is live", x.Cause, x.Site)
-	}
-	if x.Release != "" {
-		if err := thumbnail.DrawTx(ctx, tx, x.Release); err != nil {
-			return deployment.Deployment{}, err
-		}
 	}
 	if err := screenshot.TakeTx(ctx, tx, x.Owner, x.Site); err != nil {
 		return deployment.Deployment{}, err

@@ -22,7 +22,6 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/hold"
 	"slipway/internal/deploy/journal"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
@@ -50,8 +49,6 @@ type world struct {
 	sites *site.Sites
 	rel   *release.Releases
 	gc    *gc.Collector
-
-	thumbnails *thumbnail.Thumbnails
 
 	store   *blob.Store
 	uploads *upload.Uploads
@@ -168,7 +165,6 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	}
 	w.Deployments = New(c)
 	w.ConnectParts([]Keeper{&w.told}, &w.told)
-	w.thumbnails = thumbnail.New(w.db, w.rel)
 	w.gc.Register("deployments", w.Roots)
 	w.gc.Register("uploads", w.uploads.Roots)
 	w.start()
@@ -199,7 +195,6 @@ func (w *world) start() {
 		Drain:  time.Millisecond,
 	})
 	w.Work(w.jobs)
-	w.thumbnails.Work(w.jobs)
 	w.sites.Work(w.jobs)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -10,7 +10,6 @@ import (
 	"slipway/internal/deploy/journal"
 	"slipway/internal/deploy/preview"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/job"
@@ -20,6 +19,12 @@ import (
 // Collect is the hourly job that deletes old deployments and releases. Package gc then deletes what nothing refers to.
 // Only one exists.
 type Collect struct{}
+
+// drawing is the job that made thumbnails of releases before version 0.3. Such jobs may be queued, or come from nodes of
+// an earlier version during an upgrade, and now do nothing.
+type drawing struct{}
+
+func (drawing) Kind() string { return "deploy.thumbnail" }
 
 // maxWait is how long a build may wait for a free place. The deployment's timeout is paused meanwhile.
 const maxWait = 24 * time.Hour
@@ -41,6 +46,7 @@ func (d *Deployments) Work(j *job.Jobs) {
 		},
 	}, d.work)
 	job.Handle(j, job.Policy{}, d.provision)
+	job.Handle(j, job.Policy{Formerly: "deploy.portray"}, func(context.Context, drawing, int64) error { return nil })
 	job.Handle(j, job.Policy{Attempts: 1000}, d.purge)
 	job.Handle(j, job.Policy{Timeout: time.Hour, Attempts: 1 << 30}, d.collect)
 }
@@ -173,9 +179,6 @@ func (d *Deployments) collect(ctx context.Context, _ Collect, _ int64) error {
 		return err
 	}
 	if err := d.c.Builds.Sweep(ctx); err != nil {
-		return err
-	}
-	if err := thumbnail.Tidy(ctx, d.c.DB); err != nil {
 		return err
 	}
 	if err := screenshot.Tidy(ctx, d.c.DB); err != nil {

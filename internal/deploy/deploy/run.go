@@ -17,7 +17,6 @@ import (
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/deploy/journal"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/git/fetch"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -412,9 +411,6 @@ func (d *Deployments) activate(
 			return journal.ErrFenced
 		}
 		if x.Target == deployment.Production {
-			if err := thumbnail.DrawTx(ctx, tx, rel.ID); err != nil {
-				return err
-			}
 			if err := screenshot.TakeTx(ctx, tx, x.Owner, x.Site); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
--- version 310
+-- version 311
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,

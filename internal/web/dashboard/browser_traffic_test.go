@@ -4,7 +4,6 @@ package dashboard
 
 import (
 	"bytes"
-	"encoding/base64"
 	"fmt"
 	"image"
 	"image/color"
@@ -13,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"slipway/internal/deploy/thumbnail"
-	"slipway/internal/platform/db"
 	"slipway/internal/tenant/site"
 	"slipway/internal/tenant/traffic"
 )
@@ -39,32 +36,6 @@ func drawn(w, h int, a, b color.NRGBA) []byte {
 		panic(err)
 	}
 	return out.Bytes()
-}
-
-// publishPage gives a site the thumbnail of a page with these files.
-func (w *world) publishPage(s site.Site, page string, files map[string][]byte) {
-	w.t.Helper()
-	p := thumbnail.Of(w.t.Context(), thumbnail.Files{
-		Page: func(int64) []byte { return []byte(page) },
-		File: func(at string, _ int64) []byte { return files[at] },
-	})
-	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
-	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
-			return err
-		}
-		_, err := tx.Exec(
-			w.t.Context(),
-			`INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, $4, $5, $6, 1)`,
-			id, p.Title, p.Text, p.Color,
-			base64.StdEncoding.EncodeToString(p.Icon),
-			base64.StdEncoding.EncodeToString(p.Image),
-		)
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // visited gives a site visits that come and go with the hours of the day.
@@ -110,39 +81,16 @@ func TestBrowserTraffic(t *testing.T) {
 		255,
 	}, color.NRGBA{196, 78, 42, 255}, color.NRGBA{26, 32, 74, 255}, color.NRGBA{240, 180, 60, 255}
 	pages := []struct {
-		html  string
-		files map[string][]byte
-		busy  float64
-	}{
-		{
-			`<title>Harbor Journal: news from the quay</title><meta name=description content="Tides, ships and people. Printed every Friday, read all week."><link rel=icon href=/i.png sizes=64x64>`,
-			map[string][]byte{"i.png": drawn(64, 64, teal, night)},
-			4200,
-		},
-		{
-			`<title>Acme Docs</title><meta property=og:image content=/og.png><link rel=icon href=/i.png>`,
-			map[string][]byte{"og.png": drawn(1200, 630, night, rust), "i.png": drawn(64, 64, rust, gold)},
-			900,
-		},
-		{
-			`<title>Nordlicht Shop</title><meta name=description content="Lampen, Leuchten und Laternen aus Flensburg."><meta name=theme-color content="#14532d">`,
-			nil,
-			60,
-		},
-		{`<h1>All systems operational</h1><link rel=icon href=/i.png>`, map[string][]byte{"i.png": drawn(32, 32, gold, rust)}, 12},
-		{
-			`<title>` + "Ein sehr langer Titel, der ganz bestimmt nicht in zwei Zeilen passt, weil er einfach immer weitergeht" + `</title><meta property=og:image content=/og.png>`,
-			map[string][]byte{"og.png": drawn(1200, 800, gold, teal)},
-			0,
-		},
-	}
+		icon []byte
+		busy float64
+	}{{drawn(64, 64, teal, night), 4200}, {drawn(64, 64, rust, gold), 900}, {nil, 60}, {drawn(32, 32, gold, rust), 12}, {nil, 0}}
 	var live []site.Site
 	for _, s := range list {
 		if s.LiveRelease == "" {
 			continue
 		}
 		p := pages[len(live)%len(pages)]
-		w.publishPage(s, p.html, p.files)
+		w.withIcon(s, map[string]string{"i.png": string(p.icon)})
 		w.visited(s, p.busy, 26*time.Hour)
 		live = append(live, s)
 	}

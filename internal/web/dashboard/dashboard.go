@@ -74,7 +74,7 @@ func New(c Config) *Dashboard {
 		},
 	})
 	watch := sites.New(d.shell, sites.Config{
-		Sites: c.Sites, Deployments: c.Deployments, Uploads: c.Uploads, Thumbnails: c.Thumbnails, Screenshots: c.Screenshots,
+		Sites: c.Sites, Deployments: c.Deployments, Uploads: c.Uploads, Releases: c.Releases, Screenshots: c.Screenshots,
 		Connections: c.Connections, Domains: c.Domains,
 		Databases: c.Databases, Backups: c.Backups, WordPress: c.WordPress, Traffic: c.Traffic, Repositories: c.Repositories,
 		Programs: c.Programs,

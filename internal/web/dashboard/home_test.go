@@ -72,25 +72,19 @@ func (w *world) activate(s site.Site) {
 	}
 }
 
-// withThumbnail gives a site something to serve and a thumbnail of it, and returns its release.
-func (w *world) withThumbnail(s site.Site) string {
+// withIcon gives a site a live release of a page and the files, and returns the release.
+func (w *world) withIcon(s site.Site, files map[string]string) string {
 	w.t.Helper()
-	id := fmt.Sprintf("%064x", []byte(s.ID)[len(s.ID)-8:])
-	icon := "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
-	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
-		if _, err := tx.Exec(w.t.Context(), `UPDATE sites SET live_release = $1 WHERE id = $2`, id, s.ID); err != nil {
-			return err
-		}
-		_, err := tx.Exec(
-			w.t.Context(),
-			`INSERT INTO thumbnails (release, title, text, color, icon, image, made_at) VALUES ($1, $2, $3, '#2456d6', $4, '', 1)`,
-			id, `</div><img src=x onerror=alert(1)> title`, "What it says", icon,
-		)
-		return err
-	}); err != nil {
-		w.t.Fatal(err)
+	wr, err := w.releases.Begin(w.t.Context(), "")
+	must(w.t, err)
+	must(w.t, wr.Add(w.t.Context(), "index.html", "", strings.NewReader(`<link rel=icon href=/i.png>`)))
+	for name, text := range files {
+		must(w.t, wr.Add(w.t.Context(), name, "", strings.NewReader(text)))
 	}
-	return id
+	rel, err := wr.Seal(w.t.Context())
+	must(w.t, err)
+	must(w.t, w.db.Admin(w.t.Context(), `UPDATE sites SET live_release = '`+string(rel.ID)+`' WHERE id = '`+string(s.ID)+`'`))
+	return string(rel.ID)
 }
 
 // stream opens a live part and returns its events one by one.

@@ -168,7 +168,7 @@ func TestPagesAskOnce(t *testing.T) {
 var growing = []string{
 	"sites", "s", "open_sites", "deployments", "d", "deployment_logs", "domains", "site_domains", "env",
 	"deploy_hooks", "webhooks", "webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions",
-	"audit", "traffic", "traffic_top", "access_log", "thumbnails",
+	"audit", "traffic", "traffic_top", "access_log",
 }
 
 // A table in the order of its key is read only as far as the page; "USING INDEX" says so.

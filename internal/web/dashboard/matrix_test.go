@@ -93,7 +93,7 @@ func (w *world) things() things {
 		"{number}":       "7",
 		"{connection}":   string(con.ID),
 		"{channel}":      string(ch.ID),
-		"{picture}":      w.withThumbnail(s) + ".png",
+		"{picture}":      w.withIcon(s, map[string]string{"i.png": "\x89PNG\r\n\x1a\n"}) + ".icon",
 		"{delivery}":     string(delivery),
 		"{deployment}":   string(dep),
 		"{domain}":       string(dom),

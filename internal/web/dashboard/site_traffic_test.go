@@ -185,7 +185,7 @@ func TestCards(t *testing.T) {
 	w.user("eve@example.test", false)
 	blog, plain := w.site(ada, "Blog"), w.site(ada, "Plain one")
 	w.activate(blog)
-	id := w.withThumbnail(blog)
+	id := w.withIcon(blog, map[string]string{"i.png": "\x89PNG\r\n\x1a\n"})
 	w.visit(blog, time.Hour, traffic.Counts{OK: 1200, Redirected: 4})
 	b := w.as("ada@example.test")
 	p := b.get("/")
@@ -193,26 +193,25 @@ func TestCards(t *testing.T) {
 	for _, want := range []string{
 		`aria-label="1,204 requests in the last 24 hours"`,
 		"<b>1.2k</b> requests in 24 h",
-		`src="` + at + `.png"`,
-		`fill="#2456d6"`, "&lt;/div&gt;&lt;img src=x onerror=alert(1)&gt; title", "What it says",
+		`src="` + at + `.icon"`,
 		"No requests in 24 h", "No live deployment", ">PO</text>",
 	} {
 		if !strings.Contains(p.body, want) {
 			t.Errorf("the cards lack %q", want)
 		}
 	}
-	if strings.Count(p.body, `class="spark"`) != 1 || strings.Contains(p.body, ".jpg") {
+	if strings.Count(p.body, `class="spark"`) != 1 || strings.Contains(p.body, ".shot") {
 		t.Error("the cards show what is not there")
 	}
-	if p := b.get("/sites/" + string(blog.ID)); !strings.Contains(p.body, `src="`+at+`.png"`) {
+	if p := b.get("/sites/" + string(blog.ID)); !strings.Contains(p.body, `src="`+at+`.icon"`) {
 		t.Error("the site's own page lacks its icon")
 	}
 
-	icon := b.get(at + ".png")
+	icon := b.get(at + ".icon")
 	for name, want := range map[string]string{
 		"Content-Type":                 "image/png",
 		"X-Content-Type-Options":       "nosniff",
-		"Cache-Control":                "private, max-age=31536000, immutable",
+		"Cache-Control":                "private, max-age=3600",
 		"Content-Security-Policy":      "default-src 'none'; sandbox; frame-ancestors 'none'",
 		"Cross-Origin-Resource-Policy": "same-origin",
 	} {
@@ -229,16 +228,27 @@ func TestCards(t *testing.T) {
 			at + ".jpg",
 			at + ".svg",
 			at,
-			at[:len(at)-1] + "z.png",
-			other + ".png",
-			"/sites/" + string(blog.ID) + "/pictures/.png",
+			at[:len(at)-1] + "z.icon",
+			other + ".icon",
+			"/sites/" + string(blog.ID) + "/pictures/.icon",
 		} {
 			if p := b.get(path); p.status != 404 {
 				t.Errorf("%s for %s: %d", path, who, p.status)
 			}
 		}
 	}
-	if p := w.as("eve@example.test").get(at + ".png"); p.status != 404 {
+	if p := w.as("eve@example.test").get(at + ".icon"); p.status != 404 {
 		t.Error("a stranger gets the icon")
+	}
+	at = "/sites/" + string(plain.ID) + "/pictures/"
+	for text, want := range map[string][2]string{
+		"<svg xmlns='x'/>":           {"<svg xmlns='x'/>", "default-src 'none'; sandbox; frame-ancestors 'none'; style-src 'unsafe-inline'"},
+		"<script>alert(1)</script>x": {">PO</text>", "default-src 'none'; sandbox; frame-ancestors 'none'; style-src 'unsafe-inline'"},
+	} {
+		p := b.get(at + w.withIcon(plain, map[string]string{"favicon.svg": text}) + ".icon")
+		if p.status != 200 || !strings.Contains(p.body, want[0]) || p.header.Get("Content-Type") != "image/svg+xml" ||
+			p.header.Get("Content-Security-Policy") != want[1] {
+			t.Errorf("%s: %d, %.100s, %s", text, p.status, p.body, p.header)
+		}
 	}
 }

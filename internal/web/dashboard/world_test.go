@@ -20,7 +20,6 @@ import (
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/platform/blob"
 	"slipway/internal/platform/db"
@@ -105,7 +104,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	})
 	c.SSO = sso.New(sso.Config{DB: d, Accounts: c.Accounts, Seal: s, Base: w.srv.URL, Log: log})
 	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Seal: s, Issuer: w.srv.URL})
-	c.Thumbnails = thumbnail.New(d, w.releases)
+	c.Releases = w.releases
 	c.Screenshots = screenshot.New(screenshot.Config{DB: d, Sites: sites})
 	c.Rules = ruletest.New(ruletest.Config{DB: d, Sites: sites, Deployments: c.Deployments, Releases: w.releases})
 	c.Connections = connection.New(connection.Config{DB: d, Seal: s, Out: &http.Client{Transport: forgeStandIn{}}})

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 
 	"slipway/internal/backup/backup"
+	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/pushes"
 	"slipway/internal/deploy/ruletest"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
 	"slipway/internal/edge/certs"
 	"slipway/internal/edge/front"
@@ -49,7 +49,7 @@ type Services struct {
 	Deployments *deploy.Deployments
 	Uploads     *upload.Uploads
 	Rules       *ruletest.Rules
-	Thumbnails  *thumbnail.Thumbnails
+	Releases    *release.Releases
 	Screenshots *screenshot.Screenshots // Optional.
 	Git         *pushes.Pushes
 	Connections *connection.Connections

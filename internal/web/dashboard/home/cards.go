@@ -35,10 +35,6 @@ func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []ca
 	for _, c := range cards {
 		ids, names = append(ids, c.Site.ID), append(names, c.Site.ID)
 	}
-	thumbnails, err := d.Thumbnails.OfSites(ctx, q.Caller.Owner, ids)
-	if err != nil {
-		return err
-	}
 	taken, err := d.Screenshots.OfSites(ctx, q.Caller.Owner, ids)
 	if err == nil {
 		err = kept.fill(ctx, d, q, names)
@@ -47,7 +43,7 @@ func (d *Pages) addCardDetails(ctx context.Context, q *shell.Request, cards []ca
 		return err
 	}
 	for i, c := range cards {
-		cards[i].Theme = sites.ThemeOf(c.Site, thumbnails[c.Site.ID], taken[c.Site.ID])
+		cards[i].Theme = sites.ThemeOf(c.Site, taken[c.Site.ID])
 		cards[i].Spark = shell.SparkOf(kept.bySite[c.Site.ID])
 	}
 	return nil

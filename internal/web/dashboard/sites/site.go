@@ -106,10 +106,6 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 	if err != nil {
 		return SiteHead{}, err
 	}
-	thumbnails, err := d.Thumbnails.OfSites(ctx, q.Caller.Owner, []site.ID{s.ID})
-	if err != nil {
-		return SiteHead{}, err
-	}
 	taken, err := d.Screenshots.OfSites(ctx, q.Caller.Owner, []site.ID{s.ID})
 	if err != nil {
 		return SiteHead{}, err
@@ -139,7 +135,7 @@ func (d *Pages) Head(ctx context.Context, q *shell.Request, tab string) (SiteHea
 		URL:   url,
 		Host:  strings.TrimPrefix(url, "https://"),
 		Live:  current,
-		Theme: ThemeOf(s, thumbnails[s.ID], taken[s.ID]),
+		Theme: ThemeOf(s, taken[s.ID]),
 	}
 	if last, ok := latest[s.ID]; ok {
 		h.Latest = &last

@@ -1,11 +1,12 @@
 package sites
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,42 +15,34 @@ import (
 
 	"slipway/internal/build/release"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
+	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 )
 
-// Theme is a site's appearance, from its pages' metadata or else from its name and colors derived from its subdomain.
+// Theme is a site's appearance: a screenshot and its icon, or else its initials on a color derived from its subdomain.
 type Theme struct {
-	Name, Seed  string
-	Title, Text string
-	Color       string // #rrggbb, or empty
-	Icon, Image string // URLs of images generated here, or empty
-	Screenshot  string // URL of a screenshot, or empty
-	TakenAt     db.Time
-	Online      bool // whether the site has something to show
-	Failed      bool // whether the site isn't live because its deployment failed
+	Name, Seed string
+	Icon       string // URL, or empty
+	Screenshot string // URL, or empty
+	TakenAt    db.Time
+	Online     bool // whether the site has something to show
+	Failed     bool // whether the site isn't live because its deployment failed
 }
 
-// ThemeOf returns a site's appearance from its pages' metadata and its screenshots.
-func ThemeOf(s site.Site, p thumbnail.Summary, taken []screenshot.Found) Theme {
+// ThemeOf returns a site's appearance with its screenshots.
+func ThemeOf(s site.Site, taken []screenshot.Found) Theme {
 	l := Theme{
 		Name:   s.Name,
 		Seed:   s.Slug,
-		Title:  cmp.Or(p.Title, s.Name),
-		Text:   p.Text,
-		Color:  p.Color,
 		Online: s.LiveRelease != "",
 		Failed: s.Status == site.Failed,
 	}
-	at := "/sites/" + string(s.ID) + "/pictures/" + string(p.Release)
-	if p.Icon {
-		l.Icon = at + ".png"
-	}
-	if p.Image {
-		l.Image = at + ".jpg"
+	if l.Online {
+		l.Icon = "/sites/" + string(s.ID) + "/pictures/" + string(s.LiveRelease) + ".icon"
 	}
 	for _, f := range taken {
 		if f.Kind == screenshot.Live {
@@ -71,27 +64,16 @@ func (l Theme) shade() uint32 {
 	return h.Sum32()
 }
 
-// ground returns the site's color as an SVG attribute value, and a readable text color on it.
-func (l Theme) ground() (back, ink string) {
-	if c := l.Color; len(c) == 7 && c[0] == '#' {
-		if n, err := strconv.ParseUint(c[1:], 16, 32); err == nil {
-			if 299*(n>>16)+587*(n>>8&0xff)+114*(n&0xff) > 160_000 {
-				return c, "#191c20"
-			}
-			return c, "#fff"
-		}
-	}
-	return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360), "#fff"
-}
+// ground returns the site's color as an SVG attribute value.
+func (l Theme) ground() string { return fmt.Sprintf("hsl(%d 38%% 45%%)", l.shade()%360) }
 
 // Backdrop returns the background of a site's preview: its color, with shapes derived from its address.
 func (l Theme) Backdrop() template.HTML {
 	n := l.shade()
-	back, _ := l.ground()
 	return template.HTML(fmt.Sprintf(
 		`<svg class="shot-back" viewBox="0 0 320 140" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="320" height="140" fill="%s"/>`+
 			`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".13"/><path d="M0 %d Q80 %d 170 %d T320 %d V140 H0Z" fill="#000" fill-opacity=".16"/></svg>`,
-		back,
+		l.ground(),
 		40+n>>3%240,
 		10+n>>11%60,
 		60+n>>7%50,
@@ -102,18 +84,22 @@ func (l Theme) Backdrop() template.HTML {
 	))
 }
 
-// Picture returns a site's icon, or its initials.
+// Picture returns a site's icon, or its initials if it has nothing to show.
 func Picture(l Theme) template.HTML {
 	if l.Icon != "" {
-		return template.HTML(`<img class="picture icon" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96">`)
+		return template.HTML(`<img class="picture" src="` + template.HTMLEscapeString(l.Icon) + `" alt="" width="96" height="96" loading="lazy">`)
 	}
+	return l.drawn()
+}
+
+// drawn returns a drawing of the site's initials.
+func (l Theme) drawn() template.HTML {
 	n := l.shade()
-	back, ink := l.ground()
 	return template.HTML(fmt.Sprintf(
-		`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="%s"/>`+
+		`<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 48 48" aria-hidden="true" focusable="false"><rect width="48" height="48" fill="%s"/>`+
 			`<circle cx="%d" cy="%d" r="%d" fill="#fff" fill-opacity=".14"/><path d="M0 %d Q14 %d 26 %d T48 %d V48 H0Z" fill="#000" fill-opacity=".28"/>`+
-			`<text x="24" y="30.5" text-anchor="middle" fill="%s">%s</text></svg>`,
-		back,
+			`<text x="24" y="30.5" text-anchor="middle" fill="#fff" font-family="system-ui, sans-serif" font-size="17" font-weight="640">%s</text></svg>`,
+		l.ground(),
 		8+n>>3%34,
 		8+n>>11%16,
 		15+n>>7%12,
@@ -121,7 +107,6 @@ func Picture(l Theme) template.HTML {
 		26+n>>15%10,
 		36+n>>17%6,
 		30+n>>19%8,
-		ink,
 		template.HTMLEscapeString(initials(l.Name)),
 	))
 }
@@ -138,20 +123,18 @@ func initials(name string) string {
 	return out
 }
 
-// pictureFile serves an image of a site's release: its icon (.png, whatever its type) or its preview (.jpg). The URL
-// contains the release, so its content never changes. An SVG icon is the tenant's own file and is served with a policy
-// under which it can't run or load anything.
+// pictureFile serves the icon of a site's live release (.icon) or a screenshot (.shot). The icon is the tenant's own file
+// and is served with a policy under which it can't run or load anything.
 func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer, error) {
 	id := shell.PathID[site.ID](q, "id")
 	of, part, _ := strings.Cut(q.PathValue("picture"), ".")
 	var b []byte
 	var err error
-	kind := "image/jpeg"
+	kind, keep := "image/jpeg", "max-age=31536000, immutable"
 	switch part {
-	case "png":
-		b, kind, err = d.Thumbnails.IconOf(ctx, q.Caller.Owner, id, release.ID(of))
-	case "jpg":
-		b, err = d.Thumbnails.ImageOf(ctx, q.Caller.Owner, id, release.ID(of))
+	case "icon":
+		b, kind, err = d.icon(ctx, q.Caller.Owner, id, release.ID(of))
+		keep = "max-age=3600" // a site without an icon may be renamed
 	case "shot":
 		taken, _, _ := strings.Cut(of, "-")
 		b, err = d.Screenshots.ImageOf(ctx, q.Caller.Owner, id, screenshot.Kind(taken))
@@ -167,7 +150,33 @@ func (d *Pages) pictureFile(ctx context.Context, q *shell.Request) (shell.Answer
 			policy += "; style-src 'unsafe-inline'"
 		}
 		h.Set("Content-Security-Policy", policy)
-		h.Set("Cache-Control", "private, max-age=31536000, immutable")
+		h.Set("Cache-Control", "private, "+keep)
 		w.Write(b) // errors mean that the client is gone
 	}), err
+}
+
+// icon returns the icon of the owner's site and its media type: a file of the release, which must be live, or a drawing
+// of the site's initials.
+func (d *Pages) icon(ctx context.Context, owner account.OwnerID, id site.ID, live release.ID) ([]byte, string, error) {
+	s, err := d.Sites.Get(ctx, owner, id)
+	if err != nil {
+		return nil, "", err
+	}
+	if live == "" || s.LiveRelease != live {
+		return nil, "", fault.Missing("page")
+	}
+	var b []byte
+	var kind string
+	leave, err := d.icons.Take(ctx, fair.Who{Owner: string(owner)})
+	if err == nil {
+		b, kind, err = d.Releases.Icon(ctx, live)
+		leave()
+	}
+	if err != nil && !errors.Is(err, fair.ErrFull) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
+	if b == nil {
+		b, kind = []byte(ThemeOf(s, nil).drawn()), "image/svg+xml"
+	}
+	return b, kind, nil
 }

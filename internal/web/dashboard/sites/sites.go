@@ -4,10 +4,11 @@ package sites
 
 import (
 	"slipway/internal/backup/backup"
+	"slipway/internal/build/release"
 	"slipway/internal/deploy/deploy"
 	"slipway/internal/deploy/screenshot"
-	"slipway/internal/deploy/thumbnail"
 	"slipway/internal/deploy/upload"
+	"slipway/internal/platform/fair"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/connection"
 	"slipway/internal/tenant/domain"
@@ -22,7 +23,7 @@ type Config struct {
 	Sites        *site.Sites
 	Deployments  *deploy.Deployments
 	Uploads      *upload.Uploads
-	Thumbnails   *thumbnail.Thumbnails
+	Releases     *release.Releases
 	Screenshots  *screenshot.Screenshots // Optional.
 	Connections  *connection.Connections
 	Domains      *domain.Domains
@@ -38,8 +39,10 @@ type Config struct {
 type Pages struct {
 	*shell.Shell
 	Config
+	icons *fair.Pool // for releases that are read for their icons
 }
 
 func New(s *shell.Shell, c Config) *Pages {
-	return &Pages{s, c}
+	// share: total 4 releases are read for their icons at once; owner 2; edge 1,000 wait, 200 of one owner, others get initials
+	return &Pages{s, c, fair.New(fair.Config{Places: 4, Owner: 2, Waiting: 1000, OwnerWaiting: 200})}
 }
