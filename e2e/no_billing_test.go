@@ -22,7 +22,7 @@ var (
 	linked    = regexp.MustCompile(`href="(/[^"]*)"`)
 )
 
-// Failure 40: without billing no page of the dashboard, guide, page of the reference or operation has a word of it but those of the contract,
+// Without billing no page of the dashboard, guide, page of the reference or operation has a word of it but those of the contract,
 // for an operator who has a site, a team and a webhook neither.
 func TestNoWordOfBilling(t *testing.T) {
 	t.Parallel()

@@ -228,7 +228,7 @@ func TestOAuthWithCurl(t *testing.T) {
 	}
 }
 
-// Threat 22: whatever is sent in a query is no credential, and no secret of OAuth is in a log, in the audit log, in a stored
+// Whatever is sent in a query is no credential, and no secret of OAuth is in a log, in the audit log, in a stored
 // answer or anywhere else on the disk.
 func TestOAuthSecretsAreNotKept(t *testing.T) {
 	t.Parallel()

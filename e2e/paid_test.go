@@ -151,7 +151,7 @@ func TestPaidPlan(t *testing.T) {
 	}))
 	cli("", "billing", "check")
 	cli("", "billing", "recompute")
-	// Failure 38: neither the log nor anything that is stored, and that backups copy, has a secret of Stripe's.
+	// Neither the log nor anything that is stored, and that backups copy, has a secret of Stripe's.
 	if strings.Contains(w.Log(1<<20), away.Key) || strings.Contains(w.Log(1<<20), secret) {
 		t.Error("the log has a secret of Stripe's")
 	}

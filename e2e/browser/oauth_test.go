@@ -101,7 +101,7 @@ func (w *Window) signIn(email string) {
 }
 
 // A person at an app's request, in a real browser: the page is accessible and tells who asks, an app can neither frame it
-// nor send its form (threats 16, 17), the code reaches the app and no Referer does (23), a popup's opener learns of the
+// nor send its form, the code reaches the app and no Referer does, a popup's opener learns of the
 // end, and devices are approved and refused.
 func TestBrowserOAuth(t *testing.T) {
 	t.Parallel()

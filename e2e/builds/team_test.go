@@ -42,8 +42,7 @@ func (h *harness) team(name, developer string) (id, owners, theirs, user string)
 	return made.ID, owners, key.Key, user
 }
 
-// A deployment that a member has queued runs for the team after they were removed, and the team's log says who asked for it
-// (threat 33).
+// A deployment that a member has queued runs for the team after they were removed, and the team's log says who asked for it.
 func TestQueuedDeploymentOfARemovedMember(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1")
@@ -81,7 +80,7 @@ func TestQueuedDeploymentOfARemovedMember(t *testing.T) {
 }
 
 // A team that is deleted while it deploys ends its builds with their processes, activates nothing and leaves nothing that
-// keeps its files: what waits, what builds, and what is live (threat 46).
+// keeps its files: what waits, what builds, and what is live.
 func TestTeamDeletedWhileItDeploys(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1")

@@ -103,9 +103,9 @@ func (i *installation) ends(what string, stream io.Reader, from time.Time) time.
 	return time.Since(from)
 }
 
-// One code is exchanged through one of two nodes, and a refresh token is rotated once for both (threats 3, 9). A member who
+// One code is exchanged through one of two nodes, and a refresh token is rotated once for both. A member who
 // is removed at one node is out at the other at once; their streams and the cookie for protected addresses end within five
-// seconds (threat 31).
+// seconds.
 func TestOAuthOnTwoNodes(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]

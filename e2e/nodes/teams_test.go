@@ -33,8 +33,8 @@ func (i *installation) atOnce(calls int, request func(n int) world.Request) map[
 	return got
 }
 
-// What only one of several requests may do is done by one of them, whichever node each of them meets: the last owner stays
-// (threat 34), an invitation and a transfer (threat 41) are accepted once, and no site is made in a team that is being deleted.
+// What only one of several requests may do is done by one of them, whichever node each of them meets: the last owner stays,
+// an invitation and a transfer are accepted once, and no site is made in a team that is being deleted.
 func TestTeamRacesOnTwoNodes(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]

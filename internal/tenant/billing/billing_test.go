@@ -93,7 +93,7 @@ func TestTwoYears(t *testing.T) {
 }
 
 // An invoice that isn't paid: reminders, past due, paused without anything deleted, back with the payment, and the end. Each step
-// happens once however often it is looked for (failure 16).
+// happens once however often it is looked for.
 func TestDunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,7 +214,7 @@ func TestCreditPaysOpenInvoices(t *testing.T) {
 	w.sound()
 }
 
-// Failure 23: after an outage over three periods each begins once, in order, and what is older than three days waits for the operator.
+// After an outage over three periods each begins once, in order, and what is older than three days waits for the operator.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,7 +246,7 @@ func TestOutage(t *testing.T) {
 	w.sound()
 }
 
-// Failure 28: fifty changes within an hour sum up to the cent, and cost what the last plan costs for the rest of the period.
+// Fifty changes within an hour sum up to the cent, and cost what the last plan costs for the rest of the period.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,7 +326,7 @@ func TestCancelUnpaid(t *testing.T) {
 	}
 }
 
-// Failure 17: what becomes of a subscription that has ended changes nothing of the next one.
+// What becomes of a subscription that has ended changes nothing of the next one.
 func TestNextSubscription(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -354,7 +354,7 @@ func TestNextSubscription(t *testing.T) {
 	w.sound()
 }
 
-// A change from months to years begins a year at once; another currency waits for the period's end (failure 30).
+// A change from months to years begins a year at once; another currency waits for the period's end.
 func TestOtherTerms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -383,7 +383,7 @@ func TestOtherTerms(t *testing.T) {
 	w.sound()
 }
 
-// A trial costs nothing and is there once for each owner (failure 27); it ends in the first period.
+// A trial costs nothing and is there once for each owner; it ends in the first period.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -497,7 +497,7 @@ func TestBudgetHolds(t *testing.T) {
 }
 
 // Transfers in part, in excess, twice, for what is paid; credit pays the next invoice; credit notes and refunds are bounded by what
-// there is (failure 32).
+// there is.
 func TestMoney(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -618,7 +618,7 @@ func TestOneFails(t *testing.T) {
 	w.sound()
 }
 
-// Failures 3, 6, 15: whoever does the same at the same time, it happens once.
+// Whoever does the same at the same time, it happens once.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -707,7 +707,7 @@ func TestNumbersWithoutGaps(t *testing.T) {
 }
 
 // What the plan says is the owner's limit; a grant goes ahead of it until it ends. A downgrade below what is used deletes nothing and
-// is previewed (failure 29).
+// is previewed.
 func TestEntitlements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -818,7 +818,7 @@ func TestSmallPlans(t *testing.T) {
 	}
 }
 
-// Failure 36: another owner's invoice is not there.
+// Another owner's invoice is not there.
 func TestOthersInvoices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -858,7 +858,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Failure 37: what can't be is refused in words.
+// What can't be is refused in words.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -963,7 +963,7 @@ func TestPDF(t *testing.T) {
 	}
 }
 
-// Failure 26: a coupon that is redeemed by many at once is redeemed as often as it may be and once by each; it is worth what it says for
+// A coupon that is redeemed by many at once is redeemed as often as it may be and once by each; it is worth what it says for
 // as many periods as it says.
 func TestCoupons(t *testing.T) {
 	t.Parallel()

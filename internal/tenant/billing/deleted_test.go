@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// Failure 35: the subscription of an account that was deleted ends with a last invoice, its profile is forgotten, and its final invoices
+// The subscription of an account that was deleted ends with a last invoice, its profile is forgotten, and its final invoices
 // stay. Nobody else's is touched.
 func TestDeletedAccount(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// Threat 6: an address is compared byte by byte; only the port of a loopback address is free.
+// An address is compared byte by byte; only the port of a loopback address is free.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -51,7 +51,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Threats 7 and 28: addresses and names that no app may have.
+// Addresses and names that no app may have.
 func TestAppSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -122,7 +122,7 @@ func TestClientSecrets(t *testing.T) {
 	}
 }
 
-// Threat 27: an app may describe itself at an https address, in a document that is bounded and speaks of itself.
+// An app may describe itself at an https address, in a document that is bounded and speaks of itself.
 func TestMetadataDocuments(t *testing.T) {
 	t.Parallel()
 	var status int

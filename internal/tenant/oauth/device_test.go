@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// Threats 24 to 26: a device is approved once, polled at its pace, and its code expires.
+// A device is approved once, polled at its pace, and its code expires.
 func TestDeviceGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -56,7 +56,7 @@ func TestCodeGrant(t *testing.T) {
 	}
 }
 
-// Threats 1, 2, 5: a code works once, for its app, address and verifier alone; whatever is wrong, it is spent.
+// A code works once, for its app, address and verifier alone; whatever is wrong, it is spent.
 func TestCodeIsSpent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -86,7 +86,7 @@ func TestCodeIsSpent(t *testing.T) {
 	wantCode(t, "expired", err, "invalid_grant")
 }
 
-// Threat 3: of 20 exchanges at once exactly one gets tokens.
+// Of 20 exchanges at once exactly one gets tokens.
 func TestCodeRace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -109,7 +109,7 @@ func TestCodeRace(t *testing.T) {
 	}
 }
 
-// Threats 9 to 12: rotation with one answer for all who ask within a minute, and reuse that ends the grant.
+// Rotation with one answer for all who ask within a minute, and reuse that ends the grant.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -242,7 +242,7 @@ func TestRevokeAndIntrospect(t *testing.T) {
 	}
 }
 
-// Threats 4, 7, 8, 14: what an authorization request may not be, and where each refusal goes.
+// What an authorization request may not be, and where each refusal goes.
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -294,7 +294,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// Threats 18 and 19: what a person allows is what the page of this very session showed, and no more than that.
+// What a person allows is what the page of this very session showed, and no more than that.
 func TestConsentIsBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

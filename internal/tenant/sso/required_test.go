@@ -71,7 +71,7 @@ func (g *guild) signInAs(subject, email string) (account.User, account.Session) 
 }
 
 // With single sign-on required, sessions must have come from the team's provider, and keys and changes that are under way
-// count while their user is linked there (threat 51).
+// count while their user is linked there.
 func TestRequired(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -165,7 +165,7 @@ func (g *guild) proven() (account.User, account.Session) {
 }
 
 // While the provider is down or gone, emergency owners with a second factor come in, which is logged once for each session,
-// and the operator can make it optional (threat 52).
+// and the operator can make it optional.
 func TestNoLockOut(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)

@@ -307,7 +307,7 @@ func TestSubscribes(t *testing.T) {
 	w.sound()
 }
 
-// The price that was shown is the one that is paid, or nothing begins; a card begins one trial (failure 27).
+// The price that was shown is the one that is paid, or nothing begins; a card begins one trial.
 func TestSetups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -360,7 +360,7 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-// Failure 25: what Stripe is told and what it tells is the same amount, in its units, or can't be charged.
+// What Stripe is told and what it tells is the same amount, in its units, or can't be charged.
 func TestSmallestUnits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -393,7 +393,7 @@ func TestSmallestUnits(t *testing.T) {
 	}
 }
 
-// Failure 30: Stripe can't combine currencies in one customer, so an owner has one for each.
+// Stripe can't combine currencies in one customer, so an owner has one for each.
 func TestCurrencies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -416,7 +416,7 @@ func TestCurrencies(t *testing.T) {
 	}
 }
 
-// Failures 1 to 5: whatever goes wrong on the way to Stripe and back, an invoice is paid once. While the outcome is unknown, neither a
+// Whatever goes wrong on the way to Stripe and back, an invoice is paid once. While the outcome is unknown, neither a
 // transfer nor another card is taken for it.
 func TestCharges(t *testing.T) {
 	t.Parallel()
@@ -606,7 +606,7 @@ func TestHardDecline(t *testing.T) {
 	w.sound()
 }
 
-// Failure 31: a payment that the bank wants confirmed waits for its owner, and is one payment whether they confirm it, refuse or never come.
+// A payment that the bank wants confirmed waits for its owner, and is one payment whether they confirm it, refuse or never come.
 func TestConfirmation(t *testing.T) {
 	t.Parallel()
 	for _, do := range []string{"confirm", "refuse", "never"} {
@@ -702,7 +702,7 @@ func TestPage(t *testing.T) {
 	w.sound()
 }
 
-// Failure 1: a page whose id was lost with the process that opened it is paid. The payment is found once the page has ended, rather than
+// A page whose id was lost with the process that opened it is paid. The payment is found once the page has ended, rather than
 // taken for abandoned and the invoice charged again.
 func TestPageOfKilledProcess(t *testing.T) {
 	t.Parallel()
@@ -722,7 +722,7 @@ func TestPageOfKilledProcess(t *testing.T) {
 	w.sound()
 }
 
-// Failures 7 and 8: five events, of which some say the same, in each of their 120 orders, each twice, lead to the same books and tell the same.
+// Five events, of which some say the same, in each of their 120 orders, each twice, lead to the same books and tell the same.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -812,7 +812,7 @@ func permute(n int, fn func([]int)) {
 	next()
 }
 
-// Failures 6, 10 to 14: what isn't signed by this account, or not now, is refused and not kept; what comes often is kept once.
+// What isn't signed by this account, or not now, is refused and not kept; what comes often is kept once.
 func TestTakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -867,7 +867,7 @@ func TestTakes(t *testing.T) {
 		t.Errorf("%d events, %d jobs", e, j)
 	}
 	w.fetched("evt_1") // Stripe doesn't know it
-	// Failure 38: keys and secrets are sealed, and no error says them.
+	// Keys and secrets are sealed, and no error says them.
 	rows, err := w.db.Query(ctx, `SELECT api_key || secret || old_secret FROM stripe_accounts`)
 	texts, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
 	ok(t, err)
@@ -943,7 +943,7 @@ func signed(w *world, account, body, code string) struct {
 	}{account, stripetest.Sign([]byte(body), w.secret, w.clock.Now().Time()), []byte(body), code}
 }
 
-// Failure 32: a refund is paid once however often it is sent, and never more than the payment.
+// A refund is paid once however often it is sent, and never more than the payment.
 func TestRefunds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -979,7 +979,7 @@ func TestRefunds(t *testing.T) {
 	w.sound()
 }
 
-// Failure 33: a payment that the bank takes back opens its invoice; won, it is paid again without a second payment.completed; lost, it stays open.
+// A payment that the bank takes back opens its invoice; won, it is paid again without a second payment.completed; lost, it stays open.
 func TestDisputes(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"won", "lost"} {
@@ -1025,7 +1025,7 @@ func (w *world) fetchAll() {
 	}
 }
 
-// Failure 9: where no webhook ever arrives, what happened at Stripe is known after the next listing; what differs from the ledger is told.
+// Where no webhook ever arrives, what happened at Stripe is known after the next listing; what differs from the ledger is told.
 func TestReconciles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

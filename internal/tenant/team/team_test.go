@@ -476,7 +476,7 @@ func TestAppoint(t *testing.T) {
 	}
 }
 
-// Threat 35: an owner who is suspended doesn't count: the other one is the last, whoever removes or deletes them.
+// An owner who is suspended doesn't count: the other one is the last, whoever removes or deletes them.
 func TestSuspendedOwnersDontCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})

@@ -10,7 +10,7 @@ import (
 )
 
 // What nodes have outstanding and what is used is never more than the limit; a node that isn't heard of again counts for
-// 90 seconds (failure 39 of billing).
+// 90 seconds.
 func TestLend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

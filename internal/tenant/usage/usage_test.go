@@ -130,7 +130,7 @@ func TestLateQuantities(t *testing.T) {
 var errCut = errors.New("cut off")
 
 // Whatever is repeated, killed, cut off or done in another order, what was written counts exactly once: by hour, by
-// day, by site. Only what a killed process had not written is missing. The clock steps back now and then (failures 18 to 21 of billing).
+// day, by site. Only what a killed process had not written is missing. The clock steps back now and then.
 func TestEveryHistoryCountsOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {

@@ -57,7 +57,7 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 	}
 }
 
-// A plan is chosen at the previewed price, invoiced, paid and canceled; nobody else sees any of it (failure 36), and a key without
+// A plan is chosen at the previewed price, invoiced, paid and canceled; nobody else sees any of it, and a key without
 // the scope does nothing.
 func TestBilling(t *testing.T) {
 	t.Parallel()
@@ -146,7 +146,7 @@ func TestBilling(t *testing.T) {
 	}
 }
 
-// Failure 37: what can't be is refused in words.
+// What can't be is refused in words.
 func TestBillingRefuses(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -175,7 +175,7 @@ func TestBillingRefuses(t *testing.T) {
 	}
 }
 
-// Failure 40: without billing there is no route, and the document has no word of it but the names of the contract's events and of
+// Without billing there is no route, and the document has no word of it but the names of the contract's events and of
 // the role and the scopes of teams.
 func TestNoBilling(t *testing.T) {
 	t.Parallel()

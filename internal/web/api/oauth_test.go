@@ -87,7 +87,7 @@ func TestAccessTokens(t *testing.T) {
 	}
 }
 
-// Threat 30: refreshing buys no new window.
+// Refreshing buys no new window.
 func TestOneWindowPerGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -164,7 +164,7 @@ func TestAppsChangeWhatTheyCreated(t *testing.T) {
 	}
 }
 
-// Threat 29: nothing but an access token of this installation for its API opens the API: not one that another installation
+// Nothing but an access token of this installation for its API opens the API: not one that another installation
 // gave out, and no other secret of an app.
 func TestTokensOfOtherResources(t *testing.T) {
 	t.Parallel()

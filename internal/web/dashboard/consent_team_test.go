@@ -95,7 +95,7 @@ func (w *consenting) authenticate(token string) (account.Caller, error) {
 }
 
 // An app acts for the team that was chosen, with what the person's role includes at that moment: lowered, it counts from the
-// next request on; removed, the app is out (threats 13 and 31). A page that was opened for one account decides for no other.
+// next request on; removed, the app is out. A page that was opened for one account decides for no other.
 func TestConsentForTeam(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)
@@ -198,7 +198,7 @@ func TestAppPolicy(t *testing.T) {
 	}
 }
 
-// What an app has created goes with its access: nothing is delivered any more, and its deploy hooks are gone (threat 15).
+// What an app has created goes with its access: nothing is delivered any more, and its deploy hooks are gone.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)

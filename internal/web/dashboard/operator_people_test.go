@@ -209,7 +209,7 @@ func TestDeleteUser(t *testing.T) {
 	}))
 }
 
-// Threat 35: the operator who suspends the last active owner of a team is told before and afterwards.
+// The operator who suspends the last active owner of a team is told before and afterwards.
 func TestSuspendLastOwner(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)

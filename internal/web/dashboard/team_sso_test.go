@@ -103,7 +103,7 @@ func TestTeamProviderPages(t *testing.T) {
 	}
 }
 
-// Threat 32: an owner who is removed while they require single sign-on changes nothing any more.
+// An owner who is removed while they require single sign-on changes nothing any more.
 func TestRequiringEndsWithTheMembership(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)

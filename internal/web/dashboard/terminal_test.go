@@ -471,7 +471,7 @@ func TestRunSettings(t *testing.T) {
 	}
 }
 
-// Threat 31: a member's open terminal ends soon after they are removed from the team, or lose the right to it.
+// A member's open terminal ends soon after they are removed from the team, or lose the right to it.
 func TestTerminalEndsWithTheMembership(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t, func(c *Config) {

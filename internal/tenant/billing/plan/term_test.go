@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Failure 22: over 40 years each period begins on the anchor's day or the month's last, on the anchor's hour, one after the other,
+// Over 40 years each period begins on the anchor's day or the month's last, on the anchor's hour, one after the other,
 // whatever the day, leap days and changes of clocks included.
 func TestAnchors(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// Failure 34: whatever goes wrong with VIES, a number stays unchecked and is asked for again; a verdict is kept with its consultation number.
+// Whatever goes wrong with VIES, a number stays unchecked and is asked for again; a verdict is kept with its consultation number.
 // A number that was confirmed is asked for again each month, and isn't confirmed any more after two months without an answer.
 func TestVIES(t *testing.T) {
 	t.Parallel()
