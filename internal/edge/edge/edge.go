@@ -282,5 +282,5 @@ func (e *Edge) enter(w http.ResponseWriter, r *http.Request, answer http.Handler
 	default:
 		answer = e.serve
 	}
-	answer(w, r)
+	response.Linger(w, r, answer)
 }

@@ -89,6 +89,7 @@ func (e *Edge) passOnce(q *fastpath.Request, t *target, p *endpoint.Endpoint, be
 		out.Answer(q, func(w http.ResponseWriter) {
 			r := e.ownRequest(q, w)
 			rec := record(w)
+			rec.Request = out.Request
 			failed(p, rec.RequestID(), r.Method, string(q.Path), err)
 			e.programFailed(rec, r, t, err)
 		})

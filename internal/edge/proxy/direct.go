@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slipway/internal/edge/access"
@@ -19,14 +20,14 @@ import (
 	"slipway/internal/platform/panics"
 )
 
-// usual reports whether a request can be written to the program directly. Upgrades, trailers and bodies of unknown
-// length go through [httputil.ReverseProxy].
+// usual reports whether a request can be written to the program directly. Upgrades and trailers go through
+// [httputil.ReverseProxy].
 func usual(r *http.Request) bool {
 	h := r.Header
-	if r.ContentLength < 0 || len(r.TransferEncoding) > 0 || len(r.Trailer) > 0 || !r.ProtoAtLeast(1, 1) {
+	if len(r.Trailer) > 0 || !r.ProtoAtLeast(1, 1) || r.ContentLength < 0 && !mayChunk(r.Method) {
 		return false
 	}
-	for _, name := range []string{"Upgrade", "Expect", "Trailer", "Transfer-Encoding"} {
+	for _, name := range []string{"Upgrade", "Trailer", "Transfer-Encoding"} {
 		if len(h[name]) > 0 {
 			return false
 		}
@@ -42,6 +43,12 @@ func usual(r *http.Request) bool {
 	return true
 }
 
+// mayChunk reports whether a body of unknown length is sent in chunks. Bodies of other methods are most often empty,
+// which [http.Transport] finds out first.
+func mayChunk(method string) bool {
+	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
+}
+
 // heads holds buffers for requests to programs and for response headers.
 // share: total one for each request that is passed to a program; owner see the pools of programs; edge more are made
 var heads = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
@@ -53,7 +60,7 @@ func putHead(b *[]byte) {
 }
 
 // appendRequest appends the request line and header for the program.
-func appendRequest(b []byte, r *http.Request) []byte {
+func appendRequest(b []byte, r *http.Request, id string) []byte {
 	b = append(b, r.Method...)
 	b = append(b, ' ')
 	b = appendTarget(b, r.URL.EscapedPath())
@@ -82,12 +89,15 @@ func appendRequest(b []byte, r *http.Request) []byte {
 	b = appendLength(b, r.Method, r.ContentLength)
 	addr, proto, forwarded := whoAsks(r)
 	b = appendWho(b, addr, proto, r.Host, forwarded)
+	b = appendField(b, response.RequestField, id)
 	return append(b, "\r\n"...)
 }
 
-// appendLength appends Content-Length for methods that may have a body.
+// appendLength appends how the program finds the end of the body, for methods that may have one.
 func appendLength(b []byte, method string, n int64) []byte {
 	switch {
+	case n < 0:
+		return append(b, "Transfer-Encoding: chunked\r\n"...)
 	case n > 0:
 		b = strconv.AppendInt(append(b, "Content-Length: "...), n, 10)
 		return append(b, "\r\n"...)
@@ -115,10 +125,10 @@ func appendValue(b []byte, text string) []byte {
 	}, text)...)
 }
 
-// appendTarget appends a part of a request target and escapes spaces.
+// appendTarget appends a part of a request target and escapes what may not be in one, such as bytes of UTF-8.
 func appendTarget(b []byte, text string) []byte {
 	for i := range len(text) {
-		if ch := text[i]; ch <= ' ' || ch == 0x7f || ch == '#' {
+		if ch := text[i]; ch <= ' ' || ch >= 0x7f || ch == '#' {
 			const hex = "0123456789ABCDEF"
 			b = append(b, '%', hex[ch>>4], hex[ch&15])
 		} else {
@@ -132,16 +142,19 @@ func appendTarget(b []byte, text string) []byte {
 func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	out := heads.Get().(*[]byte)
 	defer putHead(out)
-	*out = appendRequest((*out)[:0], r)
+	*out = appendRequest((*out)[:0], r, requestID(w, r))
 	conn := http.NewResponseController(w.ResponseWriter)
 	if r.ContentLength == 0 {
 		_ = conn.SetReadDeadline(time.Time{})
+	} else {
+		// Otherwise net/http would wait for the visitor's next bytes before it sends the response.
+		_ = conn.EnableFullDuplex()
 	}
 	_ = conn.SetWriteDeadline(time.Time{})
 	var h upstream.Head
 	// A body can be sent only once, so such a request gets a new connection rather than an idle one that the program
 	// may be closing.
-	for fresh, repeated := r.ContentLength > 0, false; ; fresh = true {
+	for fresh, repeated := r.ContentLength != 0, false; ; fresh = true {
 		c, err := to.Upstream.Get(r.Context(), fresh)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUnreached, err)
@@ -164,6 +177,9 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 		whole := false
 		defer func() { x.end(whole) }()
 		p.setFields(w.Header(), &h, s.Host)
+		if x.sent != nil && !x.all.Load() && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // asks the visitor to stop sending
+		}
 		w.Page = h.Status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
 		w.WriteHeader(h.Status)
 		whole = x.body()
@@ -174,6 +190,8 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 // failed returns why no response began, or nil if the visitor is the cause.
 func (x *exchange) failed(err error) error {
 	switch {
+	case errors.As(x.lost, new(*http.MaxBytesError)):
+		tooLarge(x.w, x.r)
 	case x.lost != nil && !errors.Is(x.lost, os.ErrDeadlineExceeded):
 		response.Fail(x.w, x.r, http.StatusBadRequest) // incomplete request body
 	case x.lost != nil:
@@ -196,6 +214,10 @@ type exchange struct {
 	stop  func() bool   // stops watching for the visitor's disconnect
 	sent  chan struct{} // closed when the request body has been sent; nil without a body
 	lost  error         // why the visitor's body failed; valid once sent is closed
+	all   atomic.Bool   // the whole request body has been read
+	// proceed is closed once the program wants the body, if the visitor has asked (Expect: 100-continue). refused is
+	// closed if the program has answered instead.
+	proceed, refused chan struct{}
 
 	mu       sync.Mutex // guards answered
 	answered bool
@@ -206,6 +228,9 @@ const maxInformational = 16
 
 var errInformational = errors.New("read the program's answer: too many informational responses")
 
+// continueTime is how long a program may take to ask for a body that the visitor hasn't sent yet.
+const continueTime = time.Second
+
 // ask sends the request and reads the response header. The time limit counts from the last byte of the request.
 func (x *exchange) ask(head []byte, h *upstream.Head) error {
 	x.stop = context.AfterFunc(x.r.Context(), x.c.Abort)
@@ -214,8 +239,16 @@ func (x *exchange) ask(head []byte, h *upstream.Head) error {
 	if _, err := x.c.Write(head); err != nil {
 		return err
 	}
-	if x.r.ContentLength > 0 {
+	proceed := func() {}
+	if x.r.ContentLength != 0 {
 		x.sent = make(chan struct{})
+		if x.r.Header.Get("Expect") != "" {
+			x.proceed, x.refused = make(chan struct{}), make(chan struct{})
+			proceed = sync.OnceFunc(func() { close(x.proceed) })
+			// Programs may not know the header (RFC 9110 §10.1.1).
+			defer time.AfterFunc(continueTime, proceed).Stop()
+			defer func() { close(x.refused) }()
+		}
 		panics.Go(x.send)
 	}
 	for range maxInformational {
@@ -228,7 +261,9 @@ func (x *exchange) ask(head []byte, h *upstream.Head) error {
 			}
 			return nil
 		}
-		if h.Status != http.StatusContinue {
+		if h.Status == http.StatusContinue {
+			proceed() // net/http sends its own when the body is read
+		} else {
 			own := x.w.Header()
 			before := own.Clone()
 			for _, f := range h.Fields {
@@ -266,23 +301,44 @@ func (x *exchange) answer() {
 // send sends the request body.
 func (x *exchange) send() {
 	defer close(x.sent)
-	c := x.c
+	if x.proceed != nil {
+		select {
+		case <-x.proceed:
+		case <-x.refused:
+			return
+		}
+	}
+	c, chunks := x.c, x.r.ContentLength < 0
 	defer func() { _ = c.SetWriteDeadline(time.Time{}) }() // don't affect the connection's next request
 	buf := buffers{}.Get()
 	defer buffers{}.Put(buf)
 	body := &flowingBody{ReadCloser: x.r.Body, conn: x.conn, again: x.wait}
+	const sizeLine, lineEnd = 10, 2 // room for a chunk's size and end
 	var n int64
 	for {
-		m, err := body.Read(buf)
-		if m > 0 {
-			n += int64(m)
+		m, err := body.Read(buf[sizeLine : len(buf)-lineEnd])
+		n += int64(m)
+		if n == x.r.ContentLength || chunks && err == io.EOF {
+			x.all.Store(true)
+		}
+		part := buf[sizeLine : sizeLine+m]
+		if chunks && m > 0 {
+			size := append(strconv.AppendInt(make([]byte, 0, sizeLine), int64(m), 16), "\r\n"...)
+			copy(buf[sizeLine-len(size):], size)
+			part = append(buf[sizeLine-len(size):sizeLine+m], "\r\n"...)
+		}
+		if chunks && err == io.EOF {
+			part = append(part, "0\r\n\r\n"...)
+		}
+		if len(part) > 0 {
 			_ = c.SetWriteDeadline(time.Now().Add(x.limit))
-			if _, err := c.Write(buf[:m]); err != nil {
+			if _, err := c.Write(part); err != nil {
+				x.all.Store(false)
 				return // the program may have answered without reading it
 			}
 		}
 		switch {
-		case err == io.EOF && n == x.r.ContentLength:
+		case err == io.EOF && x.all.Load():
 			return
 		case err == io.EOF:
 			err = io.ErrUnexpectedEOF
@@ -323,8 +379,12 @@ func (x *exchange) body() bool {
 	}
 }
 
-// sendTime is how long to wait for the rest of a request body after the program has answered.
-const sendTime = 100 * time.Millisecond
+// sendTime is how long to wait for the next part of a request body after the program has answered, and lingerTime the
+// same over HTTP/1.1: if it comes, [response.Linger] can discard the others.
+const (
+	sendTime   = 100 * time.Millisecond
+	lingerTime = time.Second
+)
 
 // end ends the exchange once, and keeps its connection if it is reusable.
 func (x *exchange) end(whole bool) {
@@ -336,21 +396,25 @@ func (x *exchange) end(whole bool) {
 		select {
 		case <-x.sent:
 		default: // answered without the whole request; neither connection is reusable
-			whole = false
 			c.Abort()
-			late := time.NewTimer(sendTime)
+			limit := sendTime
+			if whole && x.r.ProtoMajor == 1 {
+				limit = lingerTime
+				_ = x.conn.Flush()
+			}
+			late := time.NewTimer(limit)
 			select {
 			case <-x.sent: // finished just in time
 			case <-late.C:
-				x.w.Header().Set("Connection", "close")
 				_ = x.conn.SetReadDeadline(time.Unix(1, 0))
 				<-x.sent
 			}
 			late.Stop()
+			whole = false
 		}
 	}
 	x.c = nil
-	if x.stop() && whole && x.lost == nil {
+	if x.stop() && whole && x.lost == nil && (x.sent == nil || x.all.Load()) {
 		c.Put()
 	} else {
 		c.Close()

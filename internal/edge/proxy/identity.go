@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"slipway/internal/edge/access"
+	"slipway/internal/edge/response"
 )
 
 // rewrite prepares the request for the program: it keeps host and path and replaces headers that identify the visitor
-// by our own.
-func rewrite(p *httputil.ProxyRequest) {
+// and the request by our own.
+func rewrite(p *httputil.ProxyRequest, id string) {
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", "program"
+	p.Out.URL.RawQuery = string(appendTarget(nil, p.In.URL.RawQuery))
 	p.Out.Host = p.In.Host
 	p.Out.Trailer = nil // trailers would arrive after the body was checked
 	if otherHTTP(p.Out.Header["Upgrade"]) {
@@ -36,6 +38,8 @@ func rewrite(p *httputil.ProxyRequest) {
 	h["X-Real-Ip"] = h["X-Forwarded-For"]
 	h["X-Forwarded-Proto"] = []string{proto}
 	h["X-Forwarded-Host"] = []string{p.In.Host}
+	h["X-Forwarded-Port"] = []string{port(p.In.Host, proto)}
+	h[response.RequestField] = []string{id}
 	h["Forwarded"] = []string{forwarded}
 }
 
@@ -64,6 +68,38 @@ func whoAsks(r *http.Request) (addr, proto, forwarded string) {
 	return addr, proto, forwardedField(addr, r.Host, proto)
 }
 
+// port returns the port that the visitor used.
+func port(host, proto string) string {
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err == nil {
+			return port
+		}
+	}
+	if proto == "http" {
+		return "80"
+	}
+	return "443"
+}
+
+// requestID returns the id that the program, the site's logs and our error pages have for a request. A trusted proxy in
+// front may have sent it.
+func requestID(w *response.Recorder, r *http.Request) string {
+	if id := r.Header.Get(response.RequestField); w.Request == "" && goodID(id) {
+		w.Request = id
+	}
+	return w.RequestID()
+}
+
+func goodID(id string) bool {
+	for i := range len(id) {
+		ch := id[i]
+		if (ch < '0' || ch > '9') && (ch < 'A' || ch > 'Z') && (ch < 'a' || ch > 'z') && strings.IndexByte("-_.=+/:", ch) < 0 {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 128
+}
+
 func address(remote string) string {
 	if addr, _, err := net.SplitHostPort(remote); err == nil {
 		return addr
@@ -86,8 +122,12 @@ func ours[T string | []byte](name T) bool {
 	if len(name) > len(prefix) && cgiEqual(name[:len(prefix)], prefix) {
 		return strings.IndexByte("-_.", name[len(prefix)]) >= 0
 	}
-	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy")
+	return cgiEqual(name, prefix) || cgiEqual(name, "forwarded") || cgiEqual(name, "x-real-ip") || cgiEqual(name, "proxy") ||
+		cgiEqual(name, requestField)
 }
+
+// requestField is [response.RequestField], for cgiEqual.
+const requestField = "x-request-id"
 
 // claimed are headers in which proxies name the visitor and that Slipway doesn't set.
 var claimed = []string{
@@ -103,11 +143,11 @@ func claims[T string | []byte](p *Proxy, name T) bool {
 }
 
 // DropClaims removes the headers in which proxies name the visitor. If a trusted proxy has sent the request, Config.VisitorHeader
-// stays, because that proxy sets it. It may pass the others on as visitors sent them.
+// and the request's id stay, because that proxy sets them. It may pass the others on as visitors sent them.
 func (p *Proxy) DropClaims(h http.Header, trusted bool) {
 	kept := http.CanonicalHeaderKey(p.VisitorHeader)
 	for name := range h {
-		if claims(p, name) && !(trusted && name == kept) {
+		if (claims(p, name) || cgiEqual(name, requestField)) && !(trusted && (name == kept || name == response.RequestField)) {
 			delete(h, name)
 		}
 	}
@@ -139,5 +179,6 @@ func appendWho(b []byte, addr, proto, host, forwarded string) []byte {
 	b = appendField(b, "X-Real-Ip", addr)
 	b = appendField(b, "X-Forwarded-Proto", proto)
 	b = appendField(b, "X-Forwarded-Host", host)
+	b = appendField(b, "X-Forwarded-Port", port(host, proto))
 	return appendField(b, "Forwarded", forwarded)
 }

@@ -47,7 +47,7 @@ type Passed struct {
 	Page   bool          // the response is an HTML page
 	First  time.Duration // time to the first byte
 
-	Request string // id shown on our error page, if that was the response
+	Request string // the request's id, which the program got; on our error page, its id
 }
 
 // Passable reports whether Pass can handle a request: its path needs no escaping, and it carries none of our own
@@ -159,7 +159,9 @@ func (x *passing) request(body []byte) []byte {
 		known.fields = appendWho(nil, addr, "https", known.host, forwardedField(addr, known.host, "https"))
 		q.Place.Told.Store(known)
 	}
-	*x.buf = append(append(append(b, known.fields...), "\r\n"...), body...)
+	x.out.Request = response.NewID()
+	b = appendField(append(b, known.fields...), response.RequestField, x.out.Request)
+	*x.buf = append(append(b, "\r\n"...), body...)
 	return *x.buf
 }
 

@@ -153,11 +153,12 @@ func (p *Proxy) Serve(w *response.Recorder, r *http.Request, to *endpoint.Endpoi
 func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endpoint, s Site, begun time.Time) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+	id := requestID(w, r)
 	late := &patience{long: p.firstByteOf(to)}
 	late.timer = time.AfterFunc(late.long, func() { cancel(ErrTimeout) })
 	defer late.end()
 	proxy := httputil.ReverseProxy{
-		Rewrite:       rewrite,
+		Rewrite:       func(q *httputil.ProxyRequest) { rewrite(q, id) },
 		Transport:     to.Transport,
 		FlushInterval: -1, // forward streams and events at once
 		BufferPool:    buffers{},

@@ -33,6 +33,24 @@ type front struct {
 // httputil.ReverseProxy alone.
 func start(t *testing.T, addr string, usual bool, change ...func(*endpoint.Endpoint)) *front {
 	t.Helper()
+	f, srv := serve(t, addr, usual, change...)
+	srv.Start()
+	f.url = srv.URL
+	return f
+}
+
+// startTLS is start over HTTPS, with HTTP/1.1 and HTTP/2.
+func startTLS(t *testing.T, addr string) *front {
+	t.Helper()
+	f, srv := serve(t, addr, true)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	f.url = srv.URL
+	return f
+}
+
+func serve(t *testing.T, addr string, usual bool, change ...func(*endpoint.Endpoint)) (*front, *httptest.Server) {
+	t.Helper()
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
 	transport := &http.Transport{
 		DisableCompression: true,
@@ -49,17 +67,18 @@ func start(t *testing.T, addr string, usual bool, change ...func(*endpoint.Endpo
 	}
 	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler)})
 	f := &front{}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rec := &response.Recorder{ResponseWriter: w}
-		if err := p.Serve(rec, r, to, Site{Host: "app.sites.test", Preview: r.URL.Path == "/preview"}, time.Now()); err != nil {
-			f.failure.Store(&err)
-			w.WriteHeader(http.StatusBadGateway)
-		}
-		f.first.Store(int64(rec.First))
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		response.Linger(w, r, func(w http.ResponseWriter, r *http.Request) {
+			rec := &response.Recorder{ResponseWriter: w}
+			if err := p.Serve(rec, r, to, Site{Host: "app.sites.test", Preview: r.URL.Path == "/preview"}, time.Now()); err != nil {
+				f.failure.Store(&err)
+				w.WriteHeader(http.StatusBadGateway)
+			}
+			f.first.Store(int64(rec.First))
+		})
 	}))
 	t.Cleanup(srv.Close)
-	f.url = srv.URL
-	return f
+	return f, srv
 }
 
 func (f *front) get(t *testing.T, path string, header http.Header) (*http.Response, string) {
@@ -103,6 +122,10 @@ func TestServe(t *testing.T) {
 			r.Header.Get("X-Forwarded-For"),
 			r.Header.Get("Forwarded"),
 			r.Header.Get("Proxy") + r.Header.Get("X_Real_Ip"),
+			r.Header.Get("X-Forwarded-Port"),
+		}
+		if ids := r.Header["X-Request-Id"]; len(ids) != 1 || !strings.HasPrefix(ids[0], "req_") {
+			t.Errorf("the request's id is %q", ids)
 		}
 		io.WriteString(w, strings.Join(names, "|"))
 	}))
@@ -115,9 +138,11 @@ func TestServe(t *testing.T) {
 				"X_Real_Ip":       {"6.6.6.6"},
 				"Forwarded":       {"for=6.6.6.6"},
 				"Proxy":           {"http://6.6.6.6"},
+				"X-Request-Id":    {"forged id"},
+				"X_request_id":    {"forged"},
 				"Cookie":          {"a=b; __Host-slipway_access=x"},
 			})
-			if body != `app.sites.test|a=b|127.0.0.1|127.0.0.1|for=127.0.0.1;host="app.sites.test";proto=http|` {
+			if body != `app.sites.test|a=b|127.0.0.1|127.0.0.1|for=127.0.0.1;host="app.sites.test";proto=http||80` {
 				t.Errorf("usual %v: the program read %s", usual, body)
 			}
 			if c := resp.Header["Set-Cookie"]; !slices.Equal(c, []string{

@@ -23,7 +23,7 @@ func (f *flowing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	_ = c.SetDeadline(time.Time{})
-	u := &upgraded{Conn: c, end: f.cancel}
+	u := &upgraded{Conn: c, end: f.cancel, early: buf.Reader}
 	buf.Writer.Reset(u)
 	return u, buf, nil
 }
@@ -34,9 +34,14 @@ type upgraded struct {
 	net.Conn
 	end  func() // closes both sides
 	once sync.Once
+	// early has what the visitor sent behind the request, without waiting for the response.
+	early *bufio.Reader
 }
 
 func (u *upgraded) Read(b []byte) (int, error) {
+	if n := u.early.Buffered(); n > 0 {
+		return u.early.Read(b[:min(n, len(b))])
+	}
 	n, err := u.Conn.Read(b)
 	if err != nil {
 		u.ending()

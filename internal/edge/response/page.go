@@ -50,7 +50,8 @@ const mark = "{mark}"
 // RequestField is the header with the request's id, which also appears in the site's logs.
 const RequestField = "X-Request-Id"
 
-func newRequestID() string { return "req_" + strings.ToLower(rand.Text()) }
+// NewID returns a new id of a request.
+func NewID() string { return "req_" + strings.ToLower(rand.Text()) }
 
 // body returns the page with its status and, if not empty, the request's id.
 func (n *Notice) body(request string) []byte {
@@ -193,7 +194,7 @@ func Page(w http.ResponseWriter, r *http.Request, n *Notice) {
 		if known, ok := w.(interface{ RequestID() string }); ok {
 			id = known.RequestID()
 		} else {
-			id = newRequestID()
+			id = NewID()
 		}
 		h.Set(RequestField, id)
 	}

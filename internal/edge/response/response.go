@@ -42,7 +42,7 @@ type Recorder struct {
 	Page   bool          // the response is a page of the site, requested with GET
 	First  time.Duration // time until a program's response began; 0 without a program
 
-	Request string // the id on our error page; empty if none was sent
+	Request string // the request's id: what the program got, or the one on our error page; empty if there is none
 
 	Private bool // behind a password or sign-in: cacheable by the visitor's own browser only
 
@@ -150,7 +150,7 @@ func (r *Recorder) write(b []byte) (n int, err error) {
 // RequestID returns the request's id, which also appears in the site's logs. It is created on the first call.
 func (r *Recorder) RequestID() string {
 	if r.Request == "" {
-		r.Request = newRequestID()
+		r.Request = NewID()
 	}
 	return r.Request
 }

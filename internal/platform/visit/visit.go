@@ -59,7 +59,7 @@ type Line struct {
 	Agent    string    `json:"userAgent,omitempty"` // as it calls itself
 	Address  string    `json:"network,omitempty"`   // its first 24 or 48 bits; empty if the site's settings say so
 	Country  string    `json:"country,omitempty"`   // empty if unknown or without a country database
-	Request  string    `json:"requestId,omitempty"` // id on our error page; empty if the site itself answered
+	Request  string    `json:"requestId,omitempty"` // what the program got in X-Request-Id, or the id on our error page
 }
 
 // Question is the request of a visitor of a protected address to the control plane.
