@@ -87,6 +87,7 @@ func TestMachines(t *testing.T) {
 	}
 	m.packages(t, r)
 	t.Run("Install", m.install)
+	t.Run("Server", m.server)
 	t.Run("Drill", m.drill)
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
 		t.Run("Unit", func(t *testing.T) { m.unit(t, "v1") })
@@ -97,7 +98,7 @@ func TestMachines(t *testing.T) {
 	t.Run("Apt", m.apt)
 }
 
-// docs/install.md from top to bottom on a clean Debian. What differs: the names are in /etc/hosts, certificates are from the local
+// docs/install.md from top to its uninstallation on a clean Debian. What differs: the names are in /etc/hosts, certificates are from the local
 // authority instead of Let's Encrypt, and without systemd the service is started by hand.
 func (m machines) install(t *testing.T) {
 	text, err := os.ReadFile("docs/install.md")
@@ -105,7 +106,8 @@ func (m machines) install(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := ""
-	for i, part := range strings.Split(string(text), "```\n") {
+	before, _, _ := strings.Cut(string(text), "\n## Uninstall")
+	for i, part := range strings.Split(before, "```\n") {
 		if i%2 == 1 {
 			page += part
 		}

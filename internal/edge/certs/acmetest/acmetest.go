@@ -40,6 +40,7 @@ type Authority struct {
 	Orders   atomic.Int64   // that were placed
 	Requests atomic.Int64
 
+	root    *x509.Certificate
 	between atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
 }
 
@@ -70,7 +71,7 @@ func New(t testing.TB, c Config) *Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Authority{Roots: x509.NewCertPool()}
+	a := &Authority{Roots: x509.NewCertPool(), root: root}
 	a.Roots.AddCert(root)
 	h := front.Handler()
 	a.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,6 +99,11 @@ func (a *Authority) Directory() string { return a.URL + "/dir" }
 // PEM is the certificate that the authority's own address is trusted by.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
+}
+
+// RootPEM is the certificate that the certificates it issues are trusted by.
+func (a *Authority) RootPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw})
 }
 
 // Between puts f before every request until Restore: where it returns true it has answered.

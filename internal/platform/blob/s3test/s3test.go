@@ -45,7 +45,7 @@ func New(t testing.TB) *Server {
 
 // Start starts an object store over a new directory. Stop ends it.
 func Start(dir string) (*Server, error) {
-	program, err := build()
+	program, err := Program()
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,8 @@ func (s *Server) Path(address string) string {
 }
 
 // build returns the path of the gateway's binary, which the go command caches.
-func build() (string, error) {
+// Program builds the server's program and returns its path. It takes --port, --access, --secret and a directory of buckets.
+func Program() (string, error) {
 	root, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env: %w", err)
