@@ -133,6 +133,10 @@ type Overrides struct {
 	Output    *string
 	Node      *string
 	Place     Place // of a PHP project
+
+	// Variables are those of the site. Their versions, such as HUGO_VERSION, go before those that the repository names for
+	// its tools, and NODE_VERSION comes after build.node of the settings and slipway.toml.
+	Variables map[string]string
 }
 
 // Place says where a PHP project is served from. A nil field isn't set.

@@ -168,17 +168,17 @@ func (p *project) holds(folder string, name *lazyregexp.Regexp) bool {
 	return false
 }
 
-// VersionWarnings returns warnings about variables of a site with which other hosts choose versions. They have no
-// effect here.
+// VersionWarnings returns warnings about variables of a site with which other hosts choose versions, and which have no
+// effect on this plan.
 func (p Plan) VersionWarnings(env map[string]string) (out []string) {
 	for _, k := range worktree.SortedKeys(env) {
 		switch v, inFile := p.Env[k]; {
 		case inFile && v == env[k]: // the plan used it, or has a warning
 		case k == "NODE_VERSION" && env[k] != p.Node:
-			out = append(out, "The variable NODE_VERSION chooses no Node.js here; set build.node, .nvmrc or engines in package.json")
+			out = append(out, "The variable NODE_VERSION chooses no Node.js here: build.node goes before it, or it is secret")
 		case isFlags(k):
 			out = append(out, "The variable "+k+" changes no installation here; "+useInstall)
-		case isVersion(k):
+		case isVersion(k) && !slices.ContainsFunc(p.Tools, func(t Tool) bool { return versionVariable(t.Name) == k }):
 			out = append(out, "The variable "+k+" chooses no program here; commands see it as a variable")
 		}
 	}

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,8 +73,10 @@ func (s said) firm() bool { return s.source == bySite || s.source == bySlipway }
 const (
 	bySite    = "site settings"
 	bySlipway = "slipway.toml"
-	ByNetlify = "netlify.toml"
-	ByVercel  = "vercel.json"
+
+	byVariable = "the site's variables"
+	ByNetlify  = "netlify.toml"
+	ByVercel   = "vercel.json"
 )
 
 // TakesFrom reports whether the plan uses a value of a file, such as ByNetlify.
@@ -94,8 +97,9 @@ type settings struct {
 	commands commands
 	place    Place // valid
 
-	env     map[string]string
-	sources map[string]string
+	env      map[string]string
+	sources  map[string]string
+	versions map[string]string // those that the site's variables choose, by variable
 }
 
 // Limits of watch, equal to those of the site's setting.
@@ -108,7 +112,7 @@ const maxText = 4096 // bytes of a command
 
 // settle collects the configured values. For each field the first source wins.
 func settle(t *worktree.Tree, o Overrides) (settings, error) {
-	s := settings{env: map[string]string{}, sources: map[string]string{}}
+	s := settings{env: map[string]string{}, sources: map[string]string{}, versions: map[string]string{}}
 	for f, v := range map[*said]*string{
 		&s.framework: o.Framework, &s.root: o.Root, &s.install: o.Install,
 		&s.command: o.Command, &s.output: o.Output, &s.node: o.Node,
@@ -143,6 +147,16 @@ func settle(t *worktree.Tree, o Overrides) (settings, error) {
 	}
 	if err := s.placed(t, o.Place, root); err != nil {
 		return s, err
+	}
+	for k, v := range o.Variables {
+		if isVersion(k) && v != "" && len(v) < maxVersion {
+			s.versions[k] = v
+		}
+	}
+	if v := o.Variables["NODE_VERSION"]; v != "" && len(v) < maxVersion {
+		if err := s.say(&s.node, &v, byVariable); err != nil {
+			return s, err
+		}
 	}
 	s.netlify(t, net, root)
 	s.vercel(t, root)
@@ -264,6 +278,9 @@ func (s *settings) slipway(t *worktree.Tree, f slipwayTOML, root string) error {
 	return nil
 }
 
+// maxVersion is the length of a version that a variable may name, in bytes.
+const maxVersion = 40
+
 // versions lists the variables, besides NODE_VERSION, with which other hosts choose programs.
 var versions = []string{
 	"BUN_VERSION", "COMPOSER_VERSION", "DENO_VERSION", "GO_VERSION", "HUGO_VERSION", "MDBOOK_VERSION", "NPM_VERSION",
@@ -280,9 +297,19 @@ func isFlags(variable string) bool {
 
 const useInstall = "put the options into .npmrc or the manager's own file, or set the install command"
 
-// toolNames are the display names of static generators' programs. The versions that a plan requests can't be installed:
-// there is no registry for them.
-var toolNames = map[string]string{"python3": "Python", "bundle": "Ruby", "hugo": "Hugo", "zola": "Zola", "mdbook": "mdBook"}
+// toolNames are the display names of programs of which a build takes the installed version, whatever the plan requests.
+var toolNames = map[string]string{"python3": "Python", "bundle": "Ruby", "zola": "Zola", "mdbook": "mdBook"}
+
+// versionVariable returns the variable that chooses the version of a tool.
+func versionVariable(tool string) string {
+	switch tool {
+	case "python3":
+		return "PYTHON_VERSION"
+	case "bundle":
+		return "RUBY_VERSION"
+	}
+	return strings.ToUpper(tool) + "_VERSION"
+}
 
 // apply applies the configured values to the preset's plan.
 func (p *project) apply(d *draft) error {
@@ -308,17 +335,21 @@ func (p *project) apply(d *draft) error {
 		d.Env[k] = v
 	}
 	used := map[string]bool{}
-	for i, t := range d.Tools { // HUGO_VERSION, PYTHON_VERSION, RUBY_VERSION and the like, as at Netlify
-		key := map[string]string{"python3": "PYTHON_VERSION", "bundle": "RUBY_VERSION"}[t.Name]
-		if key == "" {
-			key = strings.ToUpper(t.Name) + "_VERSION"
-		}
-		if v := s.env[key]; v != "" && len(v) < 40 {
+	for i, t := range d.Tools { // HUGO_VERSION, PHP_VERSION, PYTHON_VERSION and the like, as at Netlify
+		key := versionVariable(t.Name)
+		if v := cmp.Or(s.versions[key], s.env[key]); v != "" && len(v) < maxVersion {
+			if t.Name == "php" {
+				both, ok := minorOf(v, t.Version)
+				if !ok {
+					return invalid("PHP_VERSION must be a version of PHP, such as 8.4", "it is a variable of the site or of netlify.toml", v)
+				}
+				v = both
+			}
 			d.Tools[i].Version = v
 		}
 		used[key] = true
 		if name, v := toolNames[t.Name], d.Tools[i].Version; v != "" && name != "" {
-			d.warn(fmt.Sprintf("The repository asks for %s %.60s; the build runs with the version that this server has", name, v))
+			d.warn(fmt.Sprintf("The repository asks for %s %.60s; the build runs with the installed version", name, v))
 		}
 	}
 	for _, k := range worktree.SortedKeys(s.env) {

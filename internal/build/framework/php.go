@@ -223,6 +223,26 @@ func constraint(v string) string {
 	return v
 }
 
+var phpNumber = lazyregexp.New(`^v?(\d{1,2})(?:\.(\d{1,2})(?:\.\d{1,3})?)?$`)
+
+// minorOf returns a constraint that allows a version's minor line, such as 8.4 of 8.4.1, where a constraint of
+// composer.json allows it, too. It reports false for what isn't a version.
+func minorOf(version, require string) (string, bool) {
+	m := phpNumber.FindStringSubmatch(version)
+	if m == nil {
+		return "", false
+	}
+	line := strings.TrimSuffix(m[1]+"."+m[2], ".") + ".*"
+	if strings.TrimSpace(require) == "" {
+		return line, true
+	}
+	var either []string
+	for _, r := range strings.FieldsFunc(require, func(r rune) bool { return r == '|' }) {
+		either = append(either, strings.TrimSpace(r)+", "+line)
+	}
+	return strings.Join(either, " || "), true
+}
+
 // bounded keeps a version that a repository asks for printable and short.
 func bounded(v string) string {
 	if v, ok := worktree.NodeVersion(v); ok {

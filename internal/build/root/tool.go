@@ -23,6 +23,8 @@ func (r *Roots) Tool(ctx context.Context, tool, version string, say func(format 
 	if why := r.Why(); why != "" && !r.has(k.Name) {
 		if !onHost(tool) {
 			say("%s is not installed on this server; %s", tool, why)
+		} else {
+			say("Hugo %s can't be installed; the build runs with the server's (%s)", version, why)
 		}
 		return nil, nil
 	}

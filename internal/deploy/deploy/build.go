@@ -192,6 +192,19 @@ func (d *Deployments) Variables(ctx context.Context, x deployment.Deployment, wh
 	return vars, err
 }
 
+// readable returns the variables of a build that aren't secret: a plan, which everybody who sees the site can read, may
+// name them.
+func (d *Deployments) readable(ctx context.Context, x deployment.Deployment) (map[string]string, error) {
+	vars, err := d.Variables(ctx, x, "build")
+	list := map[string]string{}
+	for _, v := range vars {
+		if !v.Secret {
+			list[v.Key] = v.Value
+		}
+	}
+	return list, err
+}
+
 // LimitTx hides production's variables from a new preview if the caller's role may not read them: the caller controls
 // the code that the preview runs.
 func (d *Deployments) LimitTx(ctx context.Context, tx *db.Tx, by account.Caller, x deployment.Deployment) error {

@@ -101,7 +101,11 @@ func (d *Deployments) uploaded(ctx context.Context, x *deployment.Deployment, p 
 // planOf returns the plan for a commit or an upload. Uploaded output is published as it is.
 func (d *Deployments) planOf(ctx context.Context, s site.Site, x deployment.Deployment, tree sourceTree) (framework.Plan, error) {
 	if x.Source == nil || x.Source.Kind != string(upload.Output) {
-		return project.Plan(ctx, s, tree)
+		variables, err := d.readable(ctx, x)
+		if err != nil {
+			return framework.Plan{}, err
+		}
+		return project.Plan(ctx, s, variables, tree)
 	}
 	return framework.Plan{
 		Framework: "static", Name: "Static files", Runtime: framework.Static, Why: "the files were uploaded ready to be published",

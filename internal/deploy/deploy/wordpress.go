@@ -67,7 +67,7 @@ func (d *Deployments) runWordPress(ctx context.Context, s site.Site, x *deployme
 		}
 		defer tree.Close()
 		publish.WarnUnfetched(tree.Unfetched, p.Printf)
-		if plan, err = d.contentPlan(ctx, s, tree, p); err != nil {
+		if plan, err = d.contentPlan(ctx, s, *x, tree, p); err != nil {
 			return err
 		}
 	}
@@ -165,8 +165,18 @@ func (d *Deployments) livePlan(ctx context.Context, s site.Site) (live framework
 }
 
 // contentPlan returns how the repository of a WordPress site becomes its wp-content.
-func (d *Deployments) contentPlan(ctx context.Context, s site.Site, tree sourceTree, p *progress) (framework.Plan, error) {
-	plan, err := project.Content(ctx, s, tree)
+func (d *Deployments) contentPlan(
+	ctx context.Context,
+	s site.Site,
+	x deployment.Deployment,
+	tree sourceTree,
+	p *progress,
+) (framework.Plan, error) {
+	variables, err := d.readable(ctx, x)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	plan, err := project.Content(ctx, s, variables, tree)
 	if err != nil {
 		return framework.Plan{}, err
 	}

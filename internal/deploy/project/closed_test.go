@@ -27,7 +27,7 @@ func TestClosedWithCommand(t *testing.T) {
 		if tt.toml != "" {
 			c = append(c, [2]string{"slipway.toml", tt.toml})
 		}
-		plan, err := Plan(t.Context(), tt.s, c)
+		plan, err := Plan(t.Context(), tt.s, nil, c)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -65,7 +65,7 @@ func TestPHPPlace(t *testing.T) {
 		if tt.toml != "" {
 			c = append(slices.Clone(c), [2]string{"slipway.toml", tt.toml})
 		}
-		plan, err := Plan(t.Context(), site.Site{Run: tt.run}, c)
+		plan, err := Plan(t.Context(), site.Site{Run: tt.run}, nil, c)
 		switch f := fault.As(err); {
 		case tt.code != "" && (f == nil || f.Code != tt.code):
 			t.Errorf("%s: %v", name, err)

@@ -25,8 +25,8 @@ type Tree interface {
 	Files(ctx context.Context) ([]fetch.File, error)
 }
 
-// Plan detects the kind of project and returns how to build and run it for the site.
-func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
+// Plan detects the kind of project and returns how to build and run it for the site, whose variables may choose versions.
+func Plan(ctx context.Context, s site.Site, variables map[string]string, tree Tree) (framework.Plan, error) {
 	o := framework.Overrides{
 		Root:    s.Build.Root,
 		Install: s.Build.Install,
@@ -34,6 +34,8 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 		Output:  s.Build.Output,
 		Node:    s.Build.Node,
 		Place:   framework.Place{DocumentRoot: s.Run.DocumentRoot, FrontController: s.Run.FrontController, Passthru: s.Run.Passthru},
+
+		Variables: variables,
 	}
 	if s.Framework != "" {
 		o.Framework = &s.Framework
@@ -71,13 +73,14 @@ func Plan(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
 }
 
 // Content returns the plan that turns the repository of a WordPress site into its wp-content.
-func Content(ctx context.Context, s site.Site, tree Tree) (framework.Plan, error) {
+func Content(ctx context.Context, s site.Site, variables map[string]string, tree Tree) (framework.Plan, error) {
 	files, err := open(ctx, tree)
 	if err != nil {
 		return framework.Plan{}, err
 	}
 	plan, err := framework.Content(files, framework.Overrides{
 		Root: s.Build.Root, Install: s.Build.Install, Command: s.Build.Command, Output: s.Build.Output, Node: s.Build.Node,
+		Variables: variables,
 	}, s.Repository)
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("detect: %w", err)
