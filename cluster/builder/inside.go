@@ -205,7 +205,7 @@ func (r runner) Run(ctx context.Context, c sandbox.Command) (sandbox.Result, err
 	return res, err
 }
 
-// folder is the received checkout as a build.Tree.
+// folder is the received checkout as a [build.Tree].
 type folder string
 
 func (f folder) ReadFile(_ context.Context, name string, limit int64) ([]byte, error) {

@@ -68,7 +68,7 @@ type Description struct {
 	PHP string `json:"php,omitempty"` // what php resolves to for a command
 }
 
-// WaysProtocol is the TLS ALPN protocol with which a pod requests a forwarded connection at Description.Address. The
+// WaysProtocol is the TLS ALPN protocol with which a pod requests a forwarded connection at [Description.Address]. The
 // connection begins with a question as on Port: the pod's Asker and the verb of a Way.
 const WaysProtocol = "slipway-ways"
 

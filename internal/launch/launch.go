@@ -230,7 +230,7 @@ func (l *Launch) Room(ctx context.Context, id site.ID, live *deployment.Live) (i
 	return w.Spec.Limits.Storage, nil
 }
 
-// Quiet lets requests to a site end and others wait, see app.Apps.
+// Quiet lets requests to a site end and others wait, see [app.Apps].
 func (l *Launch) Quiet(id site.ID, drain time.Duration) (release func()) {
 	return l.c.Apps.Quiet(id, drain)
 }

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// ways connects programs on this node to databases, mail and Redis. It implements runtime.Ways.
+// ways connects programs on this node to databases, mail and Redis. It implements [runtime.Ways].
 type ways struct {
 	databases *database.Databases
 	wordpress *wordpress.WordPress
@@ -56,7 +56,7 @@ func (w *ways) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener) {
 // Changed records that a site's command has ended, which may have changed WordPress's data.
 func (w *ways) Changed(id site.ID) { w.wordpress.Changed(id) }
 
-// senders looks up the sites whose programs send email. It implements mail.Senders.
+// senders looks up the sites whose programs send email. It implements [mail.Senders].
 type senders struct {
 	db    *db.DB
 	sites *site.Sites

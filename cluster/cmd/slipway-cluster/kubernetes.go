@@ -24,7 +24,7 @@ import (
 	"slipway/internal/server"
 )
 
-// kubernetes holds the flags of the cluster and implements server.Elsewhere.
+// kubernetes holds the flags of the cluster and implements [server.Elsewhere].
 type kubernetes struct {
 	Kubeconfig string   `help:"Kubeconfig file. Default: the pod's service account." env:"KUBECONFIG" type:"path" placeholder:"FILE"`
 	Namespace  string   `name:"kubernetes-namespace" help:"Namespace of programs. Nothing else should be in it." default:"slipway-programs" placeholder:"NAME"`

@@ -21,7 +21,7 @@ const catchUpTime = 45 * time.Second
 // quiet is the storage of a site whose programs are held.
 type quiet struct{ snapshot.Storage }
 
-// Hold is for snapshot.Storage.
+// Hold is for [snapshot.Storage].
 func (quiet) Hold(site.ID) func() { return func() {} }
 
 // What a restore's step says after the id of the backup, once what was written since is in it, or can't be.

@@ -58,7 +58,7 @@ type RestoreTo struct {
 }
 
 // ChangeKey is the key of operations by which other services change a site as a whole, and
-// RestoreKey that of restores to it (operation.NewOperation): they keep apart.
+// RestoreKey that of restores to it ([operation.NewOperation]): they keep apart.
 func ChangeKey(id site.ID) string { return "wordpress/" + string(id) }
 
 // RestoreKey is the key of restores to a site; see ChangeKey.

@@ -19,7 +19,7 @@ type Stored struct {
 	below string // where they are in it
 }
 
-// PutBack makes the folders of a site what the backup has; see snapshot.PutBack.
+// PutBack makes the folders of a site what the backup has; see [snapshot.PutBack].
 func (x *Stored) PutBack(ctx context.Context, to snapshot.Storage, id site.ID, renew func(context.Context, site.ID) error) error {
 	return snapshot.PutBack(ctx, to, x.in, id, x.below, x.Folders, renew)
 }

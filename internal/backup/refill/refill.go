@@ -44,7 +44,7 @@ type Programs interface {
 	Renew(ctx context.Context, id site.ID) error
 }
 
-// Sites has sites' own backups; backup.Backups is one.
+// Sites has sites' own backups; [backup.Backups] is one.
 type Sites interface {
 	NewestStored(ctx context.Context, id site.ID) (*backup.Stored, error)
 }

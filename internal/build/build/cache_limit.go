@@ -41,7 +41,7 @@ func (c cache) touch() error {
 	return err
 }
 
-// size returns the bytes of a cache: the disk blocks of its files, but at least sandbox.PerFile per entry. Files that
+// size returns the bytes of a cache: the disk blocks of its files, but at least [sandbox.PerFile] per entry. Files that
 // vanish meanwhile don't count. A folder that can't be read could hold anything, so the cache counts as too large.
 func (c cache) size(ctx context.Context) (size int64, err error) {
 	const block = 4096

@@ -34,7 +34,7 @@ type Stored struct {
 
 // Store stores the tree below root, without .git and without the files, folders and links to them for which skip
 // returns true. It stores regular files and links that stay inside; it skips everything else and lists it in
-// Stored.Left. A tree over the limits is a fault.
+// [Stored.Left]. A tree over the limits is a fault.
 func (b *Bundles) Store(ctx context.Context, root *os.Root, skip func(name string) bool) (Stored, error) {
 	return (&walk{b: b, root: root, skip: skip}).store(ctx)
 }

@@ -146,7 +146,7 @@ type Place struct {
 	Passthru        *bool   // whether the front controller answers for paths without a file
 }
 
-// Detect reads files and returns the plan. Its only errors are of kind fault.Invalid, with a sentence for the owner: a
+// Detect reads files and returns the plan. Its only errors are of kind [fault.Invalid], with a sentence for the owner: a
 // folder that is missing or outside the tree, a workspace with several possible sites, or an unreadable manifest or
 // configuration.
 func Detect(files worktree.Files, o Overrides) (Plan, error) {

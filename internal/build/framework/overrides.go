@@ -69,7 +69,7 @@ func (s said) ok() bool { return s.source != "" }
 // firm reports whether the value was set for Slipway rather than for another host.
 func (s said) firm() bool { return s.source == bySite || s.source == bySlipway }
 
-// Sources of values, as in Plan.Sources.
+// Sources of values, as in [Plan.Sources].
 const (
 	bySite    = "site settings"
 	bySlipway = "slipway.toml"

@@ -65,7 +65,7 @@ func New(c Config) *Releases {
 	return &Releases{c}
 }
 
-// Load reads a release's manifest. The error is fs.ErrNotExist if it doesn't exist, and blob.ErrCorrupt if it is
+// Load reads a release's manifest. The error is fs.ErrNotExist if it doesn't exist, and [blob.ErrCorrupt] if it is
 // damaged.
 func (r *Releases) Load(ctx context.Context, id ID) (*Tree, error) {
 	t, _, err := r.load(ctx, id)

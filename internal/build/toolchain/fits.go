@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Fits reports whether a version of Node.js, as "24.1.0", serves a wish as Want.Node has it. "latest" is
+// Fits reports whether a version of Node.js, as "24.1.0", serves a wish as [Want.Node] has it. "latest" is
 // served by any: what there is, is the latest that there is.
 func Fits(want, node string) bool {
 	v, ok := parseVersion(node)

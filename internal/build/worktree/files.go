@@ -28,7 +28,7 @@ const (
 	MaxWarnings = 20
 )
 
-// ErrTooLarge is returned by Files.ReadFile for a file over its limit.
+// ErrTooLarge is returned by [Files.ReadFile] for a file over its limit.
 var ErrTooLarge = errors.New("file too large")
 
 // Files is an unchanging tree of regular files, such as a listed git commit.

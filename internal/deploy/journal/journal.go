@@ -2,7 +2,7 @@
 // reads logs.
 //
 // Lines are written in groups. A change of the caller's that belongs to them is written in the same transaction. The
-// caller owns the deployment's row and writes it in Config.Save.
+// caller owns the deployment's row and writes it in [Config.Save].
 package journal
 
 import (

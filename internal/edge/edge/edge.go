@@ -4,7 +4,7 @@
 //
 // Run keeps a table of hosts in memory, fed by the view live. A site's row is one pointer, which a request loads once:
 // a response comes from one release only, and a switch is one store. Releases are immutable, so cached trees, small
-// files and whole responses are never stale. Certificates come from Config.Certificates, which learns from the tables
+// files and whole responses are never stale. Certificates come from [Config.Certificates], which learns from the tables
 // what a host is; unknown names get a TLS alert.
 //
 // Package fastpath answers plain requests with responses that the files backend has made before (ready.go). All other

@@ -17,7 +17,7 @@ import (
 )
 
 // Secure returns the server for TLS listeners: the HTTPS handler with the limits of [Edge.Server], behind the fast path
-// unless Config.NoFastPath is set.
+// unless [Config.NoFastPath] is set.
 func (e *Edge) Secure() *fastpath.Server {
 	return fastpath.New(fastpath.Config{HTTP: e.Server(e.HTTPS()), Hosts: quick{e}, Draining: e.Draining})
 }

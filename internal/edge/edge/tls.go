@@ -24,7 +24,7 @@ func (e *Edge) TLSConfig() *tls.Config {
 	}
 }
 
-// certificate calls Config.Certificates. If it returns nil, crypto/tls sends the alert.
+// certificate calls [Config.Certificates]. If it returns nil, crypto/tls sends the alert.
 func (e *Edge) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if e.Certificates == nil {
 		return nil, nil

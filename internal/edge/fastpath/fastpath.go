@@ -1,5 +1,5 @@
 // Package fastpath owns fast responses to plain requests over TLS: a GET or HEAD whose whole response is ready in
-// memory, or a request that Hosts.Pass answers.
+// memory, or a request that [Hosts.Pass] answers.
 //
 // It implements the part of HTTP/1.1 and HTTP/2 that such requests need: headers are encoded once per Answer, and a
 // batch of responses is one write. All other requests go to net/http unchanged. On HTTP/1.1 the connection is handed

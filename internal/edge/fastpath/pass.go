@@ -16,7 +16,7 @@ import (
 // Field is one header field of a request, with spaces around the value removed.
 type Field struct{ Name, Value []byte }
 
-// Request is a request that Hosts.Pass may answer: for the host of the TLS connection, a GET or HEAD without a body or,
+// Request is a request that [Hosts.Pass] may answer: for the host of the TLS connection, a GET or HEAD without a body or,
 // over HTTP/2, a common method with a body of at most maxPassed bytes. Its fields are valid until it is answered, by
 // Begin, Add and Send, and then Write for the body.
 type Request struct {
@@ -69,7 +69,7 @@ var targetChar = func() (t [256]bool) {
 	return t
 }()
 
-// parsePass parses a request's header, including the empty line, and reports whether Hosts.Pass may answer it. Anything
+// parsePass parses a request's header, including the empty line, and reports whether [Hosts.Pass] may answer it. Anything
 // not known to be harmless, or that could affect where the request ends, leaves the request to net/http, which reads
 // the same bytes.
 func (h *h1) parsePass(r *Request, b []byte) bool {
@@ -183,7 +183,7 @@ func (r *Request) free() {
 // maxKept is the largest buffer kept for the next request, in bytes.
 const maxKept = 16 << 10
 
-// tryPass lets Hosts.Pass answer. taken is false if the request is left to net/http; more is false if the connection
+// tryPass lets [Hosts.Pass] answer. taken is false if the request is left to net/http; more is false if the connection
 // has ended.
 func (h *h1) tryPass(b []byte) (taken, more bool) {
 	r := requests.Get().(*Request)

@@ -29,7 +29,7 @@ var passMethods = map[string]string{
 	"OPTIONS": "OPTIONS",
 }
 
-// tryPass lets Hosts.Pass answer a request in a new goroutine and reports whether it does. The caller holds h.mu.
+// tryPass lets [Hosts.Pass] answer a request in a new goroutine and reports whether it does. The caller holds h.mu.
 func (h *h2) tryPass(id uint32, end bool) bool {
 	r := requests.Get().(*Request)
 	s := &stream{id: id, window: h.initial, sent: end, passed: true}
@@ -115,7 +115,7 @@ func (h *h2) flushSoon() {
 	}
 }
 
-// parsePass parses a request's fields and reports whether Hosts.Pass may answer it. end says that no body follows.
+// parsePass parses a request's fields and reports whether [Hosts.Pass] may answer it. end says that no body follows.
 // Anything not known to be harmless is left to net/http.
 func (h *h2) parsePass(r *Request, end bool) bool {
 	if h.size > maxH1 || len(h.fields) > maxRequestFields {

@@ -136,13 +136,13 @@ var claimed = []string{
 	"x-envoy-external-address", "x-original-forwarded-for", "x-remote-ip", "x-remote-addr",
 }
 
-// claims reports whether a header names the visitor: one of those, or Config.VisitorHeader.
+// claims reports whether a header names the visitor: one of those, or [Config.VisitorHeader].
 func claims[T string | []byte](p *Proxy, name T) bool {
 	return p.visitorHeader != "" && cgiEqual(name, p.visitorHeader) ||
 		slices.ContainsFunc(claimed, func(c string) bool { return cgiEqual(name, c) })
 }
 
-// DropClaims removes the headers in which proxies name the visitor. If a trusted proxy has sent the request, Config.VisitorHeader
+// DropClaims removes the headers in which proxies name the visitor. If a trusted proxy has sent the request, [Config.VisitorHeader]
 // and the request's id stay, because that proxy sets them. It may pass the others on as visitors sent them.
 func (p *Proxy) DropClaims(h http.Header, trusted bool) {
 	kept := http.CanonicalHeaderKey(p.VisitorHeader)

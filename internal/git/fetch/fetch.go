@@ -6,7 +6,7 @@
 // Every byte and name in a repository is hostile. Git runs with an empty environment, without any configuration but
 // ours, within limits and under a uid of its own. It speaks only the protocol of the request, follows no redirects, and
 // runs no hooks or filters; the package fetches submodules and LFS files itself. Git reaches the network through a
-// proxy (egress.Proxy, or our SSH client for deploy keys) that connects to that one host. A cache that was being
+// proxy ([egress.Proxy], or our SSH client for deploy keys) that connects to that one host. A cache that was being
 // written during a crash, or that git reports as damaged, is deleted and fetched again.
 //
 // The package never starts a shell, never puts a secret into an argument or a file, and never shows users a path of

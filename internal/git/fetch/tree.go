@@ -34,7 +34,7 @@ type File struct {
 	in  *Tree  // the submodule that contains it; nil for the tree itself
 }
 
-// Types of files, in File.Mode.
+// Types of files, in [File.Mode].
 const (
 	ModeFile       fs.FileMode = 0o644
 	ModeExecutable fs.FileMode = 0o755

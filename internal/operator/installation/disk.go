@@ -14,7 +14,7 @@ import (
 const ImageFile = "/usr/lib/slipway/image"
 
 // DiskSpace returns the size of the file system that holds dir, and the space that is left,
-// in bytes: what is free, or sandbox.PerFile for each file that it has room for where that is
+// in bytes: what is free, or [sandbox.PerFile] for each file that it has room for where that is
 // less.
 func DiskSpace(dir string) (size, free int64, err error) {
 	var st unix.Statfs_t

@@ -315,7 +315,7 @@ func (d *dir) list(ctx context.Context, name string, yield func(Entry, error) bo
 	}
 }
 
-// place returns the path of a name. It refuses names not made by Digest.String, so none leads out of the directory.
+// place returns the path of a name. It refuses names not made by [Digest.String], so none leads out of the directory.
 func place(name string) (string, error) {
 	if _, err := ParseDigest(name); err != nil {
 		return "", err

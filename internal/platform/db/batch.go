@@ -34,7 +34,7 @@ const (
 // NewBatch returns a Batch of the database.
 func (d *DB) NewBatch() *Batch { return &Batch{db: d, lanes: map[string][]*batched{}} }
 
-// Write is DB.Write, in one transaction with others. fn gets a context of its own, which does
+// Write is [DB.Write], in one transaction with others. fn gets a context of its own, which does
 // not end with ctx: an interrupted statement would end the whole transaction. When ctx ends
 // before fn began, fn never runs. fn may run again.
 func (b *Batch) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {

@@ -65,10 +65,10 @@ func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *sql.Row {
 	return t.tx.QueryRowContext(ctx, q, args...)
 }
 
-// SkipLocked ends a sub-select that claims rows; see DB.SkipLocked.
+// SkipLocked ends a sub-select that claims rows; see [DB.SkipLocked].
 func (t *Tx) SkipLocked() string { return t.d.SkipLocked() }
 
-// Single is DB.Single: nobody else writes while this transaction does.
+// Single is [DB.Single]: nobody else writes while this transaction does.
 func (t *Tx) Single() bool { return t.d.single }
 
 // IndexesOnly has PostgreSQL read tables by their indices for the rest of the transaction. It

@@ -28,7 +28,7 @@ type request struct {
 }
 
 // ForRequest returns the context of a request that is answered within 10 seconds even if PostgreSQL doesn't answer: all its statements
-// together wait in vain for 8 seconds at most, two less than Config.Wait.
+// together wait in vain for 8 seconds at most, two less than [Config.Wait].
 func ForRequest(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestKey{}, new(request))
 }

@@ -50,13 +50,13 @@ func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
 	return d
 }
 
-// Faults is a function as the Faults of db.Config.
+// Faults is a function as the Faults of [db.Config].
 type Faults func() db.Fault
 
 // Next calls the function.
 func (f Faults) Next() db.Fault { return f() }
 
-// Every returns Faults of db.Config: each nth commit has one of the faults, in turn. With the variable SLIPWAY_TEST_FAULTS=n, each test's
+// Every returns Faults of [db.Config]: each nth commit has one of the faults, in turn. With the variable SLIPWAY_TEST_FAULTS=n, each test's
 // database loses transactions and the answers to commits so.
 func Every(n int, faults ...db.Fault) Faults {
 	var commits atomic.Int64

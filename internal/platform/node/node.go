@@ -268,7 +268,7 @@ func (s *Self) Holds() bool {
 	return end != nil && time.Now().Before(end.at) && watchdog.Now() < end.boot
 }
 
-// Until returns when this node's lease ends unless it is renewed, as watchdog.Now: 0 if it has none. That of the only node doesn't end,
+// Until returns when this node's lease ends unless it is renewed, as [watchdog.Now]: 0 if it has none. That of the only node doesn't end,
 // whatever Until returns.
 func (s *Self) Until() time.Duration {
 	if end := s.until.Load(); end != nil {

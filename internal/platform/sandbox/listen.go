@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens the socket for Network.Proxy in a directory of ours and returns its path. The path may exceed the 107
+// Listen opens the socket for [Network.Proxy] in a directory of ours and returns its path. The path may exceed the 107
 // bytes of a socket address (unix(7)), since it is bound through the directory's descriptor.
 func Listen(dir, name string) (net.Listener, string, error) {
 	d, err := os.Open(dir)

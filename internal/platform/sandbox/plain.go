@@ -35,7 +35,7 @@ type Plain struct {
 	Alone bool
 }
 
-// NewPlain prepares a plain runner. It ignores Config.Bwrap.
+// NewPlain prepares a plain runner. It ignores [Config.Bwrap].
 func NewPlain(c Config) (*Plain, error) {
 	if c.Self == "" && len(helperProgram) == 0 {
 		// With this path, the site's uid needn't be able to reach our binary's directory.
@@ -48,7 +48,7 @@ func NewPlain(c Config) (*Plain, error) {
 	return &Plain{Config: c, engine: e}, nil
 }
 
-// ShowsBinds reports whether commands see the binds in Command.Binds: Plain doesn't show them.
+// ShowsBinds reports whether commands see the binds in [Command.Binds]: Plain doesn't show them.
 func (p *Plain) ShowsBinds() bool { return false }
 
 // Run runs c on the host, with /sys hidden if we are root. Paths below Root in Dir, and at the start of values in Env,

@@ -36,7 +36,7 @@ type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// Root is the path of Command.Work inside the sandbox.
+// Root is the path of [Command.Work] inside the sandbox.
 const Root = inside.Root
 
 // Command is what to run, where, and within which limits.
@@ -149,7 +149,7 @@ var Defaults = Limits{
 // Unlimited, as Disk and Files, disables counting, for trusted commands.
 const Unlimited = 1 << 62
 
-// A command that has written floodFactor times Limits.Output is killed.
+// A command that has written floodFactor times [Limits.Output] is killed.
 const floodFactor = 16
 
 // Reason says why a command was killed. The zero value means that it wasn't.

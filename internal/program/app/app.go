@@ -9,7 +9,7 @@
 // A site's program is accompanied by its workers (always, on one node), its scheduled commands
 // (once for each time, on any node), and commands started by Execute and RunTx.
 //
-// The package runs nothing itself: a runtime.Engine does.
+// The package runs nothing itself: a [runtime.Engine] does.
 package app
 
 import (

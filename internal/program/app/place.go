@@ -25,7 +25,7 @@ func (a *Apps) siteOf(ctx context.Context, deployment id.Deployment) (site id.Si
 	return site, nil
 }
 
-// look returns a placement.Away where a deployment's site runs on another node.
+// look returns a [placement.Away] where a deployment's site runs on another node.
 func (a *Apps) look(ctx context.Context, deployment id.Deployment) error {
 	if a.c.Places == nil {
 		return nil

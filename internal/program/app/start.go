@@ -18,7 +18,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// startTime bounds a start up to the moment when the program runs; Wanted.Health bounds what follows.
+// startTime bounds a start up to the moment when the program runs; [Wanted.Health] bounds what follows.
 const startTime = 2 * time.Minute
 
 // launch starts the program and returns once it listens. now is a start for a deployment, which a site's share does not hold back. What

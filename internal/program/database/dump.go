@@ -12,7 +12,7 @@ import (
 	"slipway/internal/program/dump"
 )
 
-// Dump writes a database as SQL that any MariaDB client loads (dump.Write), with the sums that Load
+// Dump writes a database as SQL that any MariaDB client loads ([dump.Write]), with the sums that Load
 // compares.
 func (d *Databases) Dump(ctx context.Context, id ID, w io.Writer) error {
 	x, err := d.byID(ctx, d.c.DB, id)

@@ -31,7 +31,7 @@ type Pool struct {
 }
 
 // Argv is the command that starts PHP-FPM of a version. Env is what it needs beside the
-// site's own variables, Binds what of the host, and Pool.Files what is written for it.
+// site's own variables, Binds what of the host, and [Pool.Files] what is written for it.
 func Argv(v phpversion.Version) []string {
 	return []string{v.FPM, "--nodaemonize", "--force-stderr", "--php-ini", iniFile, "--fpm-config", poolFile}
 }

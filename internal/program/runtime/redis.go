@@ -26,7 +26,7 @@ func (p *Processes) NoRedis() string {
 	return why
 }
 
-// RedisServer returns the program that Spec.Redis runs: the operator's, or the one in PATH. why
+// RedisServer returns the program that [Spec.Redis] runs: the operator's, or the one in PATH. why
 // says in words why there is none.
 func RedisServer(setting string) (program, why string) {
 	if setting != "" {

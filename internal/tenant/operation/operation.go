@@ -223,7 +223,7 @@ func (o *Operations) List(
 	return list, total, err
 }
 
-// Run deletes operations older than Config.Keep until ctx ends.
+// Run deletes operations older than [Config.Keep] until ctx ends.
 func (o *Operations) Run(ctx context.Context) error {
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()

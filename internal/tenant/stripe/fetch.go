@@ -50,7 +50,7 @@ func (s *Stripe) enqueueFetchTx(ctx context.Context, tx *db.Tx) error {
 }
 
 // FetchAll fetches the objects of all pending events, in parts, until none is due. If this process is already fetching,
-// it returns job.Later. An event that fails waits for its retry without delaying others.
+// it returns [job.Later]. An event that fails waits for its retry without delaying others.
 func (s *Stripe) FetchAll(ctx context.Context) error {
 	if !s.fetching.TryLock() {
 		return job.Later(fetchPause)

@@ -37,7 +37,7 @@ type Config struct {
 	Clock   db.Clock     // Optional: defaults to the system clock.
 }
 
-// Stripe is the service. It implements billing.Provider and is safe for concurrent use.
+// Stripe is the service. It implements [billing.Provider] and is safe for concurrent use.
 type Stripe struct {
 	c   Config
 	now func() db.Time

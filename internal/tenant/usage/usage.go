@@ -1,5 +1,5 @@
 // Package usage owns each owner's use by the hour (bandwidth, requests, build time, storage, backups, memory and CPU of
-// programs) and enforces limits per month: a calendar month (UTC) or one of the owner's subscription (limits.Window).
+// programs) and enforces limits per month: a calendar month (UTC) or one of the owner's subscription ([limits.Window]).
 //
 // A source (a process, an attempt of a build, a sample) stores the absolute quantity counted in an hour, and the larger
 // quantity wins. So repeating a write changes nothing, sources never update each other's rows, and a killed process

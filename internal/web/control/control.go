@@ -92,7 +92,7 @@ func (d *Door) ownHost(r *http.Request) bool {
 }
 
 // Bounded adds the control plane's deadlines to a handler, both on --listen and behind the edge: it ends requests whose
-// body doesn't arrive and responses that aren't read. Streams continue as long as they are read. db.ForRequest limits
+// body doesn't arrive and responses that aren't read. Streams continue as long as they are read. [db.ForRequest] limits
 // the wait for an unavailable database. While the process drains, each response closes its connection, so that clients
 // move to another node without losing a request.
 func (d *Door) Bounded(next http.Handler) http.Handler {

@@ -17,7 +17,7 @@ import (
 // guarded are the sites that guards ask for and tell.
 type guarded struct{ w *WordPress }
 
-// Served is for guard.Sites.
+// Served is for [guard.Sites].
 func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.Served, err error) {
 	var sealed, host, old, label, root, pages string
 	err = g.w.c.DB.QueryRow(
@@ -48,8 +48,8 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 	return s, nil
 }
 
-// PagesChanged is for guard.Sites.
+// PagesChanged is for [guard.Sites].
 func (g guarded) PagesChanged(ctx context.Context, id site.ID) { g.w.tell(ctx, id, false) }
 
-// Scheduled is for guard.Sites.
+// Scheduled is for [guard.Sites].
 func (g guarded) Scheduled(ctx context.Context, id site.ID, at string) { g.w.scheduled(ctx, id, at) }

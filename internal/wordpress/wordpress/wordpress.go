@@ -311,7 +311,7 @@ type Patch struct {
 	PageCache                  PageCachePatch
 }
 
-// PageCachePatch changes what bypasses the page cache: the lists of guard.PageCache.
+// PageCachePatch changes what bypasses the page cache: the lists of [guard.PageCache].
 type PageCachePatch struct{ Cookies, Paths, Query *[]string }
 
 // UpdateTx changes settings of the owner's site, and reports whether one is another now. Where

@@ -1,4 +1,4 @@
-// Package blobtest owns the tests that every blob.Backend must pass.
+// Package blobtest owns the tests that every [blob.Backend] must pass.
 package blobtest
 
 import (

@@ -1,4 +1,4 @@
-// Package enginetest owns the promises of runtime.Engine as tests that every engine passes,
+// Package enginetest owns the promises of [runtime.Engine] as tests that every engine passes,
 // wherever it runs programs. It knows specifications and what programs see, and nothing of a
 // host.
 package enginetest

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// runFields maps the fields of site.Run to form fields.
+// runFields maps the fields of [site.Run] to form fields.
 var runFields = map[string]string{
 	"command":                    "run_command",
 	"release":                    "run_release",

@@ -3,7 +3,7 @@
 //
 // A handler takes a Request and returns an Answer or an error. serve.go turns faults into pages, and shows a failed
 // form again with its values and the message at its field. Every change uses the same services as the REST API, as the
-// signed-in user, and writes the audit log in the same transaction (Shell.Act). The package knows no pages: packages of
+// signed-in user, and writes the audit log in the same transaction ([Shell.Act]). The package knows no pages: packages of
 // pages embed a *Shell and pass their routes to Route.
 package shell
 

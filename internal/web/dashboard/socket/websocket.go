@@ -48,7 +48,7 @@ func Accept(w http.ResponseWriter, r *http.Request, limit int64) (*websocket.Con
 	return c, nil
 }
 
-// Send sends data within shell.SendTime. It ignores ctx's cancellation, since a terminal's context ends before its last
+// Send sends data within [shell.SendTime]. It ignores ctx's cancellation, since a terminal's context ends before its last
 // output.
 func Send(ctx context.Context, c *websocket.Conn, data []byte) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), shell.SendTime)
