@@ -46,6 +46,7 @@ type Bubblewrap struct {
 	engine
 	filter    []byte
 	uncounted []byte // seccomp filter if no cgroup counts memory
+	users     users
 }
 
 // New prepares a runner and starts nothing. A missing bubblewrap is only detected by Run, so that installing it
@@ -160,6 +161,14 @@ func (b *Bubblewrap) Run(ctx context.Context, c Command) (Result, error) {
 	}
 	if err := home(c); err != nil {
 		return Result{}, err
+	}
+	for _, bind := range c.Binds {
+		if bind.Layer == "" {
+			continue
+		}
+		if err := makeLayer(bind, c.UID, c.GID); err != nil {
+			return Result{}, err
+		}
 	}
 	r, err := b.begin(c)
 	if err != nil {
@@ -366,11 +375,18 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	}
 	args = append(args, "--bind", l.show(c.Work), Root)
 	for _, bind := range c.Binds {
-		how := "--ro-bind"
-		if bind.Write {
+		how, at := "--ro-bind", ""
+		if bind.Layer != "" {
+			if at, err = b.showLayer(r, bind); err != nil {
+				return nil, "", err
+			}
+		} else {
+			at = l.show(bind.Source)
+		}
+		if bind.Write || bind.Layer != "" {
 			how = "--bind"
 		}
-		args = append(args, how, l.show(bind.Source), bind.Target)
+		args = append(args, how, at, bind.Target)
 	}
 	// What bwrap put there is in memory and writable for the build, so make it read-only last.
 	return append(args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"), self, nil

@@ -114,9 +114,9 @@ func openDir(at int, name string) *os.File {
 	return os.NewFile(uintptr(fd), "")
 }
 
-// unlinked adds up files on work's file system that have no name but are open in one of the processes, which run as
-// uid. No walk of a tree finds such files.
-func unlinked(pids []int, work string, uid int) (sum int64) {
+// unlinked adds up files on work's file system, or on one of devices, that have no name but are open in one of the
+// processes, which run as uid. No walk of a tree finds such files.
+func unlinked(pids []int, work string, devices map[uint64]bool, uid int) (sum int64) {
 	var home unix.Stat_t
 	if unix.Stat(work, &home) != nil {
 		return 0
@@ -135,7 +135,7 @@ func unlinked(pids []int, work string, uid int) (sum int64) {
 			if err = unix.Stat(dir+"/"+n, &st); errors.Is(err, unix.EACCES) {
 				return err
 			}
-			if err != nil || st.Dev != home.Dev || st.Nlink != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			if err != nil || st.Dev != home.Dev && !devices[uint64(st.Dev)] || st.Nlink != 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				continue
 			}
 			if i := (inode{uint64(st.Dev), st.Ino}); !seen[i] {

@@ -106,9 +106,13 @@ type launch struct {
 	cmd   *exec.Cmd
 	binds []staged
 	child []*os.File // files that the child inherits as descriptors 3, 4, …
+	users *os.File   // the user namespace of layers; nil without layers
 }
 
-type staged struct{ source, at string }
+type staged struct {
+	source, at string
+	layer      string // Bind.Layer
+}
 
 // show makes a host path visible to bwrap and returns its path there. start does the staging on the launcher's thread.
 func (l *launch) show(source string) string {
@@ -116,7 +120,7 @@ func (l *launch) show(source string) string {
 		return source
 	}
 	at := filepath.Join(stagePoint, l.id, strconv.Itoa(len(l.binds)))
-	l.binds = append(l.binds, staged{source, at})
+	l.binds = append(l.binds, staged{source: source, at: at})
 	return at
 }
 
@@ -198,7 +202,13 @@ func (l *launch) mount() error {
 		return fmt.Errorf("stage: %w", err)
 	}
 	for _, b := range l.binds {
-		if err := mountOne(b); err != nil {
+		err := error(nil)
+		if b.layer != "" {
+			err = mountLayer(b, l.users)
+		} else {
+			err = mountOne(b)
+		}
+		if err != nil {
 			return fmt.Errorf("stage %s: %w", b.source, err)
 		}
 	}
@@ -268,6 +278,9 @@ func openNoLinks(path string) (fd int, err error) {
 
 // unstage removes the binds once the children no longer need them.
 func (l *launch) unstage() {
+	if l.users != nil {
+		_ = l.users.Close()
+	}
 	if len(l.binds) == 0 {
 		return
 	}
@@ -277,8 +290,15 @@ func (l *launch) unstage() {
 			return
 		}
 		for _, b := range l.binds {
-			_ = unix.Unmount(b.at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-			_ = os.Remove(b.at) // fails unless the bind is gone
+			points := []string{b.at}
+			if b.layer != "" {
+				lower, layer := b.beside()
+				points = append(points, lower, layer)
+			}
+			for _, at := range points {
+				_ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+				_ = os.Remove(at) // fails unless the bind is gone
+			}
 		}
 		_ = os.Remove(filepath.Join(stagePoint, l.id))
 	})

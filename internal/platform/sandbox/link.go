@@ -33,7 +33,7 @@ func (l *Link) Unlinked(dir string) int64 {
 	if l.Ended() != nil || l.procs == nil {
 		return 0
 	}
-	return unlinked(l.procs(), dir, l.uid)
+	return unlinked(l.procs(), dir, nil, l.uid)
 }
 
 // handoverOf returns what a command's shim hands out.

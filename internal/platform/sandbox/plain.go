@@ -67,6 +67,9 @@ func (p *Plain) Run(ctx context.Context, c Command) (Result, error) {
 	if c.System != "" {
 		return Result{}, errors.New("run plain: refused to run a command with another system: it would see the host's")
 	}
+	if slices.ContainsFunc(c.Binds, func(b Bind) bool { return b.Layer != "" }) {
+		return Result{}, errors.New("run plain: refused to run a command with a layer: it would write to the files themselves")
+	}
 	if c.Guard != nil {
 		return Result{}, errors.New("run plain: refused to run a command with a guard: it has no pid 1")
 	}

@@ -101,6 +101,10 @@ type Bind struct {
 	Target string // absolute path inside
 	Write  bool   // read-write; growth counts against Limits.Disk
 	Stored bool   // its content counts against Limits.Stored instead
+	// Layer is an absolute path of ours where nothing exists yet, below a directory of ours. The command may write to the
+	// bind, but everything it writes is kept there, counts against Limits.Disk, and Source stays as it is. Root must own
+	// Source's files. The caller deletes Layer. Optional; only if Layers returns nil.
+	Layer string
 }
 
 // Network configures a command's network access.
@@ -274,6 +278,17 @@ func (c *Command) check() error {
 			return err
 		}
 		c.Binds[i].Source = src
+		if b.Layer == "" {
+			continue
+		}
+		above, err := ours(filepath.Dir(b.Layer), c.UID, c.GID)
+		if err != nil {
+			return err
+		}
+		c.Binds[i].Layer = filepath.Join(above, filepath.Base(b.Layer))
+		if b.Write || b.Stored || within(c.Binds[i].Layer, src) || unix.Geteuid() != 0 {
+			return fmt.Errorf("check command: bind %s can't have a layer", b.Source)
+		}
 	}
 	work, err := ours(c.Work, c.UID, c.GID)
 	if err != nil {
@@ -281,7 +296,7 @@ func (c *Command) check() error {
 	}
 	c.Work = work
 	for i, b := range c.Binds {
-		if within(b.Source, work) || within(work, b.Source) && b.Write {
+		if within(b.Source, work) || b.Layer != "" && within(b.Layer, work) || within(work, b.Source) && b.Write {
 			return fmt.Errorf("check command: bind %s overlaps the work directory", b.Source)
 		}
 		for j, o := range c.Binds {

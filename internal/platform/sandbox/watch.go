@@ -143,14 +143,20 @@ func inMemory(pids []int) (sum int64) {
 
 func (w *watch) disk() {
 	l := w.r.c.Limits
-	places, stored := []string{w.r.c.Work}, []bool{false}
+	places, stored, layers := []string{w.r.c.Work}, []bool{false}, 0
+	for _, b := range w.r.c.Binds {
+		if b.Layer != "" {
+			places, stored = append(places, b.Layer), append(stored, false)
+			layers++
+		}
+	}
 	for _, b := range w.r.c.Binds {
 		if b.Write {
 			places, stored = append(places, b.Source), append(stored, b.Stored)
 		}
 	}
-	base := make([]tally, len(places)) // initial size of the binds; Work counts fully
-	for i := 1; i < len(places); i++ {
+	base := make([]tally, len(places)) // initial size of the binds; Work and layers count fully
+	for i := 1 + layers; i < len(places); i++ {
 		base[i] = count(places[i], tally{1 << 62, 1 << 62}, w.done)
 	}
 	most := l.Disk
@@ -162,6 +168,7 @@ func (w *watch) disk() {
 	var last time.Time
 	var took time.Duration
 	low := free(w.r.c.Work)
+	overlays := w.r.launch.devices()
 	w.every(func() bool {
 		now := free(w.r.c.Work)
 		vanished := low.bytes-now.bytes > max(l.Disk/16, 16<<20) || low.files-now.files > max(l.Files/16, 1000)
@@ -186,7 +193,7 @@ func (w *watch) disk() {
 			sum.bytes += max(0, t.bytes-base[i].bytes)
 		}
 		if vanished || now.bytes < reserve {
-			sum.bytes += unlinked(w.r.procs(), w.r.c.Work, w.r.c.UID)
+			sum.bytes += unlinked(w.r.procs(), w.r.c.Work, overlays, w.r.c.UID)
 		}
 		last, took = time.Now(), time.Since(begin)
 		w.mu.Lock()
