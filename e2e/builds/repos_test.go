@@ -62,7 +62,13 @@ var repos = map[string]repo{
 	}, error: "_headers line 1: a path may contain only one *, and the rule protects it with a password"},
 	"writes-beside-itself": {files: map[string]string{
 		"package.json": `{"scripts":{"start":"node server.js"}}`,
+		"server.js": `const fs = require("fs"); fs.mkdirSync("./data", {recursive: true}); fs.writeFileSync("./data/db", "stored")
+			require("http").createServer((q, r) => r.end(fs.readFileSync("data/db"))).listen(process.env.PORT)`,
+	}, shows: map[string]string{"/": "stored"}},
+	"read-only": {files: map[string]string{
+		"package.json": `{"scripts":{"start":"node server.js"}}`,
 		"server.js":    `require("fs").mkdirSync("./data", {recursive: true})`,
+		"slipway.toml": "[run]\nread_only = true\n",
 	}, error: `add storage = ["data"] under [run] in slipway.toml`},
 }
 

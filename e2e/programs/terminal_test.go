@@ -107,7 +107,7 @@ func (s appSite) typeIntoTerminals() (left string) {
 	browser := s.signIn()
 	x := s.terminal(browser)
 	x.types(
-		"echo $((40+2))-$SECRET-$SLIPWAY_SITE_ID; stty size; tty >/dev/null || echo no name; ls; touch here; touch /tmp/there && echo wrote; cat /etc/shadow; ls /root /home\n",
+		"echo $((40+2))-$SECRET-$SLIPWAY_SITE_ID; stty size; tty >/dev/null || echo no name; ls; touch /usr/here; touch /tmp/there && echo wrote; cat /etc/shadow; ls /root /home\n",
 	)
 	for _, want := range []string{
 		"42-hunter2hunter2-" + s.ID,

@@ -95,6 +95,7 @@ func (l *Launch) Wanted(ctx context.Context, id deployment.ID) (app.Wanted, erro
 		Health:     defaultHealth,
 		Sleep:      defaultSleep,
 		Drain:      defaultDrain,
+		Root:       p.Root,
 	}
 	w.Spec = runtime.Spec{
 		Site:   w.Site,
@@ -170,6 +171,9 @@ func applyRun(w *app.Wanted, r site.Run) {
 	}
 	if r.Pids != nil {
 		w.Spec.Limits.Pids = int64(*r.Pids)
+	}
+	if r.ReadOnly != nil {
+		w.Spec.ReadOnly = *r.ReadOnly
 	}
 	if r.CPUs != nil {
 		w.Spec.Limits.CPUs = *r.CPUs

@@ -41,6 +41,8 @@ func TestEverySettingIsApplied(t *testing.T) {
 			*x = 77
 		case *float64:
 			*x = 7.5
+		case *bool:
+			*x = true
 		case *[]int:
 			*x = []int{5432}
 		case *site.Instances:

@@ -89,6 +89,9 @@ func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string)
 		}
 	}
 	shared := b.path("files", string(owner), e.Digest[:2], e.Digest)
+	if own := modeOf(e); own&0o200 != 0 {
+		shared += "w" // before it, versions of Slipway made files that no program may write to
+	}
 	if e.Exec {
 		shared += "x"
 	}
@@ -112,6 +115,19 @@ func (b *Bundles) place(ctx context.Context, owner id.Owner, e entry, at string)
 	return nil
 }
 
+// modeOf returns the mode of a file in a tree. Root's files may be written to by their owner, since a program becomes the
+// owner of what it changes (see sandbox.Bind.Layer). The files themselves stay root's.
+func modeOf(e entry) os.FileMode {
+	mode := os.FileMode(0o444)
+	if e.Exec {
+		mode |= 0o111
+	}
+	if os.Geteuid() == 0 && !e.Common {
+		mode |= 0o200
+	}
+	return mode
+}
+
 // write writes and verifies a file's content, and renames it to its place.
 func (b *Bundles) write(ctx context.Context, e entry, at string) error {
 	r, err := b.open(ctx, e)
@@ -129,11 +145,7 @@ func (b *Bundles) write(ctx context.Context, e entry, at string) error {
 	if _, err := io.Copy(f, r); err != nil {
 		return err
 	}
-	mode := os.FileMode(0o444)
-	if e.Exec {
-		mode = 0o555
-	}
-	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil { // a file that is open for writing can't be executed (ETXTBSY)
+	if err := errors.Join(f.Chmod(modeOf(e)), f.Close()); err != nil { // a file that is open for writing can't be executed (ETXTBSY)
 		return err
 	}
 	return os.Rename(f.Name(), at)

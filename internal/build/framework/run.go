@@ -30,6 +30,7 @@ type Run struct {
 	RequestMiB                *int      `toml:"request_mib" json:"requestMiB,omitempty"`
 	ResponseSeconds           *int      `toml:"response_seconds" json:"responseSeconds,omitempty"`
 	Ports                     *[]int    `toml:"ports" json:"ports,omitempty"`
+	ReadOnly                  *bool     `toml:"read_only" json:"readOnly,omitempty"`               // the program can't write to its own files
 	Closed                    *[]string `toml:"closed" json:"closed,omitempty"`                    // in addition to those of Start
 	FrontController           *string   `toml:"front_controller" json:"frontController,omitempty"` // PHP: instead of the detected one
 	DocumentRoot              *string   `toml:"document_root" json:"documentRoot,omitempty"`       // PHP: instead of the detected one

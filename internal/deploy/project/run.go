@@ -22,6 +22,7 @@ func RunSettings(r *framework.Run) (out site.Run) {
 		DrainSeconds:      r.DrainSeconds,
 		Storage:           r.Storage,
 		StorageMiB:        r.StorageMiB,
+		ReadOnly:          r.ReadOnly,
 		Closed:            r.Closed,
 		DocumentRoot:      r.DocumentRoot,
 		FrontController:   r.FrontController,

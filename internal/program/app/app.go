@@ -65,6 +65,7 @@ type Wanted struct {
 	FirstByte  time.Duration // until an answer's first byte; 0: as the edge has it
 	Stored     int64         // bytes of storage before its owner's room bounds it; this package's
 	Instances  scale.Range   // how many may run at once, of what the site serves
+	Root       string        // the project's folder in the bundle, to which the names of storage are relative
 	Settings   string        // of the site, as the view run_settings has them
 	Revision   int64         // of what it reads when it starts: one that runs is started anew where the site's is another
 	Pinned     bool          // it has databases on this node alone
@@ -206,6 +207,9 @@ type Process struct {
 	Message    string // why it crashed
 	// NeedsRestart says that it runs with other settings than its site has by now: limits, ports, storage, variables or the command.
 	NeedsRestart bool
+	// Written are the places outside of storage that programs and commands of the deployment wrote to on this node, relative
+	// to the project: what is lost at the next start.
+	Written []runtime.Written
 }
 
 // Status returns how the program of a deployment is, wherever it runs.

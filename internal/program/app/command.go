@@ -136,6 +136,9 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 			x.Output(stream, line)
 		}
 	}
+	if p, err := a.program(x.Deployment); err == nil {
+		want.Spec.Losses = losses{p, want}
+	}
 	start, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if running, err = a.c.Engine.Start(start, want.Spec); err != nil {

@@ -40,17 +40,18 @@ type program struct {
 	since    time.Time
 	message  string
 	restarts int
-	failures int       // starts and early ends in a row
-	retry    time.Time // not before
-	full     error     // why the last start found no room, where it did not
-	gone     bool      // no longer in programs: whoever holds it asks for the deployment again
-	live     bool      // the site serves it, when the loop last looked
-	away     bool      // another node has its site: now gets no new requests
-	stale    bool      // now was started with other settings than want would be
-	settling bool      // changed settings are being read
-	updated  db.Time   // of the site, when they last were
-	renewed  time.Time // when it was last started anew because of its revision
-	drain    time.Time // when it ends although requests are under way; zero: it does not
+	failures int               // starts and early ends in a row
+	retry    time.Time         // not before
+	full     error             // why the last start found no room, where it did not
+	gone     bool              // no longer in programs: whoever holds it asks for the deployment again
+	live     bool              // the site serves it, when the loop last looked
+	away     bool              // another node has its site: now gets no new requests
+	stale    bool              // now was started with other settings than want would be
+	settling bool              // changed settings are being read
+	updated  db.Time           // of the site, when they last were
+	written  []runtime.Written // see Process
+	renewed  time.Time         // when it was last started anew because of its revision
+	drain    time.Time         // when it ends although requests are under way; zero: it does not
 
 	restart chan struct{} // holds one while a Restart is under way
 }
@@ -556,6 +557,7 @@ func (p *program) status() Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Process{State: p.state, Since: p.since, Deployment: p.deployment, Restarts: p.restarts, Message: p.message}
+	s.Written = slices.Clone(p.written)
 	for in := range p.each {
 		u := in.running.Usage()
 		s.Memory, s.CPU, s.NeedsRestart = s.Memory+u.Memory, s.CPU+u.CPU, p.stale

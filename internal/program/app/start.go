@@ -106,6 +106,7 @@ func (p *program) begin(ctx context.Context, want Wanted, beside bool) (_ *insta
 		said.add(line)
 		a.logs.Add(want.Site, p.deployment, applog.Web, stream, line)
 	}
+	want.Spec.Losses = losses{p, want}
 	running, err := a.startInRoom(ctx, p, want, beside)
 	if err != nil {
 		left()

@@ -207,7 +207,7 @@ func TestProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.spec("one", map[string]string{"server.js": server})
-	s.Env = []string{"GREETING=hi", "SLIPWAY_SITE_ID=site_one"}
+	s.Env, s.ReadOnly = []string{"GREETING=hi", "SLIPWAY_SITE_ID=site_one"}, true
 	p := w.start(s)
 	if got := w.get(p, "/x"); got != "hello /x" {
 		t.Errorf("got %q", got)

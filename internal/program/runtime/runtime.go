@@ -38,7 +38,7 @@ type Spec struct {
 	ID     string    // unique among what runs; letters, digits, - and _
 	Site   id.Site   // whose program it is: its identity, its storage
 	Owner  id.Owner  // who owns the site
-	Bundle bundle.ID // the files it runs from, read-only
+	Bundle bundle.ID // the files it runs from
 
 	Argv  []string // the program; one of Argv and Shell is set, or none where PHP is
 	Shell string   // the user's own text, for the shell inside
@@ -50,6 +50,12 @@ type Spec struct {
 	Trees   []Tree
 	Files   []File
 	Storage []Storage // folders that it may write to, and that stay when it ends
+
+	// ReadOnly refuses writes to the bundle. Without it, an engine that can keeps them in a layer of the program's own, which
+	// is deleted when the program ends. PHP's files are read-only in any case: what a visitor could write would be executed.
+	ReadOnly bool
+	// Losses hears where the program wrote outside of Storage. Optional.
+	Losses Losses
 
 	// Preview names a preview of the site: it has storage of its own beside the site's. Letters
 	// and digits. Empty is none.
@@ -122,6 +128,18 @@ type Storage struct {
 	Name string // which of the site's folders it is; "" is the one that Path names
 	// Temporary is a folder that is deleted when the program ends; each start copies it from the bundle.
 	Temporary bool
+}
+
+// Written is a place in the bundle that a program wrote to, and that is lost when the program ends.
+type Written struct {
+	Path   string // relative to the bundle
+	Folder bool   // else a file at the top of the bundle or of the working folder, which can't be storage
+}
+
+// Losses hears what programs lose when they end.
+type Losses interface {
+	// Wrote is called with places that a program wrote to, each once, until it is gone.
+	Wrote([]Written)
 }
 
 // Limits bound a program.

@@ -24,6 +24,7 @@ type Run struct {
 	Instances         *Instances   `json:"instances,omitempty"`
 	Storage           *[]string    `json:"storage,omitempty" doc:"Folders that the program can write to, kept across deployments. Detected folders are always included. At most 10. Applies at the next start."`
 	StorageMiB        *int         `json:"storageMiB,omitempty" doc:"Maximum total size of the storage folders, 16 to 10240. Default: 1024. Applies at the next start."`
+	ReadOnly          *bool        `json:"readOnly,omitempty" doc:"Whether the program's own files are read-only. Otherwise what it writes outside of storage is kept until it ends, and lost at the next start. Default: false; files of PHP and WordPress are always read-only, since what is written there could be executed. Applies at the next start."`
 	Closed            *[]string    `json:"closed,omitempty" doc:"Files and folders of a PHP site that visitors never reach, by their path below its address, such as data. Added to what .htaccess files close. At most 50. Applies on the next deployment."`
 	DocumentRoot      *string      `json:"documentRoot,omitempty" doc:"Folder of a PHP site that is served, relative to its root directory; empty for that directory. Default: as detected. Applies on the next deployment."`
 	FrontController   *string      `json:"frontController,omitempty" doc:"PHP file that answers for paths without a file, relative to the document root; empty for none. Default: as detected, or as .htaccess says. Applies on the next deployment."`
@@ -130,6 +131,7 @@ func mergeRun(have, p Run) Run {
 	have.Instances = have.Instances.merge(p.Instances)
 	have.Storage = cmp.Or(p.Storage, have.Storage)
 	have.StorageMiB = cmp.Or(p.StorageMiB, have.StorageMiB)
+	have.ReadOnly = cmp.Or(p.ReadOnly, have.ReadOnly)
 	have.Closed = cmp.Or(p.Closed, have.Closed)
 	have.DocumentRoot = cmp.Or(p.DocumentRoot, have.DocumentRoot)
 	have.FrontController = cmp.Or(p.FrontController, have.FrontController)

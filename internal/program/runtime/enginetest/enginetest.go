@@ -177,7 +177,9 @@ func (w *world) ended(p runtime.Program) runtime.Exit {
 }
 
 func answers(w *world) {
-	p := w.start(w.spec("one", "NAME=ada", "SLIPWAY_SITE_ID=site_one"))
+	s := w.spec("one", "NAME=ada", "SLIPWAY_SITE_ID=site_one")
+	s.ReadOnly = true
+	p := w.start(s)
 	if got := w.ask(p, "hello"); got != "hello ada" {
 		w.t.Errorf("it answers %q", got)
 	}
@@ -344,6 +346,7 @@ func storage(w *world) {
 
 func overlays(w *world) {
 	s := w.spec("layers")
+	s.ReadOnly = true
 	s.Trees = []runtime.Tree{{Path: "themes/one", Bundle: w.Bundle(map[string]string{"style.css": "body{}"})}}
 	s.Files = []runtime.File{{Path: "secret.txt", Text: []byte("hunter2")}}
 	p := w.start(s)

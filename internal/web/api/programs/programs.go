@@ -24,14 +24,15 @@ import (
 )
 
 type ProcessBody struct {
-	State        string  `json:"state" enum:"none,starting,running,sleeping,stopped,crashed" doc:"State of the program. The next request wakes a sleeping one."`
-	Since        *string `json:"since" format:"date-time"`
-	DeploymentID *string `json:"deploymentId"`
-	Restarts     int     `json:"restarts"`
-	MemoryBytes  int64   `json:"memoryBytes"`
-	Message      *string `json:"message" doc:"Why it crashed."`
-	Instances    *int    `json:"instances,omitempty" doc:"How many instances run. Only with run.instances."`
-	NeedsRestart bool    `json:"needsRestart" doc:"Whether command, memoryMiB, cpus, pids, storage, storageMiB, ports or a variable changed since it started. Restart it to apply them. Other settings apply within seconds, and release on the next deployment."`
+	State        string   `json:"state" enum:"none,starting,running,sleeping,stopped,crashed" doc:"State of the program. The next request wakes a sleeping one."`
+	Since        *string  `json:"since" format:"date-time"`
+	DeploymentID *string  `json:"deploymentId"`
+	Restarts     int      `json:"restarts"`
+	MemoryBytes  int64    `json:"memoryBytes"`
+	Message      *string  `json:"message" doc:"Why it crashed."`
+	Instances    *int     `json:"instances,omitempty" doc:"How many instances run. Only with run.instances."`
+	NeedsRestart bool     `json:"needsRestart" doc:"Whether command, memoryMiB, cpus, pids, storage, storageMiB, ports or a variable changed since it started. Restart it to apply them. Other settings apply within seconds, and release on the next deployment."`
+	Written      []string `json:"written" doc:"Folders, which end with a slash, and files that the program wrote to outside of storage. They are lost at its next start; name the folders in run.storage to keep them."`
 }
 
 type programLogs struct {
@@ -531,6 +532,13 @@ func ShowProcess(apps *app.Apps, s *site.Site) *ProcessBody {
 		MemoryBytes:  p.Memory,
 		Message:      contract.Some(p.Message),
 		NeedsRestart: p.NeedsRestart,
+		Written:      []string{},
+	}
+	for _, w := range p.Written {
+		if w.Folder {
+			w.Path += "/"
+		}
+		b.Written = append(b.Written, w.Path)
 	}
 	if s.Run.Instances != nil || p.Instances > 1 {
 		b.Instances = &p.Instances

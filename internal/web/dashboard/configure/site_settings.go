@@ -2,6 +2,7 @@ package configure
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"slipway/internal/build/framework"
@@ -140,6 +141,19 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 		if p.EditRun, err = runForm(q, part); err != nil {
 			return shell.Answer{}, err
 		}
+	case "keep": // of a folder that the program wrote to
+		plan, err := d.planOf(ctx, q, head)
+		if err != nil {
+			return shell.Answer{}, err
+		}
+		folder := q.Value("folder")
+		p.EditRun = func(r *site.Run) {
+			list := slices.Clone(project.Storage(head.Site, plan))
+			if !slices.Contains(list, folder) {
+				list = append(list, folder)
+			}
+			r.Storage = &list
+		}
 	default:
 		return shell.Answer{}, &fault.Error{Kind: fault.Invalid, Message: "Unknown settings form"}
 	}
@@ -171,6 +185,9 @@ func (d *Pages) saveSettings(ctx context.Context, q *shell.Request) (shell.Answe
 	to := "/settings"
 	if part == "source" && q.Value("then") == "git" {
 		to = "/git" // the form's page
+	}
+	if part == "keep" {
+		to = "/logs"
 	}
 	return shell.GoTo(head.Base()+to, said), atTags(atRun(sites.AtBuild(err)))
 }

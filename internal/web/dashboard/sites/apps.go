@@ -2,6 +2,7 @@ package sites
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,13 @@ func (h apps) Process(s site.Site) Process {
 	p := h.Status(s.LiveDeployment)
 	out := Process{
 		State: string(p.State), Instances: p.Instances, Restarts: p.Restarts, Memory: p.Memory, Message: p.Message, NeedsRestart: p.NeedsRestart,
+	}
+	for _, w := range p.Written {
+		if !w.Folder {
+			out.LostFiles = append(out.LostFiles, w.Path)
+		} else if list := s.Run.Storage; list == nil || !slices.Contains(*list, w.Path) {
+			out.Lost = append(out.Lost, w.Path)
+		}
 	}
 	if !p.Since.IsZero() {
 		out.Since = db.At(p.Since)

@@ -22,6 +22,9 @@ type Process struct {
 	Message   string // why it crashed
 
 	NeedsRestart bool // whether the site's settings have changed since its start
+
+	// Lost and LostFiles are folders and files outside of storage that it wrote to.
+	Lost, LostFiles []string
 }
 
 // ProgramLine is a line of a program's output.

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"slipway/internal/program/runtime"
+)
+
+// A deployment's log names once where its programs wrote that isn't kept, relative to the project as storage is.
+func TestWrittenIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, err := w.apps.program("dep_one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Wanted{Site: "site_one", Root: "apps/web"}
+	for range 2 {
+		losses{p, want}.Wrote([]runtime.Written{
+			{Path: "apps/web/data", Folder: true}, {Path: `apps/web/up "x"`, Folder: true}, {Path: "apps/web/db.json"}, {Path: "packages/a", Folder: true},
+		})
+	}
+	got := w.apps.Status("dep_one").Written
+	if want := []runtime.Written{{Path: "data", Folder: true}, {Path: `up "x"`, Folder: true}, {Path: "db.json"}, {Path: "/packages/a"}}; !slices.Equal(got, want) {
+		t.Errorf("written: %v, want %v", got, want)
+	}
+	said := strings.Join(w.said(), "\n")
+	for _, line := range []string{
+		`Files in data/, up "x"/ are lost at the next restart. To keep them: storage = ["data", "up \"x\""] under [run] in slipway.toml`,
+		"Files that are lost at the next restart: db.json, /packages/a. To keep them, write them to a folder",
+	} {
+		if strings.Count(said, line) != 1 {
+			t.Errorf("the log says %d times %q:\n%s", strings.Count(said, line), line, said)
+		}
+	}
+}
