@@ -85,14 +85,6 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 				{"id": "e2", "key": "PAYMENT_SECRET", "value": "", "type": "sensitive", "target": ["production"]}]}`,
 			"/v9/projects/prj_1/domains": `{"domains": [{"name": "shop.vercel.app"}, {"name": "shop.example"}]}`,
 		}),
-		imported(t, "heroku", "ivy@example.com", map[string]string{
-			"/apps":                            `[{"id": "a1", "name": "tide", "team": null, "web_url": "https://tide-0123.herokuapp.com/"}]`,
-			"/apps/a1/config-vars":             `{"DATABASE_URL": "postgres://u:p@host/db", "GREETING": "hello"}`,
-			"/apps/a1/addons":                  `[{"id": "d1", "addon_service": {"name": "heroku-postgresql"}, "config_vars": ["DATABASE_URL"]}]`,
-			"/apps/a1/domains":                 `[{"hostname": "tide-0123.herokuapp.com", "kind": "heroku"}, {"hostname": "tide.example", "kind": "custom"}]`,
-			"/apps/a1/formation":               `[{"type": "web", "command": "node server.js", "quantity": 1}, {"type": "worker", "command": "node worker.js", "quantity": 1}]`,
-			"/apps/a1/buildpack-installations": `[{"ordinal": 0, "buildpack": {"name": "heroku/nodejs", "url": "urn:buildpack:heroku/nodejs"}}]`,
-		}),
 		{Name: "from-kinsta", Email: "jon@example.com", Files: map[string]string{"kinsta-backup.zip": kinsta(t)}, Setup: []string{world.SignIn}},
 	}
 }

@@ -145,34 +145,6 @@ func (c content) duplicator(dir string) (string, error) {
 	return at, errors.Join(err, os.WriteFile(at, b, 0o600))
 }
 
-// cpanel writes a full backup of a cPanel account.
-func (c content) cpanel(dir string) (string, error) {
-	files := map[string][]byte{
-		"homedir/public_html/wp-config.php": []byte("<?php\ndefine( 'DB_NAME', 'ada_blog' );\n"), "mysql/ada_blog.sql": []byte(c.dump),
-		"mysql/ada_shop.sql": []byte("CREATE TABLE `x` (id int);\n"), "cron/ada": []byte("0 * * * * true\n"), "homedir/mail/inbox": []byte("a mail"),
-	}
-	for name, body := range c.files {
-		files["homedir/public_html/wp-content/"+name] = body
-	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		err := w.WriteHeader(&tar.Header{Name: "backup-11.27.2026_07-30-00_ada/" + name, Mode: 0o644, Size: int64(len(files[name])), Typeflag: tar.TypeReg})
-		if err == nil {
-			_, err = w.Write(files[name])
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return "", err
-	}
-	at := filepath.Join(dir, "backup-11.27.2026_07-30-00_ada.tar.gz")
-	packed, err := gzipped(b.Bytes())
-	return at, errors.Join(err, os.WriteFile(at, packed, 0o600))
-}
-
 // archives takes a backup of each tool through the command line into a site, which is then as the archive says: its posts, its
 // pictures, its address.
 func (h *installation) archives(s siteBody) {
@@ -188,7 +160,6 @@ func (h *installation) archives(s siteBody) {
 		{"updraftplus", "UpdraftPlus backup of " + s.URL, content.updraft},
 		{"wpress", "All-in-One WP Migration archive of " + s.URL, content.wpress},
 		{"duplicator", "Duplicator package of " + s.URL, content.duplicator},
-		{"cpanel", "cPanel backup of " + s.URL, content.cpanel},
 	} {
 		file, err := a.write(of.marked(a.kind), t.TempDir())
 		ok(t, err)

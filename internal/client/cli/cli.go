@@ -28,7 +28,7 @@ type Commands struct {
 	Logout      logoutCommand      `cmd:"" group:"Your sites" help:"Sign out and revoke this machine's access."`
 	Whoami      whoamiCommand      `cmd:"" group:"Your sites" help:"Show who is signed in."`
 	Init        initCommand        `cmd:"" group:"Your sites" help:"Create a site from this folder and link it."`
-	Import      importCommand      `cmd:"" group:"Your sites" help:"Import sites from Netlify, Vercel, Render, Heroku or Cloudflare Pages, or a WordPress from an archive or by SSH."`
+	Import      importCommand      `cmd:"" group:"Your sites" help:"Import sites from Netlify or Vercel, or a WordPress from an archive or by SSH."`
 	Export      exportCommand      `cmd:"" group:"Your sites" help:"Print a configuration for Terraform and OpenTofu of what you have."`
 	Link        linkCommand        `cmd:"" group:"Your sites" help:"Link this folder to a site."`
 	Unlink      unlinkCommand      `cmd:"" group:"Your sites" help:"Remove the link of this folder."`

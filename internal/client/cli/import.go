@@ -20,10 +20,9 @@ import (
 
 type importCommand struct {
 	target
-	From       string            `arg:"" enum:"netlify,vercel,render,heroku,cloudflare,wordpress" help:"Where your sites are: netlify, vercel, render, heroku or cloudflare; or wordpress for a WordPress: its archive, or by SSH."`
+	From       string            `arg:"" enum:"netlify,vercel,wordpress" help:"Where your sites are: netlify or vercel; or wordpress for a WordPress: its archive, or by SSH."`
 	Only       []string          `arg:"" optional:"" help:"Names or ids of sites there, default: all. With wordpress: the archive's file, the files of an UpdraftPlus backup, or ssh://user@host/folder." name:"what"`
 	Site       string            `env:"-" help:"With wordpress: the site whose content is replaced, by its slug or id." short:"s" placeholder:"SITE"`
-	Path       string            `env:"-" help:"With wordpress: folder of one WordPress in a cPanel backup, such as public_html/blog." placeholder:"FOLDER"`
 	Account    string            `env:"-" help:"Only of this team, owner or account there, by its id." placeholder:"ID"`
 	Plan       bool              `env:"-" help:"Show what would be imported, and change nothing."`
 	Yes        bool              `env:"-" help:"Import without asking."`
@@ -37,8 +36,8 @@ func (i importCommand) Run(ctx context.Context, e *Env) error {
 	if i.From == "wordpress" {
 		return i.wordpress(ctx, e)
 	}
-	if i.Site != "" || i.Path != "" {
-		return &Failure{exitUsage, errors.New("--site and --path are for slipway import wordpress")}
+	if i.Site != "" {
+		return &Failure{exitUsage, errors.New("--site is for slipway import wordpress")}
 	}
 	all := imports.Platforms()
 	p := all[slices.IndexFunc(all, func(p imports.Platform) bool { return p.ID == i.From })]

@@ -32,9 +32,6 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 	}
 	// The server may know an archive that this program doesn't.
 	plan := wparchive.Plan{Kind: "Archive with wp-content and a .sql file, as the server checks"}
-	if a == nil && i.Path != "" {
-		return &Failure{exitUsage, errors.New("--path is for backups of cPanel, which this is not")}
-	}
 	if a != nil {
 		defer a.Close()
 		if plan, err = a.Plan(ctx); err != nil {
@@ -109,7 +106,7 @@ func (i importCommand) wordpress(ctx context.Context, e *Env) error {
 // archive.
 func (i importCommand) open(ctx context.Context, e *Env) (*wparchive.Archive, error) {
 	if slices.ContainsFunc(i.Only, wparchive.IsSSH) {
-		if len(i.Only) > 1 || i.Path != "" {
+		if len(i.Only) > 1 {
 			return nil, &Failure{exitUsage, errors.New("a WordPress is imported by its one address, ssh://user@host/folder")}
 		}
 		e.say("Looking at %s …", printable(i.Only[0]))
@@ -121,7 +118,7 @@ func (i importCommand) open(ctx context.Context, e *Env) (*wparchive.Archive, er
 		}
 	}
 	e.say("Reading %s …", printable(i.Only[0]))
-	return wparchive.Open(i.Only, i.Path)
+	return wparchive.Open(i.Only)
 }
 
 func showArchive(to io.Writer, p wparchive.Plan) {

@@ -117,7 +117,7 @@ func TestImportWordPress(t *testing.T) {
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
 		t.Errorf("left in the temporary folder: %v, %v", left, err)
 	}
-	for _, other := range []importCommand{{Site: "harbor"}, {Path: "x"}} {
+	for _, other := range []importCommand{{Site: "harbor"}} {
 		other.target, other.From, other.Domains = target{Server: server.URL, Token: "slw_x"}, "netlify", true
 		err := other.Run(t.Context(), &Env{In: strings.NewReader("x\n"), Out: io.Discard, Err: io.Discard, Store: store, Dir: t.TempDir()})
 		if err == nil || !strings.Contains(err.Error(), "wordpress") {

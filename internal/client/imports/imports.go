@@ -36,12 +36,6 @@ func Platforms() []Platform {
 			"User settings, Applications, Personal access tokens", netlify,
 		},
 		{"vercel", "Vercel", "https://api.vercel.com", "VERCEL_TOKEN", "Account settings, Tokens", vercel},
-		{"render", "Render", "https://api.render.com/v1", "RENDER_API_KEY", "Account settings, API keys", render},
-		{"heroku", "Heroku", "https://api.heroku.com", "HEROKU_API_KEY", "Account settings, Applications, Authorizations", heroku},
-		{
-			"cloudflare", "Cloudflare Pages", "https://api.cloudflare.com/client/v4", "CLOUDFLARE_API_TOKEN",
-			"dash.cloudflare.com/profile/api-tokens, with the permission Cloudflare Pages: Read", cloudflare,
-		},
 	}
 }
 

@@ -93,14 +93,9 @@ func (s *source) once(ctx context.Context, address string, out any) (_ http.Head
 	if err != nil {
 		return nil, 0, err
 	}
-	for name, values := range s.header {
-		req.Header[name] = values
-	}
 	req.Header.Set("Authorization", "Bearer "+s.token)
 	req.Header.Set("User-Agent", "slipway-import")
-	if req.Header.Get("Accept") == "" {
-		req.Header.Set("Accept", "application/json")
-	}
+	req.Header.Set("Accept", "application/json")
 	resp, err := s.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {

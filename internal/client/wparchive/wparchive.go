@@ -68,9 +68,9 @@ func bad(format string, args ...any) error {
 
 var errDamaged = bad("it is damaged or cut off")
 
-// Open recognizes an archive by its file or its set of files. root selects a WordPress by folder; empty selects the
-// only one. It returns nil for unknown kinds, which the server may know.
-func Open(files []string, root string) (*Archive, error) {
+// Open recognizes an archive by its file or its set of files. It returns nil for unknown kinds, which the server may
+// know.
+func Open(files []string) (*Archive, error) {
 	name := filepath.Base(files[0])
 	if set, err := updraftSet(files); set != nil || err != nil {
 		return &Archive{"UpdraftPlus backup", set}, err
@@ -94,11 +94,7 @@ func Open(files []string, root string) (*Archive, error) {
 	if is {
 		return &Archive{"Duplicator package", duplicator(files[0])}, nil
 	}
-	c, err := findCPanel(files[0], root)
-	if c == nil || err != nil {
-		return nil, err
-	}
-	return &Archive{"cPanel backup", c}, nil
+	return nil, nil
 }
 
 // Plan describes the content. It reads a local archive completely; for a remote WordPress it uses what look found.

@@ -36,7 +36,7 @@ func TestConvertedArchive(t *testing.T) {
 	if err := os.WriteFile(from, pack.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := wparchive.Open([]string{from}, "")
+	a, err := wparchive.Open([]string{from})
 	if err != nil {
 		t.Fatal(err)
 	}
