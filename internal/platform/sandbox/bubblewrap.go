@@ -364,6 +364,11 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 	if at := l.terminals(); at != "" {
 		args = append(args, "--dev-bind", at, "/dev/pts")
 	}
+	if r.group != nil {
+		for at, dir := range r.group.Shown() {
+			args = append(args, "--ro-bind", l.show(dir), at)
+		}
+	}
 	args = append(args,
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/dev/shm",
 		"--size", tmp, "--perms", "1777", "--tmpfs", "/tmp",

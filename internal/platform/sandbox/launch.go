@@ -26,8 +26,14 @@ import (
 // that only it and its children see. bwrap reads from there: no directory of ours is opened to others, and the checked
 // path is the one that is bound.
 
-// stagePoint is hidden only in the private namespace. /sys always exists, and neither bwrap nor sandboxes need it.
-const stagePoint = "/sys"
+// stagePoint is hidden only in the private namespace. Neither bwrap nor sandboxes need it. It always exists where cgroups
+// are mounted, which sandboxes see.
+var stagePoint = sync.OnceValue(func() string {
+	if _, err := os.Stat("/sys/kernel"); err != nil {
+		return "/sys"
+	}
+	return "/sys/kernel"
+})
 
 type thread struct {
 	work  chan func()
@@ -84,7 +90,7 @@ func ownMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("separate the mount namespace: %w", err)
 	}
-	if err := unix.Mount("tmpfs", stagePoint, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size=1m"); err != nil {
+	if err := unix.Mount("tmpfs", stagePoint(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711,size=1m"); err != nil {
 		return fmt.Errorf("mount the stage: %w", err)
 	}
 	// A service manager may have mounted over parts of /proc (ProtectKernelTunables= of systemd). A user namespace
@@ -119,7 +125,7 @@ func (l *launch) show(source string) string {
 	if unix.Geteuid() != 0 {
 		return source
 	}
-	at := filepath.Join(stagePoint, l.id, strconv.Itoa(len(l.binds)))
+	at := filepath.Join(stagePoint(), l.id, strconv.Itoa(len(l.binds)))
 	l.binds = append(l.binds, staged{source: source, at: at})
 	return at
 }
@@ -133,7 +139,7 @@ func (l *launch) terminals() string {
 	if unix.Geteuid() != 0 {
 		return ""
 	}
-	at := filepath.Join(stagePoint, l.id, "pts")
+	at := filepath.Join(stagePoint(), l.id, "pts")
 	l.binds = append(l.binds, staged{at: at})
 	return at
 }
@@ -198,7 +204,7 @@ func fork(cmd *exec.Cmd, v *cgroup.Visit) error {
 }
 
 func (l *launch) mount() error {
-	if err := os.Mkdir(filepath.Join(stagePoint, l.id), 0o711); err != nil {
+	if err := os.Mkdir(filepath.Join(stagePoint(), l.id), 0o711); err != nil {
 		return fmt.Errorf("stage: %w", err)
 	}
 	for _, b := range l.binds {
@@ -300,7 +306,7 @@ func (l *launch) unstage() {
 				_ = os.Remove(at) // fails unless the bind is gone
 			}
 		}
-		_ = os.Remove(filepath.Join(stagePoint, l.id))
+		_ = os.Remove(filepath.Join(stagePoint(), l.id))
 	})
 }
 

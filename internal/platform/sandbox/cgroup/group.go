@@ -40,6 +40,24 @@ type Group struct {
 	doors   map[string]string // version 1 controller → tasks file of the leaf
 }
 
+// Shown returns where a sandbox sees which of the group's directories. Runtimes such as V8 and the JVM read their limits of
+// memory and processors there.
+func (g *Group) Shown() map[string]string {
+	const top = "/sys/fs/cgroup"
+	at := map[string]string{}
+	if g.Unified != "" && (g.Memory == g.Unified || g.CPU == g.Unified) {
+		at[top] = g.Unified
+		return at
+	}
+	if g.Memory != "" {
+		at[top+"/memory"] = g.Memory
+	}
+	if g.CPU != "" {
+		at[top+"/cpu"] = g.CPU
+	}
+	return at
+}
+
 // ErrNone is returned by New on a host where we may create no group.
 var ErrNone = errors.New("no cgroup hierarchy is writable")
 
