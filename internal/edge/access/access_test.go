@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// A site's settings say which of its addresses are protected, and by what.
+// Settings decide whether a site's live address and its previews are protected.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -37,8 +37,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The cookie that a password once gave is good for its site, its host and that password, until
-// it ends; what browsers send of ours reaches nothing behind the address.
+// The cookie set after a correct password is valid only for the same site, host and password, and until it expires.
+// Slipway's own cookies are removed before a request is forwarded.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -78,7 +78,7 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// A password that is right opens the address; guesses are bounded per visitor and site.
+// A correct password opens the address. Guesses are limited per visitor and per site.
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	g := New(Config{Password: func(hash, given string) bool { return hash == "hash of "+given }})
@@ -107,14 +107,14 @@ func TestPassword(t *testing.T) {
 		if i >= guessesPerVisitor {
 			want = http.StatusTooManyRequests
 		}
-		if w := login("[2001:db8::"+fmt.Sprint(i+1)+"]:1", "wrong"); w.Code != want { // one network
+		if w := login("[2001:db8::"+fmt.Sprint(i+1)+"]:1", "wrong"); w.Code != want { // one /64 network is one visitor
 			t.Fatalf("guess %d: %d, not %d", i, w.Code, want)
 		}
 	}
 	if w := login("192.0.2.2:1", "right"); w.Code != http.StatusSeeOther {
 		t.Errorf("another visitor: %d", w.Code)
 	}
-	for range 2 * guessesPerSite { // what is refused takes nothing from others
+	for range 2 * guessesPerSite { // refused guesses don't count against others
 		login("192.0.2.3:1", "wrong")
 	}
 	if w := login("198.51.100.1:1", "right"); w.Code != http.StatusSeeOther {
@@ -122,7 +122,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// Guesses at one owner's sites, however many, delay those at another's by one check.
+// Many guesses at one owner's sites delay the guesses at another owner's by at most one password check.
 func TestPasswordChecksAreShared(t *testing.T) {
 	t.Parallel()
 	checking, check := make(chan string, 100), make(chan struct{})

@@ -12,12 +12,12 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// lender lends from one amount, as the usage of an owner and the loans of other nodes do.
+// lender is a Lender with a fixed amount. used simulates stored usage and noted the outstanding loans.
 type lender struct {
 	mu    sync.Mutex
 	most  int64
-	used  int64 // stored
-	noted int64 // outstanding
+	used  int64 // stored usage
+	noted int64 // outstanding loans
 	away  bool
 	asked int
 }
@@ -43,8 +43,8 @@ func leaseOf(l *lender) (*Allowances, *Lease) {
 	return a, a.Set([]id.Owner{"ada"})["ada"]
 }
 
-// Requests are admitted while there is anything, at the same time from everywhere, and what they send is never more than
-// that; what is taken for a response and not sent can be taken again.
+// Concurrent requests are admitted until the amount is used up and never send more than it in total. Bytes taken for a
+// response but not sent can be taken again.
 func TestNothingBeyond(t *testing.T) {
 	t.Parallel()
 	const most, each = 5 << 20, 1000
@@ -55,7 +55,7 @@ func TestNothingBeyond(t *testing.T) {
 	for n := range 50 {
 		all.Go(func() {
 			for {
-				if n%2 == 0 && lease.Take(each) { // its size is known
+				if n%2 == 0 && lease.Take(each) { // a response of known size
 					sent.Add(each)
 					lease.Settle(each)
 					continue
@@ -77,7 +77,7 @@ func TestNothingBeyond(t *testing.T) {
 	}
 }
 
-// A response that is longer than what is left is sent whole, and counts: nothing more is admitted.
+// A response longer than the remaining amount is sent whole and counted, and no further request is admitted.
 func TestLongResponses(t *testing.T) {
 	t.Parallel()
 	l := &lender{most: 1000}
@@ -91,7 +91,7 @@ func TestLongResponses(t *testing.T) {
 	}
 	a.Collecting()
 	r.End()
-	a.Stored() // not of this one, which ended after Collecting
+	a.Stored() // doesn't include this response, which ended after Collecting
 	lease.renew(t.Context(), false)
 	if l.noted != 5000 {
 		t.Errorf("%d are outstanding, want 5000", l.noted)
@@ -103,7 +103,7 @@ func TestLongResponses(t *testing.T) {
 	if l.noted != 0 {
 		t.Errorf("%d are outstanding after they were stored", l.noted)
 	}
-	l.most = 6000 // it is raised
+	l.most = 6000 // the limit is raised
 	if eventually(lease) == nil {
 		t.Error("nothing is admitted although the limit was raised")
 	}
@@ -116,8 +116,8 @@ func eventually(l *Lease) (r *Response) {
 	return r
 }
 
-// A node that can't reach the lender uses what it has for less than a minute; then others may have it. What it had is not
-// admitted later either.
+// A node that can't reach the lender admits requests from its loan for less than a minute, so that other nodes can
+// borrow the rest. An expired loan isn't used again.
 func TestLoansEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestLoansEnd(t *testing.T) {
 			}
 		}
 		admit("at first", true)
-		time.Sleep(5 * time.Minute) // it is renewed meanwhile
+		time.Sleep(5 * time.Minute) // the loan is renewed meanwhile
 		admit("after five minutes", true)
 		l.mu.Lock()
 		l.away = true
@@ -149,7 +149,7 @@ func TestLoansEnd(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		admit("after a minute", false)
 		l.mu.Lock()
-		l.away, l.used = false, 1<<20 // others have used it
+		l.away, l.used = false, 1<<20 // other nodes have used the amount
 		l.mu.Unlock()
 		time.Sleep(time.Minute)
 		admit("when nothing is left", false)
@@ -161,7 +161,7 @@ func TestLoansEnd(t *testing.T) {
 	})
 }
 
-// What isn't used goes back when another node needs it, and at the end.
+// A node returns the unused part of its loan when another node needs it and when it stops.
 func TestHandsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// The states of sites' certificates: their own, that of all, or none yet.
+// Of reports each site's certificate as active, expired, failed or pending. It is always active if the local authority
+// signs, if the shared wildcard certificate is active, or if the site domain isn't a public name.
 func TestStatesOfSitesCertificates(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

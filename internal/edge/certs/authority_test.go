@@ -33,7 +33,7 @@ func local(t testing.TB, d *db.DB, sealer *seal.Sealer, change ...func(*Config))
 	return s
 }
 
-// A certificate is replaced well before it ends, and a stranger's names do not pile up.
+// The local authority replaces a certificate well before it expires, and its cache of certificates is bounded.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
 	a := &local(t, dbtest.New(t), sealer(t)).local
@@ -72,8 +72,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// Two nodes that start at once on an empty database agree on one authority, and it is
-// the same after a restart.
+// Nodes that start at once on an empty database agree on one local authority, which stays the same after a restart.
 func TestOneAuthority(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -118,7 +117,8 @@ func TestOneAuthority(t *testing.T) {
 	if strings.Contains(key, "PRIVATE") || !strings.HasPrefix(key, "v1.") {
 		t.Error("the key is not sealed")
 	}
-	// With another secrets key nothing opens, and Run says so instead of making a new one.
+	// With another secrets key the stored authority can't be decrypted. Run returns an error instead of creating a new
+	// one.
 	stranger, err := seal.Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,12 +128,11 @@ func TestOneAuthority(t *testing.T) {
 	}
 }
 
-// Without an ACME authority the local one signs for whatever the caller names, and for
-// nothing else.
+// Without an ACME authority, the local one signs certificates for every name that the caller passes, and for no other.
 func TestLocalCertificate(t *testing.T) {
 	t.Parallel()
 	s := local(t, dbtest.New(t), sealer(t))
-	if _, err := s.RootPEM(t.Context()); err != nil { // a handshake made by hand has no context for the database
+	if _, err := s.RootPEM(t.Context()); err != nil { // a handshake built by hand has no context for the database
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -164,8 +163,8 @@ func TestLocalCertificate(t *testing.T) {
 	}
 }
 
-// Custom hosts have a certificate of the local authority before their first visitor, and
-// it is reported until the view says that it is known.
+// A custom host gets a certificate from the local authority before its first visitor. The certificate is reported until
+// custom_hosts marks the host as certified.
 func TestLocalReports(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -248,7 +247,7 @@ func BenchmarkMint(b *testing.B) {
 	}
 }
 
-// hears is told of certificates.
+// hears is a function that receives certificate reports.
 type hears func(ctx context.Context, tx *db.Tx, r Report) error
 
 func (f hears) ReportTx(ctx context.Context, tx *db.Tx, r Report) error { return f(ctx, tx, r) }

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// One owner's names use up neither what others may order nor what is kept for renewals and
-// for the sites' own addresses.
+// One owner's orders can't use up the budget of other owners, nor what is reserved for renewals and for sites' own
+// addresses.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -37,7 +37,7 @@ func TestBudget(t *testing.T) {
 	if until, why := opening(orders, classCustom, "ada"); why != fits || !until.IsZero() {
 		t.Errorf("another owner waits until %v, %q", until, why)
 	}
-	// Many owners at once leave the reserves alone.
+	// Orders of many owners don't use up the reserves.
 	for i := range 20 {
 		fill(classCustom, id.Owner(fmt.Sprint("owner", i)), ownerOrders)
 	}
@@ -56,7 +56,7 @@ func TestBudget(t *testing.T) {
 	if n := fill(classRenewal, "mallory", 300) + fill(classRenewal, "ada", 300); n != reserved[classRenewal] {
 		t.Errorf("%d renewals, %d are reserved", n, reserved[classRenewal])
 	}
-	// Renewals do not take everything either.
+	// Renewals don't use up the other reserves.
 	orders = nil
 	for i := range 20 {
 		fill(classRenewal, id.Owner(fmt.Sprint("owner", i)), ownerRenewals)

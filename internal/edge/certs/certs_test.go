@@ -14,7 +14,8 @@ import (
 	"slipway/internal/tenant/domain"
 )
 
-// The life of a custom domain's certificate, from the claim to the end.
+// A custom domain's certificate is issued, renewed, kept when a renewal fails, and kept or deleted when the domain is
+// removed.
 func TestStory(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -22,7 +23,7 @@ func TestStory(t *testing.T) {
 	const name = "www.customer.test"
 	w.site("blog")
 
-	// Nothing is ordered before the proof.
+	// Before the domain is verified, nothing is ordered.
 	d, err := w.domains.Create(ctx, "ada", "blog", domain.NewDomain{Name: name})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func TestStory(t *testing.T) {
 	}
 	w.refused(name)
 
-	// It is verified, and a certificate comes without a visitor.
+	// After verification a certificate is issued without a visitor.
 	w.zone.Set("_slipway."+name, `TXT "`+w.token()+`"`)
 	if d, err = w.domains.Verify(ctx, "ada", d.ID); err != nil || d.Status != domain.Active {
 		t.Fatalf("with the proof: %+v, %v", d, err)
@@ -57,15 +58,15 @@ func TestStory(t *testing.T) {
 	w.until("that is told", func() bool { return len(w.events(name)) > 0 })
 	equal(t, "events", w.events(name), []Event{Issued})
 
-	// Renewed, and the warm name gets the new one without a visitor's wait.
+	// After a renewal, a host that is already served gets the new certificate without delaying a handshake.
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
 	w.until("it is renewed", func() bool { return len(w.events(name)) == 2 })
 	w.until("the new one is served", func() bool { c, err := w.shake(name); return err == nil && !c.Equal(first) })
 	equal(t, "events", w.events(name), []Event{Issued, Renewed})
 
-	// A renewal that fails keeps the old one, and says why and when again. Pebble takes an
-	// old proof once in a hundred orders although it is told not to (it compares a number
-	// from 0 with 0): such an order is good, and the story goes on from there.
+	// A failed renewal keeps the old certificate and records the error and the time of the next attempt. Even with
+	// reuse turned off, Pebble reuses an old authorization about once in a hundred orders (it compares a number from 0
+	// with 0). Such an order succeeds, and the test continues from there.
 	w.zone.Set(name, "A 127.0.0.2")
 	attempt := func(q string) Event {
 		n := len(w.events(name))
@@ -87,8 +88,8 @@ func TestStory(t *testing.T) {
 			t.Errorf("next attempt %v", next)
 		}
 		w.served(name)
-		// The next one, by the other kind of challenge, is not told again. When there is no
-		// good certificate left the state says so.
+		// The next failed attempt, with the other challenge type, isn't reported again. The state is expired once the
+		// certificate has expired.
 		again = attempt("UPDATE certificates SET next_at = 1, not_after = 5 WHERE host = $1")
 		if again != Renewed {
 			equal(t, "told again", []Event{again}, []Event{Nothing})
@@ -102,7 +103,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("ended and not renewed: %v", d.SSL)
 	}
 
-	// Put right: the owner need not wait for the back-off.
+	// After the cause is fixed, the owner can retry without waiting for the back-off.
 	w.zone.Set(name, "A 127.0.0.1")
 	w.write(func(tx *db.Tx) error { return RetryTx(ctx, tx, name) })
 	w.until("it works again", func() bool { return w.get(d.ID).SSL == domain.SSLActive })
@@ -111,9 +112,9 @@ func TestStory(t *testing.T) {
 		t.Errorf("after the repair: %+v", d.Certificate)
 	}
 
-	// Removed: no handshake. Its certificate is kept for its holder, who may come back as
-	// often as it likes: authorities issue only a few for one name.
-	stored, err := w.open(ctx, w.row(name).material) // what is served may be the one before it for a moment
+	// A removed domain gets no handshake. Its certificate is kept in case its owner adds the domain again, because
+	// authorities issue only a few certificates per name.
+	stored, err := w.open(ctx, w.row(name).material) // the old certificate may still be served for a moment
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestStory(t *testing.T) {
 	if r := w.row(name); r.nextAt.Time().Before(time.Now().Add(24*time.Hour)) || r.nextAt >= r.notAfter {
 		t.Errorf("renewed at %v, ends %v", r.nextAt, r.notAfter)
 	}
-	// One that has ended is not kept.
+	// A removed domain's certificate is deleted once it expires.
 	w.write(func(tx *db.Tx) error { _, err := w.domains.DeleteTx(ctx, tx, "ada", d.ID); return err })
 	w.until("it is gone", func() bool { return w.row(name).state == gone })
 	w.exec("UPDATE certificates SET not_after = 5 WHERE host = $1", name)
@@ -155,8 +156,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// Neither names that nobody proved nor made-up addresses of sites cause an order, nor do
-// they reach the local authority.
+// Unverified names and made-up subdomains cause no order and get no certificate from the local authority.
 func TestRandomNames(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -196,8 +196,8 @@ func TestRandomNames(t *testing.T) {
 	}
 }
 
-// A site's own address is ordered for by its first visitor, who waits for it; the
-// control plane's name is there before anybody asks.
+// A site's own address gets its certificate when its first visitor connects, who waits for it. The control plane's host
+// gets one before any visitor.
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *Config) { c.Hosts = []string{"Panel.customer.test", "127.0.0.1", "localhost"} })
@@ -205,7 +205,7 @@ func TestOnDemand(t *testing.T) {
 	w.until("the control plane has one", func() bool {
 		return w.row("panel.customer.test").state == Active || w.row("panel.customer.test").failures > 0
 	})
-	w.exec("UPDATE certificates SET next_at = 1 WHERE state <> 'active'") // the record came too late
+	w.exec("UPDATE certificates SET next_at = 1 WHERE state <> 'active'") // the DNS record was added too late for the first attempt
 	w.served("panel.customer.test")
 	w.site("blog")
 	w.zone.Set("*.sites.test", "A 127.0.0.1")
@@ -221,14 +221,14 @@ func TestOnDemand(t *testing.T) {
 	if r := w.row("blog.sites.test"); r.kind != kindSite {
 		t.Errorf("row %+v", r)
 	}
-	// It is not renewed when the site is gone.
+	// A deleted site's certificate isn't renewed.
 	w.exec("UPDATE sites SET deleted_at = 5 WHERE id = 'blog'")
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'blog.sites.test'")
 	w.until("it is dropped", func() bool { return w.row("blog.sites.test").state == gone })
 	if w.pebble.Orders.Load() != before+1 {
 		t.Error("a deleted site's certificate was renewed")
 	}
-	// Hosts that sellers have are the control plane's as long as they have them.
+	// A seller's host gets a certificate like the control plane's, for as long as the seller has it.
 	w.zone.Set("panel.harbor.test", "A 127.0.0.1")
 	w.exec(`INSERT INTO billing_sellers (id, name, series, sender, reply_to, logo, logo_digest, created_at, updated_at, host)
 		VALUES ('harbor', 'Harbor', 'HB', '', '', '', '', 0, 0, 'panel.harbor.test')`)
@@ -241,7 +241,7 @@ func TestOnDemand(t *testing.T) {
 	w.until("it is dropped", func() bool { return w.row("panel.harbor.test").state == gone })
 }
 
-// A warm name's handshake needs no database: there is none any more.
+// A host with a cached certificate needs no database for its handshakes.
 func TestWarmWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -256,7 +256,7 @@ func TestWarmWithoutDatabase(t *testing.T) {
 	}
 }
 
-// Only our own orders' questions are answered, and only by those who may ask.
+// Only challenges of this installation's own orders are answered, and only for the host they belong to.
 func TestForeignChallenges(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *Config) { c.TLSALPN01 = false })
@@ -286,7 +286,7 @@ func TestForeignChallenges(t *testing.T) {
 		return true
 	}
 	w.until("the first orders are done", idle)
-	// Caught in the middle of an order, the answer is for its own name.
+	// A token captured during an order is answered for its own host only.
 	caught := make(chan [2]string, 8)
 	f := func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasPrefix(r.URL.Path, "/chalZ/") {
@@ -299,7 +299,7 @@ func TestForeignChallenges(t *testing.T) {
 				w.challenges.mu.Unlock()
 				if status, body := ask(c.Identifier.Value, token); status != 200 || body != c.KeyAuthorization {
 					w.challenges.mu.Lock()
-					if _, still := w.challenges.byToken[token]; still { // else it was the other order's, which has ended
+					if _, still := w.challenges.byToken[token]; still { // otherwise the token belongs to the other order, which has ended
 						t.Errorf("our own order: %d %q", status, body)
 					}
 					w.challenges.mu.Unlock()
@@ -330,8 +330,8 @@ func TestForeignChallenges(t *testing.T) {
 	}
 }
 
-// Orders of one node are proven by another: here the one that the authority comes to
-// places no orders itself.
+// A node can answer the challenges of another node's orders. Here the node that the authority connects to places no
+// orders itself.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	front := start(t, func(w *world, c *Config) { c.Workers = -1; w.nodes = true })
@@ -347,7 +347,7 @@ func TestTwoNodes(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	for i, name := range []string{"www.customer.test", "shop.customer.test"} {
 		front.add(name, "blog")
-		if i == 1 { // by the other kind of challenge
+		if i == 1 { // uses the other challenge type
 			front.until("it is asked for", func() bool {
 				var n int
 				err := front.db.QueryRow(ctx, "SELECT count(*) FROM certificates WHERE host = $1", name).Scan(&n)
@@ -355,7 +355,7 @@ func TestTwoNodes(t *testing.T) {
 			})
 		}
 		first := front.served(name)
-		// Renewed by the one, served by the other.
+		// A certificate renewed by one node is served by the other.
 		front.exec("UPDATE certificates SET next_at = 1, failures = $2 WHERE host = $1", name, i)
 		front.until("it is renewed", func() bool { c, err := front.shake(name); return err == nil && !c.Equal(first) })
 	}

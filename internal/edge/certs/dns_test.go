@@ -14,8 +14,7 @@ import (
 	"slipway/internal/tenant/domain"
 )
 
-// withDNS gives an installation a name server of its own for a zone, which the test's DNS
-// asks as a resolver would.
+// withDNS gives an installation a name server for a zone, which the test's DNS queries as a resolver would.
 func withDNS(zoneName string) func(*world, *Config) {
 	return func(w *world, c *Config) {
 		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -31,13 +30,13 @@ func withDNS(zoneName string) func(*world, *Config) {
 	}
 }
 
-// A wildcard is proven by a CNAME record that its owner sets once, and the sites' own
-// addresses share one certificate in the same way.
+// A wildcard domain is verified with a CNAME record that its owner sets once. The sites' own addresses share one
+// wildcard certificate in the same way.
 func TestWildcards(t *testing.T) {
 	t.Parallel()
 	w := start(t, withDNS("acme.test"))
 	w.site("blog")
-	// Nothing is ordered before the record is there, and it is as soon as it is.
+	// The certificate is ordered once the record exists, and not before.
 	d := w.add("*.customer.test", "blog")
 	target := w.Delegation("*.customer.test")
 	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") ||
@@ -77,7 +76,8 @@ func TestWildcards(t *testing.T) {
 	}
 }
 
-// A name and its wildcard, which have one name in our zone, are proven at once by two nodes: each answers with both proofs.
+// A name and its wildcard share one name in the ACME zone. When two nodes prove them at the same time, each node
+// answers with both proofs.
 func TestProofsOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	zone := func(w *world, c *Config) { withDNS("acme.test")(w, c); w.nodes = true }
@@ -112,8 +112,9 @@ func TestProofsOfTwoNodes(t *testing.T) {
 	}
 }
 
-// A name whose visitors still go elsewhere gets its certificate once its owner has proven it and delegated the challenge, and is
-// served with it from the first visitor on: the change of its records orders nothing. It is given up with its record.
+// A host whose DNS still points elsewhere gets its certificate once its owner has verified it and delegated the
+// challenge. When its records then change, that certificate is served from the first visitor on, without another order.
+// When the delegation record is removed, the certificate is dropped.
 func TestCertificateAhead(t *testing.T) {
 	t.Parallel()
 	w := start(t, withDNS("acme.test"))
@@ -156,7 +157,7 @@ func TestCertificateAhead(t *testing.T) {
 	}
 }
 
-// Without the DNS a wildcard has no certificate, and its owner reads why.
+// Without the ACME name server a wildcard gets no certificate, and its owner reads why.
 func TestWildcardWithoutDNS(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -171,7 +172,7 @@ func TestWildcardWithoutDNS(t *testing.T) {
 	}
 }
 
-// Strangers' questions get short and honest answers.
+// The name server refuses questions about other zones and keeps its answers small.
 func TestNameServer(t *testing.T) {
 	t.Parallel()
 	w := start(t, withDNS("Acme.test."), func(_ *world, c *Config) { c.DNS.Host = "panel.example.net" })

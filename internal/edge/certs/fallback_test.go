@@ -21,8 +21,8 @@ import (
 	"slipway/internal/tenant/domain"
 )
 
-// Another authority is asked when the first one can't help, and not when the name itself
-// is at fault.
+// The second authority is used when the first one is unavailable, but not when the order fails because of the name
+// itself.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	var second *acmetest.Authority
@@ -54,21 +54,21 @@ func TestFallback(t *testing.T) {
 		_, err := leaf.Verify(x509.VerifyOptions{Roots: p.Roots, Intermediates: pool(t, w, leaf.DNSNames[0])})
 		return err == nil
 	}
-	// It is ill.
+	// The first authority is down for maintenance.
 	w.pebble.Refuse(503, "serverInternal", "maintenance")
 	w.add("a.customer.test", "blog")
 	if leaf := both("a.customer.test"); !from(leaf, second) || from(leaf, w.pebble) {
 		t.Errorf("issued by %v", leaf.Issuer)
 	}
-	// It has enough of us, and says until when.
+	// The first authority rate-limits us and says until when.
 	until := time.Now().Add(3 * time.Hour).UTC().Truncate(time.Second)
 	w.pebble.Refuse(429, "rateLimited", "too many certificates already issued: retry after "+until.Format("2006-01-02 15:04:05")+" UTC")
 	w.add("b.customer.test", "blog")
 	if leaf := both("b.customer.test"); !from(leaf, second) {
 		t.Errorf("issued by %v", leaf.Issuer)
 	}
-	// Both have: the next attempt is when the first of them will have us, no failure is
-	// counted, and the owner hears of it and reads why.
+	// Both authorities rate-limit us. The next attempt is at the earlier retry time, no failure is counted, and the
+	// owner gets a notice with the reason.
 	second.Refuse(429, "rateLimited", "slow down")
 	d := w.add("c.customer.test", "blog")
 	w.until("it was tried", func() bool { return w.row("c.customer.test").err != "" })
@@ -82,7 +82,7 @@ func TestFallback(t *testing.T) {
 	if w.get(d.ID).Certificate.LastError == "" {
 		t.Error("the owner does not read why")
 	}
-	// The first is well again; the certificate of the second moves there with its renewal.
+	// The first authority works again, and a certificate of the second moves back to it at its renewal.
 	w.pebble.Restore()
 	second.Restore()
 	w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
@@ -91,10 +91,10 @@ func TestFallback(t *testing.T) {
 	if err != nil || len(keys) != 6 {
 		t.Errorf("two certificates are stored as %v, %v", keys, err)
 	}
-	// A name that is at fault is not tried at every authority there is.
+	// A name that fails its own validation isn't tried at the other authority.
 	before := second.Orders.Load()
 	w.zone.Set("a.customer.test", "A 127.0.0.2")
-	for r := w.row("a.customer.test"); r.failures == 0; { // once in a hundred Pebble takes an old proof, as in TestStory
+	for r := w.row("a.customer.test"); r.failures == 0; { // once in a hundred Pebble reuses an old authorization, see TestStory
 		before := r.attempts
 		w.exec("UPDATE certificates SET next_at = 1 WHERE host = 'a.customer.test'")
 		w.until("it was tried", func() bool { r = w.row("a.customer.test"); return r.attempts > before && r.nextAt != 1 })
@@ -104,7 +104,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// A renewal that limits refuse passes as the replacement that it is.
+// A renewal that is refused by rate limits succeeds as an ARI replacement.
 func TestReplacement(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -142,7 +142,7 @@ func TestReplacement(t *testing.T) {
 		if err == nil && !c.Equal(first) {
 			return true
 		}
-		// Pebble turns down some orders for no reason, also those that replace: the next try is as good.
+		// Pebble refuses some orders at random, including replacements. The next attempt is as good.
 		if r := w.row(name); r.nextAt > db.Now().Add(time.Minute) {
 			w.exec("UPDATE certificates SET next_at = 1 WHERE host = $1", name)
 		}
@@ -153,7 +153,7 @@ func TestReplacement(t *testing.T) {
 	}
 }
 
-// pool is the chain that goes with a name's certificate.
+// pool returns the intermediate certificates of a name's chain.
 func pool(t testing.TB, w *world, name string) *x509.CertPool {
 	p := x509.NewCertPool()
 	if e := w.held.get(name); e != nil && e.cert != nil {
@@ -168,7 +168,7 @@ func pool(t testing.TB, w *world, name string) *x509.CertPool {
 	return p
 }
 
-// The limits of the authorities hold over restarts, because the ledger is a table.
+// The authorities' rate limits survive restarts, because the ledger is a table.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -210,7 +210,7 @@ func TestLedger(t *testing.T) {
 	enter(5, "a.four.test", "renewed", 24*time.Hour)
 	check("five of one name", "a.four.test", false, 6*24*time.Hour)
 
-	// A name at its limit is not ordered: it waits, and its owner knows until when.
+	// A name at its limit isn't ordered. It waits, and its owner reads until when.
 	enter(5, "www.five.test", "invalid", 30*time.Minute)
 	d := w.add("www.five.test", "blog")
 	w.until("it was attempted, and that is told",
@@ -225,7 +225,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("state %v", w.get(d.ID).SSL)
 	}
 	equal(t, "events", w.events("www.five.test"), []Event{Failure})
-	// Names of customers may use what is reserved for nobody else.
+	// Customers' names can use everything that isn't reserved.
 	enter(maxOrders-reserved[classRenewal]-reserved[classSite]-1, "many.test", "order", 2*time.Hour)
 	check("almost all orders", "other.test", false, 0)
 	enter(1, "many.test", "order", 10*time.Minute)
@@ -242,8 +242,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// A certificate that can't be renewed is warned of at 21, 14 and 7 days, once each, in
-// the domain too.
+// A certificate that can't be renewed causes one warning each at 21, 14 and 7 days before it expires, in the domain
+// too.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -276,7 +276,7 @@ func TestBackOff(t *testing.T) {
 			hour++
 		}
 	}
-	// The first attempt, and those within the hour after it, each of which costs one validation.
+	// The first attempt and the retries of the hour after it cost one validation each.
 	if hour+1 > maxInvalid {
 		t.Errorf("%d attempts in the first hour", hour+1)
 	}
@@ -316,8 +316,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// An authority that takes its customers only gets what it gave the operator; without it the
-// owner reads whose fault that is.
+// An authority that requires an external account accepts the operator's key. Without a valid key the error says that
+// the operator must fix it.
 func TestExternalAccountBinding(t *testing.T) {
 	t.Parallel()
 	const key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
@@ -357,7 +357,7 @@ func TestExternalAccountBinding(t *testing.T) {
 	}
 }
 
-// Whoever asks again and again waits longer each time.
+// Retries that follow one another wait longer each time.
 func TestRetryIsBounded(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -377,7 +377,7 @@ func TestRetryIsBounded(t *testing.T) {
 	w.until("there was a sixth", func() bool { return w.row(name).failures == 6 })
 }
 
-// An authority is left alone for as long as it asks for, whatever its words.
+// An authority is left alone for as long as it asks for, in whichever form it asks.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/job"
 )
 
-// An attempt keeps its lease only while it is the newest one for the name.
+// An attempt renews its lease only while it is the newest attempt for the name.
 func TestRenewLease(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -36,10 +36,11 @@ func TestRenewLease(t *testing.T) {
 	}
 }
 
-// Leases are by the database's clock: a node whose own is an hour fast or slow takes nothing that another one is at.
+// Leases use the database's clock: a node whose clock is an hour ahead or behind can't take an attempt that another
+// node holds.
 func TestLeasesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
-	for _, ahead := range []time.Duration{-time.Hour, time.Hour} { // the database, of this machine
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} { // offset of the database's clock from this machine's
 		d := dbtest.New(t)
 		d.Shift(ahead)
 		s := &Certs{c: Config{DB: d, Workers: 4}}
@@ -72,7 +73,7 @@ func TestLeasesByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// A machine that stops inside a transaction about one name's certificate holds up no other name.
+// A node that hangs inside a transaction about one name's certificate blocks no other name.
 func TestStalledTransaction(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

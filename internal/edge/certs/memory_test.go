@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// chain makes a certificate with an intermediate, as authorities hand them out.
+// chain returns n certificates with keys, each chain with an intermediate as authorities issue them.
 func chain(t testing.TB, n int) (certificates [][]byte, keys [][]byte) {
 	t.Helper()
 	check := func(err error) {
@@ -58,7 +58,7 @@ func chain(t testing.TB, n int) (certificates [][]byte, keys [][]byte) {
 	return certificates, keys
 }
 
-// There is an end to what is kept, and a newer row is not replaced by an older one.
+// The cache is bounded, and an older row doesn't replace a newer one.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	h := newHeld()
@@ -86,7 +86,7 @@ func TestHeld(t *testing.T) {
 		string(l.Certificate[1]) != string(c.Certificate[1]) {
 		t.Errorf("%d certificates", len(l.Certificate))
 	}
-	// What stands above many names is kept once, and there is an end to that too.
+	// An intermediate shared by many names is kept in memory once, and the number of intermediates is bounded.
 	second, err := pair(certificates[1], keys[1])
 	if err != nil {
 		t.Fatal(err)

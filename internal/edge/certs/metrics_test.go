@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An alert compares failures with successes before there was either: both are there from the start, at zero.
+// Both counters of orders exist from the start with the value 0, because an alert compares failures with successes.
 func TestOrdersFromTheStart(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()

@@ -13,9 +13,9 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// Nodes connect with each other while both are on the installation's list. A node that was forgotten is refused within seconds, in
-// both directions, though its certificate is still valid. One whose certificate names no node, as those of earlier versions, is
-// admitted only while a node of another version runs.
+// Nodes connect to each other while both are on the installation's list. A removed node is refused within seconds in
+// both directions, although its certificate is still valid. A certificate without a node's name, as earlier versions
+// have, is accepted only while a node of another version runs.
 func TestForgottenNode(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -39,7 +39,7 @@ func TestForgottenNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// meet is nil where both sides accept each other: then a byte of the listening side arrives.
+	// meet returns nil if both sides accept each other, which a byte from the listening side proves.
 	meet := func(from, to side) error {
 		t.Helper()
 		l, err := tls.Listen("tcp", "127.0.0.1:0", to.listens)
@@ -49,7 +49,7 @@ func TestForgottenNode(t *testing.T) {
 		defer l.Close()
 		go func() {
 			if c, err := l.Accept(); err == nil {
-				_, _ = c.Write([]byte("!")) // after the handshake
+				_, _ = c.Write([]byte("!")) // sent after the handshake
 				c.Close()
 			}
 		}()

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Large authorities are known by their CAA names, others say theirs, once, or none.
+// The CAA names of large authorities are built in. Other authorities' names are read once from their directory, or are
+// unknown.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	var asked, ill atomic.Int64

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// run runs a process of an installation until stop is called.
+// run starts another process of the installation and returns a function that stops it.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
 	c, err := New(w.c)
@@ -28,11 +28,11 @@ func (w *world) run() (stop func()) {
 	}
 }
 
-// onSQLite keeps the test from PostgreSQL, where the installation's first process answers what the authority asks of the others, so that
-// their orders don't fail.
+// onSQLite runs the test on SQLite only. On PostgreSQL the installation's first process would answer the challenges of
+// the others, and their orders wouldn't fail.
 func onSQLite(t *testing.T) { t.Setenv("SLIPWAY_TEST_DSN", "") }
 
-// A restart orders no certificate before its time for names whose order failed, and which wait for the next attempt.
+// A restart doesn't retry a name early whose order failed and whose next attempt is scheduled.
 func TestRestartOrdersNothingAgain(t *testing.T) {
 	onSQLite(t)
 	w := start(t, func(w *world, c *Config) { c.Workers = -1 })
@@ -44,7 +44,7 @@ func TestRestartOrdersNothingAgain(t *testing.T) {
 	}
 	stop := w.run()
 	w.until("each has had its attempt", func() bool {
-		return w.row(names[0]).state == Failed && w.row(names[1]).state == Failed // no edge answers for these processes
+		return w.row(names[0]).state == Failed && w.row(names[1]).state == Failed // no edge answers the challenges of these processes
 	})
 	stop()
 	before, failed := w.pebble.Orders.Load(), w.row(names[0])
@@ -53,7 +53,7 @@ func TestRestartOrdersNothingAgain(t *testing.T) {
 	}
 	for range 3 {
 		stop := w.run()
-		later := w.add("later"+db.Random(4)+".customer.test", "blog") // is ordered, after the others were looked at
+		later := w.add("later"+db.Random(4)+".customer.test", "blog") // is ordered after the others have been considered
 		w.until("a new name has had its attempt", func() bool { return w.row(later.Name).state == Failed })
 		stop()
 		before++
@@ -66,7 +66,7 @@ func TestRestartOrdersNothingAgain(t *testing.T) {
 	}
 }
 
-// Names whose order a stop interrupts are ordered again by the next process, once each.
+// Orders interrupted by a stop are placed again by the next process, once per name.
 func TestRestartRepeatsInterruptedOrdersOnce(t *testing.T) {
 	onSQLite(t)
 	w := start(t, func(w *world, c *Config) { c.Workers = -1 })

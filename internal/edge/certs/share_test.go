@@ -13,23 +13,23 @@ import (
 	"slipway/internal/tenant/domain"
 )
 
-// One owner's hundreds of names neither keep the next site's own address from its
-// certificate nor another owner's domain, and their owner reads why they wait.
+// Hundreds of one owner's names delay neither the certificate of another site's own address nor that of another owner's
+// domain. The owner of the many names reads why they wait.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *Config) { c.Workers = 2 })
 	w.site("blog")
 	w.zone.Set("*.sites.test", "A 127.0.0.1")
-	w.pebble.Refuse(503, "serverInternal", "maintenance") // an order costs its place in the ledger all the same
+	w.pebble.Refuse(503, "serverInternal", "maintenance") // a failed order counts in the ledger too
 	i := w.issuers[0]
-	w.write(func(tx *db.Tx) error { // what mallory's first names cost
+	w.write(func(tx *db.Tx) error { // mallory's first orders in the ledger
 		for n := range ownerOrders {
 			if _, err := tx.Exec(t.Context(), "INSERT INTO acme_ledger (id, ca, host, zone, kind, owner_id, class, at) VALUES ($1, $2, $3, $4, 'order', 'mallory', 'custom', $5)",
 				db.NewID("x"), i.key, fmt.Sprintf("n%d.mallory.test", n), "mallory.test", db.Now()); err != nil {
 				return err
 			}
 		}
-		for n := range 245 { // and the others, proven and routed
+		for n := range 245 { // the other names, verified and routed
 			name := fmt.Sprintf("m%d.mallory.test", n)
 			if _, err := tx.Exec(t.Context(), `
 				INSERT INTO domains (id, owner_id, site_id, name, zone, status, reason, is_primary, redirect_to, proof, proven_at, findings, checks, tries,
@@ -73,8 +73,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Whoever takes a name over by its TXT record is told at once that it has a certificate:
-// the one that visitors get.
+// An owner who takes a name over with a TXT record sees it as certified at once, with the certificate that visitors
+// already get.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -106,7 +106,7 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// What is stored but damaged is one ERROR line, and is replaced.
+// A damaged stored certificate is logged in one ERROR line and replaced.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	var log lines
@@ -156,7 +156,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// lines is a log that a test reads.
+// lines is a log buffer that the test can read.
 type lines struct {
 	mu  sync.Mutex // guards buf
 	buf bytes.Buffer

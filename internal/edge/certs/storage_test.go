@@ -28,7 +28,7 @@ func sealer(t testing.TB) *seal.Sealer {
 	return s
 }
 
-// What certmagic asks of a Storage, in the words of its interface.
+// Storage fulfills the contract of certmagic's Storage interface.
 func TestStorageConformance(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -98,7 +98,7 @@ func TestStorageConformance(t *testing.T) {
 		t.Error("deleting a folder deleted too little or too much")
 	}
 
-	// Values are sealed, and bound to their key.
+	// Values are encrypted and bound to their keys.
 	var text string
 	must(d.QueryRow(ctx, "SELECT value FROM acme_storage WHERE key = 'ab/c'").Scan(&text))
 	if strings.Contains(text, "value") || !strings.HasPrefix(text, "v1.") {
@@ -112,7 +112,7 @@ func TestStorageConformance(t *testing.T) {
 		t.Errorf("a value moved to another key: %v, want seal.ErrOpen", err)
 	}
 
-	// Concurrent stores do not mix values.
+	// Concurrent stores don't mix values.
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -132,7 +132,7 @@ func TestStorageConformance(t *testing.T) {
 	}
 }
 
-// Of several nodes and goroutines one holds a lock at a time.
+// A lock has one holder at a time across nodes and goroutines.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	url, key := dbtest.URL(t), sealer(t)
@@ -176,14 +176,14 @@ func TestLocks(t *testing.T) {
 	if err := nodes[1].Unlock(t.Context(), "x"); err == nil {
 		t.Error("a lock of another node was given back")
 	}
-	// The holder is gone without a word.
+	// The lock of a holder that crashed expires.
 	if err := nodes[0].db.Admin(t.Context(), fmt.Sprintf("UPDATE acme_locks SET until = %d", db.Now().Add(-time.Second))); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := nodes[1].TryLock(t.Context(), "x"); !ok || err != nil {
 		t.Errorf("a lock that ran out stays taken, %v", err)
 	}
-	// Whoever lost it does not give back what is another's now.
+	// Unlock by a node that lost the lock doesn't release it for its new holder.
 	if err := nodes[0].Unlock(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}

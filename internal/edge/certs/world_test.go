@@ -31,7 +31,7 @@ import (
 	"slipway/internal/tenant/domain/dnstest"
 )
 
-// world is an installation with an authority and a DNS of its own.
+// world is an installation with its own ACME authority and DNS.
 type world struct {
 	*Certs
 	t       testing.TB
@@ -47,13 +47,13 @@ type world struct {
 	mu      sync.Mutex // guards reports
 	reports []Report
 
-	further func(keys ...string) *acmetest.Authority // another authority that comes to this node
-	nodes   bool                                     // there are others
+	further func(keys ...string) *acmetest.Authority // starts another authority that validates at this node
+	nodes   bool                                     // more nodes run
 }
 
 func start(t testing.TB, change ...func(*world, *Config)) *world { return startNode(t, nil, change...) }
 
-// startNode starts an installation, or a further node of one.
+// startNode starts an installation, or another node of the one that of is a node of.
 func startNode(t testing.TB, of *world, change ...func(*world, *Config)) *world {
 	t.Helper()
 	w := &world{t: t}
@@ -163,7 +163,7 @@ func (w *world) exec(q string, args ...any) {
 	})
 }
 
-// site makes a site that is there but empty; its label is its id.
+// site creates an empty site whose label is its ID.
 func (w *world) site(label string) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
@@ -181,7 +181,7 @@ func (w *world) site(label string) {
 	w.until("the site is in the table", func() bool { return w.routed(label + ".sites.test") })
 }
 
-// routed reports whether the edge knows a host: it redirects those to HTTPS.
+// routed reports whether the edge knows a host, by its redirect to HTTPS.
 func (w *world) routed(host string) bool {
 	w.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, "http://"+w.http+"/", nil)
@@ -197,7 +197,7 @@ func (w *world) routed(host string) bool {
 	return res.StatusCode < 400
 }
 
-// add claims a name that points here, proves it and waits until it is routed.
+// add claims a name that points to this node, verifies it and waits until it is routed.
 func (w *world) add(name string, site id.Site) domain.Domain {
 	w.t.Helper()
 	d, err := w.domains.Create(context.Background(), "ada", site, domain.NewDomain{Name: name})
@@ -240,7 +240,7 @@ func (w *world) row(host string) row {
 	return r
 }
 
-// events are the events about a host, in order.
+// events returns the events about a host, in order.
 func (w *world) events(host string) []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,7 +253,7 @@ func (w *world) events(host string) []Event {
 	return out
 }
 
-// shake makes a handshake that trusts the authority alone.
+// shake makes a TLS handshake that trusts only the test's authority.
 func (w *world) shake(name string, protocols ...string) (*x509.Certificate, error) {
 	c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.pebble.Roots, ServerName: name, NextProtos: protocols})
 	if err != nil {
@@ -274,7 +274,7 @@ func (w *world) served(name string) *x509.Certificate {
 	return leaf
 }
 
-// refused fails the test unless the handshake ends in the alert unrecognized_name.
+// refused fails the test unless the handshake ends with the alert unrecognized_name.
 func (w *world) refused(name string, protocols ...string) {
 	w.t.Helper()
 	if _, err := w.shake(name, protocols...); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
@@ -289,15 +289,14 @@ func equal[T comparable](t testing.TB, what string, got, want []T) {
 	}
 }
 
-// named are sites whose subdomain is their id.
+// named implements domain.Config's Sites: every site's subdomain is its ID.
 type named struct{}
 
-// Subdomain is for domain.Config.
 func (named) Subdomain(_ context.Context, _ db.Reader, _ account.OwnerID, site id.Site) (string, error) {
 	return string(site), nil
 }
 
-// reports is how certificates are told of at the domains of a world.
+// reports passes certificate events to a world's domains.
 type reports struct{ w *world }
 
 func (h reports) Delegated(ctx context.Context, name string) (bool, error) {
@@ -320,7 +319,7 @@ func (h reports) ReportTx(ctx context.Context, tx *db.Tx, r Report) error {
 	return err
 }
 
-// wildcards is how a world's domains learn where the proofs of wildcards are.
+// wildcards tells a world's domains where to delegate the challenges of wildcards.
 type wildcards struct{ w *world }
 
 func (z wildcards) RetryTx(context.Context, *db.Tx, string) error { return nil }

@@ -21,14 +21,14 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// files serves those of a directory, as sites do.
+// files serves the files of a directory, as sites do.
 type files struct {
 	t      *testing.T
 	dir    string
 	copies *Copies
 }
 
-// later is a clock by which all that has been written is settled.
+// later returns a time at which every written file counts as settled.
 func later() time.Time { return time.Now().Add(time.Hour) }
 
 func serve(t *testing.T, c Config) *files {
@@ -46,7 +46,7 @@ func (f *files) write(name, text string) {
 	}
 }
 
-// ask serves a file of a site. What is left to the caller is answered as callers do.
+// ask requests a file of a site. If Copies doesn't answer, ask serves the file uncompressed, as callers do.
 func (f *files) ask(site, method, name string, headers ...string) *httptest.ResponseRecorder {
 	f.t.Helper()
 	w := httptest.NewRecorder()
@@ -104,7 +104,7 @@ func unpack(t *testing.T, w *httptest.ResponseRecorder) string {
 
 var sheet = strings.Repeat(".button { color: red }\n", 1000)
 
-// What a visitor accepts is what they get; each representation has a tag of its own.
+// Visitors get the best encoding that they accept, and every representation has its own ETag.
 func TestNegotiation(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{})
@@ -153,7 +153,7 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// Conditions are those of the representation that is sent; ranges are those of the file.
+// Conditional requests compare the ETag of the representation that is sent. Ranges are of the uncompressed file.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{})
@@ -197,7 +197,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// What gains nothing is sent as it is.
+// Files that compression doesn't make smaller are sent as they are.
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{})
@@ -229,8 +229,8 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// Another text under the same name is another answer at once, also where its length and its
-// time are those of the one before; one that is gone is gone.
+// A changed file is served at once under the same name, even if its size and modification time are the same. A deleted
+// file isn't served.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{})
@@ -262,7 +262,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// A file that has just changed is not compressed; nor is one that changes while it is read.
+// A file that has just changed, or that changes while it is read, isn't compressed.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
@@ -292,7 +292,7 @@ func TestUnsettled(t *testing.T) {
 	}
 	was, _ := stateOf(before, "br")
 	is, _ := stateOf(now, "br")
-	if was == is { // within one tick of the kernel's clock: then it is the same for everybody
+	if was == is { // the same tick of the kernel's clock, in which no server could tell them apart
 		was.changed.Nsec--
 	}
 	if b, err := f.copies.make(t.Context(), File{file, before, "text/css", "site"}, was); err == nil {
@@ -304,8 +304,7 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-// One site with many files neither displaces the copies of another, nor has more compressed
-// than it may.
+// A site with many files doesn't evict another site's compressed copies, and its compression is limited by its budget.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{Bytes: 256 << 10, Share: 64 << 10, Burst: 10 << 20, PerSecond: 1})
@@ -346,7 +345,7 @@ func TestBounds(t *testing.T) {
 		t.Error("a quiet site's copy was displaced by others")
 	}
 
-	// In time it may again, and who has had little is forgotten.
+	// A site's budget refills over time, and the number of sites remembered is bounded.
 	now := later()
 	c := New(Config{Burst: 100, PerSecond: 10})
 	if !c.spend("a", 100, now) || c.spend("a", 1, now) || !c.spend("a", 50, now.Add(5*time.Second)) ||
@@ -361,7 +360,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Where all compressors are busy a file is sent as it is.
+// While all compressors are busy, files are sent uncompressed.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{AtOnce: 1})
@@ -380,7 +379,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Many ask for a file that changes all the time: each gets one of its texts, whole.
+// Concurrent requests for a file that changes all the time each get one complete version.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	f := serve(t, Config{Burst: 1 << 40})
@@ -408,8 +407,8 @@ func TestMany(t *testing.T) {
 	wg.Wait()
 }
 
-// Whatever a visitor says of what they accept and have, an answer with status 200 unpacks to
-// the file, one without a body has none, and its tag says which representation it is.
+// For any Accept-Encoding and conditional headers: a 200 decodes to the file, a response without a body has none, and
+// the ETag names the representation.
 func FuzzServe(f *testing.F) {
 	for _, s := range [][3]string{
 		{"br", "", ""},

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// served accepts connections from a limited listener and keeps them.
+// served accepts connections from a limited listener and keeps them open.
 type served struct {
 	*Limiter
 	addr string
@@ -41,7 +41,7 @@ func serve(t *testing.T, c Config) *served {
 	return s
 }
 
-// dial connects from an address of the loopback network; in reports whether it was let in.
+// dial connects from a loopback address. in reports whether the connection was accepted.
 func (s *served) dial(t *testing.T, from string) (c net.Conn, in bool) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
@@ -85,7 +85,7 @@ func TestPerAddress(t *testing.T) {
 	s.mu.Lock()
 	io.Copy(io.Discard, s.all[0])
 	s.all[0].Close()
-	s.all[0].Close() // twice counts once
+	s.all[0].Close() // closing twice counts once
 	s.mu.Unlock()
 	if _, in := s.dial(t, "127.0.0.2"); !in {
 		t.Error("a freed place stays taken")
@@ -109,7 +109,7 @@ func TestTotal(t *testing.T) {
 	if _, in := s.dial(t, "127.0.0.2"); in {
 		t.Error("let in over the limit")
 	}
-	// The one that was idle the longest is closed; one that is idle for a moment isn't.
+	// The connection that has been idle the longest is closed. One that has just become idle isn't.
 	s.mu.Lock()
 	old, young := s.all[0], s.all[1]
 	s.mu.Unlock()

@@ -2,7 +2,7 @@ package connlimit
 
 import "testing"
 
-// However few descriptors there are, visitors cannot take all of them.
+// Visitors can't take all file descriptors, however few there are.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	for _, n := range []uint64{64, 256, 512, 1024, 20_000, 1 << 20, 1 << 40} {

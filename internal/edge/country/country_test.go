@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// countryFile writes a database that knows one network: 127.0.0.0/8 is in Austria. The
-// format is MaxMind DB 2.0: a search tree of 24-bit records, data, metadata.
+// countryFile writes a MaxMind DB 2.0 file in which 127.0.0.0/8 is in Austria: a search tree of 24-bit records, data
+// and metadata.
 func countryFile(t *testing.T) string {
 	t.Helper()
 	table := func(n int) string { return string([]byte{7<<5 | byte(n)}) }
@@ -19,9 +19,9 @@ func countryFile(t *testing.T) string {
 	for i := range nodes {
 		next := byte(i + 1)
 		if i == nodes-1 {
-			next = nodes + 16 // the beginning of the data
+			next = nodes + 16 // pointer to the start of the data
 		}
-		record := [2]byte{nodes, nodes} // nothing
+		record := [2]byte{nodes, nodes} // both sides: not found
 		record[bits>>(7-i)&1] = next
 		b = append(b, 0, 0, record[0], 0, 0, record[1])
 	}

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// purse lends from one amount. What was stored comes from the ledger.
+// purse is a Lender with a fixed amount that reads the stored usage from the ledger.
 type purse struct {
 	mu   sync.Mutex // guards most
 	most int64
@@ -39,8 +39,8 @@ func (p *purse) set(most int64) {
 	p.most = most
 }
 
-// An owner who has little bandwidth left gets responses for as much and no more, whatever of them is ready in memory, and
-// is served again within seconds once there is more. What is said instead is not counted.
+// An owner with little bandwidth left gets responses for that amount and no more, including those from memory. The site
+// is served again within seconds after more is granted. The page sent instead isn't counted.
 func TestAllowance(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}}
@@ -59,7 +59,7 @@ func TestAllowance(t *testing.T) {
 	}
 	id := w.publish(map[string]string{"index.html": string(body)})
 	w.live("s1", "blog", stateLive, id)
-	for range 3 { // the last from the cache of ready answers
+	for range 3 { // the last one is answered from the ready answers
 		w.get("https://blog.sites.test/").want(t, 200, "")
 	}
 	var before visit.Counts
@@ -92,7 +92,7 @@ func TestAllowance(t *testing.T) {
 	}
 	p.set(1 << 30)
 	w.until("it is served again", func() bool { return w.get("https://blog.sites.test/").status == 200 })
-	at := &fastpath.Place{Host: "blog.sites.test"} // and from memory, as that of others
+	at := &fastpath.Place{Host: "blog.sites.test"} // from memory, as for other hosts
 	if w.ready(at, []byte("/"), 0) == nil || !w.admit(at, each) || w.wayOf(at).taken == nil {
 		t.Error("with a small limit nothing is answered from memory")
 	}
@@ -101,7 +101,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// arming notes a limit only when it is asked for, as that of an account that is new.
+// arming is a purse that writes a new owner's limit only when asked for it.
 type arming struct {
 	*purse
 	mu    sync.Mutex // guards the rest
@@ -124,7 +124,8 @@ func (a *arming) Arm(ctx context.Context, owners ...id.Owner) error {
 	return a.db.Admin(ctx, fmt.Sprintf(`INSERT INTO capped_owners VALUES ('owner', 1, %d, %d)`, db.Now().Add(-time.Hour), db.Now().Add(time.Hour)))
 }
 
-// The first site of an owner answers no request before the owner's limit is in force, also where that takes several attempts.
+// An owner's first site answers no request before the owner's limit applies, even if applying it takes several
+// attempts.
 func TestNewOwnersAreCapped(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}}
@@ -141,20 +142,20 @@ func TestNewOwnersAreCapped(t *testing.T) {
 	a.db, a.fails = w.DB, 2
 	a.mu.Unlock()
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "hello"}))
-	w.get("https://blog.sites.test/").want(t, 200, "hello") // what is admitted is sent whole
+	w.get("https://blog.sites.test/").want(t, 200, "hello") // an admitted response is sent whole
 	for range 10 {
 		w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth")
 	}
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "again"}))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.asked) != 3 || a.asked[0] != "owner" { // not again for another release
+	if len(a.asked) != 3 || a.asked[0] != "owner" { // another release doesn't ask again
 		t.Errorf("asked for %v", a.asked)
 	}
 }
 
-// Where limits can't be put into force, as with a disk that is full, an edge that starts serves its sites all the same, and later only the
-// first sites of new owners wait.
+// If limits can't be applied (a full disk, for example), a starting edge serves its sites anyway. Later only the first
+// sites of new owners wait.
 func TestArmingHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}}

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// switchTo makes a release what the program of the site "app" is served with.
+// switchTo makes a release the one whose static files are served for the site "app".
 func (p *programs) switchTo(id release.ID) {
 	p.t.Helper()
 	err := p.DB.Write(p.t.Context(), func(tx *db.Tx) error {
@@ -24,8 +24,8 @@ func (p *programs) switchTo(id release.ID) {
 	p.until("the release is in force", func() bool { return p.table.hosts().find("app").release == id })
 }
 
-// A program's static files are answered without it, exactly by their paths, and what a
-// page of an earlier release asks for is still there, where it can't have changed.
+// A program's static files are served without asking the program, by their exact paths. Immutable assets of earlier
+// releases stay available to pages that still refer to them.
 func TestProgramAssets(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func TestProgramAssets(t *testing.T) {
 	check("GET", "/_next/static/chunks/b.js", 200, "second b", "public, max-age=31536000, immutable")
 	check("GET", "/_next/static/chunks/a.js", 200, "first a", "public, max-age=31536000, immutable")
 	check("GET", "/only.txt", http.StatusTeapot, "/only.txt", "")
-	p.switchTo(first) // back
+	p.switchTo(first) // rollback
 	check("GET", "/_next/static/chunks/b.js", 200, "second b", "public, max-age=31536000, immutable")
 	check("GET", "/robots.txt", 200, "first robots", response.Revalidate[0])
 	for i := range earlierMost {

@@ -15,8 +15,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A backend decides for itself about methods, bodies, streaming and taking over a
-// connection; nothing in front of it decides first.
+// A backend itself handles methods, request bodies, streaming and upgrades. The edge doesn't handle them first.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -81,14 +80,13 @@ func TestBackends(t *testing.T) {
 		t.Errorf("after the upgrade %q, %v", line, err)
 	}
 
-	// A kind that this version doesn't know is said, not guessed at.
+	// A backend kind that this version doesn't know gets a 503.
 	set("later")
 	w.get("https://app.sites.test/").want(t, 503, "One moment").head(t, "Retry-After", "5")
 }
 
-// A body that was announced and doesn't come, or comes in pieces, holds a connection for
-// bodyTime at most; what has Transfer-Encoding beside Content-Length is answered and ends
-// the connection.
+// A request body that stalls or arrives in pieces holds a connection for at most bodyTime. A request with both
+// Transfer-Encoding and Content-Length is answered and closes the connection.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -126,7 +124,7 @@ func TestBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(time.Minute)) // for ever, before
+			c.SetDeadline(time.Now().Add(time.Minute)) // bodies had no time limit before
 			io.WriteString(c, tt.request)
 			b, err := io.ReadAll(c)
 			if err != nil {
@@ -137,7 +135,7 @@ func TestBodies(t *testing.T) {
 			}
 		})
 	}
-	// The plain listener is no different.
+	// The plain HTTP listener has the same limit.
 	c := dialPlain(t, w)
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: blog.sites.test\r\nContent-Length: 10\r\n\r\n")
 	if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 308 ") {

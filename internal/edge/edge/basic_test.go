@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A protected application is reached with the site's password as a client sends it, as often
-// as it likes, and does not see it; without it the program is never asked.
+// Clients reach a protected application with the site's password in basic authentication, without a limit on correct
+// ones, and the program doesn't see the password. Without it no request reaches the program.
 func TestProtectedProgram(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -38,7 +38,7 @@ func TestProtectedProgram(t *testing.T) {
 		if n := asked.Load(); n != 0 {
 			t.Errorf("way %d: the program was asked %d times without the password", way, n)
 		}
-		for range 2 * guesses { // more than there may be guesses
+		for range 2 * guesses { // more than the allowed guesses
 			p.get(at, basic("right horse"), "Cookie: own=1").want(t, 200, `[] ["own=1"]`).head(t, "Cache-Control", "private, max-age=60")
 		}
 		p.send("POST", at, strings.NewReader("x"), basic("right horse")).want(t, 200, "[]")

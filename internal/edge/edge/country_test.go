@@ -8,8 +8,8 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// A rule for a country answers who is there, and nobody else gets what it answered: neither
-// from the fast path nor from a shared cache.
+// A rule for a country applies only to visitors from it. Neither the fast path nor a shared cache gives its answer to
+// other visitors.
 func TestCountryRules(t *testing.T) {
 	t.Parallel()
 	var country atomic.Value
@@ -20,7 +20,7 @@ func TestCountryRules(t *testing.T) {
 		"index.html": "home", "de.html": "deutsch", "about.html": "about",
 		"_redirects": "/ /de 200! Country=de,at\n/store /laden 302 Country=at\n",
 	}))
-	for range 3 { // the fast path learns by asking
+	for range 3 { // the fast path stores answers on the first request
 		for code, want := range map[string]struct{ body, store string }{
 			"DE": {"deutsch", ""},
 			"AT": {"deutsch", "/laden"},

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// claim writes a custom host's row, as package domain would, and waits until it is served.
+// claim writes a custom host's row as package domain does, and waits until it is served.
 func (w *world) claim(host, site, to, state string) {
 	w.t.Helper()
 	want := w.version.Add(1)
@@ -55,7 +55,7 @@ func TestCustomHosts(t *testing.T) {
 	w.get("https://www.customer.test/").want(t, 200, "blog")
 	w.get("https://WWW.customer.test./").want(t, 200, "blog")
 	w.get("http://www.customer.test/a?b").want(t, 308, "").head(t, "Location", "https://www.customer.test"+port+"/a?b")
-	// One name claims nothing but itself.
+	// A claim for one name covers no other name.
 	for _, name := range []string{"customer.test", "a.www.customer.test", "ww.customer.test"} {
 		if err := shake(name); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 			t.Errorf("%s: %v, want unrecognized_name", name, err)
@@ -63,7 +63,7 @@ func TestCustomHosts(t *testing.T) {
 		w.get("http://"+name+"/").want(t, 404, "Site not found")
 	}
 
-	// The apex goes to www, with path and query and whatever the method is.
+	// The apex redirects every method to www and keeps path and query.
 	w.claim("customer.test", "s1", "www.customer.test", "active")
 	for _, scheme := range []string{"https", "http"} {
 		w.get(scheme+"://customer.test/a%2Fb/?q=1&r=%20").want(t, 308, "").head(t, "Location",
@@ -74,7 +74,7 @@ func TestCustomHosts(t *testing.T) {
 	w.claim("old.customer.test", "s1", "elsewhere.example", "active")
 	w.get("https://old.customer.test/x").want(t, 308, "").head(t, "Location", "https://elsewhere.example/x")
 
-	// A wildcard stands for one label, and a name of its own comes before it.
+	// A wildcard matches one label, and an exact name takes precedence.
 	w.claim("*.customer.test", "s2", "", "active")
 	w.get("https://any.customer.test/").want(t, 200, "shop")
 	w.get("https://www.customer.test/").want(t, 200, "blog")
@@ -95,39 +95,39 @@ func TestCustomHosts(t *testing.T) {
 		t.Errorf("a wildcard's certificate is %v, %v", leaf, err)
 	}
 
-	// The site's state is that of its own address.
+	// A custom host follows the state of its site.
 	w.live("s1", "blog", stateStopped, "")
 	w.get("https://www.customer.test/").want(t, 503, "is offline")
 	w.get("https://customer.test/").want(t, 503, "is offline")
-	w.live("s1", "journal", stateEmpty, "") // it has another label now, too
+	w.live("s1", "journal", stateEmpty, "") // the site's label has changed too
 	w.get("https://www.customer.test/").want(t, 503, "being deployed")
 	w.live("s1", "journal", stateDeleted, "")
 	w.get("https://www.customer.test/").want(t, 404, "Site not found")
 
-	// A name that changes hands, and one that is given up.
+	// A name can move to another site and can be given up.
 	w.claim("www.customer.test", "s2", "", "active")
 	w.get("https://www.customer.test/").want(t, 200, "shop")
 	w.claim("www.customer.test", "s2", "", "deleted")
-	w.get("https://www.customer.test/").want(t, 200, "shop") // by the wildcard
+	w.get("https://www.customer.test/").want(t, 200, "shop") // matched by the wildcard
 	w.claim("*.customer.test", "s2", "", "deleted")
 	if err := shake("www.customer.test"); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 		t.Errorf("after the claim: %v", err)
 	}
 	w.get("http://www.customer.test/").want(t, 404, "Site not found")
 
-	// Nobody's claim comes before our own names.
+	// Claims don't override the installation's own names.
 	w.claim("panel.test", "s2", "", "active")
 	w.claim("blog.sites.test", "s2", "", "active")
 	w.get("https://panel.test/").want(t, 200, "control plane")
 	w.get("https://blog.sites.test/").want(t, 404, "Site not found")
 }
 
-// hostSet is a HostSet.
 type hostSet map[string]bool
 
 func (s hostSet) Has(host string) bool { return s[host] }
 
-// Hosts that the control plane has while the edge runs are its own, whoever claims them, and no others are.
+// Hosts that the control plane adds at runtime belong to the control plane even if a site claims them. Other hosts
+// don't.
 func TestMoreControlHosts(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.MoreControl = hostSet{"panel.harbor.test": true} })
@@ -145,7 +145,7 @@ func (w *world) certificateOf(name string) (*tls.Certificate, error) {
 	return w.certificate(&tls.ClientHelloInfo{ServerName: name})
 }
 
-// A row that vanished from the view is dropped when everything is read again.
+// A claim whose row vanished from the view is dropped when all rows are read again.
 func TestVanishedClaim(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -166,7 +166,7 @@ func TestVanishedClaim(t *testing.T) {
 	}
 }
 
-// On plain listeners our own orders are answered, and nobody else's.
+// Plain listeners answer the challenges of this installation's orders, and no others.
 func TestChallenges(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) {

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/edge/endpoint"
 )
 
-// BenchmarkProgram asks a program through TLS and the edge over HTTP/1.1, on eight kept
-// connections, on each way to it.
+// BenchmarkProgram measures requests to a program through TLS and the edge over HTTP/1.1, on eight kept connections,
+// for each way.
 func BenchmarkProgram(b *testing.B) {
 	for way, name := range []string{"ReverseProxy", "net-http", "fast-path"} {
 		b.Run(name, func(b *testing.B) {
@@ -52,8 +52,7 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// BenchmarkUpload sends a long body over HTTP/2: to net/http's own connection, and by a lane of the
-// fast path.
+// BenchmarkUpload sends a long body over HTTP/2: through net/http's connection, and through the fast path.
 func BenchmarkUpload(b *testing.B) {
 	for name, change := range map[string]func(*Config){
 		"net-http": func(c *Config) { c.Programs["node"] = endpoint.NotHTTP{Source: c.Programs["node"]} },

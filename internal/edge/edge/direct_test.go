@@ -17,8 +17,7 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// rawProgram answers each request by its path with the bytes that are given, and closes the
-// connection where they say so.
+// rawProgram answers each request with the bytes given for its path, and closes the connection at "<close>".
 func rawProgram(t *testing.T, answers map[string]string) (addr string, asked *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +58,7 @@ func rawProgram(t *testing.T, answers map[string]string) (addr string, asked *at
 	return l.Addr().String(), asked
 }
 
-// withoutID returns a page of ours without the request's id, which no other answer has, and takes it out of h.
+// withoutID removes the request ID, which differs in every answer, from h and from an error page of the edge.
 func withoutID(h http.Header, body string) string {
 	id := h.Get(response.RequestField)
 	if id == "" {
@@ -69,7 +68,7 @@ func withoutID(h http.Header, body string) string {
 	return strings.Replace(body, id, "id", 1)
 }
 
-// reply holds a visitor's answer.
+// reply holds a response as the visitor reads it.
 type reply struct {
 	status  int
 	fields  string
@@ -88,7 +87,7 @@ func (p *programs) tell(t *testing.T, c net.Conn, r *bufio.Reader, method, path 
 	c.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: app.sites.test\r\n%s", method, path, body)
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
-	for err == nil && resp.StatusCode < 200 { // they may come or not
+	for err == nil && resp.StatusCode < 200 { // informational responses are optional
 		resp, err = http.ReadResponse(r, &http.Request{Method: method})
 	}
 	if err != nil {
@@ -104,7 +103,7 @@ func (p *programs) tell(t *testing.T, c net.Conn, r *bufio.Reader, method, path 
 	h.Del("Date")
 	v.body = withoutID(h, v.body)
 	if method != "HEAD" {
-		h.Del("Content-Length") // how a body is framed is the server's business; that all of it came has been seen
+		h.Del("Content-Length") // framing is up to the server; the body was read completely above
 	}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		v.fields += fmt.Sprintln(name, h[name])
@@ -112,7 +111,7 @@ func (p *programs) tell(t *testing.T, c net.Conn, r *bufio.Reader, method, path 
 	return v
 }
 
-// Whatever a program answers, a visitor gets the same on each way to it.
+// Visitors get the same response on each way to a program.
 func TestProgramWaysAgree(t *testing.T) {
 	t.Parallel()
 	const kind = "Content-Type: text/plain\r\n"
@@ -176,9 +175,10 @@ func TestProgramWaysAgree(t *testing.T) {
 				} else if got != want {
 					t.Errorf("%s %s, way %d: %+v, ReverseProxy answers %+v", method, path, way, shorten(got), shorten(want))
 				}
-				// net/http's client may write the next request before it reads what nobody asked for: that is a 502.
+				// net/http's client may write the next request before it reads an unexpected response, which results in
+				// a 502.
 				unasked := way == byReverseProxy && method == "HEAD" && (path == "/early" || path == "/split")
-				if !got.failure && !unasked { // whatever it was, the next answer is the next one
+				if !got.failure && !unasked { // the next response belongs to the next request
 					if next := p.tell(t, c, r, "GET", "/"); next.body != "ok" && !next.failure {
 						t.Errorf("%s %s, way %d: the next answer is %+v", method, path, way, shorten(next))
 					}
@@ -187,7 +187,7 @@ func TestProgramWaysAgree(t *testing.T) {
 			}
 		}
 	}
-	// What ReverseProxy reads in some way, and nobody should (RFC 9112, section 5.1).
+	// ReverseProxy accepts a blank before the colon, which RFC 9112, section 5.1, forbids.
 	for _, p := range all[byServer:] {
 		p.get("https://app.sites.test/space").want(t, 502, "didn&#39;t answer")
 	}
@@ -203,8 +203,8 @@ func shorten(v reply) reply {
 	return v
 }
 
-// The path and the query reach a program as they were sent, on each way but ReverseProxy's,
-// and no way lets a visitor add a line to the request.
+// The path and the query reach a program unchanged on each way except ReverseProxy's, and on no way can a visitor
+// inject a line into the request.
 func TestProgramTargets(t *testing.T) {
 	t.Parallel()
 	for way := byServer; way <= byAll; way++ {
@@ -234,8 +234,8 @@ func TestProgramTargets(t *testing.T) {
 	}
 }
 
-// A request is sent once, whatever becomes of it: again only where the program has closed
-// its end of a kept connection without reading it.
+// A request is sent only once, whatever happens to it. It is repeated only if the program closed a kept connection
+// without reading it.
 func TestProgramAskedOnce(t *testing.T) {
 	t.Parallel()
 	addr, asked := rawProgram(t, map[string]string{"/": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "/crash": "<close>"})
@@ -243,7 +243,7 @@ func TestProgramAskedOnce(t *testing.T) {
 		p := startProgramAt(t, way, addr)
 		for i := range 20 {
 			before := asked.Load()
-			p.get("https://app.sites.test/").want(t, 200, "ok") // the connection is kept
+			p.get("https://app.sites.test/").want(t, 200, "ok") // leaves a kept connection
 			p.get("https://app.sites.test/crash").want(t, 502, "didn&#39;t answer")
 			if n := asked.Load() - before; n != 2 {
 				t.Fatalf("way %d, round %d: the program read %d requests, want 2", way, i, n)
@@ -252,8 +252,7 @@ func TestProgramAskedOnce(t *testing.T) {
 	}
 }
 
-// A visitor who leaves before the answer ends the request at the program, as one does who
-// leaves in the middle.
+// When a visitor leaves before or during the response, the program's request is canceled.
 func TestProgramVisitorLeaves(t *testing.T) {
 	t.Parallel()
 	for way := byServer; way <= byAll; way++ {
@@ -278,7 +277,7 @@ func TestProgramVisitorLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: app.sites.test\r\n\r\n", path)
-			<-begun // the request of one who leaves before may never be sent
+			<-begun // if the visitor leaves earlier, the request may never be sent
 			if path == "/stream" {
 				if _, err := c.Read(make([]byte, 100)); err != nil {
 					t.Fatal(err)
@@ -291,7 +290,7 @@ func TestProgramVisitorLeaves(t *testing.T) {
 	}
 }
 
-// A program that answers before it has read all of the request is heard at once.
+// A response that a program sends before it has read the whole request reaches the visitor at once.
 func TestProgramAnswersEarly(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {

@@ -36,12 +36,12 @@ type world struct {
 	t       testing.TB
 	dir     string
 	version atomic.Int64
-	https   string // addresses of the listeners
+	https   string // listener addresses
 	http    string
 	roots   *x509.CertPool
 }
 
-// certificates, countries and visitsTo stand for what the service wires.
+// certificates, countries and visitsTo implement what the service passes in.
 type certificates struct {
 	answer    func(*tls.ClientHelloInfo, string, bool) (*tls.Certificate, error)
 	challenge func(w http.ResponseWriter, r *http.Request) bool
@@ -65,8 +65,8 @@ func (f visitsTo) Record(ctx context.Context, b visit.Batch, group []visit.Count
 	return f(ctx, b, group)
 }
 
-// start makes a world. The views live and previews are tables here: the packages that own
-// what is behind them are not this package's business.
+// start starts a world in which the views live and previews are tables, because other packages own the tables behind
+// them.
 func start(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
 	return startOn(t, dbtest.URL(t), change...)
@@ -172,7 +172,7 @@ func (w *world) publish(files map[string]string) release.ID {
 	return s.ID
 }
 
-// row writes a site's row, as the services would.
+// row writes a site's row as the services do.
 func (w *world) row(site id.Site, label, state string, id release.ID) {
 	w.t.Helper()
 	err := w.DB.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -188,7 +188,7 @@ func (w *world) row(site id.Site, label, state string, id release.ID) {
 	}
 }
 
-// live writes a row and waits until it is in force.
+// live writes a row and waits until the edge uses it.
 func (w *world) live(site id.Site, label, state string, id release.ID) {
 	w.t.Helper()
 	w.row(site, label, state, id)
@@ -202,7 +202,7 @@ func (w *world) live(site id.Site, label, state string, id release.ID) {
 	})
 }
 
-// client dials the edge whatever the host, and follows no redirect.
+// client connects to the edge for every host and follows no redirect.
 func (w *world) client() *http.Client {
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -223,7 +223,7 @@ func (w *world) client() *http.Client {
 	}
 }
 
-// answer holds what came back.
+// answer holds a response.
 type answer struct {
 	status int
 	header http.Header
@@ -295,7 +295,7 @@ func TestStates(t *testing.T) {
 	w.get("https://BLOG.sites.test:443/").want(t, 200, "<h1>hello</h1>")
 	w.get("https://other.sites.test/").want(t, 404, "Site not found")
 
-	// A new name leaves the old one, which another site may take.
+	// A renamed site leaves its old label, which another site can take.
 	w.live("s1", "journal", stateLive, id)
 	w.get("https://journal.sites.test/").want(t, 200, "hello")
 	w.get("https://blog.sites.test/").want(t, 404, "Site not found")
@@ -305,7 +305,7 @@ func TestStates(t *testing.T) {
 	w.get("https://journal.sites.test/").want(t, 404, "Site not found")
 	w.get("https://blog.sites.test/").want(t, 200, "other")
 
-	// A release that is not there is our fault, and says nothing of it.
+	// A missing release is a 500 whose page reveals no details.
 	w.live("s2", "blog", stateLive, release.ID(blob.Sum([]byte("gone")).String()))
 	a := w.get("https://blog.sites.test/").want(t, 500, "internal error occurred")
 	if strings.Contains(a.body, "blob") || strings.Contains(a.body, w.dir) {
@@ -313,7 +313,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Rows that are there before the edge starts, and rows that vanish, are noticed too.
+// A full read finds rows that existed before the edge started and drops rows that vanished.
 func TestTableFollowsEverything(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -364,13 +364,13 @@ func TestPreviews(t *testing.T) {
 	w.get("https://abcdefghijk2--blog.sites.test/").want(t, 404, "Site not found")
 	w.get("https://abcdefghijk1--other.sites.test/").want(t, 404, "Site not found")
 	w.get("https://abc--blog.sites.test/").want(t, 404, "Site not found")
-	// An absent one is asked for once, not once per visitor.
+	// A missing preview is looked up once, not once per visitor.
 	if p, ok := w.previews.known.Get("abcdefghijk2--blog"); !ok || p.release != "" || !time.Now().Before(p.until) {
 		t.Error("an absent preview isn't remembered")
 	}
 	w.get("http://abcdefghijk1--blog.sites.test/").want(t, 308, "")
 
-	// A branch's address serves another deployment as soon as its row says so.
+	// A branch's address serves another deployment as soon as its row changes.
 	if err := w.DB.Admin(t.Context(),
 		fmt.Sprintf("INSERT INTO previews (label, host_label, release) VALUES ('feature-x', 'blog', '%s')", first)); err != nil {
 		t.Fatal(err)
@@ -424,7 +424,7 @@ func TestControl(t *testing.T) {
 	w.get("https://panel.sites.test/").want(t, 503, "being deployed")
 }
 
-// Requests that were made by hand to confuse.
+// Malformed and misleading raw requests are refused.
 func TestRawRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A site's own pages answer for its failures, with the status and headers of ours, on each way
-// to its program; where it has none, or is protected, ours do.
+// A site's own error pages replace the default ones, with the same status and headers, on each way to its program.
+// Sites without such pages, and protected sites, get the default ones.
 func TestOwnErrorPages(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -67,11 +67,11 @@ func TestOwnErrorPages(t *testing.T) {
 		}
 		p.switchTo(p.publish(map[string]string{"503.html": "<p>back soon", "robots.txt": ""}))
 		p.refuse.Store(nil)
-		p.get("https://app.sites.test/").want(t, 502, "didn&#39;t answer") // it has no page for this
+		p.get("https://app.sites.test/").want(t, 502, "didn&#39;t answer") // the site has no page for this status
 	}
 }
 
-// A stopped site shows its own page for that, where it has one.
+// A stopped site shows its own 503 page if it has one.
 func TestOwnPageWhileStopped(t *testing.T) {
 	t.Parallel()
 	w := start(t)

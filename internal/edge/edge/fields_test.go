@@ -16,7 +16,7 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// An answer with more fields than one may have is a failed one, whichever way it goes.
+// A response with more header fields than allowed is a failed one on each way to the program.
 func TestProgramManyFields(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -38,7 +38,7 @@ func TestProgramManyFields(t *testing.T) {
 			}{
 				{"GET", "/", nil, 200},
 				{"GET", "/many", nil, 502},
-				{"POST", "/", io.MultiReader(strings.NewReader("x")), 200}, // of no known length
+				{"POST", "/", io.MultiReader(strings.NewReader("x")), 200}, // of unknown length
 				{"POST", "/many", io.MultiReader(strings.NewReader("x")), 502},
 			} {
 				transport := &http.Transport{
@@ -64,8 +64,7 @@ func TestProgramManyFields(t *testing.T) {
 	}
 }
 
-// Fields of answers that wait for their visitor are counted until the visitor has left, where net/http
-// keeps them.
+// On the net/http way, the header fields of a response count against the limit until its visitor has read it or left.
 func TestFieldsHeld(t *testing.T) {
 	t.Parallel()
 	p := startProgramBy(t, byServer, func(w http.ResponseWriter, _ *http.Request) {

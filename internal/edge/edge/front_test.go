@@ -24,10 +24,10 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// here are the addresses of this machine, which proxies of these tests have.
+// here trusts this machine's addresses as proxies.
 var here = front.Proxies{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 
-// asked answers with what a program learns about its visitor.
+// asked is a program that answers with the headers that describe its visitor.
 func asked(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, strings.Join([]string{
 		r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Real-Ip"), r.Header.Get("X-Forwarded-Proto"), r.Host,
@@ -35,7 +35,8 @@ func asked(w http.ResponseWriter, r *http.Request) {
 	}, " "))
 }
 
-// Behind a proxy that ends TLS, sites, programs and the control plane answer over plain HTTP, to the visitor's address.
+// Behind a proxy that terminates TLS, sites, programs and the control plane answer over plain HTTP and see the
+// visitor's address.
 func TestBehindAProxyThatEndsTLS(t *testing.T) {
 	t.Parallel()
 	d := &diary{tops: map[visit.Name]int64{}}
@@ -52,11 +53,11 @@ func TestBehindAProxyThatEndsTLS(t *testing.T) {
 	})
 	p.live("s2", "blog", stateLive, p.publish(map[string]string{"index.html": "home"}))
 	https := []string{"X-Forwarded-Proto: https", "X-Forwarded-For: 6.6.6.6, 203.0.113.7"}
-	for range 2 { // the fast path would answer the second time
+	for range 2 { // the second answer could come from the fast path
 		p.get("http://blog.sites.test/", https...).want(t, 200, "home")
 		p.get("https://blog.sites.test/", "X-Forwarded-For: 203.0.113.7").want(t, 200, "home")
 		p.get("http://app.sites.test/x", https...).want(t, 200, "203.0.113.7 203.0.113.7 https app.sites.test ")
-		// The proxy may pass other headers on as visitors sent them, as nginx does.
+		// A proxy may forward other headers unchanged from visitors, as nginx does. The edge removes them.
 		if a := p.get("https://app.sites.test/x", "X-Forwarded-For: 2001:db8::1", "CF-Connecting-IP: 6.6.6.6", "True-Client-IP: 6.6.6.6", "X_Client_IP: 6.6.6.6").
 			want(t, 200, "2001:db8::1 2001:db8::1 https app.sites.test "); strings.Contains(a.body, "6.6.6.6") {
 			t.Error(a.body)
@@ -64,7 +65,7 @@ func TestBehindAProxyThatEndsTLS(t *testing.T) {
 	}
 	p.get("http://panel.test/", https...).want(t, 200, "control plane for 203.0.113.7true")
 	p.get("http://blog.sites.test/.well-known/acme-challenge/x", https...).want(t, 200, "proof")
-	// What came to the proxy without TLS is sent to https, over whichever listener the proxy asks.
+	// Requests that reached the proxy without TLS are redirected to https, on either listener.
 	p.get("http://blog.sites.test/", "X-Forwarded-Proto: http").want(t, 308, "")
 	p.get("https://blog.sites.test/", "X-Forwarded-Proto: http").want(t, 308, "")
 	p.get("http://blog.sites.test/").want(t, 308, "")
@@ -81,7 +82,7 @@ func TestBehindAProxyThatEndsTLS(t *testing.T) {
 	}
 }
 
-// A visitor who isn't a trusted proxy names neither an address nor a scheme, in no header that programs believe.
+// A visitor that isn't a trusted proxy can't forge an address or scheme in any header that programs trust.
 func TestVisitorsClaimNothing(t *testing.T) {
 	t.Parallel()
 	for way, header := range map[int]string{byReverseProxy: "X-Visitor", byServer: "x_visitor", byAll: "X-Visitor"} {
@@ -99,7 +100,7 @@ func TestVisitorsClaimNothing(t *testing.T) {
 	}
 }
 
-// The header that a setting names is the one that counts.
+// If the Header setting names a header, only that header counts.
 func TestHeaderOfTheProxy(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, asked, func(c *Config) { c.Proxies = front.Proxies{Networks: here.Networks, Header: "CF-Connecting-IP"} })
@@ -111,8 +112,8 @@ func TestHeaderOfTheProxy(t *testing.T) {
 	p.get("https://app.sites.test/", "X-Forwarded-For: 6.6.6.6").want(t, 200, "127.0.0.1 127.0.0.1 https")
 }
 
-// Real proxies as their guides configure them: nginx, which ends TLS and asks over plain HTTP or over TLS, and what
-// Caddy's reverse_proxy sends.
+// The edge works behind nginx configured as its guide says, with TLS terminated and re-encrypted or plain to the edge,
+// and with the headers that Caddy's reverse_proxy sends.
 func TestBehindNginx(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, asked, func(c *Config) { c.Proxies = here })
@@ -140,7 +141,7 @@ func TestBehindNginx(t *testing.T) {
 	p.get("http://app.sites.test/", caddy...).want(t, 200, "203.0.113.7 203.0.113.7 https app.sites.test ")
 }
 
-// behindNginx starts nginx in front of the edge, and returns a client that reaches any host by way of it.
+// behindNginx starts nginx in front of the edge and returns a client that reaches every host through it.
 func (w *world) behindNginx(to string) *http.Client {
 	t := w.t
 	t.Helper()
@@ -155,7 +156,7 @@ func (w *world) behindNginx(to string) *http.Client {
 	both := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: lent.TLS.Certificates[0].Certificate[0]}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
 	dir := t.TempDir()
-	// nginx drops root's rights for its workers, which take sockets alone.
+	// nginx's workers drop root's rights and only get sockets.
 	secure, plain := filepath.Join(dir, "secure"), filepath.Join(dir, "plain")
 	config := `daemon off; pid ` + dir + `/pid; error_log stderr; events {}
 		http {
@@ -220,12 +221,12 @@ func (w *world) behindNginx(to string) *http.Client {
 	}
 }
 
-// installed returns the path of a Debian package's program, which it installs where it can.
+// installed returns the path of a Debian package's program, and installs the package if it can.
 func installed(t testing.TB, name, path string) string {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {
 		install := exec.CommandContext(t.Context(), "apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "--no-install-recommends", name)
-		install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1") // its service doesn't start
+		install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1") // don't start its service
 		if out, err := install.CombinedOutput(); err != nil {
 			t.Fatalf("NOT TESTED BEHIND %s: it can't be installed: %v: %s", name, err, out)
 		}

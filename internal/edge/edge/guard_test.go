@@ -12,7 +12,7 @@ import (
 	"slipway/internal/edge/fastpath"
 )
 
-// origin counts the requests that are forwarded to it.
+// origin counts the requests forwarded to it.
 type origin struct{ asked atomic.Int64 }
 
 func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -29,8 +29,8 @@ func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// What depends on more than the path is never ready in memory, and finding that out has
-// no effect: each visitor's request is forwarded once.
+// Responses that depend on more than the path are never kept as ready answers, and checking for one forwards no
+// request: each visitor's request is forwarded once.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	o := &origin{}
@@ -69,7 +69,7 @@ func TestNotReady(t *testing.T) {
 		t.Error("looking whether it is ready forwards a request")
 	}
 
-	// A site that asks for a password is ready for nobody, from the moment it does.
+	// Once a site is protected, no ready answer of it is used.
 	w.get(host+"/about").want(t, 200, "about")
 	w.settle("s1", `{"protection":"all","hash":"x"}`)
 	if w.ready(at, []byte("/about"), 0) != nil {
@@ -78,8 +78,7 @@ func TestNotReady(t *testing.T) {
 	w.get(host+"/about").want(t, 401, "")
 }
 
-// A batch of changes is seen whole: no reader meets a host that has left its site and not
-// arrived at the other.
+// Readers see a batch of changes all at once: no host has left its old site without having reached the new one.
 func TestHostsSwapAtOnce(t *testing.T) {
 	t.Parallel()
 	var tb table

@@ -15,8 +15,8 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 )
 
-// What clients may not send over HTTP/3 leads to a refusal of that request or the end of
-// that connection, never to an answer of a site, and never to the end of the server.
+// Invalid HTTP/3 input gets its request refused or its connection closed. It never gets a site's content and never
+// stops the server.
 func TestHTTP3Hostile(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.HTTP3 = true })

@@ -38,7 +38,7 @@ func (w *world) overHTTP3(limits *connlimit.Limiter) (addr string, srv *http3.Se
 	return c.LocalAddr().String(), srv
 }
 
-// client3 is a client that speaks nothing but HTTP/3, whatever the host to one address.
+// client3 returns a client that speaks only HTTP/3 and connects to addr for every host.
 func (w *world) client3(addr string) *http.Client {
 	tr := &h3.Transport{
 		DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: w.roots},
@@ -54,8 +54,8 @@ func (w *world) client3(addr string) *http.Client {
 	}
 }
 
-// An answer that a program breaks off is no whole one over HTTP/3 either, with and without a
-// length, whichever way it goes.
+// A response that a program aborts isn't complete over HTTP/3 either, with or without a length, on each way to the
+// program.
 func TestHTTP3ProgramBreaksOff(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -77,7 +77,7 @@ func TestHTTP3ProgramBreaksOff(t *testing.T) {
 				}
 				resp, err := c.Do(r)
 				if err != nil {
-					continue // the head was not on its way yet
+					continue // the response header was not sent yet
 				}
 				text, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
@@ -89,7 +89,7 @@ func TestHTTP3ProgramBreaksOff(t *testing.T) {
 	}
 }
 
-// HTTP/3 says what the others say, and they alone speak of it.
+// HTTP/3 gives the same responses as HTTP/1.1 and HTTP/2, and only those advertise it in Alt-Svc.
 func TestHTTP3(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.HTTP3 = true })
@@ -139,7 +139,7 @@ func TestHTTP3(t *testing.T) {
 						resp.Header.Del("Date")
 						resp.Header.Del("Alt-Svc")
 						if method == "HEAD" && host == "panel.test" {
-							resp.Header.Del("Content-Length") // a handler's that says none: net/http counts for it
+							resp.Header.Del("Content-Length") // for a handler that sets none, net/http adds it
 						}
 						got[i] = fmt.Sprint(resp.StatusCode, resp.Header, resp.ContentLength, string(b))
 					}
@@ -150,7 +150,7 @@ func TestHTTP3(t *testing.T) {
 			}
 		}
 	}
-	// Another host on a connection than the one that TLS was made for.
+	// One connection can serve a host other than the one in its TLS handshake.
 	conn, err := quic.DialAddr(t.Context(), addr, &tls.Config{
 		RootCAs:    w.roots,
 		ServerName: "blog.sites.test",
@@ -186,13 +186,13 @@ func TestHTTP3(t *testing.T) {
 		{421, "GET", "https://other.sites.test/about", nil},
 		{431, "GET", "https://blog.sites.test/about", []string{"X-Long", strings.Repeat("x", 40_000)}},
 		{501, "CONNECT", "https://blog.sites.test", nil},
-		{200, "GET", "https://blog.sites.test/about", nil}, // none of them ends the connection
+		{200, "GET", "https://blog.sites.test/about", nil}, // the refused requests don't end the connection
 	} {
 		if got := try(tt.method, tt.url, tt.fields...); got != tt.status {
 			t.Errorf("%s %s: %d, not %d", tt.method, tt.url, got, tt.status)
 		}
 	}
-	// A graceful end lets an answer under way finish.
+	// A graceful shutdown lets the current response finish.
 	resp, err := c3.Get("https://blog.sites.test/big.bin")
 	if err != nil {
 		t.Fatal(err)

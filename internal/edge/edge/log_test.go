@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// diary remembers all details.
+// diary is a visit recorder that keeps all details.
 type diary struct {
 	mu      sync.Mutex // guards the rest
 	lines   []visit.Line
@@ -46,8 +46,8 @@ func (d *diary) reset() {
 	d.lines, d.tops, d.omitted, d.total = nil, map[visit.Name]int64{}, 0, 0
 }
 
-// The access log and the names say the same whichever way a request was answered, and no
-// more than the site's settings allow.
+// The access log and the top lists are the same on each way that answered a request, and contain no more than the
+// site's settings allow.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"with the fast path", "without"} {
@@ -124,7 +124,7 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// BenchmarkServed measures what counting and logging cost an answer of the fast path.
+// BenchmarkServed measures the cost of counting and logging a fast-path response.
 func BenchmarkServed(b *testing.B) {
 	w := start(b, func(c *Config) {
 		c.Visits, c.VisitsEvery = visitsTo(func(context.Context, visit.Batch, []visit.Counts) error { return nil }), 10*time.Second

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// What browsers see of package access, and how often a visitor may guess in a minute.
+// Names of package access's cookies, and a visitor's limit of guesses per minute.
 const (
 	accessCookie = "__Host-slipway_access"
 	memberCookie = "__Host-slipway_member"
@@ -24,7 +24,7 @@ const (
 	guesses      = 10
 )
 
-// standInMembers writes what the real ones seal as JSON.
+// standInMembers writes as plain JSON what the real Members encrypts.
 type standInMembers struct{}
 
 func (standInMembers) Ask(q visit.Question) string {
@@ -66,8 +66,8 @@ func cookies(t *testing.T, a answer) map[string]*http.Cookie {
 	return out
 }
 
-// An address for members shows nothing without a sign-in. The browser that asked comes back
-// with a grant, to the path that it asked for on the same host, and is let in there alone.
+// An address for members shows nothing before sign-in. The browser that asked returns with a grant to the path it
+// requested on the same host, and the grant works only in that browser.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) {

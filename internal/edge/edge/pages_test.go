@@ -18,14 +18,14 @@ import (
 	"slipway/internal/program/php"
 )
 
-// pages keeps one page of the program, as packages that stand before programs do.
+// pages is a Source with one cached page and one file, like the packages in front of programs.
 type pages struct {
 	*programs
 	page  atomic.Pointer[string]
 	file  atomic.Pointer[string]
-	sent  atomic.Int64 // how often the file was read
-	read  atomic.Int64 // bytes of it
-	files atomic.Int64 // programs held for one
+	sent  atomic.Int64 // times that the file was read
+	read  atomic.Int64 // bytes read from the file
+	files atomic.Int64 // programs acquired for the file
 }
 
 func startPages(t *testing.T) *pages {
@@ -43,7 +43,7 @@ func startPages(t *testing.T) *pages {
 	return p
 }
 
-// File is for the edge, which finds Pages in it.
+// File implements edge.Pages.
 func (p *pages) File(_ id.Deployment, _, path string) (*endpoint.Endpoint, bool) {
 	text := p.file.Load()
 	if path != "/style.css" || text == nil {
@@ -60,10 +60,10 @@ func (p *pages) File(_ id.Deployment, _, path string) (*endpoint.Endpoint, bool)
 	}}, true
 }
 
-// SessionCookies is the same.
+// SessionCookies implements edge.Pages.
 func (p *pages) SessionCookies(id.Deployment) []string { return []string{"session_"} }
 
-// Page is the same.
+// Page implements edge.Pages.
 func (p *pages) Page(deployment id.Deployment, host, path string) (any, func(string) (http.Header, []byte)) {
 	page := p.page.Load()
 	if deployment != "dep_1" || !strings.HasPrefix(host, "app.sites.test:") || path != "/page" || page == nil {
@@ -75,7 +75,7 @@ func (p *pages) Page(deployment id.Deployment, host, path string) (any, func(str
 	}
 }
 
-// phpFiles has no page, but files.
+// phpFiles has files but no cached page.
 type phpFiles struct {
 	*programs
 	site *php.Site
@@ -89,7 +89,7 @@ func (f phpFiles) File(id.Deployment, string, string) (*endpoint.Endpoint, bool)
 	return &endpoint.Endpoint{Release: func() {}, Serve: f.site.Serve}, true
 }
 
-// counted counts what is read.
+// counted counts the bytes read.
 type counted struct {
 	strings.Reader
 	n *atomic.Int64
@@ -101,8 +101,8 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A page of a program is answered without it, as long as its keeper has it, to visitors
-// without a session; all else is the program's.
+// While a program's page is cached, visitors without a session get it without a request to the program. All other
+// requests go to the program.
 func TestProgramPages(t *testing.T) {
 	t.Parallel()
 	p := startPages(t)
@@ -137,7 +137,7 @@ func TestProgramPages(t *testing.T) {
 	says("program /page", "/page")
 }
 
-// A file of such a program is read once and asked for each time.
+// A program's file is read once and revalidated on every request.
 func TestProgramPagesFiles(t *testing.T) {
 	t.Parallel()
 	p := startPages(t)
@@ -162,7 +162,7 @@ func TestProgramPagesFiles(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("12345678901", 1)
-	p.file.Store(&long) // over a MiB: the program's
+	p.file.Store(&long) // a file over 1 MiB is left to the program
 	p.read.Store(0)
 	if got := p.get(at); got.body != "program /style.css" || p.read.Load() > 64<<10 {
 		t.Errorf("a long file: %d, %d bytes, of which %d were read in vain", got.status, len(got.body), p.read.Load())
@@ -172,7 +172,7 @@ func TestProgramPagesFiles(t *testing.T) {
 	}
 }
 
-// Each visitor gets such a file in a coding that they accept.
+// Visitors get such a file in an encoding that they accept.
 func TestProgramPagesFilesCompressed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -217,7 +217,7 @@ func TestProgramPagesFilesCompressed(t *testing.T) {
 	}
 }
 
-// Nobody who may not see a site sees its pages.
+// A cached page isn't served while its site is protected or stopped.
 func TestProgramPagesAreProtected(t *testing.T) {
 	t.Parallel()
 	p := startPages(t)
@@ -238,12 +238,12 @@ func TestProgramPagesAreProtected(t *testing.T) {
 	}
 }
 
-// Vouches is for the edge, which finds a Voucher in it.
+// Vouches implements edge.Voucher.
 func (p *pages) Vouches(_ context.Context, deployment id.Deployment, r *http.Request) bool {
 	return deployment == "dep_1" && r.Header.Get("Own") == "mine"
 }
 
-// A site's password doesn't keep out the site itself.
+// A site's requests to itself need no password.
 func TestSiteReachesItself(t *testing.T) {
 	t.Parallel()
 	p := startPages(t)

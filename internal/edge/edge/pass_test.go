@@ -18,13 +18,13 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// ending is a source whose program has ended when a request is to be passed to it.
+// ending is a source whose program has always ended when a request is passed to it.
 type ending struct {
 	*programs
 	dead atomic.Int64
 }
 
-// Awake is for the edge: it is a Source.
+// Awake implements Source.
 func (e *ending) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	ended := make(chan struct{})
 	close(ended)
@@ -38,7 +38,7 @@ func (e *ending) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	}, true
 }
 
-// do sends a request over a protocol.
+// do sends a request over proto.
 func (e *ending) do(t *testing.T, proto, method, path, body string) (*http.Response, string) {
 	t.Helper()
 	transport := &http.Transport{
@@ -63,8 +63,7 @@ func (e *ending) do(t *testing.T, proto, method, path, body string) (*http.Respo
 	return resp, string(b)
 }
 
-// A program that has ended when a request is on its way to it is not the visitor's business: the next
-// one answers, or a page that says when to ask again.
+// If a program has ended when a request is passed to it, the next program answers, or a page says when to try again.
 func TestPassedToTheNext(t *testing.T) {
 	t.Parallel()
 	e := &ending{}

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// A site whose owner's bandwidth is used up is paused at all of its addresses, whatever of
-// it is cached, and comes back by itself; others are served meanwhile.
+// A site whose owner has used up the bandwidth is paused at all of its addresses, including cached responses, and
+// resumes by itself. Other sites are served meanwhile.
 func TestPausedSites(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -25,7 +25,7 @@ func TestPausedSites(t *testing.T) {
 		`INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', '`+string(id)+`')`); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // the last from the cache of ready answers
+	for range 3 { // the last one is answered from the ready answers
 		w.get("https://blog.sites.test/").want(t, 200, "hello")
 	}
 	w.get("https://next--blog.sites.test/").want(t, 200, "hello")
@@ -48,10 +48,10 @@ func TestPausedSites(t *testing.T) {
 	w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth").head(t, "Retry-After", "3600")
 	w.until("its preview is paused", func() bool { return status("https://next--blog.sites.test/") == 503 })
 	w.get("https://other.sites.test/").want(t, 200, "hello")
-	// A new release does not bring it back.
+	// A new release doesn't resume a paused site.
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "<h1>again</h1>"}))
 	w.get("https://blog.sites.test/").want(t, 503, "used up its bandwidth")
-	// By a window that is over, or is to come, nothing is paused; by one that is now, it is.
+	// A pause applies only during its time window.
 	in := func(d time.Duration) db.Time { return now.Add(d) }
 	set(`UPDATE paused_sites SET month = 1, begins = $1, ends = $2 WHERE site_id = 's1'`, in(-time.Hour), in(-time.Second))
 	w.until("its window is over", func() bool { return status("https://blog.sites.test/") == 200 })

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// dial opens a connection to a host of the world in one protocol.
+// dial connects to a host of the world with proto.
 func (w *world) dial(t *testing.T, host, proto string) *tls.Conn {
 	t.Helper()
 	c, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.roots, ServerName: host, NextProtos: []string{proto}})
@@ -28,8 +28,8 @@ func (w *world) dial(t *testing.T, host, proto string) *tls.Conn {
 	return c
 }
 
-// ask2 sends a request over HTTP/2, with fields and a body as no library would, and a second, honest one. It returns what came back as
-// text, when the second has been answered or the connection is over.
+// ask2 sends a hand-made HTTP/2 request with fields and body that no client library would send, then a valid one. It
+// returns the received text once the second is answered or the connection closes.
 func ask2(c *tls.Conn, host string, fields [][2]string, body string, trailers ...[2]string) string {
 	var got, block bytes.Buffer
 	_, _ = io.WriteString(c, http2.ClientPreface)
@@ -74,9 +74,9 @@ func ask2(c *tls.Conn, host string, fields [][2]string, body string, trailers ..
 	return got.String()
 }
 
-// A program sees only requests that were asked for, each with the visitor's own address: what peers were reported for in the last year
-// (smuggled requests, fields of HTTP/2 that become lines of HTTP/1.1, names that CGI takes for others) leads to a refusal, or to a request
-// that says nothing else.
+// A program receives only requests that a client really sent, each with the client's address. Known attacks on other
+// servers (request smuggling, HTTP/2 fields that become HTTP/1.1 lines, names that CGI confuses with others) are
+// refused or have no effect.
 func TestPeersRequestsOfPrograms(t *testing.T) {
 	t.Parallel()
 	const host = "app.sites.test"
@@ -195,14 +195,14 @@ func TestPeersRequestsOfPrograms(t *testing.T) {
 			t.Errorf("way %d: afterwards %q", way, got)
 		}
 		mu.Lock()
-		if asked < len(over2)+22 { // the honest ones, and those with fields that are dropped
+		if asked < len(over2)+22 { // the valid ones, and those whose bad fields are dropped
 			t.Errorf("way %d: the program was asked %d times", way, asked)
 		}
 		mu.Unlock()
 	}
 }
 
-// No spelling of a path gets by the password of a folder, over either protocol: what is matched is what is served.
+// No spelling of a path bypasses a folder's password, over HTTP/1.1 or HTTP/2: rules match the path that is served.
 func TestPeersPathsOfFiles(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -236,6 +236,6 @@ func TestPeersPathsOfFiles(t *testing.T) {
 		c.Close()
 	}
 	auth := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("anna:geheim"))
-	w.get("https://"+host+"/secret/plan", auth).want(t, 200, "the plan") // or nothing is shown
+	w.get("https://"+host+"/secret/plan", auth).want(t, 200, "the plan") // otherwise nothing would be shown at all
 	w.get("https://"+host+"/alias/plan", auth).want(t, 200, "the plan")
 }

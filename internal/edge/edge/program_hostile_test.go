@@ -23,9 +23,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// An upgrade whose target names another host never reaches a program, whose server might
-// connect to what it names (the class of CVE-2026-44578), and neither does one for another
-// tenant than the connection's.
+// An upgrade request whose target names another host never reaches a program, which might connect to it (the class of
+// CVE-2026-44578). A request for another tenant's host on the same connection doesn't either.
 func TestProgramUpgradeTargets(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -69,8 +68,8 @@ func TestProgramUpgradeTargets(t *testing.T) {
 	}
 }
 
-// A method that is no token is refused before a program could take it for a request line, and
-// so is a port that is no number.
+// A method that isn't a token, or a port that isn't a number, is refused before a program could misread the request
+// line.
 func TestProgramRequestLines(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -104,8 +103,7 @@ func TestProgramRequestLines(t *testing.T) {
 	}
 }
 
-// status2 asks over HTTP/2 as no library would, and returns the status, or that the stream
-// was reset.
+// status2 sends a hand-made HTTP/2 request and returns its status, or that the stream was reset.
 func status2(c *tls.Conn, method, host, path string) string {
 	io.WriteString(c, http2.ClientPreface)
 	f := http2.NewFramer(c, c)
@@ -131,8 +129,8 @@ func status2(c *tls.Conn, method, host, path string) string {
 	}
 }
 
-// An upgrade to another version of HTTP, in which a visitor could say who asks, is not passed
-// on; one to another protocol is.
+// An upgrade to another HTTP version, in which a visitor could forge its address, isn't forwarded. An upgrade to
+// another protocol is.
 func TestProgramUpgradeToHTTP(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -156,7 +154,7 @@ func TestProgramUpgradeToHTTP(t *testing.T) {
 			"Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA":                 200,
 			"Connection: upgrade\r\nUpgrade: H2C":                                                             200,
 			"Connection: Upgrade\r\nUpgrade: websocket, h2c":                                                  200,
-			"Connection: Upgrade\r\nUpgrade: x\r\nUpgrade: h2c":                                               101, // to x
+			"Connection: Upgrade\r\nUpgrade: x\r\nUpgrade: h2c":                                               101, // upgrades to x
 			"Connection: Upgrade\r\nUpgrade: HTTP/2.0":                                                        200,
 			"Connection: Upgrade\r\nUpgrade: TLS/1.0, HTTP/1.1":                                               200,
 			"Connection: Upgrade\r\nUpgrade:\th2c ":                                                           200,
@@ -184,8 +182,8 @@ func TestProgramUpgradeToHTTP(t *testing.T) {
 	}
 }
 
-// With a limit used up a program's site answers with a page of ours and the files that are
-// meant for visitors, and never with what the program runs from.
+// When a limit is reached, a program's site serves an error page and its public static files, and never the program's
+// own files.
 func TestProgramLimitsFailClosed(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(http.ResponseWriter, *http.Request) { t.Error("the program was asked") })
@@ -225,7 +223,7 @@ func TestProgramLimitsFailClosed(t *testing.T) {
 		p.refuse.Store(&err)
 		check(f.Message, 503, 200)
 	}
-	err := io.ErrUnexpectedEOF // the limit can't be asked for
+	err := io.ErrUnexpectedEOF // the limit can't be read
 	p.refuse.Store(&err)
 	check("a failure of ours", 503, 200)
 	if err := p.DB.Write(t.Context(), func(tx *db.Tx) error {
@@ -243,8 +241,7 @@ func TestProgramLimitsFailClosed(t *testing.T) {
 	}
 }
 
-// What a program says beyond its answer, or otherwise than it was asked, reaches no visitor,
-// and never the next one.
+// Extra or unexpected bytes in a program's response never reach this visitor or the next one.
 func TestProgramOddAnswers(t *testing.T) {
 	t.Parallel()
 	const kind = "Content-Type: text/plain\r\n"
@@ -261,9 +258,9 @@ func TestProgramOddAnswers(t *testing.T) {
 	for way := range 3 {
 		p := startProgramAt(t, way, addr)
 		for _, tt := range []struct {
-			request string // its line and fields
+			request string // request line and fields
 			status  int
-			body    string // begins so; of a page of ours nothing is compared
+			body    string // prefix; the edge's own pages aren't compared
 		}{
 			{
 				"GET /unchanged",
@@ -283,7 +280,7 @@ func TestProgramOddAnswers(t *testing.T) {
 			{"GET /many", 502, "<"},
 			{"GET /switch", 502, "<"},
 			{"POST /switch", 502, "<"},
-			{"GET /\r\nConnection: Upgrade\r\nUpgrade: websocket", 200, "ok"}, // refused by the program
+			{"GET /\r\nConnection: Upgrade\r\nUpgrade: websocket", 200, "ok"}, // the program refuses the upgrade
 			{"GET /switch\r\nConnection: Upgrade\r\nUpgrade: websocket", 502, "<"},
 			{
 				"GET /\r\nTE: trailers, gzip\r\nConnection: TE",
@@ -335,7 +332,7 @@ func TestProgramOddAnswers(t *testing.T) {
 				strings.Contains(string(text), "evil") || resp.Header.Get("Content-Length") == "99" {
 				t.Errorf("way %d, %q: %d %.100q %v; want %d %q", way, tt.request, resp.StatusCode, text, err, tt.status, tt.body)
 			}
-			if !resp.Close { // the next answer is the next one
+			if !resp.Close { // the next response belongs to the next request
 				fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: app.sites.test\r\n\r\n")
 				if next, err := http.ReadResponse(r, nil); err == nil {
 					if text, _ := io.ReadAll(next.Body); next.StatusCode != 200 || string(text) != "ok" {
@@ -349,7 +346,7 @@ func TestProgramOddAnswers(t *testing.T) {
 	}
 }
 
-// Visitors read that a program did not answer, the site's log why.
+// Visitors see that the program didn't answer. The site's log says why.
 func TestProgramFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	addr, _ := rawProgram(t, map[string]string{
@@ -392,7 +389,7 @@ func TestProgramFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// A client that speaks HTTP/1.0 gets the answer alone, without what came before it.
+// An HTTP/1.0 client gets the final response without informational ones.
 func TestProgramOldClient(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -422,8 +419,7 @@ func TestProgramOldClient(t *testing.T) {
 	}
 }
 
-// A site that says how large a request may be gets no larger one, whether it says its size or
-// not, and its visitors are told.
+// A site's limit on request sizes applies with and without a Content-Length, and visitors get a 413.
 func TestProgramRequestLimit(t *testing.T) {
 	t.Parallel()
 	var most atomic.Int64
@@ -461,7 +457,7 @@ func TestProgramRequestLimit(t *testing.T) {
 			client := p.client()
 			resp, err := client.Do(req)
 			if err != nil {
-				if tt.status == 413 { // the connection may end while the rest of it is sent
+				if tt.status == 413 { // the connection may close while the rest is sent
 					continue
 				}
 				t.Fatal(err)
@@ -477,7 +473,7 @@ func TestProgramRequestLimit(t *testing.T) {
 	}
 }
 
-// A site may say how long its program takes for the first byte of an answer.
+// A site can set how long its program may take until the first byte of a response.
 func TestProgramResponseTime(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {
@@ -489,13 +485,13 @@ func TestProgramResponseTime(t *testing.T) {
 	}
 }
 
-// A program that reads nothing holds a request no longer than one that answers nothing.
+// A program that doesn't read its request times out like one that doesn't answer.
 func TestProgramReadsNothing(t *testing.T) {
 	t.Parallel()
 	for _, way := range []int{byServer, byAll} {
 		p := startProgramBy(t, way, nil)
 		p.pool = upstream.New(upstream.Config{Dial: func(context.Context) (net.Conn, error) {
-			ours, theirs := net.Pipe() // what is written waits for its reader
+			ours, theirs := net.Pipe() // writes block until they are read
 			t.Cleanup(func() { theirs.Close() })
 			return ours, nil
 		}})
@@ -505,7 +501,7 @@ func TestProgramReadsNothing(t *testing.T) {
 	}
 }
 
-// The bytes of answers are counted on each way to a program.
+// Response bytes are counted on each way to a program.
 func TestProgramCountsBytes(t *testing.T) {
 	t.Parallel()
 	for way := range 3 {

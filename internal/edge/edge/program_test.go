@@ -28,8 +28,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// programs is an edge whose site "app" is a program: the handler that is given. Requests
-// reach it as they would in production.
+// programs is an edge whose site "app" is a program, run by the given handler. Requests reach it as in production.
 type programs struct {
 	*world
 	way       int
@@ -37,18 +36,18 @@ type programs struct {
 	pool      *upstream.Pool
 
 	held   atomic.Int64 // requests that hold the program
-	passed atomic.Int64 // requests that the fast path had
+	passed atomic.Int64 // requests that took the fast path
 	refuse atomic.Pointer[error]
 
-	heard     atomic.Int64 // bytes that were counted
+	heard     atomic.Int64 // bytes counted
 	maxBody   atomic.Int64
 	firstByte atomic.Int64
 
 	mu     sync.Mutex // guards failed
-	failed []string   // what the site's log was told
+	failed []string   // lines of the site's log
 }
 
-// Acquire is for the edge: it is a Source.
+// Acquire implements Source.
 func (p *programs) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	if err := p.refuse.Load(); err != nil {
 		return nil, *err
@@ -58,7 +57,7 @@ func (p *programs) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, 
 	return e, nil
 }
 
-// Awake is for the edge: it is a Source.
+// Awake implements Source.
 func (p *programs) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	if p.way != byAll || p.refuse.Load() != nil {
 		return nil, false
@@ -85,8 +84,8 @@ func (p *programs) fail(why string) {
 	p.failed = append(p.failed, why)
 }
 
-// The ways to a program: all requests by ReverseProxy, all by net/http's server, and as it
-// is in production.
+// Ways to a program: every request through ReverseProxy, every request through net/http's server, or all ways as in
+// production.
 const (
 	byReverseProxy = iota
 	byServer
@@ -144,7 +143,7 @@ func TestProgramSeesWhoAsks(t *testing.T) {
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(map[string]any{"host": r.Host, "uri": r.RequestURI, "header": r.Header})
 	})
-	// By hand: a client would not send some of these.
+	// Requests are written by hand because a client wouldn't send some of them.
 	c, err := tls.Dial("tcp", p.https, &tls.Config{RootCAs: p.roots, ServerName: "app.sites.test", NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -247,8 +246,8 @@ func TestProgramUpgrade(t *testing.T) {
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
 }
 
-// An upgraded connection ends on both sides when one side has ended it, though the other doesn't
-// care: neither a visitor who vanished nor a program that hangs holds anything for ever.
+// When one side of an upgraded connection closes, the other is closed too, even if it doesn't react. A vanished visitor
+// or a hanging program holds nothing forever.
 func TestUpgradeEnds(t *testing.T) {
 	t.Parallel()
 	for way, by := range map[string]int{"ReverseProxy": byReverseProxy, "server": byServer, "all": byAll} {
@@ -268,7 +267,7 @@ func TestUpgradeEnds(t *testing.T) {
 					if programEnds {
 						conn.(interface{ CloseWrite() error }).CloseWrite()
 					}
-					<-over // as Node does: it hears of the end, and keeps its own side open
+					<-over // like Node, it sees the end but keeps its own side open
 				})
 				t.Cleanup(func() { close(over) })
 				c, err := tls.Dial("tcp", p.https, &tls.Config{
@@ -306,15 +305,14 @@ func TestUpgradeEnds(t *testing.T) {
 	}
 }
 
-// A program that answers before it has the whole request, over HTTP/2: its visitor goes on
-// sending, or leaves, when the handler has returned.
+// Over HTTP/2, a program can answer before it has the whole request, while its visitor sends on or leaves.
 func TestEarlyAnswerOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for way, by := range map[string]int{"ReverseProxy": byReverseProxy, "server": byServer, "all": byAll} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			p := startProgramBy(t, by, func(w http.ResponseWriter, _ *http.Request) {
-				_ = http.NewResponseController(w).EnableFullDuplex() // or net/http reads the request first
+				_ = http.NewResponseController(w).EnableFullDuplex() // otherwise net/http reads the request first
 				w.Header().Set("Content-Length", "5")
 				io.WriteString(w, "early")
 				w.(http.Flusher).Flush()
@@ -349,7 +347,7 @@ func TestEarlyAnswerOverHTTP2(t *testing.T) {
 	}
 }
 
-// Events reach the visitor as the program sends them, though no answer has an end.
+// Server-sent events reach the visitor as the program sends them, before the response ends.
 func TestProgramStreams(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
@@ -382,12 +380,12 @@ func TestProgramStreams(t *testing.T) {
 		}
 	}
 	close(next)
-	cancel() // the visitor leaves, and the program hears of it
+	cancel() // the visitor leaves, which cancels the program's request
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
 }
 
-// An upload reaches the program byte for byte and is never held in memory. No test runs
-// beside it: the heap is everybody's.
+// An upload reaches the program unchanged and is never held in memory. The test isn't parallel because it measures the
+// heap.
 func TestProgramLargeUpload(t *testing.T) {
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
 		h := sha256.New()
@@ -424,7 +422,7 @@ func TestProgramTakesTooLong(t *testing.T) {
 		switch r.URL.Path {
 		case "/silent":
 			<-r.Context().Done()
-		case "/upload": // the clock counts from the last byte that came
+		case "/upload": // the timeout counts from the last byte received
 			io.Copy(io.Discard, r.Body)
 			io.WriteString(w, "got it")
 		}
@@ -434,7 +432,7 @@ func TestProgramTakesTooLong(t *testing.T) {
 
 	r, w := io.Pipe()
 	go func() {
-		for range 8 { // longer than the program's time in all
+		for range 8 { // longer in total than the program's timeout
 			w.Write([]byte("some"))
 			time.Sleep(500 * time.Millisecond)
 		}
@@ -502,7 +500,7 @@ func TestProgramNotWoken(t *testing.T) {
 	}
 }
 
-// A site can't set a cookie that its neighbours get.
+// A site can't set a cookie that other sites receive.
 func TestProgramCookies(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
@@ -526,7 +524,7 @@ func TestProgramCookies(t *testing.T) {
 	}
 }
 
-// A visitor who reads slowly gets all of it, and one who leaves lets the program go.
+// A slow reader gets the whole response, and when a visitor leaves the program's request ends.
 func TestProgramSlowReader(t *testing.T) {
 	t.Parallel()
 	block := strings.Repeat("x", 1<<20)
@@ -564,12 +562,12 @@ func TestProgramSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.ReadFull(resp.Body, buf)
-	resp.Body.Close() // gone in the middle
+	resp.Body.Close() // leaves in the middle of the response
 	p.until("the program is let go", func() bool { return p.held.Load() == 0 })
 }
 
-// What a program says is compressed by nobody but itself: a page that holds a secret beside
-// what a visitor chose would betray it by its length. Its own compression comes as it is.
+// The edge doesn't compress a program's responses: the length of a compressed page with both a secret and the visitor's
+// input would reveal the secret (BREACH). Compression by the program is kept.
 func TestProgramNotCompressed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a page of many equal words ", 1000)

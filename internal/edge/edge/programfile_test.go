@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// asker asks the site "app" over TLS and follows nothing.
+// asker returns a client for the site "app" that follows no redirect.
 func (p *programs) asker() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -41,8 +41,8 @@ func (p *programs) askWith(t *testing.T, c *http.Client, path string, header map
 	return resp, string(text)
 }
 
-// What one visitor's headers make of a program's answer, no other visitor gets: nothing that
-// a program says is stored, whatever it says of caching (the class of CVE-2026-44572).
+// A response that depends on one visitor's headers is never served to another: the edge doesn't store a program's
+// responses, whatever their Cache-Control (the class of CVE-2026-44572).
 func TestProgramPoisonsNobody(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +75,7 @@ func TestProgramPoisonsNobody(t *testing.T) {
 	}
 }
 
-// What a program says to a server in front of it neither reaches a visitor nor is obeyed.
+// Response headers meant for a server in front, such as X-Sendfile, are removed and not obeyed.
 func TestProgramServerHeaders(t *testing.T) {
 	t.Parallel()
 	p := startProgram(t, func(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// ruled is a program to which rules apply, such as a WordPress, with a page that is ready.
+// ruled is a program with a cached page to which a release's rules apply, such as WordPress.
 type ruled struct {
 	*pages
 	own *release.Tree
@@ -22,7 +22,7 @@ func (p *ruled) Vouches(_ context.Context, _ id.Deployment, r *http.Request) boo
 	return r.Header.Get("Own") != ""
 }
 
-// Redirects and headers of a release apply to programs of some kinds, and those that a site has beside go before them.
+// A release's redirects and headers apply to some kinds of programs, and the site's own rules take precedence.
 func TestProgramRules(t *testing.T) {
 	t.Parallel()
 	p := &ruled{pages: &pages{}}
@@ -68,7 +68,7 @@ func TestProgramRules(t *testing.T) {
 	p.get(at+"/secret//x").want(t, 401, "Password required")
 	p.get(at+"/secret/x", "Own: 1").want(t, 200, "program /secret/x")
 	p.get(at+"/old/a", "Own: 1").want(t, 200, "program /old/a")
-	// What PHP answers as another path is protected as that one.
+	// A path that PHP resolves to another path is protected like that one.
 	for path, status := range map[string]int{
 		"/./secret/x": 401, "/x/../secret/x": 401, "/x/%2e%2e/secret/x": 401, "/index.php/secret/x": 401, "/a/index.PHP//secret/x": 401,
 		"/secret/x%C2%85": 404, "/%C2%85/../secret/x": 401, "/index.php/closed/x": 404, "/./closed/x": 404, "/shut.php/x": 403, "/shut.php": 403,
@@ -89,6 +89,6 @@ func TestProgramRules(t *testing.T) {
 	p.get(at+"/old/b").want(t, 200, "program /old/b").head(t, "X-Frame-Options", "SAMEORIGIN")
 
 	p.own = nil
-	p.switchTo(release.Empty) // which the store doesn't have here
+	p.switchTo(release.Empty) // a release that this store doesn't have
 	p.get(at+"/old/b").want(t, 200, "program /old/b").head(t, "X-Frame-Options", "")
 }

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// settle gives a site serving settings and waits until they are in force.
+// settle changes a site's serving settings and waits until the edge uses them.
 func (w *world) settle(site id.Site, settings string) {
 	w.t.Helper()
 	if err := w.DB.Admin(w.t.Context(),
@@ -24,8 +24,7 @@ func (w *world) settle(site id.Site, settings string) {
 	w.until("the settings are in force", func() bool { return w.table.hosts().of(site).settings == settings })
 }
 
-// A rule forwards requests only where the settings allow the host; what goes out and
-// what comes back is cleaned.
+// A rule forwards requests only to hosts that the settings allow. Headers are cleaned in both directions.
 func TestProxied(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
@@ -75,14 +74,14 @@ func TestProxied(t *testing.T) {
 	_ = body
 	w.get(host+"/api/there").want(t, 200, "a file").head(t, "X-Rule", "1")
 	w.do("POST", host+"/").want(t, 405, "")
-	w.get(host+"/other/x").want(t, 404, "") // another port is another host
+	w.get(host+"/other/x").want(t, 404, "") // another port counts as another host
 	w.get(host+"/api/x", "Via: 1.1 slipway, 1.1 slipway, 1.1 slipway").want(t, 508, "")
 	api.Close()
 	w.get(host+"/api/x").want(t, 502, "")
 }
 
-// A protected site shows nothing without the password, under no address and to no method;
-// the cookie ends with the password and is good for its host alone.
+// A protected site shows nothing without the password, at any address and for any method. The cookie is valid for its
+// host only, and until the password changes.
 func TestProtected(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.Password = func(hash, given string) bool { return hash == "hash of "+given } })

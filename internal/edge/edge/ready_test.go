@@ -19,7 +19,7 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// withoutFastPath serves the same edge a second time, by net/http alone.
+// withoutFastPath serves the same edge on a second listener with net/http only.
 func (w *world) withoutFastPath() (addr string) {
 	w.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,9 +32,8 @@ func (w *world) withoutFastPath() (addr string) {
 	return ln.Addr().String()
 }
 
-// The fast path says what the files backend says: about every file, with and without
-// compressed variants, rules that depend on a request, several hosts of one site, previews,
-// and after each switch.
+// The fast path gives the same responses as the files backend: for every file, with and without compressed variants,
+// for rules that depend on the request, for several hosts of a site, for previews, and after each switch.
 func TestFastPathSaysTheSame(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -142,7 +141,7 @@ func TestFastPathSaysTheSame(t *testing.T) {
 	compare()
 }
 
-// Finding a ready answer costs no allocation, and visits are counted as ever.
+// A ready answer is found without an allocation, and its visits are counted.
 func TestReady(t *testing.T) { // not parallel: it counts allocations
 	var mu sync.Mutex
 	var pages int64

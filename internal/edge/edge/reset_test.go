@@ -16,10 +16,10 @@ import (
 	"slipway/internal/edge/upstream"
 )
 
-// closing is a connection whose other end goes once a request has been written to it, which nobody reads.
+// closing is a connection whose peer closes without reading once left requests have been written.
 type closing struct {
 	net.Conn
-	left int // requests until then
+	left int // requests until the peer closes
 	end  func()
 }
 
@@ -32,7 +32,7 @@ func (c *closing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// unaccepted connects to a program that stops listening before it has accepted.
+// unaccepted connects to a program that stops listening before it accepts the connection.
 func unaccepted(t *testing.T) (net.Conn, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func unaccepted(t *testing.T) (net.Conn, error) {
 	return &closing{Conn: c, left: 1, end: func() { l.Close() }}, err
 }
 
-// once connects to a program that answers one request, and closes the connection when the next one comes.
+// once connects to a program that answers one request and closes the connection when the next arrives.
 func once(t *testing.T) (net.Conn, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,31 +67,31 @@ func once(t *testing.T) (net.Conn, error) {
 	return &closing{Conn: c, left: 2, end: func() { its.Close() }}, nil
 }
 
-// A program that stops listening resets the connections that it has not accepted, and one that has been busy for long those that it has
-// kept, with what came meanwhile. A request is sent once more where it may be sent twice, or has not been read; and one that isn't there
-// any more, or may have been read in part, gets no connection that has waited.
+// A program that stops listening resets connections that it hasn't accepted, and a busy one may reset kept connections
+// with unread requests. The edge retries a request that is safe to repeat or was not read. A request that can't be
+// retried doesn't use a kept connection.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for _, way := range []int{byServer, byAll} {
 		for _, tt := range []struct {
 			method string
-			dials  string // o: once, u: unaccepted; what follows is accepted
-			asked  int    // requests
-			status int    // of the last one
-			body   int    // bytes of it
+			dials  string // o: once, u: unaccepted; later connections are accepted
+			asked  int    // number of requests
+			status int    // of the last response
+			body   int    // bytes of the last request's body
 		}{
 			{"GET", "u", 1, 200, 0},
 			{"DELETE", "u", 1, 200, 0},
 			{"POST", "u", 1, 502, 0},
-			{"GET", "uu", 1, 502, 0}, // one after the other: it may be the request
+			{"GET", "uu", 1, 502, 0}, // both connections fail: the request may be the cause
 			{"GET", "o", 2, 200, 0},
-			{"POST", "o", 2, 200, 0}, // a kept connection says that nobody has read it
+			{"POST", "o", 2, 200, 0}, // the kept connection reports that the request was not read
 			{"GET", "ou", 2, 200, 0},
 			{"POST", "ou", 2, 502, 0},
 			{"GET", "ouu", 2, 502, 0},
 			{"POST", "o", 2, 200, 10},
 			{"PUT", "o", 2, 200, 10},
-			{"POST", "o", 2, 200, 5000}, // on a connection that has not waited
+			{"POST", "o", 2, 200, 5000}, // on a new connection
 			{"PUT", "o", 2, 200, 5000},
 			{"POST", "ou", 2, 502, 5000},
 		} {

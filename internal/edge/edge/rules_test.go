@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Rules as a visitor meets them.
+// Redirects, rewrites, headers and passwords of a site's rules files apply to visitors' requests.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -40,7 +40,7 @@ func TestRules(t *testing.T) {
 	for _, path := range []string{"/_redirects", "/_headers", "/_redirects/", "/%5fheaders"} {
 		w.get(host+path).want(t, 404, "nothing here")
 	}
-	// A password is asked for under every spelling of the path.
+	// Every spelling of a protected path asks for the password.
 	for _, path := range []string{"/secret/plan", "/secret//plan", "/%73ecret/plan", "/secret/plan.html", "/secret/nothing", "/secret"} {
 		w.get(host+path).want(t, 401, "Password required").head(t, "WWW-Authenticate", `Basic realm="Protected", charset="UTF-8"`).head(
 			t,
@@ -66,7 +66,8 @@ func TestRules(t *testing.T) {
 	}
 	w.get(host+"/").want(t, 200, "home")
 
-	// The fast path keeps only what everybody gets, and asks no other host to find out.
+	// The fast path keeps only responses that are the same for all visitors, and finds that out without contacting
+	// another host.
 	w.settle("s1", `{"proxyHosts":["api.example.com"]}`)
 	at := w.table.hosts().of("s1")
 	for path, kept := range map[string]bool{

@@ -85,8 +85,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What the disk damaged is an error or an interrupted answer, never a whole one; when
-// only a compressed variant is damaged the file itself is served.
+// A file damaged on disk is answered with an error or an aborted response, never a complete one. If only a compressed
+// variant is damaged, the file itself is served.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	w, id := site1(t)
@@ -146,8 +146,8 @@ func TestDamage(t *testing.T) {
 	w.get("https://blog.sites.test/").want(t, 200, "home")
 }
 
-// A hundred switches under load: every request succeeds, every answer is of one release
-// whole, and no visitor sees an older release after a newer one.
+// During a hundred switches under load, every request succeeds, every response is of one release, and no visitor gets
+// an older release after a newer one.
 func TestFlips(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -207,7 +207,7 @@ func TestFlips(t *testing.T) {
 	t.Logf("%d requests during %d switches", requests.Load(), flips)
 }
 
-// metricsOf reads metrics, each by its name and the values of its labels.
+// metricsOf returns the metrics by their names and label values.
 func metricsOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -237,7 +237,7 @@ func TestMetrics(t *testing.T) {
 	w.get("https://blog.sites.test/nothing")
 	w.do("POST", "https://blog.sites.test/")
 	w.get("https://unknown.sites.test/")
-	// The handler counts after the visitor has the answer.
+	// The handler counts after the response has reached the visitor.
 	w.until("all is counted", func() bool {
 		m := metricsOf(t, reg)
 		return m["slipway_edge_requests_total 2xx"]+m["slipway_edge_requests_total 4xx"] == 5
@@ -257,7 +257,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// discard is a ResponseWriter that costs as little as can be.
+// discard is a ResponseWriter with minimal cost.
 type discard struct{ h http.Header }
 
 func (d *discard) Header() http.Header         { return d.h }
@@ -285,8 +285,8 @@ func BenchmarkSmallAsset(b *testing.B) {
 	}
 }
 
-// A browser asks by OPTIONS whether a page of another origin may send its headers: the site's rules answer, where a file is. Redirects are
-// for every method, so that forms and APIs that moved are found.
+// OPTIONS requests to a file are answered by the site's rules, so that CORS preflights work. Redirects apply to every
+// method, so that forms and APIs can move.
 func TestOtherMethods(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -2,9 +2,8 @@ package edge
 
 import "testing"
 
-// The settings of a site decide how its pages' addresses end and whether index.html
-// answers for paths without a file, at once and without a deployment; a missing asset is
-// never a page.
+// A site's settings for trailing slashes and single-page apps apply at once, without a deployment. A missing asset is a
+// 404 and never a page.
 func TestServingSettings(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -25,7 +24,7 @@ func TestServingSettings(t *testing.T) {
 	w.get(host+"/docs").want(t, 200, "docs")
 	w.get(host+"/app/settings").want(t, 404, "")
 
-	// What the repository's own files say gives way, in both directions.
+	// The settings override the repository's own files, in both directions.
 	w.live("s1", "blog", stateLive, w.publish(map[string]string{"index.html": "home", "about.html": "about", "200.html": "shell"}))
 	w.settle("s1", `{"singlePage":"auto"}`)
 	w.get(host+"/app").want(t, 200, "shell")

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// An edge whose connections to PostgreSQL are silent from one moment on, as after a failover, makes new ones and serves what is live
-// within seconds.
+// An edge whose PostgreSQL connections stop responding, as after a failover, opens new ones and serves the current
+// release within seconds.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -35,5 +35,5 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// answerTime is how long a statement may take: an edge that waits for so long for a silent connection is late.
+// answerTime caps how long the edge may wait on a connection that doesn't respond.
 const answerTime = 9 * time.Second

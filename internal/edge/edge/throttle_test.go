@@ -14,9 +14,9 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// At the limit, sites that are slowed down answer at their rate, from memory too and at the addresses of previews, while other owners'
-// are as fast as ever; more responses at once than there may be are refused in words. All of it is counted, and responses under way go
-// on at full speed once there is bandwidth again.
+// Once an owner reaches the limit, the owner's sites are slowed to their rate, including ready answers and previews,
+// while other owners' sites are as fast as before. Too many concurrent responses get an error page. All of it is
+// counted, and responses in progress return to full speed when the limit is raised.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}}
@@ -44,12 +44,12 @@ func TestThrottle(t *testing.T) {
 	w.live("s1", "blog", stateLive, release)
 	w.live("s2", "other", stateLive, release)
 	admin(`INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', $1)`, string(release))
-	for range 3 { // the last from the cache of ready answers
+	for range 3 { // the last one is answered from the ready answers
 		w.get("https://blog.sites.test/").want(t, 200, "0123")
 		w.get("https://other.sites.test/").want(t, 200, "0123")
 	}
 
-	// A byte a second: what is slow doesn't end before the test does.
+	// One byte per second, so that a slow response doesn't end before the test does.
 	admin(`INSERT INTO throttled_owners VALUES ('owner', 1, 1, TRUE, $1, $2)`, db.Now().Add(-time.Hour), db.Now().Add(time.Hour))
 	w.until("it is slow", func() bool { return w.table.hosts().find("blog").spent() })
 	browser := w.client()
@@ -66,7 +66,7 @@ func TestThrottle(t *testing.T) {
 		}
 		return answer
 	}
-	first := ask("https://blog.sites.test/") // its first part comes at once
+	first := ask("https://blog.sites.test/") // its first part is sent at once
 	if _, err := io.ReadFull(first.Body, make([]byte, 4<<10)); err != nil || first.StatusCode != http.StatusOK {
 		t.Fatal(first.Status, err)
 	}
@@ -95,7 +95,7 @@ func TestThrottle(t *testing.T) {
 			}
 		}()
 	}
-	for range 5 { // one visitor has 16 at once, the first among them
+	for range 5 { // a visitor can have 16 at once, including the first one
 		if got := <-slow; got != "refused" {
 			t.Error(got)
 		}
@@ -119,7 +119,7 @@ func TestThrottle(t *testing.T) {
 	w.until("it is fast again", func() bool { return !w.table.hosts().find("blog").spent() })
 	w.get("https://blog.sites.test/").want(t, 200, "0123")
 
-	// Where it isn't written yet that nothing is left, the node that finds nothing to borrow doesn't refuse either.
+	// Until the view says that the limit is reached, a node that can't borrow bandwidth serves the site anyway.
 	for _, q := range []string{`DROP VIEW capped_owners`, `CREATE TABLE capped_owners (owner_id TEXT, month BIGINT, begins BIGINT DEFAULT 0, ends BIGINT DEFAULT 0)`} {
 		if err := w.DB.Admin(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestThrottle(t *testing.T) {
 	w.get("https://blog.sites.test/small.txt").want(t, 200, "small")
 }
 
-// What is sent slowly is counted as everything else is.
+// Bytes of slowed responses are counted like all others.
 func TestThrottledBytesCount(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}}

@@ -59,7 +59,7 @@ func TestCertificates(t *testing.T) {
 		t.Error("TLS 1.1 was accepted")
 	}
 
-	// A client that speaks HTTP/1.0 alone says so in the handshake.
+	// A client that speaks only HTTP/1.0 says so in the handshake.
 	conn, err := tls.Dial("tcp", w.https, &tls.Config{RootCAs: w.roots, ServerName: "panel.test", NextProtos: []string{"http/1.0"}})
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// What the edge says about a host is what it asks Config.Certificate for, and what that
-// answers returns what a visitor gets.
+// The edge calls Config.Certificate with a host's name and whether it is known, and serves the certificate that it
+// returns.
 func TestCertificateNames(t *testing.T) {
 	t.Parallel()
 	type asked struct {

@@ -16,8 +16,8 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Connections that ask for many answers with long header fields, in 13 KiB, and take no byte of a body hold little: 1 MiB of fields
-// each, and what a goroutine takes. They held 6 MiB each.
+// A connection that requests many responses with long header fields and never reads a body holds at most 1 MiB of
+// fields plus its goroutines. Before, it held 6 MiB.
 func TestUnreadAnswers(t *testing.T) { // not parallel: it measures memory
 	w := start(t)
 	headers := "/:name\n"
@@ -26,7 +26,7 @@ func TestUnreadAnswers(t *testing.T) { // not parallel: it measures memory
 	}
 	const connections, streams = 8, 128
 	hosts := make([]string, connections)
-	for i := range hosts { // each of another site, of which a visitor has a share each
+	for i := range hosts { // each of another site, because a visitor's limit is per site
 		hosts[i] = fmt.Sprintf("blog%d.sites.test", i)
 		w.live(id.Site(fmt.Sprint("s", i)), fmt.Sprint("blog", i), stateLive, w.publish(map[string]string{"xxxxx.html": "home", "_headers": headers}))
 		w.get("https://"+hosts[i]+"/xxxxx").want(t, 200, "home")

@@ -13,11 +13,11 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// ledger adds up what a recorder is given, and may refuse it.
+// ledger is a visit recorder that sums counts and can refuse the first batches.
 type ledger struct {
 	mu     sync.Mutex // guards the rest
 	bySite map[id.Site]visit.Counts
-	refuse int // times
+	refuse int // remaining refusals
 }
 
 func (l *ledger) add(_ context.Context, b visit.Batch, group []visit.Counts) error {
@@ -50,7 +50,7 @@ func sum(a, b visit.Counts) visit.Counts {
 	return a
 }
 
-// numbers returns what is compared of visits.
+// numbers formats the counts that tests compare.
 func numbers(v visit.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 
 func (l *ledger) of(site id.Site) visit.Counts {
@@ -68,8 +68,8 @@ func (w *world) wantVisits(l *ledger, site id.Site, want visit.Counts) {
 	}
 }
 
-// Every answer of a site is counted once, under whichever of its addresses it was asked
-// for; what belongs to no site, or to one deployment of it, is not.
+// Every response of a site is counted once, under each of its addresses. Responses for no site, or for a single
+// deployment, aren't counted.
 func TestVisits(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}}
@@ -95,7 +95,7 @@ func TestVisits(t *testing.T) {
 	w.get("https://blog.sites.test/nowhere").want(t, 404, "gone")
 	w.get("https://blog.sites.test/docs").want(t, 308, "")
 	w.do("POST", "https://blog.sites.test/").want(t, 405, "")
-	w.get("http://blog.sites.test/").want(t, 308, "") // comes back with https
+	w.get("http://blog.sites.test/").want(t, 308, "") // redirected to https
 	w.get("https://nobody.sites.test/").want(t, 404, "")
 	w.get("https://abcdefghijk1--blog.sites.test/").want(t, 200, "hello")
 	w.get("https://panel.test/").want(t, 200, "control plane")
@@ -107,7 +107,7 @@ func TestVisits(t *testing.T) {
 	}
 	w.wantVisits(l, "s1", want)
 
-	// A switch to another release, another label and a stop go on counting.
+	// Counting continues after a switch of release, a new label and a stop.
 	next := w.publish(map[string]string{"index.html": "<h1>again</h1>"})
 	w.live("s1", "blog", stateLive, next)
 	w.get("https://blog.sites.test/").want(t, 200, "again")
@@ -123,7 +123,7 @@ func TestVisits(t *testing.T) {
 	w.wantVisits(l, "s2", visit.Counts{})
 }
 
-// What cannot be recorded is offered again, and nothing is counted twice.
+// Counts that can't be recorded are offered again, and nothing is counted twice.
 func TestVisitsRefused(t *testing.T) {
 	t.Parallel()
 	l := &ledger{bySite: map[id.Site]visit.Counts{}, refuse: 20}

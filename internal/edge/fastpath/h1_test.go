@@ -14,8 +14,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// corpus is requests of HTTP/1.1 as browsers, programs and attackers send them. fast says
-// how many of them the fast path answers.
+// corpus holds HTTP/1.1 requests of browsers, programs and attackers. fast is how many of them the fast path answers.
 var corpus = map[string]struct {
 	text string
 	fast int
@@ -150,7 +149,7 @@ func get(path, fields string) string {
 	return "GET " + path + " HTTP/1.1\r\nHost: site.test\r\n" + fields + "\r\n"
 }
 
-// Every request of the corpus gets the same answers with the fast path and without it.
+// Every request of the corpus gets the same responses with and without the fast path.
 func TestSameAnswersH1(t *testing.T) {
 	t.Parallel()
 	for name, tt := range corpus {
@@ -178,7 +177,7 @@ func TestSameAnswersH1(t *testing.T) {
 	}
 }
 
-// However a request is cut into pieces, the answer is the same.
+// A request split into pieces of any size gets the same response.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -200,7 +199,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// What is slow ends: handshakes, headers, idle connections, readers who don't read.
+// Slow handshakes, slow headers, idle connections and clients that don't read are closed after a timeout.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) {
@@ -232,7 +231,7 @@ func TestSlowClients(t *testing.T) {
 		io.WriteString(c, text)
 		ends(name, c)
 	}
-	// A byte now and then is no way out.
+	// A client that sends a byte now and then is closed too.
 	c := dial(t, w.fast, "http/1.1")
 	stop := make(chan struct{})
 	go func() {
@@ -245,7 +244,7 @@ func TestSlowClients(t *testing.T) {
 	c.Close()
 	<-stop
 
-	// Nobody reads a hundred large answers.
+	// A client that doesn't read a hundred large responses is closed.
 	c = dial(t, w.fast, "http/1.1")
 	sent := make(chan error, 1)
 	go func() {
@@ -259,7 +258,7 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// Shutdown ends idle connections and lets an answer under way finish.
+// Shutdown closes idle connections and lets a response in progress finish.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"http/1.1", "h2"} {
@@ -328,7 +327,7 @@ func TestNewAnswer(t *testing.T) {
 	}
 }
 
-// Whatever bytes come, the fast path answers what net/http answers.
+// For any bytes, the fast path gives the same responses as net/http.
 func FuzzH1(f *testing.F) {
 	for _, c := range corpus {
 		if len(c.text) < 2000 {

@@ -22,19 +22,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// raw is an HTTP/2 client that sends what it is told.
+// raw is an HTTP/2 client that sends exactly the frames that a test writes.
 type raw struct {
 	t    testing.TB
 	conn *tls.Conn
-	mute bool // listen acknowledges nothing, because somebody else writes
+	mute bool // listen acknowledges nothing, because another goroutine writes
 	out  *bufio.Writer
-	many bool // frames are written together, not one by one
+	many bool // frames are buffered and written together
 	*http2.Framer
 	buf bytes.Buffer
 	enc *hpack.Encoder
 	dec *hpack.Decoder
 
-	next uint32 // the client's next stream, for tests that number them by it
+	next uint32 // the next stream ID, for tests that number streams by it
 }
 
 func dialH2(t testing.TB, addr string, settings ...http2.Setting) *raw {
@@ -60,7 +60,7 @@ func (r *raw) setUp() {
 	r.next = 1
 }
 
-// Write writes a frame, or keeps it until there are many.
+// Write writes a frame, or buffers it if many is set.
 func (r *raw) Write(frame []byte) (int, error) {
 	n, err := r.out.Write(frame)
 	if err == nil && !r.many {
@@ -69,7 +69,7 @@ func (r *raw) Write(frame []byte) (int, error) {
 	return n, err
 }
 
-// block encodes fields, given as name, value, name, value.
+// block encodes header fields given as name, value, name, value.
 func (r *raw) block(fields ...string) []byte {
 	r.buf.Reset()
 	for i := 0; i < len(fields); i += 2 {
@@ -91,20 +91,20 @@ func (r *raw) get(id uint32, path string, more ...string) {
 	})
 }
 
-// heard holds what the server sent until the connection was quiet or over.
+// heard holds what the server sent until the connection was quiet or closed.
 type heard struct {
-	status map[uint32]string // of each stream that was answered
-	size   map[uint32]int    // bytes of body
+	status map[uint32]string // by stream
+	size   map[uint32]int    // body bytes
 	ended  map[uint32]bool
 	reset  map[uint32]http2.ErrCode
 	goAway *http2.ErrCode
 	pings  int
 	acks   int
 	closed bool
-	bad    error // of the server's own
+	bad    error // error of the server's own frames
 }
 
-// listen reads until the connection ends or done says that enough was heard.
+// listen reads frames until the connection closes or done returns true.
 func (r *raw) listen(done func(*heard) bool) *heard {
 	h := &heard{status: map[uint32]string{}, size: map[uint32]int{}, ended: map[uint32]bool{}, reset: map[uint32]http2.ErrCode{}}
 	for !done(h) {
@@ -154,7 +154,7 @@ func (r *raw) listen(done func(*heard) bool) *heard {
 			}
 		case *http2.PingFrame:
 			if f.IsAck() {
-				if f.Data[0] == 1 { // the last thing that was sent
+				if f.Data[0] == 1 { // the response to the last frame sent
 					h.pings++
 				}
 			} else if !r.mute {
@@ -171,14 +171,14 @@ func (r *raw) listen(done func(*heard) bool) *heard {
 	return h
 }
 
-// quiet asks with a PING whether all that was sent has been dealt with, and listens until
-// the answer, or the end.
+// quiet sends a PING and listens until it is answered, so that the server has handled all earlier frames, or until the
+// connection closes.
 func (r *raw) quiet() *heard {
 	r.WritePing(false, [8]byte{1})
 	return r.listen(func(h *heard) bool { return h.pings > 0 })
 }
 
-// client is a good one.
+// client returns a standard HTTP/2 client.
 func client(addr string, settings ...func(*http2.Transport)) *http.Client {
 	tr := &http2.Transport{
 		DisableCompression: true,
@@ -196,8 +196,8 @@ func client(addr string, settings ...func(*http2.Transport)) *http.Client {
 	return &http.Client{Transport: tr, Timeout: patience}
 }
 
-// The same requests get the same answers with the fast path and without it, alone and
-// all at once on one connection, whatever the windows are.
+// The same requests get the same responses with and without the fast path, one by one and concurrently on one
+// connection, with any window sizes.
 func TestSameAnswersH2(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -276,7 +276,7 @@ func TestSameAnswersH2(t *testing.T) {
 	}
 }
 
-// Small windows hold answers up and lose nothing, of ours and of net/http's.
+// Small windows delay responses of the fast path and of net/http without losing bytes.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -288,7 +288,7 @@ func TestWindows(t *testing.T) {
 	if h.size[1] != 100 || h.ended[1] || h.size[5] != len(small) || !h.ended[5] {
 		t.Fatalf("with a window of 100: %+v", h)
 	}
-	// Grown by a setting, by the stream's and by the connection's updates.
+	// SETTINGS and both kinds of WINDOW_UPDATE enlarge the windows.
 	r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
 	got := map[uint32]int{1: h.size[1], 3: h.size[3]}
 	for range 10_000 {
@@ -310,7 +310,7 @@ func TestWindows(t *testing.T) {
 	t.Errorf("%v of %d", got, len(large))
 }
 
-// A window that a setting made negative stays shut until it is positive (section 6.9.2).
+// A window made negative by SETTINGS stays closed until it is positive (RFC 9113, section 6.9.2).
 func TestNegativeWindow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -330,7 +330,7 @@ func TestNegativeWindow(t *testing.T) {
 	}
 }
 
-// A client that shrinks its table of header fields is told with the next block.
+// When a client shrinks its header table, the next header block announces the new size.
 func TestTableSize(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -352,12 +352,12 @@ func TestTableSize(t *testing.T) {
 	}
 }
 
-// What RFC 9113 says of broken frames, as h2spec asks for it. The server must answer with
-// one of the codes: GOAWAY and the end, or RST_STREAM where stream is given.
+// Broken frames as in h2spec get one of the error codes that RFC 9113 asks for: a GOAWAY and the connection's end, or
+// an RST_STREAM if stream is set.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	const proto, size, flow, closed, calm, compression = http2.ErrCodeProtocol, http2.ErrCodeFrameSize, http2.ErrCodeFlowControl, http2.ErrCodeStreamClosed, http2.ErrCodeEnhanceYourCalm, http2.ErrCodeCompression
-	open := func(r *raw, id uint32, more ...string) { // a request whose body has still to come
+	open := func(r *raw, id uint32, more ...string) { // a request whose body is still to come
 		r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(fieldsOf("POST", "/x", more...)...), EndHeaders: true})
 	}
 	headers := func(r *raw, fields ...string) {
@@ -646,11 +646,11 @@ func TestConformance(t *testing.T) {
 			h := r.listen(func(h *heard) bool {
 				if tt.stream != 0 {
 					_, ok := h.reset[tt.stream]
-					return ok || h.status[tt.stream] == "400" // as net/http refuses some requests
+					return ok || h.status[tt.stream] == "400" // net/http refuses some requests so
 				}
 				return h.goAway != nil && *h.goAway != http2.ErrCodeNo
 			})
-			r.conn.SetDeadline(time.Now()) // what still sends gives up
+			r.conn.SetDeadline(time.Now()) // stops a send that is still blocked
 			if h.bad != nil {
 				t.Fatal(h.bad)
 			}
@@ -675,7 +675,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// flood goes on until the connection breaks.
+// flood calls send until the connection breaks.
 func flood(r *raw, send func() error) {
 	r.many = true
 	for range 5_000_000 {
@@ -685,7 +685,7 @@ func flood(r *raw, send func() error) {
 	}
 }
 
-// More streams than are allowed are refused, not served and not the end.
+// Streams above the limit are refused, while the others are served and the connection stays open.
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -704,8 +704,7 @@ func TestTooManyStreams(t *testing.T) {
 	}
 }
 
-// Who reads nothing, at whichever level, is gone after the write time; who sends nothing
-// after the idle time.
+// A client that doesn't read, at any level, is disconnected after WriteTime, and one that sends nothing after IdleTime.
 func TestStalledH2(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) { c.HeaderTime, c.IdleTime, c.WriteTime = time.Second, 2*time.Second, time.Second })
@@ -726,7 +725,7 @@ func TestStalledH2(t *testing.T) {
 			t.Parallel()
 			r := dialH2(t, w.fast)
 			send(r)
-			// Pings now and then must not keep it alive where a stream is stalled.
+			// Occasional pings must not keep a connection with a stalled stream alive.
 			if strings.Contains(name, "window") {
 				r.mute = true
 				go func() {
@@ -751,15 +750,15 @@ func TestStalledH2(t *testing.T) {
 	})
 }
 
-// Whatever frames come, the server says what net/http says of each request, and both or
-// neither end the connection for it.
+// For any sequence of frames, the server answers each request as net/http does, and both or neither close the
+// connection.
 func FuzzH2(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Add([]byte{0, 0, 9, 0, 8, 1, 1, 2})
 	f.Add([]byte{7, 7, 7, 0, 20, 30, 40, 1, 12, 13, 14, 15})
 	w := start(f)
 	paths := []string{"/", "/small", "/empty", "/nothing", "/?x", "/a%20b", "/large"}
-	// play sends the frames that script says, one step per byte.
+	// play sends the frames that script encodes, one step per byte.
 	play := func(t *testing.T, addr string, script []byte) *heard {
 		r := dialH2(t, addr)
 		id := uint32(1)
@@ -834,7 +833,7 @@ func FuzzH2(f *testing.F) {
 		})
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
-		if len(script) > 60 { // 61 large answers would not fit into the windows
+		if len(script) > 60 { // 61 large responses wouldn't fit into the windows
 			return
 		}
 		larges := 0
@@ -851,7 +850,7 @@ func FuzzH2(f *testing.F) {
 			t.Fatalf("%v: %v", script, got.bad)
 		}
 		if want.bad != nil {
-			return // what net/http said can't be read
+			return // net/http's output can't be read
 		}
 		failed := func(h *heard) bool { return h.goAway != nil && *h.goAway != http2.ErrCodeNo || h.closed }
 		if failed(got) != failed(want) {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A few bytes that name a long field of the table again and again don't hold memory without
-// bound: not of a connection that is served here, nor of one that is net/http's.
+// A long header field that small requests repeat by its table index can't hold memory without bound, neither on a
+// fast-path connection nor on one handed to net/http.
 func TestHeldFields(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -32,7 +32,7 @@ func TestHeldFields(t *testing.T) {
 			}
 			const asked = 100
 			for i := range uint32(asked) {
-				r.get(2*i+1, tt.path, bomb...) // a body, which waits for the window
+				r.get(2*i+1, tt.path, bomb...) // a body that waits for the window
 			}
 			h := r.listen(func(h *heard) bool { return len(h.status)+len(h.reset) == asked })
 			served := 0
@@ -51,7 +51,7 @@ func TestHeldFields(t *testing.T) {
 			r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 			r.WriteWindowUpdate(0, 1<<30)
 			r.listen(func(h *heard) bool { return len(h.ended) >= served })
-			for id := uint32(2*asked + 1); ; id += 2 { // a handler ends a little after its answer
+			for id := uint32(2*asked + 1); ; id += 2 { // a handler ends shortly after its response
 				r.get(id, "/small?x", bomb...)
 				h := r.listen(func(h *heard) bool { return h.ended[id] || h.reset[id] != 0 })
 				if h.status[id] == "200" {
@@ -65,7 +65,7 @@ func TestHeldFields(t *testing.T) {
 	}
 }
 
-// Many connections of one visitor share a bound, and others have their own.
+// The connections of one visitor share a limit, and other visitors have their own.
 func TestHeldFieldsOfVisitor(t *testing.T) {
 	t.Parallel()
 	pool := newHeaders()
@@ -94,7 +94,7 @@ func TestHeldFieldsOfVisitor(t *testing.T) {
 	}
 }
 
-// A port that is not a number is no port.
+// A host with an invalid port has no hostname.
 func TestHostname(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -22,16 +22,16 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// passed is a server that passes every request on, to what the path names.
+// passed is a server that passes every request on to the behavior that the path names.
 type passed struct {
 	*world
 	requests atomic.Int64
 	running  sync.WaitGroup
-	waiting  chan struct{}          // one has come to /wait or /held
-	bodies   chan error             // what Body said
-	held     chan struct{}          // lets /held go on
-	left     chan struct{}          // whoever waits at /wait has noticed that the visitor left
-	told     atomic.Pointer[string] // the fields of the last request
+	waiting  chan struct{}          // a request has reached /wait or /held
+	bodies   chan error             // results of Body
+	held     chan struct{}          // lets /held continue
+	left     chan struct{}          // a request at /wait has noticed that its visitor left
+	told     atomic.Pointer[string] // fields of the last request
 }
 
 func startPassing(t *testing.T, change ...func(*Config)) *passed {
@@ -73,7 +73,7 @@ func (p *passed) answer(r *Request) bool {
 	case "/half":
 		r.Begin(http.StatusOK)
 		return r.Send(10, true) == nil && write(r, "half")
-	case "/short": // says that it is whole, which it is not
+	case "/short": // claims to be complete, but isn't
 		r.Begin(http.StatusOK)
 		return r.Send(10, true) == nil && write(r, "short")
 	case "/long":
@@ -82,7 +82,7 @@ func (p *passed) answer(r *Request) bool {
 	case "/wait":
 		p.waiting <- struct{}{}
 		for !r.Gone() {
-			time.Sleep(time.Millisecond) // polling: Gone asks, as whoever waits for a program does
+			time.Sleep(time.Millisecond) // polls Gone, as code that waits for a program does
 		}
 		p.left <- struct{}{}
 		return false
@@ -143,7 +143,7 @@ func (p *passed) client() *http.Client {
 	}
 }
 
-// Requests of all kinds share a connection, with those that net/http answers.
+// Requests of all kinds share one connection with requests that net/http answers.
 func TestPassHTTP2(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t)
@@ -192,14 +192,13 @@ func TestPassHTTP2(t *testing.T) {
 		})
 	}
 	all.Wait()
-	p.running.Wait() // they end
+	p.running.Wait() // wait until they end
 	if p.handled.Load() == 0 || p.requests.Load() == 0 {
 		t.Error("requests went one way alone")
 	}
 }
 
-// What of a request two readers could understand in two ways, and what concerns the connection, is
-// net/http's.
+// Ambiguous requests, and those that concern the connection itself, are left to net/http.
 func TestPassHTTP2Refuses(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t)
@@ -260,7 +259,7 @@ func TestPassHTTP2Refuses(t *testing.T) {
 	}
 }
 
-// Bodies come as they come; those that are no bodies end their stream alone.
+// Bodies are passed on as they arrive. An invalid body ends only its own stream.
 func TestPassHTTP2Bodies(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t, func(c *Config) { c.WriteTime = 500 * time.Millisecond })
@@ -308,7 +307,7 @@ func TestPassHTTP2Bodies(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, err, h.reset[s])
 		}
 	}
-	s = post("/a", "5") // it never comes
+	s = post("/a", "5") // the body never arrives
 	if err := said(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a body that doesn't come: %v", err)
 	}
@@ -319,12 +318,12 @@ func TestPassHTTP2Bodies(t *testing.T) {
 	if err := said(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a body that is taken back: %v", err)
 	}
-	s = post("/early", "5") // answered without it
+	s = post("/early", "5") // answered without reading the body
 	h = r.listen(func(h *heard) bool { _, ok := h.reset[s]; return ok })
 	if !h.ended[s] || h.status[s] != "403" || h.reset[s] != http2.ErrCodeNo {
 		t.Errorf("an early answer: %q, %v", h.status[s], h.reset[s])
 	}
-	r.WriteData(s, true, []byte("01234")) // under way when the client heard of it
+	r.WriteData(s, true, []byte("01234")) // was already on its way
 	s = post("/a", "1")
 	r.WriteData(s, true, []byte("x"))
 	h = r.listen(func(h *heard) bool { return h.ended[s] })
@@ -333,7 +332,7 @@ func TestPassHTTP2Bodies(t *testing.T) {
 	}
 }
 
-// A visitor who doesn't read holds a stream for a while alone, and one who has left is noticed.
+// A client that doesn't read stalls only its own stream, for up to WriteTime, and a client that left is noticed.
 func TestPassHTTP2Windows(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t, func(c *Config) { c.WriteTime = 500 * time.Millisecond })
@@ -351,7 +350,7 @@ func TestPassHTTP2Windows(t *testing.T) {
 	if h.size[1] != len(large)-10 {
 		t.Errorf("%d bytes after the window has grown", h.size[1])
 	}
-	h = r.listen(func(h *heard) bool { _, ok := h.reset[3]; return ok }) // in WriteTime
+	h = r.listen(func(h *heard) bool { _, ok := h.reset[3]; return ok }) // after WriteTime
 	if h.goAway != nil {
 		t.Error("the connection is over for one stream")
 	}
@@ -366,8 +365,8 @@ func TestPassHTTP2Windows(t *testing.T) {
 	p.running.Wait()
 }
 
-// A client that takes back what it asks for doesn't get more answered at a time than one that waits, and
-// what its requests hold counts for as long as their answers are under way.
+// A client that cancels its requests gets no more of them handled at once than one that waits. Their memory counts
+// until the handlers have returned.
 func TestPassHTTP2RapidReset(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t)
@@ -407,7 +406,7 @@ func TestPassHTTP2RapidReset(t *testing.T) {
 		t.Errorf("%d requests with 6 KB of fields are being answered, want at most %d", n, most)
 	}
 	end(n)
-	for { // an answer ends a little before its stream
+	for { // a response ends shortly before its stream
 		r.get(r.next, "/a")
 		h := r.listen(func(h *heard) bool { return h.ended[r.next] || h.reset[r.next] != 0 })
 		r.next += 2
@@ -420,7 +419,7 @@ func TestPassHTTP2RapidReset(t *testing.T) {
 	}
 }
 
-// A connection whose requests have been answered waits for the next one as long as any other.
+// A connection whose passed-on requests are answered has the same idle timeout as any other.
 func TestPassHTTP2Idle(t *testing.T) {
 	t.Parallel()
 	const idle = 2 * time.Second
@@ -430,7 +429,7 @@ func TestPassHTTP2Idle(t *testing.T) {
 	<-p.waiting
 	r.WritePing(false, [8]byte{1})
 	r.listen(func(h *heard) bool { return h.pings > 0 && h.acks > 0 })
-	r.WritePing(false, [8]byte{1}) // the last that comes from here
+	r.WritePing(false, [8]byte{1}) // the last frame sent
 	r.listen(func(h *heard) bool { return h.pings > 0 })
 	p.held <- struct{}{}
 	r.listen(func(h *heard) bool { return h.ended[1] })
@@ -445,7 +444,7 @@ func TestPassHTTP2Idle(t *testing.T) {
 	}
 }
 
-// A server that shuts down answers what it has begun.
+// A server that shuts down answers the requests that have begun.
 func TestPassHTTP2Shutdown(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t)
@@ -455,7 +454,7 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 		BlockFragment: r.block(fieldsOf("POST", "/a", "content-length", "5")...),
 		EndHeaders:    true,
 	})
-	r.quiet() // it has come
+	r.quiet() // the request has arrived
 	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -475,7 +474,7 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 	}
 }
 
-// HPACK's own decoder reads literals as they were meant.
+// HPACK's standard decoder reads the encoded literals back unchanged.
 func TestLiterals(t *testing.T) {
 	t.Parallel()
 	dec := hpack.NewDecoder(4096, nil)
@@ -508,7 +507,7 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// Firefox says with every request that it takes trailers; where there are none that changes nothing.
+// Firefox sends "te: trailers" with every request, which changes nothing.
 func TestTrailersAccepted(t *testing.T) {
 	t.Parallel()
 	w := start(t)

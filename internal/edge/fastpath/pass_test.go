@@ -15,8 +15,7 @@ var passable = []string{
 	"GET //a/../b HTTP/1.1\r\nHost: site.test\r\nX-Forwarded-For: 6.6.6.6\r\nAccept: */*\r\nAccept: a/b\r\n\r\n",
 }
 
-// hostile are requests that two readers could understand in two ways, or that concern the
-// connection: net/http's, every one.
+// hostile holds ambiguous requests and requests that concern the connection. All are left to net/http.
 var hostile = []string{
 	"POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 0\r\n\r\n",
 	"GET / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\n\r\nhello",
@@ -80,8 +79,8 @@ func TestParsePass(t *testing.T) {
 	}
 }
 
-// A request that is passed on is one that net/http reads as the same: method, target, host
-// and fields, no body, and its end at the same byte.
+// A request is passed on only if net/http reads it the same way: method, target, host, fields, no body, and the same
+// last byte.
 func FuzzParsePass(f *testing.F) {
 	for _, text := range append(passable, hostile...) {
 		f.Add(text)
@@ -127,8 +126,8 @@ func FuzzParsePass(f *testing.F) {
 	})
 }
 
-// Requests that are passed on, and others on the same connection, are answered in their
-// order, and nothing is lost where net/http takes over.
+// Requests that are passed on and others on the same connection are answered in order, and no byte is lost when
+// net/http takes over.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(c *Config) {

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// shut begins a Shutdown and returns when every connection has been told.
+// shut begins a Shutdown and returns once every connection has been notified.
 func (w *world) shut(t *testing.T) (done chan error) {
 	t.Helper()
 	done = make(chan error, 1)
@@ -36,7 +36,7 @@ func (w *world) shut(t *testing.T) (done chan error) {
 	return done
 }
 
-// dialNarrow connects as a client does that has little room for what it is sent.
+// dialNarrow connects with a small receive buffer.
 func dialNarrow(t *testing.T, addr, proto string) *tls.Conn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
@@ -55,7 +55,7 @@ func dialNarrow(t *testing.T, addr, proto string) *tls.Conn {
 	return c
 }
 
-// The last answer of a connection arrives whole, although the client sends on meanwhile.
+// The last response of a connection arrives whole even if the client keeps sending.
 func TestLastAnswerArrives(t *testing.T) {
 	t.Parallel()
 	t.Run("http/1.1", func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestLastAnswerArrives(t *testing.T) {
 	}
 }
 
-// What a client began before it knew of the shutdown doesn't end what is under way.
+// Streams that a client began before it learned of the shutdown don't end a response in progress.
 func TestIgnoredStreams(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -143,7 +143,7 @@ func TestIgnoredStreams(t *testing.T) {
 	}
 }
 
-// A request of which a part has come before the shutdown is answered, by whomever.
+// A request that had arrived in part before the shutdown is answered, by the fast path or by net/http.
 func TestShutdownWithinHeader(t *testing.T) {
 	t.Parallel()
 	for path, status := range map[string]int{"/small": 200, "/status?odd": 404} {
@@ -165,7 +165,7 @@ func TestShutdownWithinHeader(t *testing.T) {
 					t.Error(fmt.Sprint(resp.StatusCode), err)
 				}
 			}
-			answer(200) // so the half has been read, too: it came with the first
+			answer(200) // the half arrived with the first request, so it was read too
 			done := w.shut(t)
 			c.Write(text[half:])
 			answer(status)
@@ -180,8 +180,8 @@ func TestShutdownWithinHeader(t *testing.T) {
 	}
 }
 
-// Who was accepted before a shutdown and asks during it is answered: at a handshake's beginning,
-// at its end, on HTTP/2. Who never asks holds the shutdown up for no longer than freshTime.
+// Connections accepted before a shutdown get their first request answered: before or after their handshake, and on
+// HTTP/2. A connection without a request delays the shutdown for at most freshTime.
 func TestShutdownAnswersFirstRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t)

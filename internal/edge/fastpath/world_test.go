@@ -22,22 +22,21 @@ import (
 
 const site = "site.test"
 
-// world is a handler that is served twice: by a Server that has some of its answers
-// ready, and by net/http alone, which is the oracle.
+// world serves one handler twice: by a Server with ready answers, and by net/http alone as the reference.
 type world struct {
 	fast, slow string // addresses
 	server     *Server
-	served     atomic.Int64 // answers of the fast path
-	handled    atomic.Int64 // requests that came to the handler of the fast one
+	served     atomic.Int64 // responses of the fast path
+	handled    atomic.Int64 // requests that reached the fast server's handler
 }
 
-// The bodies of what is there.
+// Bodies of the paths that exist.
 var (
 	small = "hello"
 	large = strings.Repeat("0123456789abcdef", 20_000)
 )
 
-// handler is a site as the edge would answer it.
+// handler answers like a site on the edge.
 func handler(w http.ResponseWriter, r *http.Request) {
 	if host := Hostname(r.Host); host != site {
 		http.Error(w, "another host", http.StatusMisdirectedRequest)
@@ -56,8 +55,8 @@ func handler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no TLS", 500)
 		return
 	}
-	// net/http ends a whole HTTP/2 connection where trailers come for a stream that it has
-	// just reset, because its handler answered without reading the body.
+	// Read the body: net/http closes an HTTP/2 connection if trailers arrive for a stream that it has just reset
+	// because its handler didn't read the body.
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 1<<20))
 	body, ok := ready(r.URL.EscapedPath())
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -111,9 +110,9 @@ func fields(body string, e Encodings) http.Header {
 	}
 }
 
-// hosts lead a test's connections to answers, and to what is passed on where that is set.
+// hosts maps a test's connections to answers, and passes requests on if pass is set.
 type hosts struct {
-	takes  func(host string) bool // nil: all
+	takes  func(host string) bool // nil: all hosts
 	find   func(at *Place, path []byte, e Encodings) *Answer
 	pass   func(r *Request) func() bool // nil: nothing is passed on
 	served func(*Sent)
@@ -215,7 +214,7 @@ var certificate = func() func(testing.TB) tls.Certificate {
 	}
 }()
 
-// patience is how long a peer may take on a machine that is busy with other tests. Only a test that fails waits for so long.
+// patience caps how long a peer may take on a busy machine. Only a failing test waits that long.
 const patience = 2 * time.Minute
 
 func dial(t testing.TB, addr, proto string) *tls.Conn {
@@ -229,7 +228,7 @@ func dial(t testing.TB, addr, proto string) *tls.Conn {
 	return c
 }
 
-// reply holds what one answer says, without what may differ.
+// reply holds a response without the fields that may differ.
 type reply struct {
 	status int
 	proto  string
@@ -251,8 +250,7 @@ func read(resp *http.Response) (reply, error) {
 	return reply{resp.StatusCode, resp.Proto, text.String(), string(b), resp.Close}, err
 }
 
-// exchange sends bytes over HTTP/1.1 and reads all answers until the connection ends, or
-// nothing more comes.
+// exchange sends bytes over HTTP/1.1 and reads responses until the connection closes or no more arrive.
 func exchange(t testing.TB, addr, text string, methods []string) (out []reply, end error) {
 	c := dial(t, addr, "http/1.1")
 	go func() {

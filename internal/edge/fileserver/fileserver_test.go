@@ -63,7 +63,7 @@ func start(t *testing.T) *world {
 	return &world{t, srv.URL}
 }
 
-// answer holds what came back.
+// answer holds a response.
 type answer struct {
 	status int
 	header http.Header

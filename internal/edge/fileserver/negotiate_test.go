@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// What a visitor accepts is what they get.
+// Visitors get the best encoding that they accept.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -35,7 +35,7 @@ func TestEncodings(t *testing.T) {
 		"br;q=NaN":                       "",
 		"deflate":                        "",
 		",,;,br ; q=1,":                  "br",
-		strings.Repeat("x,", 100) + "br": "", // nobody needs so many
+		strings.Repeat("x,", 100) + "br": "", // more entries than are considered
 	} {
 		a := w.get("/app.js", "Accept-Encoding: "+accept)
 		a.want(t, 200, "").head(t, "Content-Encoding", want).head(t, "Vary", "Accept-Encoding").head(t, "Content-Type",
@@ -64,7 +64,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// Conditions of requests (RFC 9110, section 13).
+// Conditional requests follow RFC 9110, section 13.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -107,7 +107,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// The variant a visitor gets (RFC 9110, section 12.5.3).
+// Content negotiation with three encodings follows RFC 9110, section 12.5.3.
 func TestThreeEncodings(t *testing.T) {
 	t.Parallel()
 	w := start(t)

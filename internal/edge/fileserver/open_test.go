@@ -15,8 +15,8 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// Only so many files stay open while they are sent; those over it are read whole all the
-// same, in parts and verified.
+// The number of files kept open while they are sent is limited. Files above the limit are still read completely, in
+// parts, and verified.
 func TestOpenFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	}
 }
 
-// openBelow counts this process's open files below a directory.
+// openBelow counts this process's open files below dir.
 func openBelow(t *testing.T, dir string) (n int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -92,7 +92,7 @@ func openBelow(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// damage changes a byte in the middle of the one long file below a directory.
+// damage changes a byte in the middle of the only long file below dir.
 func damage(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Ranges as RFC 9110, section 14, has them.
+// Range requests follow RFC 9110, section 14.
 func TestRangeRules(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -21,14 +21,14 @@ func TestRangeRules(t *testing.T) {
 		status int
 		body   string
 	}{
-		"Bytes=0-3":                              {206, script[:4]}, // units have no case
+		"Bytes=0-3":                              {206, script[:4]}, // units are case-insensitive
 		"BYTES = 0-3":                            {206, script[:4]},
 		"bytes= 0-3 ":                            {206, script[:4]},
 		"bytes=,0-3,":                            {206, script[:4]},
 		"bytes=-0":                               {416, ""},
 		"bytes=99999-":                           {416, ""},
 		"bytes=99999-,-0":                        {416, ""},
-		"bytes=99999-,0-3":                       {206, script[:4]}, // one is enough
+		"bytes=99999-,0-3":                       {206, script[:4]}, // one satisfiable range is enough
 		"bytes=-99999":                           {206, script},
 		"bytes=0-99999":                          {206, script},
 		"bytes=0-" + strings.Repeat("9", 30):     {206, script},
@@ -43,7 +43,7 @@ func TestRangeRules(t *testing.T) {
 		"bytes=+1-3":                             {200, script},
 		"bytes=0x1-3":                            {200, script},
 		"bytes=0-3,x":                            {200, script},
-		"bytes=0-,0-,0-":                         {200, script}, // more than the file
+		"bytes=0-,0-,0-":                         {200, script}, // longer than the file
 		"bytes=" + strings.Repeat("0-0,", 40) + "1-1": {200, script},
 	} {
 		a := w.get(url, "Range: "+header, "Accept-Encoding: identity")
@@ -57,7 +57,7 @@ func TestRangeRules(t *testing.T) {
 			t.Errorf("%q: Etag %q", header, a.header.Get("Etag"))
 		}
 	}
-	// What is ignored doesn't cost the visitor the compression.
+	// An ignored Range header doesn't turn compression off.
 	w.get(url, "Range: lines=0-3", "Accept-Encoding: br").head(t, "Content-Encoding", "br")
 	if a := w.do("HEAD", url, "Range: bytes=0-3",
 		"Accept-Encoding: identity"); a.status != 200 || a.header.Get("Content-Length") != fmt.Sprint(n) ||
@@ -75,7 +75,7 @@ func TestRangeRules(t *testing.T) {
 	w.get(url, "Range: bytes=0-1,5-6,-2").want(t, 206, "Content-Range: bytes 5-6/"+fmt.Sprint(n))
 }
 
-// Parts of files, in memory and on disk.
+// Ranges work for files in memory and on disk.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -90,7 +90,7 @@ func TestRanges(t *testing.T) {
 			"bytes=-7":                       text[n-7:],
 			fmt.Sprintf("bytes=7-%d", n+100): text[7:],
 		} {
-			// Compression is set aside: a range is of the file itself.
+			// A range is of the uncompressed file.
 			a := w.get(url, "Range: "+header, "Accept-Encoding: br").head(t, "Content-Encoding", "").head(t, "Etag", tag)
 			if a.status != 206 || a.body != want {
 				t.Errorf("%s %s: status %d, %d bytes, want %d", path, header, a.status, len(a.body), len(want))

@@ -37,7 +37,7 @@ func TestAddrBelievesTrustedProxiesOnly(t *testing.T) {
 	}
 }
 
-// With Header, X-Forwarded-For is nothing, and Header holds one address.
+// If Header is set, X-Forwarded-For is ignored, and Header must hold a single address.
 func TestAddrInAHeaderOfTheProxy(t *testing.T) {
 	t.Parallel()
 	proxies := Proxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Header: "cf-connecting-ip"}
@@ -63,7 +63,7 @@ func TestAddrInAHeaderOfTheProxy(t *testing.T) {
 		if got := proxies.Addr(r).String(); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
-		// What is decided once is decided alike when another part asks again.
+		// A second call on the same request returns the same result.
 		if again, forwarded := proxies.Visitor(r); proxies.Addr(again).String() != tt.want || forwarded != (tt.peer == "10.0.0.1:1") {
 			t.Errorf("%s: then %s, forwarded: %v", name, proxies.Addr(again), forwarded)
 		}
@@ -75,7 +75,7 @@ func TestSchemeOfVisitors(t *testing.T) {
 	proxies := Proxies{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	for name, tt := range map[string]struct {
 		peer  string
-		over  bool // TLS
+		over  bool // over TLS
 		proto []string
 		want  bool
 	}{

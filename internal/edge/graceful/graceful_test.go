@@ -13,10 +13,10 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// late is a listener whose connections are read when it is told.
+// late is a listener whose connections aren't read before hold is closed.
 type late struct {
 	net.Listener
-	hold chan struct{} // closed: now
+	hold chan struct{} // closed: read now
 }
 
 func (l late) Accept() (net.Conn, error) {
@@ -37,7 +37,7 @@ func (c lateConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// start serves with a hook that may be nil, and returns the address.
+// start serves with a ConnState hook, which may be nil, and returns the address.
 func start(
 	t *testing.T, hold chan struct{}, hook func(net.Conn, http.ConnState), h http.HandlerFunc,
 ) (s *Server, addr string, ended chan error) {
@@ -53,8 +53,8 @@ func start(
 	return s, ln.Addr().String(), ended
 }
 
-// Whoever connected before the end is answered, though their request is read only after it began; whoever comes later is not
-// taken in. The answer says that the connection ends.
+// Connections accepted before the shutdown get a response with "Connection: close", even if their request is read only
+// after it began. Later connections are refused.
 func TestAcceptedAreAnswered(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -100,7 +100,7 @@ func TestAcceptedAreAnswered(t *testing.T) {
 	}
 }
 
-// The end waits for answers that are under way, not for those who are silent, and not for ever.
+// The shutdown waits for responses in progress, but not for silent connections, and not forever.
 func TestEndIsBounded(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})

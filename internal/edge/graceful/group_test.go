@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ending is a server that needs some time for its end.
+// ending is a server whose shutdown takes the time in needs.
 type ending struct {
 	needs  time.Duration
 	end    chan struct{}
@@ -30,7 +30,7 @@ func (e *ending) Shutdown(ctx context.Context) error {
 
 func (e *ending) Close() error { e.closed = true; return nil }
 
-// Servers end at the same time, each has the whole of it, and who needs more is closed.
+// Servers shut down concurrently, each with the whole time, and a server that needs longer is closed.
 func TestGroupShutdown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestGroupShutdown(t *testing.T) {
 	})
 }
 
-// The first server that fails is heard of, and those that fail after it hold nothing up.
+// Failed returns the error of the first server that fails. Later failures don't block.
 func TestGroupFailed(t *testing.T) {
 	t.Parallel()
 	g, broken := NewGroup(), errors.New("the listener is gone")

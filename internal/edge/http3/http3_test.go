@@ -20,12 +20,12 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// start serves "home" over QUIC until the test ends, and returns how a client connects.
+// start serves "home" over QUIC until the test ends, and returns the address and a client's TLS config.
 func start(t *testing.T, limits *connlimit.Limiter) (addr string, client *tls.Config) {
 	return serve(t, limits, 2*time.Minute, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "home") })
 }
 
-// serve is start with another handler, and another time that a connection may be idle.
+// serve is start with a different handler and idle timeout.
 func serve(t *testing.T, limits *connlimit.Limiter, idle time.Duration, handler http.HandlerFunc) (addr string, client *tls.Config) {
 	t.Helper()
 	known := httptest.NewTLSServer(nil) // for its certificate
@@ -49,7 +49,7 @@ func serve(t *testing.T, limits *connlimit.Limiter, idle time.Duration, handler 
 	return c.LocalAddr().String(), &tls.Config{RootCAs: roots, ServerName: "example.com", NextProtos: []string{"h3"}}
 }
 
-// What is served is served; tunnels are refused; a server that has been closed serves nothing.
+// The server answers GET, refuses CONNECT, and accepts no connection after it is closed.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	addr, client := start(t, nil)
@@ -77,8 +77,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Connections over QUIC count beside all others: per address, overall, and the idle one
-// makes room.
+// QUIC connections count towards the same limits as TCP: per address and in total. An idle one is closed to make room.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	limits := connlimit.New(connlimit.Config{Total: 8, PerAddress: 2, Spare: 1})
@@ -114,7 +113,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	// Noise is no connection, and no end.
+	// Invalid packets open no connection and don't stop the server.
 	raw, err := net.Dial("udp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -128,8 +127,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A connection ends when it has had no request under way for a while, whatever half-sent
-// streams it has, and however alive its client says it is. A request under way keeps it.
+// A connection without a request in progress closes after the idle time, regardless of half-sent streams and
+// keep-alives. A request in progress keeps it open.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -172,7 +171,7 @@ func TestIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Write([]byte{1, 50, 0}) // a HEADERS frame of 50 bytes, and one of them
+	s.Write([]byte{1, 50, 0}) // a HEADERS frame of 50 bytes, of which one is sent
 	quiet := dial()
 	ended(half)
 	ended(quiet)

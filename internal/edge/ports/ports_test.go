@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What can't be opened is named by its flag, and nothing stays open; what is not asked for is not.
+// If a listener can't be opened, the error names its flag and the others are closed. Listeners without an address
+// aren't opened.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	p, err := Open(Config{Control: "127.0.0.1:0", HTTPS: "127.0.0.1:0", QUIC: true})
@@ -47,7 +48,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Connections above the limit are closed, and counted.
+// Connections above the limit are closed and counted.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	p, err := Open(Config{HTTP: "127.0.0.1:0"})
@@ -97,7 +98,7 @@ func TestLimit(t *testing.T) {
 	t.Errorf("no refusal is counted: %v", families)
 }
 
-// A socket that systemd opened is taken where its flag would open one; what does not fit is an error.
+// A socket passed by systemd is used instead of opening its flag's address. A socket that matches no flag is an error.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// header is one of version 2, from a visitor.
+// header returns a PROXY protocol version 2 header for a visitor's address.
 func header(t *testing.T, h proxyproto.Header, from string) string {
 	t.Helper()
 	h.Version, h.TransportProtocol = 2, proxyproto.TCPv4
@@ -34,7 +34,7 @@ func header(t *testing.T, h proxyproto.Header, from string) string {
 	return b.String()
 }
 
-// listen returns the address of a server that is behind a proxy at 127.0.0.2 and answers whom it sees.
+// listen starts a server that trusts a proxy at 127.0.0.2 and answers with the address it sees.
 func listen(t *testing.T, wait time.Duration) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func listen(t *testing.T, wait time.Duration) string {
 	return ln.Addr().String()
 }
 
-// dial connects from an address of this machine.
+// dial connects from a local address.
 func dial(t *testing.T, from, to string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -65,8 +65,9 @@ func dial(t *testing.T, from, to string) net.Conn {
 	return c
 }
 
-// A proxy's header names the visitor, whatever its version, and what comes behind it is the request. A connection of a proxy
-// without one is closed unanswered; others have their own address, and no header.
+// The visitor's address comes from the proxy's header, in either version, and the bytes after it are the request. A
+// proxy's connection without a header is closed without an answer. Other clients keep their own address and can't send
+// a header.
 func TestProxyProtocol(t *testing.T) {
 	t.Parallel()
 	const request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
@@ -95,7 +96,7 @@ func TestProxyProtocol(t *testing.T) {
 		"the machine":       {"127.0.0.1", "", "you are 127.0.0.1:"},
 	} {
 		c := dial(t, tt.from, addr)
-		io.WriteString(c, tt.header+request) // a connection that is closed takes less
+		io.WriteString(c, tt.header+request) // fails on a connection that was closed
 		got, _ := io.ReadAll(c)
 		if tt.want == "" && len(got) > 0 || !strings.Contains(string(got), tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -103,7 +104,7 @@ func TestProxyProtocol(t *testing.T) {
 	}
 }
 
-// A header that comes byte by byte is one too, and a proxy that sends none holds up nobody, and not for ever.
+// A header that arrives byte by byte is accepted. A proxy that sends none blocks no other connection and times out.
 func TestSlowProxy(t *testing.T) {
 	t.Parallel()
 	addr := listen(t, 2*time.Second)
@@ -122,7 +123,7 @@ func TestSlowProxy(t *testing.T) {
 	}
 }
 
-// Closing the listener ends whoever accepts, and those whose header is awaited.
+// Closing the listener ends Accept and the connections whose header is still awaited.
 func TestProxiedClose(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,7 +150,7 @@ func TestProxiedClose(t *testing.T) {
 	}
 }
 
-// The limit per address counts visitors, not the proxy that they come through.
+// The limit per address counts visitors, not the proxy in front of them.
 func TestVisitorsBehindAProxyAreLimited(t *testing.T) {
 	t.Parallel()
 	p, err := Open(Config{HTTP: "127.0.0.1:0"})

@@ -22,15 +22,14 @@ import (
 	"slipway/internal/edge/upstream"
 )
 
-// front serves one program by a Proxy on an address of its own.
+// front serves one program through a Proxy on its own address.
 type front struct {
 	url     string
-	failure atomic.Pointer[error] // the last of Serve's
+	failure atomic.Pointer[error] // the last error of Serve
 	first   atomic.Int64
 }
 
-// start puts a Proxy in front of what listens at an address. It is asked as usual, or by
-// httputil.ReverseProxy alone.
+// start puts a Proxy in front of a program at addr. If usual is false, requests go only through httputil.ReverseProxy.
 func start(t *testing.T, addr string, usual bool, change ...func(*endpoint.Endpoint)) *front {
 	t.Helper()
 	f, srv := serve(t, addr, usual, change...)
@@ -103,8 +102,8 @@ func (f *front) get(t *testing.T, path string, header http.Header) (*http.Respon
 	return resp, string(b)
 }
 
-// What reaches a program says who asks in our words alone, and what it answers says nothing
-// to a server in front of it and sets no cookie for its neighbours, on each way to it.
+// On each way, a program gets the visitor's address only in headers that the proxy sets. Its response can't command a
+// server in front of it or set cookies for other sites.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,8 +160,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Whoever calls Serve is told why a program did not answer: that it could not be reached, took
-// too long, or ended.
+// Serve returns why a program didn't answer: it couldn't be reached, took too long or ended.
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -196,8 +194,7 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// A rule's target is forwarded to where the settings name its host, with its port unless that
-// is the scheme's own.
+// A rule's target is allowed if the settings name its host, with the port unless it is the scheme's default.
 func TestAllows(t *testing.T) {
 	t.Parallel()
 	hosts := []string{"api.test", "other.test:8443"}
@@ -223,7 +220,7 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-// Names of header fields that are ours have many spellings for those who read them as CGI does.
+// All spellings of reserved header names that CGI programs would read as the same are recognized.
 func TestOurs(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
@@ -246,8 +243,8 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// No program gets a CONNECT, and an answer that has no content says no length, also over HTTP/2,
-// where net/http leaves both to its handlers.
+// A CONNECT never reaches a program, and a response without content has no Content-Length, also over HTTP/2, where
+// net/http leaves both to its handlers.
 func TestWithoutContent(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -303,9 +300,8 @@ func TestWithoutContent(t *testing.T) {
 	}
 }
 
-// Requests that share connections are bounded, those of one owner's hosts and of one visitor by
-// shares of it; one on a connection of its own is not, and a place is free again once its request
-// has ended.
+// Requests on shared connections are limited in total, per owner and per visitor. Requests on their own connection
+// aren't limited, and a slot is freed when its request ends.
 func TestSharedConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	p := New(Config{SiteDomain: "sites.test", Log: slog.New(slog.DiscardHandler), Shared: 8})
@@ -353,13 +349,13 @@ func TestSharedConnectionsAreBounded(t *testing.T) {
 	want("afterwards", ask("a", "a1.sites.test", "192.0.2.1", 2, quick), http.StatusOK)
 }
 
-// far is a connection to a machine that is gone once it has got a request.
+// far is a connection to a machine that disappears after it received a request.
 type far struct{ net.Conn }
 
 func (far) Write(b []byte) (int, error) { return len(b), nil }
 func (far) Read([]byte) (int, error)    { return 0, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, io.EOF) }
 
-// What went with the machine that it was sent to is sent once more where it may be sent twice, and has no body.
+// A request lost with its machine is retried once if it is safe to repeat and has no body.
 func TestMachineGone(t *testing.T) {
 	t.Parallel()
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,9 +368,9 @@ func TestMachineGone(t *testing.T) {
 	}{
 		{"GET", "", 1, 200},
 		{"PUT", "", 1, 200},
-		{"GET", "", 2, 502}, // one after the other: it may be the request
+		{"GET", "", 2, 502}, // both attempts fail: the request may be the cause
 		{"POST", "", 1, 502},
-		{"PUT", "x", 1, 502}, // it has been read from the visitor
+		{"PUT", "x", 1, 502}, // its body has already been read from the visitor
 	} {
 		var dialed atomic.Int64
 		f := start(t, program.Listener.Addr().String(), true, func(to *endpoint.Endpoint) {

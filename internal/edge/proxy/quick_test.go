@@ -16,8 +16,8 @@ import (
 	"slipway/internal/edge/response"
 )
 
-// A program answers as soon as it has the request's last byte; the proxy sees only then that
-// nothing follows that byte. The answer is whole all the same.
+// A program may answer as soon as it has the request's last byte, before the proxy has seen the end of the request. The
+// visitor still gets the whole response.
 func TestQuickAnswerIsWhole(t *testing.T) {
 	t.Parallel()
 	said := make(chan struct{})
@@ -54,7 +54,7 @@ func TestQuickAnswerIsWhole(t *testing.T) {
 	}
 }
 
-// lateEnd is a request's body whose end is read after the answer has begun.
+// lateEnd is a request body whose EOF is read only after the response has begun.
 type lateEnd struct {
 	io.ReadCloser
 	reads       int
@@ -71,7 +71,7 @@ func (b *lateEnd) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// begins tells of the first byte of an answer.
+// begins calls tell at the first byte of a response.
 type begins struct {
 	http.ResponseWriter
 	tell func()

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// refuser answers every upload with 413 at once, as programs do that know a limit: some close the connection with the
-// body unread, so that it is reset, and some read on.
+// refuser answers every upload with 413 at once. If reads is true it then reads the body; otherwise it closes the
+// connection with the body unread, which resets it.
 func refuser(t *testing.T, reads bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,8 +65,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// Visitors read what a program answers before it has the whole upload, over each version of HTTP, whether or not they
-// ask first, and whether or not the program closes its connection.
+// Visitors get a program's response even if it comes before the whole upload: with HTTP/1.1 and HTTP/2, with and
+// without Expect, and whether or not the program closes its connection.
 func TestEarlyRefusalsReachVisitors(t *testing.T) {
 	t.Parallel()
 	for _, reads := range []bool{false, true} {
@@ -113,7 +113,8 @@ func TestEarlyRefusalsReachVisitors(t *testing.T) {
 	}
 }
 
-// A client that sends its whole upload before it reads gets the answer too, as in front of Node.js, which reads on.
+// A client that sends its whole upload before it reads also gets the response, as it would from Node.js, which keeps
+// reading.
 func TestEarlyRefusalsReachClientsThatSendFirst(t *testing.T) {
 	t.Parallel()
 	for _, reads := range []bool{false, true} {
@@ -127,7 +128,7 @@ func TestEarlyRefusalsReachClientsThatSendFirst(t *testing.T) {
 			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: app.sites.test\r\nContent-Length: %d\r\n\r\n", uploaded)
 			part := bytes.Repeat([]byte("x"), 1<<20)
 			for range uploaded / len(part) {
-				time.Sleep(2 * time.Millisecond) // a line slower than this machine's loopback
+				time.Sleep(2 * time.Millisecond) // slower than this machine's loopback
 				if _, err := c.Write(part); err != nil {
 					t.Errorf("reads %v: %v", reads, err)
 					break
@@ -142,7 +143,7 @@ func TestEarlyRefusalsReachClientsThatSendFirst(t *testing.T) {
 	}
 }
 
-// talk sends a request as bytes to a Proxy in front of a program, and returns everything that comes back until the end.
+// talk sends raw bytes to a Proxy in front of a program and returns everything received until the end.
 func talk(t *testing.T, program http.HandlerFunc, text string) string {
 	t.Helper()
 	srv := httptest.NewServer(program)
@@ -164,7 +165,7 @@ func talk(t *testing.T, program http.HandlerFunc, text string) string {
 	return string(got)
 }
 
-// A visitor who asks before the upload gets one 100 Continue, and none if the program refuses.
+// A visitor that sends Expect gets one 100 Continue, and none if the program refuses.
 func TestOneContinue(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct {
@@ -184,7 +185,7 @@ func TestOneContinue(t *testing.T) {
 	}
 }
 
-// Programs that don't know Expect get the body after a moment.
+// Programs that ignore Expect get the body after a short wait.
 func TestProgramsThatIgnoreExpect(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -220,7 +221,7 @@ func TestProgramsThatIgnoreExpect(t *testing.T) {
 	}
 }
 
-// What a client sends behind a request for an upgrade, without waiting for the answer, reaches the program.
+// Bytes that a client sends right after an upgrade request, without waiting for the response, reach the program.
 func TestBytesBehindAnUpgrade(t *testing.T) {
 	t.Parallel()
 	got := talk(t, func(w http.ResponseWriter, r *http.Request) {
@@ -240,7 +241,7 @@ func TestBytesBehindAnUpgrade(t *testing.T) {
 	}
 }
 
-// Bytes of UTF-8 in a query reach programs as browsers write them: many refuse a request with others.
+// UTF-8 bytes in a query are percent-encoded as browsers do, because many programs refuse raw ones.
 func TestQueryIsEncoded(t *testing.T) {
 	t.Parallel()
 	for _, more := range []string{"", "Connection: Upgrade, close\r\nUpgrade: echo\r\n"} {

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/edge/visits"
 )
 
-// A table of answers keeps within its limit, counts a body once, and finds what it has.
+// A table of answers stays within its limit, counts a shared body once, and finds its answers.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	h := New(1 << 20)

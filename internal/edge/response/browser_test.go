@@ -12,8 +12,8 @@ import (
 	"slipway/e2e/browser"
 )
 
-// What visitors see of us says what is the matter, what to do and under which id to ask, on every screen, in
-// both themes, and leads on: to the same address again, or into the site.
+// Every error page names the problem, what to do and the request ID, on all screen sizes and in both themes, and links
+// to the same address or to the site.
 func TestBrowserVisitorPages(t *testing.T) {
 	t.Parallel()
 	pages := allPages()

@@ -11,8 +11,8 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// What the fields of answers hold that are under way is bounded for a visitor and an owner.
-// Who is over it gets an answer without them; who is not, theirs; and nothing stays counted.
+// The memory for header fields of responses in progress is limited per visitor and per owner. Above the limit a
+// response is sent without its fields. Others keep theirs, and all of it is released at the end.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	held := NewHeld()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What is behind a password is the visitor's own browser's alone, whoever says otherwise.
+// Responses behind a password are cacheable only by the visitor's browser, whatever the response's Cache-Control.
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -47,7 +47,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// What comes before an answer has links alone.
+// Informational responses carry only Link fields.
 func TestInformational(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

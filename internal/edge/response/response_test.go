@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every page of ours has a body that says what is the matter, with its status and the time
-// after which to ask again, and takes back what was said of another answer.
+// Every page has a body that names the problem, its status, its Retry-After, and none of the headers set for another
+// response.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, n := range allPages() {
@@ -54,8 +54,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// A recorder knows an answer's status and how many bytes its body had; what comes before it
-// is not the answer.
+// A recorder knows the status of the final response and its body's size. Informational responses don't count.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {

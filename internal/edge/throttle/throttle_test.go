@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// All responses of an owner share the rate, each gets as much of it as the others, and those of another owner don't slow them down.
+// An owner's responses share the rate equally, and another owner's don't slow them down.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// A limit that is raised lets slowed responses go on at full speed, and a visitor who leaves doesn't wait.
+// When a limit is raised, slowed responses continue at full speed. A response whose visitor left stops waiting.
 func TestLifted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestLifted(t *testing.T) {
 		leaving, _ := throttle.Take(ctx, fair.Who{Owner: "ada"})
 		staying, _ := throttle.Take(t.Context(), fair.Who{Owner: "ada"})
 		left, lifted := make(chan error, 1), make(chan error, 1)
-		_ = leaving.Wait(Step) // what the owner may be ahead
+		_ = leaving.Wait(Step) // the burst that an owner may take at once
 		go func() { left <- leaving.Wait(Step) }()
 		go func() { lifted <- staying.Wait(Step) }()
 		synctest.Wait()
@@ -77,7 +77,7 @@ func TestLifted(t *testing.T) {
 	})
 }
 
-// Only so many slowed responses are under way, of an owner and of a visitor.
+// The number of slowed responses at once is limited per owner and per visitor.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	owners := New().Set(map[id.Owner]int64{"ada": 1, "eve": 1})

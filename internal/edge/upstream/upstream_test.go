@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// script is a connection on which a program says what it says, some bytes at a time.
+// script is a connection on which a program sends text, step bytes at a time.
 type script struct {
 	net.Conn
 	text []byte
@@ -37,15 +37,15 @@ func (s *script) Close() error                     { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// answer holds one as it was read.
+// answer holds a parsed response.
 type answer struct {
 	status int
 	fields []string
 	body   string
-	kept   bool // the connection may have another request
+	kept   bool // the connection can be reused
 }
 
-// read reads one answer, those before it left out.
+// read parses one response and skips informational ones.
 func read(text []byte, step int, head bool) (a answer, err error) {
 	p := New(Config{Dial: func(context.Context) (net.Conn, error) { return &script{text: text, step: step}, nil }})
 	c, err := p.Get(context.Background(), false)
@@ -85,7 +85,7 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100_000)
 	for name, tt := range map[string]struct {
-		text, want string // want is the body, or "" with refused
+		text, want string // want is the body, or empty if the response is refused
 		refused    bool
 		kept       bool
 	}{
@@ -201,8 +201,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is read whole, net/http reads in the same way; and it is the same in whatever pieces
-// it comes.
+// net/http reads every complete response in the same way, and the size of the pieces doesn't matter.
 func FuzzAnswer(f *testing.F) {
 	for _, text := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -249,7 +248,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// listen runs a program that does with each connection what it is told.
+// listen runs a program that handles each connection with serve.
 func listen(t *testing.T, serve func(n int, c net.Conn)) *Pool {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -292,7 +291,7 @@ func ask(t *testing.T, c *Conn) error {
 
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// A connection is used again, and not once the program has closed it.
+// A connection is reused, except after the program has closed it.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	closed := make(chan bool)
@@ -327,8 +326,8 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// A request that met a connection which the program was closing is known not to have been
-// read; one that the program took and didn't answer is not.
+// A request written to a connection that the program was closing is known to be unread. One that the program read
+// without answering isn't.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"unread": true, "read": false} {
@@ -375,7 +374,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// A connection that waits for its first request can have one while its other end is open.
+// A connection that waits for its first request is usable while its other end is open.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	closing, closed := make(chan bool), make(chan bool)
@@ -399,7 +398,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// What could not be read in time can be read later.
+// A read that timed out can be continued later.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
@@ -446,7 +445,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Connections that nobody uses are closed, those used last are kept the longest.
+// Unused connections are closed. The most recently used ones are kept the longest.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -465,7 +464,7 @@ func TestIdle(t *testing.T) {
 		all[0].Put()
 		time.Sleep(600 * time.Millisecond)
 		all[1].Put()
-		all[2].Put() // one too many
+		all[2].Put() // one more than Most
 		if _, err := conns[2].Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("one too many: %v", err)
 		}

@@ -22,10 +22,10 @@ func (f recorder) Record(ctx context.Context, b visit.Batch, group []visit.Count
 	return f(ctx, b, group)
 }
 
-// numbers returns what is compared of counts.
+// numbers formats the counts that tests compare.
 func numbers(v visit.Counts) string { return fmt.Sprint(v.Classes, v.Pages, v.Bytes) }
 
-// What was counted before the end is handed over at the end, in groups.
+// Counts from before the end are recorded at the end, in groups.
 func TestAtTheEnd(t *testing.T) {
 	t.Parallel()
 	bySite, most := map[id.Site]visit.Counts{}, 0
@@ -61,7 +61,7 @@ func TestAtTheEnd(t *testing.T) {
 	}
 }
 
-// Counting while somebody collects loses nothing and counts nothing twice.
+// Counting during a collection loses nothing and counts nothing twice.
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	list := New(Config{})
@@ -103,7 +103,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// What strangers can make us keep is bounded, per site and overall; what is over it is
+// What visitors' requests can make the access log keep is limited per site and in total. Requests above the limit are
 // counted.
 func TestAccessLogBounds(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ func TestAccessLogBounds(t *testing.T) {
 	}
 }
 
-// An address names a network, not a visitor.
+// network returns the network of an address, not the address.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -159,7 +159,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// The sites of one owner, however many, leave most of the lines to others.
+// One owner's sites leave most of the access log's room to others, however many they are.
 func TestAccessLogOfOneOwner(t *testing.T) {
 	t.Parallel()
 	list := New(Config{})
@@ -188,8 +188,8 @@ func TestAccessLogOfOneOwner(t *testing.T) {
 	}
 }
 
-// A batch whose answer was lost is offered again as it was, so that it can be told from a new
-// one; what was counted since comes in batches of its own.
+// A batch whose result is unknown is offered again unchanged, so that it can be recognized. Later counts go into
+// batches of their own.
 func TestRefusedBatchStaysItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestRefusedBatchStaysItself(t *testing.T) {
 						t.Errorf("batch %d was %s and is %s", b.Number, was, text)
 					}
 					if offered <= 3 {
-						l.Count(a, 200, 10, false) // while the answer is on its way
+						l.Count(a, 200, 10, false) // while the batch is being recorded
 						return errors.New("the answer was lost")
 					}
 					return nil

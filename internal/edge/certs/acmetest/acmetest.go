@@ -1,6 +1,5 @@
-// Package acmetest owns an ACME authority on loopback for tests: Pebble, in this process.
-// It proves names at the ports and by the resolver that a test names, and falls ill when
-// a test says so.
+// Package acmetest owns an ACME authority (Pebble) on loopback in the test's process. Tests choose the ports and the
+// resolver for validation and can make it fail.
 package acmetest
 
 import (
@@ -23,21 +22,21 @@ import (
 	"github.com/letsencrypt/pebble/v2/wfe"
 )
 
-// Config says how an Authority proves names, and for whom.
+// Config says how an Authority validates names, and which accounts it accepts.
 type Config struct {
-	HTTP01    int    // the port where http-01 is asked
-	TLSALPN01 int    // the port where tls-alpn-01 is asked
+	HTTP01    int    // port for http-01
+	TLSALPN01 int    // port for tls-alpn-01
 	Resolver  string // host:port of the DNS
 
 	Life time.Duration     // of certificates. Optional: 0 means 90 days.
-	Keys map[string]string // external account keys by their id: only customers get certificates. Optional.
+	Keys map[string]string // external account keys by ID; if set, they are required. Optional.
 }
 
 // Authority is an ACME authority. Its methods may be called at any time.
 type Authority struct {
 	*httptest.Server
-	Roots    *x509.CertPool // what its certificates are trusted by
-	Orders   atomic.Int64   // that were placed
+	Roots    *x509.CertPool // verify its certificates
+	Orders   atomic.Int64   // orders placed
 	Requests atomic.Int64
 
 	root    *x509.Certificate
@@ -49,7 +48,7 @@ var once sync.Once
 // New starts an authority that ends with the test.
 func New(t testing.TB, c Config) *Authority {
 	t.Helper()
-	once.Do(func() { // how Pebble is told to be quick, sometimes to refuse a nonce, and never to reuse a proof
+	once.Do(func() { // Pebble: don't sleep, refuse some nonces, never reuse an authorization
 		os.Setenv("PEBBLE_VA_NOSLEEP", "1")
 		os.Setenv("PEBBLE_WFE_NONCEREJECT", "5")
 		os.Setenv("PEBBLE_AUTHZREUSE", "0")
@@ -85,28 +84,28 @@ func New(t testing.TB, c Config) *Authority {
 			}
 		}}, r)
 	}))
-	a.Config.ErrorLog = quiet // clients that are killed are the point of some tests
+	a.Config.ErrorLog = quiet // some tests kill clients on purpose
 	a.StartTLS()
 	t.Cleanup(func() { a.CloseClientConnections(); a.Close() })
 	return a
 }
 
-const orders = "/order-plz" // where Pebble takes them
+const orders = "/order-plz" // Pebble's path for new orders
 
-// Directory is the address that clients are given.
+// Directory returns the ACME directory's URL.
 func (a *Authority) Directory() string { return a.URL + "/dir" }
 
-// PEM is the certificate that the authority's own address is trusted by.
+// PEM returns the certificate to trust for the authority's own address.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
 }
 
-// RootPEM is the certificate that the certificates it issues are trusted by.
+// RootPEM returns the root of the certificates that it issues.
 func (a *Authority) RootPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw})
 }
 
-// Between puts f before every request until Restore: where it returns true it has answered.
+// Between calls f before every request until Restore. If f returns true, it has answered the request.
 func (a *Authority) Between(f func(w http.ResponseWriter, r *http.Request) bool) { a.between.Store(&f) }
 
 // Refuse answers new orders with a problem, until Restore.
@@ -135,7 +134,7 @@ func (a *Authority) Stop() {
 // Restore ends Between, Refuse and Stop.
 func (a *Authority) Restore() { a.between.Store(nil) }
 
-// hasty takes the answers' wish to be asked again after a second away.
+// hasty removes Retry-After from responses, so that clients poll at once.
 type hasty struct {
 	http.ResponseWriter
 	answered func(status int)
