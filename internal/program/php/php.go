@@ -58,6 +58,7 @@ type Site struct {
 	Spool string
 	// Copies compresses files for those who visit Name, the site. Optional.
 	Copies *compress.Copies
+	Gzip   bool // compress texts that scripts write
 	Name   id.Site
 	Owner  id.Owner // of the site. Optional.
 }
@@ -289,7 +290,21 @@ func (s *Site) RoundTrip(r *http.Request) (*http.Response, error) {
 	case script == "":
 		return s.fails(r, http.StatusNotFound)
 	}
-	return s.run(r, call{script: script, info: info, query: to.Query, moved: to.Moved, env: to.Env})
+	resp, err := s.run(r, call{script: script, info: info, query: to.Query, moved: to.Moved, env: to.Env})
+	if err != nil {
+		return nil, err
+	}
+	switch f, info, asked := s.sent(resp.Header); {
+	case f != nil:
+		resp = s.sends(r, resp, f, info)
+	case asked:
+		_ = resp.Body.Close()
+		return s.fails(r, http.StatusNotFound)
+	}
+	if s.Gzip {
+		compress.Answer(r, resp)
+	}
+	return resp, nil
 }
 
 // without answers a request without PHP.

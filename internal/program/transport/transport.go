@@ -86,6 +86,7 @@ func New(c Config) Transport {
 		Workers: php.NewWorkers(php.WorkersConfig{Workers: c.Workers, Server: c.Program, Log: c.Notes}),
 		Spool:   c.Spool,
 		Copies:  c.Copies,
+		Gzip:    c.PHP.Tasks == "", // what sends tasks compresses what it doesn't keep
 		Name:    c.Site,
 		Owner:   c.Owner,
 	}

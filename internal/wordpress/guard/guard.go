@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"slipway/internal/build/release"
+	"slipway/internal/edge/compress"
 	"slipway/internal/edge/endpoint"
 	"slipway/internal/edge/upstream"
 	"slipway/internal/platform/id"
@@ -392,6 +393,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if stored && page != nil {
 		g.of.c.Cache.Store(g.site.Owner, g.site.Site, g.pages, page, resp, g.asked, whose)
 	}
+	compress.Answer(r, resp)
 	return resp, nil
 }
 
